@@ -276,6 +276,85 @@ mod differs {
 mod long {
     use super::*;
 
+    /// Contexts go on the finalizer thread, where corprof finds out what goes with each module. If that takes longer than to load one, they
+    /// pile up, and what is found out about each takes longer still.
+    #[test]
+    fn what_is_unloaded_does_not_pile_up() -> Result<()> {
+        let contexts = repetitions(300, 3000).to_string();
+        for runtime in Runtime::all()?.into_iter().filter(|runtime| !runtime.is_slow()) {
+            let run = || Run::new(&runtime, "Piled").args([&contexts]).timeout(LONGEST);
+            let [bare, idle] = [run(), run().profiler_named("attacks", "Idle")].map(|run| run.run());
+            let (bare, idle) = (bare?, idle?);
+            idle.exited_with(0)?;
+            ensure!(idle.stdout == bare.stdout, "the application prints something else: {idle}");
+            let [without, with] = [&bare, &idle].map(|outcome| count(&outcome.stderr, "mappings"));
+            let (without, with) = (without?, with?);
+            eprintln!("{runtime}: {without} mappings without corprof, {with} with it");
+            ensure!(with < 2 * without + 500, "{without} mappings without corprof, {with} with it");
+        }
+        Ok(())
+    }
+
+    /// What is under way at the end of a collection: a session, a snapshot of the heap, threads with their questions, a clone of `Info`.
+    #[test]
+    fn detaches_at_the_ends_of_collections_do_no_harm() -> Result<()> {
+        for runtime in &Runtime::all()? {
+            for number in 0..repetitions(4, 50) {
+                // On .NET 8 the runtime itself does not survive a dump of the heap while code is made that can be unloaded.
+                let (app, args): (_, &[&str]) = if number % 2 == 1 && runtime.major > 8 {
+                    ("Fire", &["collect", "2", "3"])
+                } else {
+                    ("Churn", &["2000", "600"])
+                };
+                let bare = Run::new(runtime, app).args(args).run()?;
+                let run =
+                    Run::new(runtime, app).args(args).env("ATTACKS_COLLECTION", (number * 7 % 40 + 1).to_string());
+                let outcome = run.profiler_named("attacks", "Departs").timeout(LONGEST).run()?;
+                outcome.exited_with(0)?;
+                ensure!(outcome.stdout == bare.stdout, "the application prints something else: {outcome}");
+                ensure!(told(&outcome, "leaves: ")? == "leaves: Ok(())", "{outcome}");
+                told(&outcome, "detached: true")?;
+                ensure!(!outcome.stderr.contains("panicked"), "{outcome}");
+            }
+        }
+        Ok(())
+    }
+
+    /// The runtime of .NET 8 follows a wrong address if a method is requested while it is inlined.
+    #[test]
+    fn methods_are_requested_while_they_are_inlined() -> Result<()> {
+        for runtime in &Runtime::all()? {
+            for _ in 0..repetitions(3, 20) {
+                let outcome = unharmed(runtime, "Recompiles", "Piled", &["100"])?;
+                let told = told(&outcome, "asked=")?;
+                eprintln!("{runtime}: {told}");
+                ensure!(count(told, "asked")? > 1000 && count(told, "requests")? > 100, "{outcome}");
+            }
+        }
+        Ok(())
+    }
+
+    /// The application reads the metadata that grows, and perhaps unloads it.
+    #[test]
+    fn rows_are_added_from_everywhere_at_any_time() -> Result<()> {
+        let apps: [(&str, &[&str]); 3] = [("Fire", &["unload", "2", "3"]), ("World", &[]), ("Generics", &[])];
+        for runtime in &Runtime::all()? {
+            for number in 0..repetitions(3, 30) {
+                let (app, args) = apps[number % apps.len()];
+                let what = if number % 2 == 0 { "import" } else { "" };
+                let bare = Run::new(runtime, app).args(args).run()?;
+                let run = Run::new(runtime, app).args(args).env("ATTACKS_EMITS", what);
+                let outcome = run.profiler_named("attacks", "Emits").timeout(LONGEST).run()?;
+                outcome.exited_with(0)?;
+                ensure!(outcome.stdout == bare.stdout, "the application prints something else: {outcome}");
+                let told = told(&outcome, "emitted=")?;
+                eprintln!("{runtime}, {app}: {told}");
+                ensure!(count(told, "emitted")? > 100, "{outcome}");
+            }
+        }
+        Ok(())
+    }
+
     #[test]
     fn names_fields_and_payloads_of_event_pipe_are_of_any_size() -> Result<()> {
         for runtime in Runtime::all()? {

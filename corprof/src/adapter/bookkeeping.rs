@@ -13,7 +13,7 @@ use crate::id::{FunctionId, ReJitId, ThreadId};
 use crate::info::Info;
 use crate::profiler::Profiler;
 use crate::session::liveness::Subject;
-use crate::session::{CompileSlot, RejitSlot, event_pipe_sessions, searcher, wire};
+use crate::session::{CompileSlot, Inlinings, RejitSlot, event_pipe_sessions, searcher, wire};
 use crate::walk;
 
 use super::Adapter;
@@ -34,6 +34,14 @@ pub(super) const fn needs_bookkeeping(event: Event) -> bool {
             | Event::DynamicMethodJitCompilationStarted
             | Event::DynamicMethodUnloaded
     );
+    let is_about_compilations = matches!(
+        event,
+        Event::JitCompilationStarted
+            | Event::JitCompilationFinished
+            | Event::RejitCompilationStarted
+            | Event::RejitCompilationFinished
+            | Event::DynamicMethodJitCompilationFinished
+    );
     let is_about_suspensions = matches!(
         event,
         Event::RuntimeSuspendStarted
@@ -41,7 +49,7 @@ pub(super) const fn needs_bookkeeping(event: Event) -> bool {
             | Event::RuntimeSuspendAborted
             | Event::RuntimeResumeStarted
     );
-    is_about_identifiers || is_about_suspensions || event.is_unwind_point()
+    is_about_identifiers || is_about_compilations || is_about_suspensions || event.is_unwind_point()
 }
 
 /// Whether the first argument of an event is a function, which lives as long as the callback lasts.
@@ -124,7 +132,13 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
             info.thread_names().ended(subject);
             event_pipe_sessions::set_thread_ending(true);
         }
-        Event::DynamicMethodJitCompilationStarted => info.liveness().dynamic_method_compiled(subject),
+        Event::DynamicMethodJitCompilationStarted => {
+            info.liveness().dynamic_method_compiled(subject);
+            compilation(info, Inlinings::compilation_begins);
+        }
+        Event::JitCompilationStarted | Event::RejitCompilationStarted => {
+            compilation(info, Inlinings::compilation_begins);
+        }
         Event::RuntimeSuspendStarted => info.runtime().searches().suspension_begins(),
         Event::RuntimeSuspendFinished => info.runtime().searches().suspended(),
         event if event.is_unwind_point() => {
@@ -143,6 +157,7 @@ pub(super) fn after(info: &Info, event: Event, subject: usize) {
         Event::ModuleLoadFinished => {
             // After the user's method, whose own requests are waited for as well.
             if let Some(instrumentation) = info.instrumentation() {
+                let _waits = info.inlinings().waits();
                 instrumentation.wait_at_module_load();
             }
         }
@@ -161,8 +176,38 @@ pub(super) fn after(info: &Info, event: Event, subject: usize) {
             info.liveness().thread_ended(subject);
         }
         Event::DynamicMethodUnloaded => info.liveness().dynamic_method_unloaded(subject),
+        Event::JitCompilationFinished
+        | Event::RejitCompilationFinished
+        | Event::DynamicMethodJitCompilationFinished => compilation(info, Inlinings::compilation_ends),
         Event::RuntimeSuspendAborted | Event::RuntimeResumeStarted => info.runtime().searches().suspension_ends(),
         _ => {}
+    }
+}
+
+/// A compilation begins or ends. Other profilers than the main one make no requests, and are told of the same compilations.
+#[inline]
+fn compilation(info: &Info, tell: fn(&Inlinings)) {
+    if !info.profiler().is_notification_only {
+        tell(info.inlinings());
+    }
+}
+
+/// The profiler has answered a question of the runtime's, or has left the answer as it was.
+///
+/// # Safety
+/// As [`jit_inlining`].
+#[inline]
+pub(crate) unsafe fn answered<P: Profiler>(this: *mut c_void, event: Event, answer: *mut BOOL) {
+    if event != Event::JitInlining || P::NOTIFICATION_ONLY {
+        return;
+    }
+    // SAFETY: the same promise.
+    let (adapter, is_yes): (&Adapter<P>, _) =
+        unsafe { (Adapter::of(this), answer.as_ref().is_some_and(|it| it.as_bool())) };
+    let Some(info) = adapter.info.get() else { return };
+    if is_yes && !info.inlinings().may_inline() {
+        // SAFETY: the caller's promise.
+        unsafe { wire::answer(answer, false) };
     }
 }
 

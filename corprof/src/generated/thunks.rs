@@ -549,7 +549,7 @@ unsafe extern "system" fn jit_cached_function_search_started<P: Profiler>(
     bookkeeping::jit_cached_function_search_started::<
         P,
     >(this, functionId, pbUseCachedFunction);
-    in_triggers::<
+    let result = in_triggers::<
         P,
     >(
         this,
@@ -563,7 +563,11 @@ unsafe extern "system" fn jit_cached_function_search_started<P: Profiler>(
                 )
             }
         },
-    )
+    );
+    bookkeeping::answered::<
+        P,
+    >(this, Event::JitCachedFunctionSearchStarted, pbUseCachedFunction);
+    result
 }
 unsafe extern "system" fn jit_cached_function_search_finished<P: Profiler>(
     this: *mut c_void,
@@ -611,7 +615,7 @@ unsafe extern "system" fn jit_inlining<P: Profiler>(
     pfShouldInline: *mut BOOL,
 ) -> HRESULT {
     bookkeeping::jit_inlining::<P>(this, callerId, calleeId, pfShouldInline);
-    in_triggers::<
+    let result = in_triggers::<
         P,
     >(
         this,
@@ -625,7 +629,9 @@ unsafe extern "system" fn jit_inlining<P: Profiler>(
                 wire::answer(pfShouldInline, profiler.jit_inlining(cx, caller, callee))
             }
         },
-    )
+    );
+    bookkeeping::answered::<P>(this, Event::JitInlining, pfShouldInline);
+    result
 }
 unsafe extern "system" fn thread_created<P: Profiler>(
     this: *mut c_void,

@@ -47,6 +47,10 @@ impl ProfilerThread<'_> {
     /// During the call the modules cannot be unloaded, and [`rejit_error`](crate::Callbacks::rejit_error) runs within it: it
     /// must not wait for the finalizer thread or for an unload, because both may be waiting for this call.
     ///
+    /// On .NET 8 it waits up to half a second for compilations that have inlined something, and those that are under way inline nothing more:
+    /// that runtime crashes or hangs if a method is requested while it is inlined (dotnet/runtime#95653). So `ENABLE_REJIT` turns
+    /// `MONITOR_JIT_COMPILATION` on there.
+    ///
     /// If a method was inlined into another, the old code remains there:
     /// [`request_rejit_with_inliners`](Self::request_rejit_with_inliners) replaces it as well.
     #[doc = contract!(RequestReJIT)]
@@ -71,7 +75,8 @@ impl ProfilerThread<'_> {
         self.prevent_detach(CALL);
         let Methods { _held, modules, tokens, count } = Methods::new(self, CALL, methods)?;
         // SAFETY: the call reads `count` modules and `count` tokens, and keeps neither (fact: inputs).
-        Error::check(unsafe { info.RequestReJIT(count, modules.as_ptr(), tokens.as_ptr()) }, CALL)
+        let request = || unsafe { info.RequestReJIT(count, modules.as_ptr(), tokens.as_ptr()) };
+        Error::check(self.inlinings().request(request), CALL)
     }
 
     /// Like [`request_rejit`](Self::request_rejit); also recompiles the methods into which these were inlined, so that no
@@ -103,8 +108,9 @@ impl ProfilerThread<'_> {
         let mut flags = sys::COR_PRF_REJIT_BLOCK_INLINING;
         flags.set(sys::COR_PRF_REJIT_INLINING_CALLBACKS, asks_for_inliners);
         // SAFETY: the call reads `count` modules and `count` tokens, and keeps neither (fact: inputs).
-        let code = unsafe { info.RequestReJITWithInliners(flags.bits(), count, modules.as_ptr(), tokens.as_ptr()) };
-        Error::check(code, CALL)
+        let request =
+            || unsafe { info.RequestReJITWithInliners(flags.bits(), count, modules.as_ptr(), tokens.as_ptr()) };
+        Error::check(self.inlinings().request(request), CALL)
     }
 
     /// Reverts these methods to the body that they were loaded with; returns a result for each, in order.

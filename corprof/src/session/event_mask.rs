@@ -4,7 +4,7 @@ use std::sync::MutexGuard;
 
 use corprof_sys as sys;
 
-use super::Info;
+use super::{Info, RuntimeInfo};
 use crate::error::{E_FAIL, E_INVALIDARG, Error, Result};
 use crate::event_mask::{Event, EventMask};
 use crate::lock::unpoisoned;
@@ -33,7 +33,13 @@ impl Info {
                 .about("after Shutdown", "the application is ending and reports no more events"));
         }
         let current = self.current_event_mask()?;
-        let mask = change(current).with_bookkeeping();
+        let mut mask = change(current).with_bookkeeping();
+        if mask.contains(EventMask::ENABLE_REJIT) {
+            let info = self.as_version::<sys::ICorProfilerInfo3>("GetRuntimeInformation")?;
+            if self.inlinings().watch(RuntimeInfo::read(&info)?.1.major) {
+                mask = (mask | EventMask::MONITOR_JIT_COMPILATION).with_bookkeeping();
+            }
+        }
         EventMask::check(current, mask, self.phase(), self.profiler().is_notification_only)?;
         if !mask.contains(EventMask::MONITOR_ENTERLEAVE)
             && let Some(hooks) = self.hooks()

@@ -9,7 +9,7 @@
 //! hooks in, and `slot.rs` counts them by thread; `panics.rs` disables a profiler that panics, `profiler_threads.rs` tracks the
 //! threads that it has made, `searches.rs` keeps searches for code and its removal apart, and `searcher.rs`
 //! makes them for threads that have never run managed code. `original_bodies.rs` keeps bodies that the runtime forgets when they are replaced, `defined_rows.rs` the
-//! tokens of rows that edits have added, `assemblies.rs` which assemblies are loaded; the instrumentation is a [trait](RejitSlot) as well,
+//! tokens of rows that edits have added, `inlinings.rs` keeps inlining off requests to recompile, `assemblies.rs` which assemblies are loaded; the instrumentation is a [trait](RejitSlot) as well,
 //! and so are [hooks by inserted code](CompileSlot).
 //! `wire.rs` converts the arguments of callbacks, and `catch_up.rs` keeps what is reported after an attach from being reported
 //! twice.
@@ -26,6 +26,7 @@ mod foreign_types;
 mod frame;
 pub(crate) mod gate;
 mod hook_slot;
+mod inlinings;
 mod late_handles;
 pub(crate) mod liveness;
 pub(crate) mod names;
@@ -62,6 +63,7 @@ pub(crate) use foreign_types::{ForeignMember, ForeignType, ForeignTypes};
 pub use frame::FrameInfo;
 pub(crate) use frame::WalkStart;
 pub(crate) use hook_slot::HookSlot;
+pub(crate) use inlinings::Inlinings;
 pub(crate) use late_handles::LateHandles;
 use liveness::Liveness;
 use names::NameStore;
@@ -104,6 +106,7 @@ struct Session {
     late_handles: LateHandles,
     original_bodies: OriginalBodies,
     defined_rows: DefinedRows,
+    inlinings: Inlinings,
     foreign_types: ForeignTypes,
     /// Set by the first `start_instrumentation`.
     instrumentation: OnceLock<Arc<dyn RejitSlot>>,
@@ -137,6 +140,7 @@ impl Info {
             late_handles: LateHandles::default(),
             original_bodies: OriginalBodies::default(),
             defined_rows: DefinedRows::default(),
+            inlinings: Inlinings::default(),
             foreign_types: ForeignTypes::default(),
             instrumentation: OnceLock::new(),
             loaded_assemblies: Assemblies::default(),
@@ -235,6 +239,11 @@ impl Info {
     /// The metadata rows that edits of method bodies have defined.
     pub(crate) fn defined_rows(&self) -> &DefinedRows {
         &self.0.defined_rows
+    }
+
+    /// What keeps inlining and requests to recompile apart.
+    pub(crate) fn inlinings(&self) -> &Inlinings {
+        &self.0.inlinings
     }
 
     /// What edits have found out about types that other modules define.

@@ -1,5 +1,7 @@
 //! The calls that the SDK makes for its own purposes. Their answers are raw: nothing in them is pinned or recorded.
 
+use std::ops::Range;
+
 use corprof_il::token::{MethodDef, TypeDef};
 use corprof_sys as sys;
 use windows_core::HRESULT;
@@ -232,16 +234,24 @@ impl Runtime {
 
     /// The start of the code of a function that cannot be unloaded meanwhile.
     pub(crate) fn ask_code(&self, function: FunctionId) -> Option<usize> {
+        self.ask_code_ranges(function).first().map(|range| range.start)
+    }
+
+    /// The code of a function that cannot be unloaded meanwhile. None if it has none.
+    pub(crate) fn ask_code_ranges(&self, function: FunctionId) -> Vec<Range<usize>> {
         /// A compiler makes a hot and a cold range at most.
         const RANGES: usize = 2;
-        let info = self.as_version::<sys::ICorProfilerInfo2>("GetCodeInfo2").ok()?;
+        let Ok(info) = self.as_version::<sys::ICorProfilerInfo2>("GetCodeInfo2") else { return Vec::new() };
         let (mut ranges, mut count) = ([sys::COR_PRF_CODE_INFO { startAddress: 0, size: 0 }; RANGES], 0);
         // SAFETY: the caller promises that the function is in memory; the call writes the count and at most as many ranges as
         // there is room for (fact: pinned, outputs).
         let code =
             unsafe { info.GetCodeInfo2(function.as_raw(), ranges.len() as u32, &mut count, ranges.as_mut_ptr()) };
-        let start = ranges.first().filter(|_| code.is_ok() && count > 0)?.startAddress;
-        (start != 0).then_some(start)
+        if code.is_err() {
+            return Vec::new();
+        }
+        let found = ranges.iter().take(count as usize).filter(|range| range.startAddress != 0);
+        found.map(|range| range.startAddress..range.startAddress.saturating_add(range.size)).collect()
     }
 
     /// Like [`ask_function_at`](Self::ask_function_at), but also finds functions without metadata.

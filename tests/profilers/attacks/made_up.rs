@@ -55,7 +55,7 @@ pub(crate) fn some_type(random: &mut Rng, depth: u32) -> Type {
 /// A definition, a reference or a spec, which the module may lack.
 fn some_token(random: &mut Rng) -> TypeDefOrRef {
     let table = [0x01, 0x02, 0x1b][random.usize(0..3)];
-    let row = if random.u32(0..20) == 0 { random.u32(0..0x100_0000) } else { random.u32(1..24) };
+    let row = if random.u32(0..20) == 0 { random.u32(1..0x100_0000) } else { random.u32(1..24) };
     TypeDefOrRef::from_token(Token::from_raw(table << 24 | row)).unwrap()
 }
 

@@ -5,12 +5,16 @@
 
 mod blobs;
 mod calls;
+mod departs;
 mod edits;
+mod emits;
 mod failing;
+mod idle;
 mod made_up;
 mod nonsense;
 mod outlives;
 mod pipes;
+mod recompiles;
 mod recursion;
 mod rewriters;
 mod searches;
@@ -19,12 +23,16 @@ mod sessions;
 corprof::export!(
     blobs::Blobs,
     calls::Misuses,
+    departs::Departs,
     edits::KeepsBodies,
+    emits::Emits,
     failing::Failing,
+    idle::Idle,
     nonsense::Nonsense,
     outlives::Leaves,
     outlives::Outlives,
     pipes::Pipes,
+    recompiles::Recompiles,
     recursion::Creates,
     recursion::Destroys,
     recursion::Loads,

@@ -119,11 +119,11 @@ impl Drop for Turn {
 
 /// Makes a random call of a table of the matrix, or a random action of a table of this profiler. `$cx` is what they take.
 macro_rules! random_call {
-    ($turn:ident, $rows:expr, $more:expr, $may:expr, $($cx:expr),*) => {{
+    ($turn:ident, $rows:expr, $more:expr, $($cx:expr),*) => {{
         let (rows, more) = ($rows, $more);
         let at = $turn.random.usize(0..rows.len() + 2 * more.len());
         if let Some((name, ask)) = rows.get(at) {
-            if $may(name) && let Some(_noted) = $turn.begin(name) && let Some(facts) = pools::facts(&mut $turn.random) {
+            if let Some(_noted) = $turn.begin(name) && let Some(facts) = pools::facts(&mut $turn.random) {
                 let _ = ask($($cx,)* &facts);
             }
         } else {
@@ -136,11 +136,6 @@ macro_rules! random_call {
     }};
 }
 
-/// Searches for code from threads that the runtime does not know race with the removal of code, which is a known fault (A6 of
-/// issue 35): add them to the table when that is mended, by taking this list away.
-const NOT_ON_OWN_THREADS: &[&str] =
-    &["GetCodeInfo2", "GetCodeInfo4", "GetFunctionFromIP", "GetFunctionFromIP3", "GetILToNativeMapping3"];
-
 /// A session that is started, changed or stopped while a method is compiled runs managed code under the lock of that compilation, and
 /// may wait for ever: a known fault (seeds 3036 and 6027 on .NET 10, without this function). Take it away when such calls are refused.
 fn is_session_in_compilation(action: &str, place: &str) -> bool {
@@ -149,21 +144,15 @@ fn is_session_in_compilation(action: &str, place: &str) -> bool {
     is_session && (place.contains("jit") || place == "select of hooks")
 }
 
-/// Whether a call is made here: callbacks come on the profiler's threads and the collector's as well.
-fn may(cx: &Info) -> impl Fn(&str) -> bool {
-    let is_of_runtime = cx.current_thread().is_ok_and(|thread| thread.is_some());
-    move |name| is_of_runtime || !NOT_ON_OWN_THREADS.contains(&name)
-}
-
 fn one_anywhere(turn: &mut Turn, cx: &Info) {
-    random_call!(turn, rows::ANYWHERE, actions::ANYWHERE, may(cx), cx);
+    random_call!(turn, rows::ANYWHERE, actions::ANYWHERE, cx);
 }
 
 fn one_in_callback(turn: &mut Turn, cx: &InCallback<'_>, object: Option<ObjectId<'_>>) {
     match (object, turn.random.u32(0..4)) {
         (_, 0) => one_anywhere(turn, cx),
         (Some(object), 1 | 2) => one_of_object(turn, cx, object),
-        _ => random_call!(turn, rows::IN_CALLBACK, actions::IN_CALLBACK, may(cx), cx),
+        _ => random_call!(turn, rows::IN_CALLBACK, actions::IN_CALLBACK, cx),
     }
 }
 
@@ -187,7 +176,7 @@ fn one_in_triggers(turn: &mut Turn, cx: &mut InTriggers<'_>) {
     if turn.random.u32(0..5) < 2 {
         return one_in_callback(turn, cx, None);
     }
-    random_call!(turn, rows::IN_TRIGGERS, actions::IN_TRIGGERS, may(cx), cx);
+    random_call!(turn, rows::IN_TRIGGERS, actions::IN_TRIGGERS, cx);
 }
 
 /// On any thread, with no more than a clone of `Info`.
@@ -225,7 +214,7 @@ pub(super) fn on_own_thread(cx: &mut ProfilerThread<'_>, place: &'static str) {
         if turn.random.u32(0..3) > 0 {
             one_in_triggers(&mut turn, cx);
         } else {
-            random_call!(turn, rows::ON_PROFILER_THREAD, actions::ON_OWN_THREAD, may(cx), cx);
+            random_call!(turn, rows::ON_PROFILER_THREAD, actions::ON_OWN_THREAD, cx);
         }
     }
 }

@@ -41,6 +41,7 @@ use attach::Attach;
 pub(crate) use attach::Scout;
 pub(crate) use lookups::LookUp;
 use lookups::LookUps;
+use neighbours::ImmortalCode;
 use owners::Owners;
 pub(crate) use subject::Subject;
 use table::{Entry, Pages, State, Table};
@@ -58,6 +59,8 @@ pub(crate) struct Liveness {
     is_code_unlisted: AtomicBool,
     look_ups: LookUps,
     records: Mutex<Records>,
+    /// To be locked before the records, if both are.
+    immortal_code: Mutex<ImmortalCode>,
     delayed: AtomicU64,
     threads_started: AtomicU64,
     /// How many times a module was loaded or began to unload.
@@ -305,6 +308,7 @@ impl Liveness {
             is_code_unlisted: AtomicBool::new(false),
             look_ups: LookUps::new(),
             records: Mutex::default(),
+            immortal_code: Mutex::default(),
             delayed: AtomicU64::new(0),
             threads_started: AtomicU64::new(0),
             changes: AtomicU64::new(0),

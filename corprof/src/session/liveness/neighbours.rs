@@ -6,44 +6,57 @@
 //! vm/codeman.cpp; `EECodeGenManager::Unload` in newer runtimes). So code on a page with code of a function that cannot die is not
 //! in such a heap, and cannot die either.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
+
 /// The smallest unit of memory that can be mapped, and so part of one heap only. Where pages are larger, this is a part of a
 /// page.
 const PAGE: usize = 4096;
 
-/// The distance between two probes. A shorter function may be missed; then less is proved, and nothing wrong.
-const STEP: usize = 32;
+/// Where code of functions lies that cannot die. It never shrinks, so each such function is asked about once.
+#[derive(Default)]
+pub(super) struct ImmortalCode {
+    functions: BTreeSet<usize>,
+    pages: BTreeSet<usize>,
+}
 
-/// How many pages are searched in each direction.
-const PAGES: usize = 16;
+fn pages(ranges: &[Range<usize>]) -> impl Iterator<Item = usize> {
+    let not_empty = ranges.iter().filter(|range| !range.is_empty());
+    not_empty.flat_map(|range| range.start / PAGE..=(range.end - 1) / PAGE)
+}
 
-/// Whether the code at `start` lies in a heap that cannot die. `function_at` returns the function at an address, and
-/// `is_immortal` whether that function is known to stay.
-pub(super) fn are_immortal(
-    start: usize,
-    function_at: impl Fn(usize) -> Option<usize>,
-    is_immortal: impl Fn(usize) -> bool,
-) -> bool {
-    let is_immortal_at = |at| function_at(at).is_some_and(&is_immortal);
-    let page_of = |at: usize| at & !(PAGE - 1);
-    let has_immortal = |page: usize| (page..page.saturating_add(PAGE)).step_by(STEP).any(is_immortal_at);
-    // Two pages belong to the same heap if one function lies on both sides of their border.
-    let is_joined = |border: usize| {
-        let before = border.checked_sub(1).and_then(&function_at);
-        before.is_some() && before == function_at(border)
-    };
-    let first = page_of(start);
-    if has_immortal(first) {
-        return true;
+impl ImmortalCode {
+    /// Whether the code of this function, which cannot die, is here.
+    pub(super) fn has(&self, function: usize) -> bool {
+        self.functions.contains(&function)
     }
-    let later = (1..=PAGES).map_while(|number| {
-        let page = first.checked_add(number * PAGE)?;
-        is_joined(page).then_some(page)
-    });
-    let earlier = (0..PAGES).map_while(|number| {
-        let border = first.checked_sub(number * PAGE)?;
-        is_joined(border).then(|| border - PAGE)
-    });
-    later.chain(earlier).any(has_immortal)
+
+    /// This function cannot die, and has this code.
+    pub(super) fn add(&mut self, function: usize, code: &[Range<usize>]) {
+        self.functions.insert(function);
+        self.pages.extend(pages(code));
+    }
+
+    /// Whether some of this code lies on a page with code that cannot die.
+    fn is_beside(&self, code: &[Range<usize>]) -> bool {
+        pages(code).any(|page| self.pages.contains(&page))
+    }
+
+    /// Takes those of these functions with their code that lie in a heap which cannot die, and returns them. A function that
+    /// lies on two pages proves it for its neighbours on both.
+    pub(super) fn take(&mut self, doubtful: &mut Vec<(usize, Vec<Range<usize>>)>) -> Vec<usize> {
+        let mut immortal = Vec::new();
+        loop {
+            let found: Vec<_> = doubtful.extract_if(.., |(_, code)| self.is_beside(code)).collect();
+            if found.is_empty() {
+                return immortal;
+            }
+            for (function, code) in found {
+                self.add(function, &code);
+                immortal.push(function);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -56,10 +69,20 @@ mod tests {
 
     /// Whether the neighbours prove that [`SHARED`] cannot die. Each function lies from its first address to before its second.
     fn is_proved(functions: &[(usize, usize, usize)]) -> bool {
-        let start = functions.iter().find(|(function, ..)| *function == SHARED).unwrap().1;
-        let function_at =
-            |at| functions.iter().find(|(_, start, end)| (*start..*end).contains(&at)).map(|found| found.0);
-        are_immortal(start, function_at, |function| function == IMMORTAL)
+        let mut code = ImmortalCode::default();
+        let mut doubtful = Vec::new();
+        for &(function, start, end) in functions {
+            let range = start..end;
+            if function == IMMORTAL {
+                code.add(function, &[range]);
+            } else {
+                doubtful.push((function, vec![range]));
+            }
+        }
+        let immortal = code.take(&mut doubtful);
+        assert!(immortal.iter().all(|function| code.has(*function)));
+        assert_eq!(immortal.contains(&SHARED), doubtful.iter().all(|(function, _)| *function != SHARED));
+        immortal.contains(&SHARED)
     }
 
     #[test]
@@ -67,6 +90,10 @@ mod tests {
         assert!(is_proved(&[(IMMORTAL, 0x10_0040, 0x10_0080), (SHARED, 0x10_0200, 0x10_0300)]));
         assert!(is_proved(&[(SHARED, 0x10_0200, 0x10_0300), (IMMORTAL, 0x10_0fc0, 0x10_0ff0)]));
         assert!(!is_proved(&[(OTHER, 0x10_0040, 0x10_0080), (SHARED, 0x10_0200, 0x10_0300)]));
+        assert!(
+            !is_proved(&[(IMMORTAL, 0x10_0200, 0x10_0200), (SHARED, 0x10_0200, 0x10_0300)]),
+            "no code proves nothing"
+        );
     }
 
     #[test]
@@ -81,6 +108,6 @@ mod tests {
             is_proved(&[(SHARED, 0x10_0f00, 0x10_1080), (IMMORTAL, 0x10_1800, 0x10_1900)]),
             "its own code joins the pages"
         );
-        assert!(!is_proved(&[(SHARED, 0x10, 0x20), (OTHER, 0x100, 0x200)]), "no page lies below the lowest");
+        assert!(!is_proved(&[(SHARED, 0x10, 0x20), (OTHER, 0x100, 0x200)]), "nothing is known to stay");
     }
 }

@@ -81,10 +81,21 @@ fn thunk(model: &Model, callback: &Callback<'_>) -> Result<TokenStream, Error> {
         });
         quote!(bookkeeping::#name::<P>(this, #(#wires),*);)
     });
+    let enter = quote!(#enter::<P>(this, Event::#event, #subject, move |profiler, #cx| { #body }));
+    // Of some questions the SDK decides as well.
+    let answered = callback.facts.out.as_ref().filter(|_| callback.facts.book).map(|out| ident(out));
+    let enter = match answered {
+        Some(out) => quote! {
+            let result = #enter;
+            bookkeeping::answered::<P>(this, Event::#event, #out);
+            result
+        },
+        None => enter,
+    };
     Ok(quote! {
         unsafe extern "system" fn #name<P: Profiler>(this: *mut c_void, #(#params),*) -> HRESULT {
             #book
-            #enter::<P>(this, Event::#event, #subject, move |profiler, #cx| { #body })
+            #enter
         }
     })
 }

@@ -1,13 +1,14 @@
 //! Functions in doubt: shared code of which the runtime does not say over which types it is, while a module is unloaded.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::super::Liveness;
-use super::super::neighbours;
+use super::super::neighbours::ImmortalCode;
 use super::super::table::State;
 use super::{Dependent, Kind};
 use crate::id::FunctionId;
+use crate::lock::unpoisoned;
 use crate::session::Runtime;
 
 impl Liveness {
@@ -23,45 +24,64 @@ impl Liveness {
         };
         let code_of = |dependent: &Dependent| {
             let function = FunctionId::from_raw(dependent.id).filter(|_| dependent.kind == Kind::Function);
-            function.and_then(|function| runtime.ask_code(function))
+            function.map(|function| runtime.ask_code_ranges(function)).unwrap_or_default()
         };
         let in_doubt: Vec<_> = in_doubt.into_iter().map(|dependent| (dependent, code_of(&dependent))).collect();
-        let is_any_code = in_doubt.iter().any(|(_, code)| code.is_some());
+        let is_any_code = in_doubt.iter().any(|(_, code)| !code.is_empty());
         // Listed later than the code was found: what has code and is not listed is precompiled, and the runtime uses no
         // precompiled code of collectible modules (`ReadyToRunInfo::Initialize` in vm/readytoruninfo.cpp).
         let jitted = is_any_code.then(|| runtime.ask_jitted_functions().ok()).flatten();
         let jitted: Option<BTreeSet<usize>> = jitted.map(BTreeSet::from_iter);
         let is_precompiled = |id| jitted.as_ref().is_some_and(|jitted| !jitted.contains(&id));
-        let begin = Instant::now();
-        let mut is_code_in_doubt = false;
+        let mut compiled = Vec::new();
+        let mut lives = BTreeMap::new();
         for (dependent, code) in in_doubt {
-            let Some(code) = code else {
+            if code.is_empty() {
                 self.end_life(dependent, State::Dead);
-                continue;
-            };
-            if is_precompiled(dependent.id) || self.is_in_immortal_heap(runtime, code, begin) {
+            } else if is_precompiled(dependent.id) {
                 self.settle_as_immortal(dependent);
-                continue;
+            } else {
+                compiled.push((dependent.id, code));
+                lives.insert(dependent.id, dependent);
             }
-            self.records().code_in_doubt.insert(dependent.id, code);
-            self.end_life(dependent, State::Doubtful);
-            is_code_in_doubt = true;
         }
-        is_code_in_doubt
+        if compiled.is_empty() {
+            return false;
+        }
+        let immortal = {
+            let mut immortal_code = unpoisoned(self.immortal_code.lock());
+            self.find_immortal_code(runtime, &mut immortal_code, jitted.unwrap_or_default());
+            immortal_code.take(&mut compiled)
+        };
+        for id in immortal {
+            self.settle_as_immortal(lives[&id]);
+        }
+        for (id, code) in &compiled {
+            self.records().code_in_doubt.insert(*id, code[0].start);
+            self.end_life(lives[id], State::Doubtful);
+        }
+        !compiled.is_empty()
     }
 
-    /// Whether code that was compiled just in time lies among code of functions that cannot die. Call it on the unloading thread.
+    /// Finds out where the code of the functions lies that cannot die, of those that were compiled just in time. Call it on the
+    /// unloading thread.
     ///
-    /// It may search thousands of addresses in vain, while the application waits for the finalizer thread. So all searches that began
-    /// at `begin` give up after a limit, and the functions stay in doubt.
-    fn is_in_immortal_heap(&self, runtime: &Runtime, code: usize, begin: Instant) -> bool {
+    /// An application may have compiled many thousands of them, and waits for this thread. So some are left to later unloads.
+    fn find_immortal_code(&self, runtime: &Runtime, known: &mut ImmortalCode, jitted: BTreeSet<usize>) {
         const PATIENCE: Duration = Duration::from_millis(5);
-        let function_at = |at| {
-            let may_ask = begin.elapsed() < PATIENCE;
-            may_ask.then(|| runtime.ask_function_that_was_at(at).ok().flatten()).flatten()
-        };
-        let is_immortal = |function| self.functions.get(function).is_some_and(|entry| entry.state() == State::Immortal);
-        neighbours::are_immortal(code, function_at, is_immortal)
+        let is_immortal = |id: &usize| self.functions.get(*id).is_some_and(|entry| entry.state() == State::Immortal);
+        let begin = Instant::now();
+        for id in jitted.into_iter().filter(is_immortal) {
+            if known.has(id) {
+                continue;
+            }
+            if begin.elapsed() >= PATIENCE {
+                return;
+            }
+            if let Some(function) = FunctionId::from_raw(id) {
+                known.add(id, &runtime.ask_code_ranges(function));
+            }
+        }
     }
 
     fn settle_as_immortal(&self, dependent: Dependent) {
