@@ -13,7 +13,8 @@
 //! | `Awaiting` | the methods that await it, each the one before | the chain of the operation |
 //! | `Creator` | the method that started the operation, with the methods that awaited it then, and who started that | the creations of operations |
 //!
-//! [`Waits`] tell how long operations waited, and where.
+//! [`Waits`] tell how long operations waited, and where. [`Requests`] put together what operations did for each request, with its
+//! [`Activity`] if there is one: what ran when, and what was waited for.
 //!
 //! # A file
 //!
@@ -75,13 +76,18 @@
 //! # Memory and hostile bytes
 //!
 //! No bytes cause a panic. The decoder allocates nothing, and its time is bounded by the length of the buffer. [`Limits`] bound the memory
-//! of logical stacks for any sub-events, and the arguments of [`Waits::new`] that of waits; what was forgotten is counted.
+//! of logical stacks for any sub-events, [`RequestLimits`] that of requests, and the arguments of [`Waits::new`] that of waits; what was
+//! forgotten is counted.
 
 mod bytes;
 mod decoder;
 mod error;
 mod frame;
 mod methods;
+mod operation;
+mod order;
+mod request;
+mod requests;
 mod stacks;
 mod step;
 mod sub_event;
@@ -93,6 +99,9 @@ pub use decoder::{ASYNC_EVENTS, Buffer, Decoder, PROVIDER, StreamId, SubEvents};
 pub use error::{DecodeError, Problem};
 pub use frame::{Chain, Frame, Frames, Kind};
 pub use methods::{MethodTable, Methods};
+pub use operation::{Operation, OperationWait, Run};
+pub use request::{Activity, ActivityKind, Call, Request, RequestLimits};
+pub use requests::Requests;
 pub use stacks::{
     Active, Limits, LogicalFrame, LogicalStack, LogicalStacks, Origin, Outcome, Segment, Stats, WrapperMatch,
 };

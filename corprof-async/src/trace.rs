@@ -11,9 +11,10 @@ use corprof_nettrace::{Event, Stack};
 
 use crate::decoder::{ASYNC_EVENTS, PROVIDER};
 use crate::methods::MethodTable;
+use crate::request::{Activity, ActivityKind};
 
 /// An event that matters.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum TraceEvent<'a> {
     /// A buffer of the async source, for [`Decoder::decode`](crate::Decoder::decode), and when it was written.
@@ -32,14 +33,34 @@ pub enum TraceEvent<'a> {
         /// The stack.
         stack: Stack<'a>,
     },
+    /// An activity began or ended, for [`Requests`](crate::Requests).
+    Activity {
+        /// The system's number of the thread.
+        thread: u64,
+        /// In ticks of the trace.
+        ticks: u64,
+        /// Whether it began.
+        is_start: bool,
+        /// The activity.
+        activity: Activity,
+    },
 }
 
-/// The buffer or sample that the event is, if it is one.
+/// The provider whose events tell activities, at the keyword 2 and level 5.
+pub const ACTIVITY_PROVIDER: &str = "Microsoft-Diagnostics-DiagnosticSource";
+
+/// The argument `FilterAndPayloadSpecs` for [`ACTIVITY_PROVIDER`], quoted as it must be: all activities, with what is read here.
+pub const ACTIVITY_ARGUMENTS: &str = r#"FilterAndPayloadSpecs="[AS]*:-TraceId;SpanId;ParentSpanId;DisplayName;Kind""#;
+
+/// What the event is, if it matters.
 #[must_use]
 pub fn classify<'a>(event: &Event<'a>) -> Option<TraceEvent<'a>> {
     let metadata = event.metadata();
     if metadata.provider == PROVIDER && metadata.event_id == ASYNC_EVENTS {
         return Some(TraceEvent::Buffer { payload: event.payload(), written: event.ticks() });
+    }
+    if metadata.provider == ACTIVITY_PROVIDER {
+        return activity(event);
     }
     let is_sample = Provider::of(&metadata.provider) == Provider::SAMPLE_PROFILER;
     if !is_sample {
@@ -57,5 +78,45 @@ pub fn add_method(event: &Event<'_>, methods: &mut MethodTable) {
     } else if let Ok(method) = decoded.decode::<MethodLoadVerbose<'_>>() {
         let name = format!("{}.{}", method.method_namespace, method.method_name);
         methods.add(method.method_id, method.start_address, method.method_size, &name);
+    }
+}
+
+/// The numbers of these events differ from session to session, but not their names.
+fn activity<'a>(event: &Event<'a>) -> Option<TraceEvent<'a>> {
+    let decoded = event.decoded();
+    let is_start = decoded.name() == "ActivityStart";
+    if !is_start && decoded.name() != "ActivityStop" {
+        return None;
+    }
+    let text = |name| Some(decoded.field(name)?.as_text()?.to_string());
+    let mut activity = Activity {
+        source: text("SourceName").unwrap_or_default(),
+        name: text("ActivityName").unwrap_or_default(),
+        ..Activity::default()
+    };
+    for argument in decoded.field("Arguments")?.as_list()?.iter() {
+        let Some(argument) = argument.as_record() else { continue };
+        let field = |name| Some(argument.field(name)?.as_text()?.to_string());
+        let (Some(key), Some(value)) = (field("Key"), field("Value")) else { continue };
+        let span = || u64::from_str_radix(&value, 16).unwrap_or_default();
+        match &key[..] {
+            "TraceId" => activity.trace_id = u128::from_str_radix(&value, 16).unwrap_or_default(),
+            "SpanId" => activity.span_id = span(),
+            "ParentSpanId" => activity.parent_span_id = span(),
+            "Kind" => activity.kind = kind(&value),
+            "DisplayName" => activity.display_name = value,
+            _ => {}
+        }
+    }
+    Some(TraceEvent::Activity { thread: event.os_thread_id()?, ticks: event.ticks(), is_start, activity })
+}
+
+fn kind(name: &str) -> ActivityKind {
+    match name {
+        "Server" => ActivityKind::Server,
+        "Client" => ActivityKind::Client,
+        "Producer" => ActivityKind::Producer,
+        "Consumer" => ActivityKind::Consumer,
+        _ => ActivityKind::Internal,
     }
 }

@@ -1,9 +1,9 @@
 //! How long operations wait, and where.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::HashMap;
 
 use crate::frame::{Chain, Kind};
+use crate::order::InOrder;
 use crate::step::{Change, Step};
 use crate::sub_event::DispatcherId;
 
@@ -48,19 +48,11 @@ pub struct Wait {
 /// ```
 #[derive(Debug)]
 pub struct Waits {
-    held: BinaryHeap<Reverse<Held>>,
+    steps: InOrder<Step>,
     waiting: HashMap<DispatcherId, Waiting>,
-    most_held: usize,
+    most_steps: usize,
     most_waiting: usize,
-    pushed: u64,
     forgotten: u64,
-}
-
-/// A step, ordered by time and then as it came.
-#[derive(Debug)]
-struct Held {
-    order: (u64, u64),
-    step: Step,
 }
 
 /// An operation that waits, or is about to.
@@ -78,23 +70,22 @@ impl Waits {
     /// and of more operations those that have waited longest are forgotten.
     #[must_use]
     pub fn new(steps: usize, operations: usize) -> Self {
-        let (held, waiting) = (BinaryHeap::new(), HashMap::new());
-        Self { held, waiting, most_held: steps, most_waiting: operations, pushed: 0, forgotten: 0 }
+        let waiting = HashMap::new();
+        Self { steps: InOrder::new(), waiting, most_steps: steps, most_waiting: operations, forgotten: 0 }
     }
 
     /// Takes a step. `wait` receives the waits that it has ended, if there are too many steps.
     pub fn push(&mut self, step: Step, mut wait: impl FnMut(Wait)) {
-        self.held.push(Reverse(Held { order: (step.ticks, self.pushed), step }));
-        self.pushed += 1;
-        while self.held.len() > self.most_held {
-            self.use_oldest(&mut wait);
+        self.steps.push(step.ticks, step);
+        while let Some(step) = self.steps.pop(None, self.most_steps) {
+            self.take(step, &mut wait);
         }
     }
 
     /// All steps up to this time have come, as far as they will. `wait` receives the waits that have ended by then, in order of their end.
     pub fn release(&mut self, until: u64, mut wait: impl FnMut(Wait)) {
-        while self.held.peek().is_some_and(|Reverse(oldest)| oldest.order.0 <= until) {
-            self.use_oldest(&mut wait);
+        while let Some(step) = self.steps.pop(Some(until), self.most_steps) {
+            self.take(step, &mut wait);
         }
     }
 
@@ -110,8 +101,7 @@ impl Waits {
         waiting.map(|(id, waiting)| (*id, waiting.last, waiting.place.as_ref()))
     }
 
-    fn use_oldest(&mut self, wait: &mut impl FnMut(Wait)) {
-        let Some(Reverse(Held { step, .. })) = self.held.pop() else { return };
+    fn take(&mut self, step: Step, wait: &mut impl FnMut(Wait)) {
         let Step { ticks, thread, dispatcher, kind, change } = step;
         match change {
             Change::Created { .. } => self.begin(dispatcher, ticks, true),
@@ -163,25 +153,5 @@ impl Waits {
             !goes
         });
         self.forgotten += (times.len() - self.waiting.len()) as u64;
-    }
-}
-
-impl PartialEq for Held {
-    fn eq(&self, other: &Self) -> bool {
-        self.order == other.order
-    }
-}
-
-impl Eq for Held {}
-
-impl PartialOrd for Held {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Held {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.order.cmp(&other.order)
     }
 }
