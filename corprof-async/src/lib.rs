@@ -51,8 +51,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! This keeps all that threads did. A recording of days holds its samples for some seconds instead, joins those of a time that is
-//! [known](LogicalStacks::known_until) or that long ago, and [releases](LogicalStacks::release) it.
+//! This keeps all that threads did. A recording of days instead holds its samples until all threads have told that time, which a thread
+//! that is never idle does after some ten seconds, joins them, and [releases](LogicalStacks::release) that time.
 //!
 //! # What a session needs
 //!

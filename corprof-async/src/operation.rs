@@ -29,7 +29,7 @@ pub struct Run {
     pub thread: u64,
     /// When it was resumed, in ticks of the trace.
     pub from: u64,
-    /// When it was suspended or ended. None while it runs.
+    /// When it was suspended or ended. None while it runs, also if it runs on after the end of the request.
     pub to: Option<u64>,
     /// Its methods when it was resumed, if the source tells.
     pub chain: Option<Chain>,

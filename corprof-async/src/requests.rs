@@ -252,10 +252,6 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
         self.ended.push_back((ticks, serial));
         if self.roots.get(&open.root) == Some(&serial) {
             self.roots.remove(&open.root);
-            let last = open.request.operations.first_mut().and_then(|root| root.runs.last_mut());
-            if let Some(run) = last {
-                run.to.get_or_insert(ticks);
-            }
         }
         self.threads.retain(|_, of| *of != serial);
     }

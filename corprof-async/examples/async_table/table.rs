@@ -188,7 +188,7 @@ impl WaitTotals<'_> {
     }
 
     fn json(&self) -> Value {
-        let milliseconds = |ticks: u64| (ticks as f64 * 1e6 / self.frequency).round() / 1e3;
+        let milliseconds = |ticks: u64| (ticks as f64 * 1e3 / self.frequency * 1e3).round_ties_even() / 1e3;
         let places = self.places.iter().map(|(place, (count, total, longest))| {
             let totals = json!({"count": count, "total": milliseconds(*total), "longest": milliseconds(*longest)});
             (place.clone(), totals)
