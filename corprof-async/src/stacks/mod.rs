@@ -7,6 +7,7 @@ mod join;
 mod stream;
 mod turn;
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 
 use chains::Chains;
@@ -20,14 +21,14 @@ use turn::Turn;
 use crate::decoder::{Buffer, StreamId};
 use crate::frame::{Chain, Kind};
 use crate::step::Step;
-use crate::sub_event::{Action, DispatcherId, SubEvent};
+use crate::sub_event::{DispatcherId, SubEvent};
 
 /// Bounds of the memory of [`LogicalStacks`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
     /// Threads. Of more, those that have done nothing for the longest time are forgotten, until their next
-    /// [`Reset`](Action::Reset).
+    /// [`Reset`](crate::Action::Reset).
     pub threads: usize,
     /// Operations that one thread runs inside of each other. What a thread runs beyond is not followed.
     pub depth: usize,
@@ -80,7 +81,7 @@ pub struct LogicalStacks {
     threads: HashMap<u64, History>,
     creators: Creators,
     chains: Chains,
-    /// How many wrappers the runtime has.
+    /// How many wrappers the runtime has, if it has told.
     wrappers: Option<u8>,
     /// The sum of the weights of all histories.
     weight: usize,
@@ -127,9 +128,6 @@ impl<'a> Active<'a> {
     }
 }
 
-/// The wrappers of .NET 11, should the metadata be lost.
-const WRAPPERS: u8 = 32;
-
 impl LogicalStacks {
     /// Knows nothing yet.
     #[must_use]
@@ -145,36 +143,42 @@ impl LogicalStacks {
 
     /// Takes a buffer, which was written at `written` (the time of its event): all that its thread did up to then is known.
     /// `step` receives what happened to operations.
-    pub fn take_buffer(&mut self, buffer: &Buffer<'_>, written: u64, mut step: impl FnMut(Step)) {
-        let stream = buffer.stream();
-        for sub_event in buffer.sub_events() {
-            self.take(stream, &sub_event, &mut step);
-        }
-        self.settle(stream, written);
+    pub fn take_buffer(&mut self, buffer: &Buffer<'_>, written: u64, step: impl FnMut(Step)) {
+        self.take_all(buffer.stream(), buffer.sub_events(), step);
+        self.settle(buffer.stream(), written);
     }
 
     /// Takes a sub-event of a source. `step` receives what happened to operations.
-    pub fn take(&mut self, id: StreamId, sub_event: &SubEvent<'_>, mut step: impl FnMut(Step)) {
-        if let Action::Metadata(metadata) = &sub_event.action {
-            self.wrappers = Some(metadata.wrappers);
-        }
+    pub fn take(&mut self, id: StreamId, sub_event: &SubEvent<'_>, step: impl FnMut(Step)) {
+        self.take_all(id, std::iter::once(sub_event), step);
+    }
+
+    fn take_all<'a, S: Borrow<SubEvent<'a>>>(
+        &mut self,
+        id: StreamId,
+        sub_events: impl Iterator<Item = S>,
+        mut step: impl FnMut(Step),
+    ) {
         self.make_room(id);
-        let turn = Turn {
+        let history = self.threads.entry(id.thread).or_default();
+        let before = history.weight();
+        let mut turn = Turn {
             id,
-            ticks: sub_event.ticks,
+            ticks: 0,
             limits: &self.limits,
             stream: self.streams.entry(id).or_default(),
-            history: self.threads.entry(id.thread).or_default(),
+            history,
             creators: &mut self.creators,
             chains: &mut self.chains,
-            wrappers: self.wrappers.unwrap_or(WRAPPERS),
+            wrappers: &mut self.wrappers,
             next: &mut self.next,
             stats: &mut self.stats,
             step: &mut step,
         };
-        let before = turn.history.weight();
-        let after = turn.run(&sub_event.action);
-        self.weight = self.weight + after - before;
+        for sub_event in sub_events {
+            turn.take(sub_event.borrow());
+        }
+        self.weight = self.weight + turn.history.weight() - before;
         self.forget_states();
     }
 
@@ -185,7 +189,7 @@ impl LogicalStacks {
         }
     }
 
-    /// Forgets what the thread runs, until its next [`Reset`](Action::Reset): a part of its stream was lost.
+    /// Forgets what the thread runs, until its next [`Reset`](crate::Action::Reset): a part of its stream was lost.
     pub fn forget(&mut self, id: StreamId) {
         let Some(stream) = self.streams.remove(&id) else { return };
         let Some(history) = self.threads.get_mut(&id.thread) else { return };

@@ -8,9 +8,12 @@ use super::{Limits, Stats};
 use crate::decoder::StreamId;
 use crate::frame::{Chain, Frame, Kind};
 use crate::step::{Change, Step};
-use crate::sub_event::{Action, Callstack, DispatcherId, Moment};
+use crate::sub_event::{Action, Callstack, DispatcherId, Moment, SubEvent};
 
-/// One sub-event with all that it changes.
+/// The wrappers of .NET 11, should the metadata be lost.
+const WRAPPERS: u8 = 32;
+
+/// A sub-event at a time, with all that it changes.
 pub(super) struct Turn<'a> {
     pub(super) id: StreamId,
     pub(super) ticks: u64,
@@ -19,23 +22,25 @@ pub(super) struct Turn<'a> {
     pub(super) history: &'a mut History,
     pub(super) creators: &'a mut Creators,
     pub(super) chains: &'a mut Chains,
-    pub(super) wrappers: u8,
+    pub(super) wrappers: &'a mut Option<u8>,
     pub(super) next: &'a mut u64,
     pub(super) stats: &'a mut Stats,
     pub(super) step: &'a mut dyn FnMut(Step),
 }
 
 impl Turn<'_> {
-    /// Answers with the weight of the thread's history afterwards.
-    pub(super) fn run(mut self, action: &Action<'_>) -> usize {
+    pub(super) fn take(&mut self, sub_event: &SubEvent<'_>) {
+        self.ticks = sub_event.ticks;
         self.stream.last = self.ticks;
-        if matches!(action, Action::Reset) {
-            self.reset();
-            return self.history.weight();
+        let action = &sub_event.action;
+        match action {
+            Action::Reset => return self.reset(),
+            Action::Metadata(metadata) => *self.wrappers = Some(metadata.wrappers),
+            _ => {}
         }
         if !self.stream.is_live {
             self.stats.ignored += 1;
-            return self.history.weight();
+            return;
         }
         self.stats.sub_events += 1;
         if !self.completes_resume(action) {
@@ -52,7 +57,6 @@ impl Turn<'_> {
             Action::WrapperIndex => self.next_wrappers(),
             _ => {}
         }
-        self.history.weight()
     }
 
     fn reset(&mut self) {
@@ -210,7 +214,7 @@ impl Turn<'_> {
     }
 
     fn next_wrappers(&mut self) {
-        let wrappers = i64::from(self.wrappers);
+        let wrappers = i64::from(self.wrappers.unwrap_or(WRAPPERS));
         if let Some(running) = self.stream.innermost_mut(Kind::Runtime) {
             running.base = running.base.saturating_add(wrappers);
             self.remember();
