@@ -101,53 +101,60 @@ fn check(request: &Request, name: &str) {
     assert!(request.calls.iter().all(|call| call.from >= request.from && call.to.is_some_and(|to| to <= request.to)));
 }
 
-/// Without activities, the loop of a connection tells requests. Needs the traces beside the repository.
 #[test]
-fn loops_tell_requests_without_activities() -> Result {
-    for name in ["web_ra", "web_sm"] {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/nettrace/async");
-        let path = folder.join(format!("{name}.nettrace.xz"));
-        if !path.exists() {
-            eprintln!("skipped: no {}", path.display());
-            return Ok(());
+fn loops_tell_requests_of_runtime_async_without_activities() -> Result {
+    by_loops("web_ra")
+}
+
+#[test]
+fn loops_tell_requests_of_state_machines_without_activities() -> Result {
+    by_loops("web_sm")
+}
+
+/// Finds the requests of a trace beside the repository, if it is there, by the loops of connections.
+fn by_loops(name: &str) -> Result {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/nettrace/async");
+    let path = folder.join(format!("{name}.nettrace.xz"));
+    if !path.exists() {
+        eprintln!("skipped: no {}", path.display());
+        return Ok(());
+    }
+    let bytes = unpacked(&path)?;
+    let mut methods = MethodTable::new();
+    let mut reader = Reader::new(&bytes[..]);
+    while let Some(event) = reader.next_event()? {
+        add_method(&event, &mut methods);
+    }
+    let has = |frame: &Frame, part: &str| methods.name_at(frame.address).is_some_and(|name| name.contains(part));
+    let requests = requests(&bytes, |chain| chain.iter().any(|frame| has(frame, "HttpProtocol.ProcessRequests")))?;
+    let endpoints = ["Orders", "Users", "Slow", "Stock"];
+    let endpoint = |request: &Request| {
+        let frame = request.outermost(|frame| endpoints.iter().any(|endpoint| has(frame, endpoint)))?;
+        endpoints.into_iter().find(|endpoint| has(&frame, endpoint))
+    };
+    let mut counts = BTreeMap::<&str, usize>::new();
+    for request in &requests {
+        let endpoint = endpoint(request);
+        *counts.entry(endpoint.unwrap_or("?")).or_default() += 1;
+        if endpoint == Some("Slow") {
+            assert!(request.to - request.from > 70 * MILLISECOND, "{request:#?}");
         }
-        let bytes = unpacked(&path)?;
-        let mut methods = MethodTable::new();
-        let mut reader = Reader::new(&bytes[..]);
-        while let Some(event) = reader.next_event()? {
-            add_method(&event, &mut methods);
-        }
-        let has = |frame: &Frame, part: &str| methods.name_at(frame.address).is_some_and(|name| name.contains(part));
-        let requests = requests(&bytes, |chain| chain.iter().any(|frame| has(frame, "HttpProtocol.ProcessRequests")))?;
-        let endpoints = ["Orders", "Users", "Slow", "Stock"];
-        let endpoint = |request: &Request| {
-            let frame = request.outermost(|frame| endpoints.iter().any(|endpoint| has(frame, endpoint)))?;
-            endpoints.into_iter().find(|endpoint| has(&frame, endpoint))
-        };
-        let mut counts = BTreeMap::<&str, usize>::new();
-        for request in &requests {
-            let endpoint = endpoint(request);
-            *counts.entry(endpoint.unwrap_or("?")).or_default() += 1;
-            if endpoint == Some("Slow") {
-                assert!(request.to - request.from > 70 * MILLISECOND, "{request:#?}");
-            }
-        }
-        // At the end of the trace, what some threads did is missing.
-        let unknown = requests.iter().filter(|request| request.is_whole && endpoint(request).is_none()).count();
-        assert_eq!(unknown, 0, "{name}: {counts:?}");
-        // Each awaits one of these once, in the words of another decoder.
-        let expected = folder.join(format!("{name}.expected.json"));
-        let expected: Value = serde_json::from_str(&fs::read_to_string(expected)?)?;
-        let waits = expected["waits_ms"].as_object().ok_or("no waits")?;
-        for (endpoint, parts) in
-            [("Slow", ["Slow", "Wait80"]), ("Users", ["Users", "Fetch"]), ("Stock", ["Query", "Stock"])]
-        {
-            let wait = waits.iter().find(|(place, _)| parts.iter().all(|part| place.contains(part)));
-            let (_, wait) = wait.ok_or("no such wait")?;
-            let (found, waits) =
-                (counts.get(endpoint).copied().unwrap_or_default() as u64, wait["count"].as_u64().ok_or("no count")?);
-            assert_eq!(found, waits, "{name}: {endpoint}");
-        }
+    }
+    // At the end of the trace, what some threads did is missing.
+    let unknown = requests.iter().filter(|request| request.is_whole && endpoint(request).is_none()).count();
+    assert_eq!(unknown, 0, "{name}: {counts:?}");
+    // Each awaits one of these once, in the words of another decoder.
+    let expected = folder.join(format!("{name}.expected.json"));
+    let expected: Value = serde_json::from_str(&fs::read_to_string(expected)?)?;
+    let waits = expected["waits_ms"].as_object().ok_or("no waits")?;
+    for (endpoint, parts) in
+        [("Slow", ["Slow", "Wait80"]), ("Users", ["Users", "Fetch"]), ("Stock", ["Query", "Stock"])]
+    {
+        let wait = waits.iter().find(|(place, _)| parts.iter().all(|part| place.contains(part)));
+        let (_, wait) = wait.ok_or("no such wait")?;
+        let (found, waits) =
+            (counts.get(endpoint).copied().unwrap_or_default() as u64, wait["count"].as_u64().ok_or("no count")?);
+        assert_eq!(found, waits, "{name}: {endpoint}");
     }
     Ok(())
 }
