@@ -1,4 +1,5 @@
-//! The requests of a trace by endpoint, and where the slowest one waited: `async_requests FILE`, for a `.nettrace` or a `.nettrace.xz`.
+//! The requests of a trace by endpoint, and where the slowest one waited: `async_requests FILE`, for a `.nettrace` or a
+//! `.nettrace.xz`.
 //!
 //! The trace has the provider of async call stacks with the keywords `0xB4CD`, and activities by
 //! [`ACTIVITY_ARGUMENTS`](corprof_async::trace::ACTIVITY_ARGUMENTS); names of methods if it has a rundown.

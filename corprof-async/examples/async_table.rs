@@ -1,7 +1,8 @@
-//! The async call stacks of a trace as JSON: `async_table FILE [--leaf NAME --marks A,B,…]`, for a `.nettrace` or a `.nettrace.xz`.
+//! The async call stacks of a trace as JSON: `async_table FILE [--leaf NAME --marks A,B,…]`, for a `.nettrace` or a
+//! `.nettrace.xz`.
 //!
-//! `join` counts samples: those whose innermost method is NAME, by the first of the marks that is in the name of a method on their
-//! physical and on their logical stack.
+//! `join` counts samples: those with the method NAME on their stack, by the first of the marks that is in the name of a
+//! method on their physical and on their logical stack.
 
 #[path = "async_table/table.rs"]
 mod table;

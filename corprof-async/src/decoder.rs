@@ -37,8 +37,8 @@ struct Widths([Option<u8>; 256]);
 /// The source of a sequence of sub-events in order of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StreamId {
-    /// The number that the source gave the sequence. The system may give the number of a thread that has ended to another thread, which
-    /// has a context of its own.
+    /// The number that the source gave the sequence. The system may give the number of a thread that has ended to
+    /// another thread, which has a context of its own.
     pub context: u32,
     /// The system's number of the thread.
     pub thread: u64,
@@ -100,11 +100,13 @@ impl Decoder {
         Self { widths: Widths::known() }
     }
 
-    /// Decodes the payload of one event. A buffer with the trace's metadata tells this decoder the sub-events of the buffers that follow.
+    /// Decodes the payload of one event. A buffer with the trace's metadata tells this decoder the sub-events of the
+    /// buffers that follow.
     ///
     /// # Errors
-    /// If any byte of the payload is not as the format has it. Then the thread of the buffer is unknown, and the state of each thread
-    /// may be wrong until its next [`Reset`](Action::Reset): see [`LogicalStacks::forget`](crate::LogicalStacks::forget).
+    /// If any byte of the payload is not as the format has it. Then the thread of the buffer is unknown, and the state
+    /// of each thread may be wrong until its next [`Reset`](Action::Reset): see
+    /// [`LogicalStacks::forget`](crate::LogicalStacks::forget).
     pub fn decode<'a>(&mut self, payload: &'a [u8]) -> Result<Buffer<'a>, DecodeError> {
         let mut cursor = Cursor::new(payload);
         let header = Buffer::read(&mut cursor, self.widths);

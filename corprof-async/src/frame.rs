@@ -17,10 +17,12 @@ pub enum Kind {
 /// A method that waits, or runs after a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Frame {
-    /// An address in the method: [`Runtime`](Kind::Runtime): where it continues; [`StateMachine`](Kind::StateMachine): the beginning
-    /// of `MoveNext` in one of its bodies. 0 stands for a continuation of the runtime without a method, which takes up a place.
+    /// An address in the method: [`Runtime`](Kind::Runtime): where it continues; [`StateMachine`](Kind::StateMachine):
+    /// the beginning of `MoveNext` in one of its bodies. 0 stands for a continuation of the runtime without a method,
+    /// which takes up a place.
     pub address: u64,
-    /// The number of the await, of a [`StateMachine`](Kind::StateMachine): -2 if it has ended. 0 for [`Runtime`](Kind::Runtime).
+    /// The number of the await, of a [`StateMachine`](Kind::StateMachine): -2 if it has ended. 0 for
+    /// [`Runtime`](Kind::Runtime).
     pub state: i32,
 }
 

@@ -2,19 +2,20 @@
 #![forbid(unsafe_code)]
 //! Logical call stacks of .NET's async code: who awaits what a thread runs, who started it, and where operations wait.
 //!
-//! The stack of a thread shows the async method that runs, and below it the thread pool: the methods that await it are not there, because
-//! they have returned long ago. The runtime of .NET 11 tells them, by the provider [`PROVIDER`], for runtime async and for state machines:
-//! each operation with its chain of methods when a thread resumes it. Here the [`Decoder`] reads that, [`LogicalStacks`] know what each
-//! thread ran at each time, and [`LogicalStacks::join`] makes of a physical stack a [`LogicalStack`]:
+//! The stack of a thread shows the async method that runs, and below it the thread pool: the methods that await it are
+//! not there, because they have returned long ago. The runtime of .NET 11 tells them, by the provider [`PROVIDER`], for
+//! runtime async and for state machines: each operation with its chain of methods when a thread resumes it. Here the
+//! [`Decoder`] reads that, [`LogicalStacks`] know what each thread ran at each time, and [`LogicalStacks::join`] makes
+//! of a physical stack a [`LogicalStack`]:
 //!
 //! | [`Origin`] | frames, the innermost first | from |
 //! |---|---|---|
 //! | `Physical` | what the async method has called, and the method itself | the stack of the thread |
 //! | `Awaiting` | the methods that await it, each the one before | the chain of the operation |
-//! | `Creator` | the method that started the operation, with the methods that awaited it then, and who started that | the creations of operations |
+//! | `Creator` | the method that started the operation, with what awaited it then, and who started that | creations |
 //!
-//! [`Waits`] tell how long operations waited, and where. [`Requests`] put together what operations did for each request, with its
-//! [`Activity`] if there is one: what ran when, and what was waited for.
+//! [`Waits`] tell how long operations waited, and where. [`Requests`] put together what operations did for each
+//! request, with its [`Activity`] if there is one: what ran when, and what was waited for.
 //!
 //! # A file
 //!
@@ -51,8 +52,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! This keeps all that threads did. A recording of days instead holds its samples until all threads have told that time, which a thread
-//! that is never idle does after some ten seconds, joins them, and [releases](LogicalStacks::release) that time.
+//! This keeps all that threads did. A recording of days instead holds its samples until all threads have told that
+//! time, which a thread that is never idle does after some ten seconds, joins them, and
+//! [releases](LogicalStacks::release) that time.
 //!
 //! # What a session needs
 //!
@@ -64,20 +66,22 @@
 //! | `0xB4CD` | these, creators, and waits with their places |
 //! | `0x3FFFF` | everything, also how many methods have returned |
 //!
-//! A thread writes its buffer when it is full, or a second after it was idle for 250 ms; the end of a session writes nothing. Before it
-//! ends, start a second session of the provider, which has all threads write their buffers, and wait for 1.3 s.
+//! A thread writes its buffer when it is full, or a second after it was idle for 250 ms; the end of a session writes
+//! nothing. Before it ends, start a second session of the provider, which has all threads write their buffers, and wait
+//! for 1.3 s.
 //!
 //! # Another source
 //!
-//! [`LogicalStacks::take`] takes sub-events that were not decoded but made, such as those of a probe on .NET 8 and 10. It needs
-//! [`Reset`](Action::Reset) once for each thread, [`Resume`](Action::Resume) and a [`Callstack`] each time that an operation runs, then
-//! [`Suspend`](Action::Suspend) or [`Complete`](Action::Complete); [`Create`](Action::Create) gives creators and first waits.
+//! [`LogicalStacks::take`] takes sub-events that were not decoded but made, such as those of a probe on .NET 8 and 10.
+//! It needs [`Reset`](Action::Reset) once for each thread, [`Resume`](Action::Resume) and a [`Callstack`] each time
+//! that an operation runs, then [`Suspend`](Action::Suspend) or [`Complete`](Action::Complete);
+//! [`Create`](Action::Create) gives creators and first waits.
 //!
 //! # Memory and hostile bytes
 //!
-//! No bytes cause a panic. The decoder allocates nothing, and its time is bounded by the length of the buffer. [`Limits`] bound the memory
-//! of logical stacks for any sub-events, [`RequestLimits`] that of requests, and the arguments of [`Waits::new`] that of waits; what was
-//! forgotten is counted.
+//! No bytes cause a panic. The decoder allocates nothing, and its time is bounded by the length of the buffer.
+//! [`Limits`] bound the memory of logical stacks for any sub-events, [`RequestLimits`] that of requests, and the
+//! arguments of [`Waits::new`] that of waits; what was forgotten is counted.
 
 mod bytes;
 mod decoder;

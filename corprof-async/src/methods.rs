@@ -8,8 +8,8 @@ pub trait Methods {
     /// The method whose code has this address: the same number for all bodies of a method.
     fn method_at(&self, address: u64) -> Option<u64>;
 
-    /// N, if the method is `System.Runtime.CompilerServices.AsyncProfiler+ContinuationWrapper.Continuation_Wrapper_N`: see
-    /// [`MethodTable::wrapper_index`].
+    /// N, if the method is `System.Runtime.CompilerServices.AsyncProfiler+ContinuationWrapper.Continuation_Wrapper_N`:
+    /// see [`MethodTable::wrapper_index`].
     fn wrapper_index(&self, method: u64) -> Option<u8>;
 }
 
@@ -72,7 +72,8 @@ impl MethodTable {
         self.code.contains_key(&address)
     }
 
-    /// N, if this is the full name of `Continuation_Wrapper_N`: one of the methods by which the runtime calls those that it resumes.
+    /// N, if this is the full name of `Continuation_Wrapper_N`: one of the methods by which the runtime calls those
+    /// that it resumes.
     #[must_use]
     pub fn wrapper_index(name: &str) -> Option<u8> {
         name.strip_prefix(WRAPPER)?.parse().ok()

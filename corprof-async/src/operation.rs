@@ -12,7 +12,8 @@ pub struct Operation {
     pub kind: Kind,
     /// The operation that made it, or 0.
     pub parent: DispatcherId,
-    /// When it was made, in ticks of the trace; for the operation that a [`Request`](crate::Request) came to, when the request began.
+    /// When it was made, in ticks of the trace; for the operation that a [`Request`](crate::Request) came to, when the
+    /// request began.
     pub created: u64,
     /// Where it waits from then on, if the source tells.
     pub place: Option<Chain>,

@@ -48,8 +48,8 @@ pub struct Request {
     pub from: u64,
     /// When it ended.
     pub to: u64,
-    /// The operation that it came to, such as that of the connection, then those that were made for it, in order of time. Of the first,
-    /// what it did for the request. Empty if the request came to no operation and made none.
+    /// The operation that it came to, such as that of the connection, then those that were made for it, in order of
+    /// time. Of the first, what it did for the request. Empty if the request came to no operation and made none.
     pub operations: Vec<Operation>,
     /// The activities within.
     pub calls: Vec<Call>,
@@ -80,7 +80,8 @@ pub struct RequestLimits {
     pub requests: usize,
     /// Operations of one request, and the most runs of one operation, and the most activities within a request.
     pub operations: usize,
-    /// How long after its end a request is told although operations that were made for it have not ended, in ticks of the trace.
+    /// How long after its end a request is told although operations that were made for it have not ended, in ticks of
+    /// the trace.
     pub linger: u64,
 }
 
@@ -106,8 +107,8 @@ impl Request {
         running
     }
 
-    /// The outermost method for which `is_application` holds, of the operations in order of time: what the endpoint is, where no
-    /// activity tells.
+    /// The outermost method for which `is_application` holds, of the operations in order of time: what the endpoint is,
+    /// where no activity tells.
     pub fn outermost(&self, is_application: impl Fn(&Frame) -> bool) -> Option<Frame> {
         let chains = self.operations.iter().flat_map(|operation| {
             let runs = operation.runs.iter().flat_map(|run| [&run.chain, &run.place]);

@@ -41,12 +41,13 @@ struct Running {
 
 /// Finds requests, by activities or by the operations that take them.
 ///
-/// With activities: an activity of the kind [`Server`](ActivityKind::Server), or one that is not within another one, is a request. It came to
-/// the operation that its thread ran when it began (of ASP.NET, the loop of the connection), and what that makes until the activity ends
-/// is made for the request, with what these make.
+/// With activities: an activity of the kind [`Server`](ActivityKind::Server), or one that is not within another one, is
+/// a request. It came to the operation that its thread ran when it began (of ASP.NET, the loop of the connection), and
+/// what that makes until the activity ends is made for the request, with what these make.
 ///
-/// Without: `is_loop` says by the methods of an operation whether it takes requests one after the other, such as those of
-/// `HttpProtocol.ProcessRequests` of ASP.NET. A request begins with a run of it that makes operations, and ends with its next run.
+/// Without: `is_loop` says by the methods of an operation whether it takes requests one after the other, such as those
+/// of `HttpProtocol.ProcessRequests` of ASP.NET. A request begins with a run of it that makes operations, and ends with
+/// its next run.
 ///
 /// ```
 /// use corprof_async::{LogicalStacks, RequestLimits, Requests};
@@ -131,7 +132,8 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
         self.advance(None, tell);
     }
 
-    /// All steps and activities up to this time have come, as far as they will. `tell` receives the requests that have ended.
+    /// All steps and activities up to this time have come, as far as they will. `tell` receives the requests that have
+    /// ended.
     pub fn release(&mut self, until: u64, tell: impl FnMut(Request)) {
         self.advance(Some(until), tell);
     }
@@ -373,7 +375,8 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
         ended
     }
 
-    /// Ends a request whose loop makes an operation in the run that ends the request: it has taken the next one. Answers with the request.
+    /// Ends a request whose loop makes an operation in the run that ends the request: it has taken the next one.
+    /// Answers with the request.
     fn end_by_next(&mut self, thread: u64, ticks: u64, parent: DispatcherId) -> Option<u64> {
         let serial = *self.roots.get(&parent)?;
         if !self.open.get(&serial)?.is_ending {

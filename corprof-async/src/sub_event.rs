@@ -1,10 +1,12 @@
-//! What threads do with async operations. The decoder makes this of the runtime's buffers; another source can make it itself.
+//! What threads do with async operations. The decoder makes this of the runtime's buffers; another source can make it
+//! itself.
 
 use crate::bytes::Cursor;
 use crate::error::Problem;
 use crate::frame::{Frames, Kind};
 
-/// The number of a dispatcher: an async operation that waits and is resumed as a whole. It is the `Task.Id`, sign-extended; 0 is none.
+/// The number of a dispatcher: an async operation that waits and is resumed as a whole. It is the `Task.Id`,
+/// sign-extended; 0 is none.
 pub type DispatcherId = u64;
 
 /// Something that a thread did.
@@ -199,7 +201,8 @@ impl<'a> Metadata<'a> {
         Ok(Self { frequency, ticks, utc, buffer_size, wrappers, manifest })
     }
 
-    /// The sub-events that the runtime may write: number, version, and in how many bytes the length of its payload is written.
+    /// The sub-events that the runtime may write: number, version, and in how many bytes the length of its payload is
+    /// written.
     pub fn sub_events(&self) -> impl ExactSizeIterator<Item = (u8, u8, u8)> + use<'a> {
         self.manifest.chunks_exact(3).map(|entry| match entry {
             [id, version, width] => (*id, *version, *width),

@@ -1,7 +1,7 @@
 //! What of a `.nettrace` matters here: buffers, samples and methods (feature `nettrace`, on by default).
 //!
-//! The events come one by one from a [`Reader`](corprof_nettrace::Reader), of a file or of a session. A file has its methods at its end, so
-//! it is read twice: see the example `async_table`.
+//! The events come one by one from a [`Reader`](corprof_nettrace::Reader), of a file or of a session. A file has its
+//! methods at its end, so it is read twice: see the example `async_table`.
 
 pub use corprof_nettrace as nettrace;
 
@@ -49,7 +49,8 @@ pub enum TraceEvent<'a> {
 /// The provider whose events tell activities, at the keyword 2 and level 5.
 pub const ACTIVITY_PROVIDER: &str = "Microsoft-Diagnostics-DiagnosticSource";
 
-/// The argument `FilterAndPayloadSpecs` for [`ACTIVITY_PROVIDER`], quoted as it must be: all activities, with what is read here.
+/// The argument `FilterAndPayloadSpecs` for [`ACTIVITY_PROVIDER`], quoted as it must be: all activities, with what is
+/// read here.
 pub const ACTIVITY_ARGUMENTS: &str = r#"FilterAndPayloadSpecs="[AS]*:-TraceId;SpanId;ParentSpanId;DisplayName;Kind""#;
 
 /// What the event is, if it matters.

@@ -22,15 +22,15 @@ pub struct Wait {
     pub is_first: bool,
     /// The system's number of the thread that resumed it.
     pub thread: u64,
-    /// Where it waited: its methods, the innermost first. None if the source tells them neither at the beginning of the wait nor at its
-    /// end.
+    /// Where it waited: its methods, the innermost first. None if the source tells them neither at the beginning of the
+    /// wait nor at its end.
     pub place: Option<Chain>,
 }
 
 /// Makes waits of the [steps](Step) of all threads, which may come in any order.
 ///
-/// It holds the steps until the caller [releases](Self::release) a time, because an operation is suspended on one thread and resumed on
-/// another.
+/// It holds the steps until the caller [releases](Self::release) a time, because an operation is suspended on one
+/// thread and resumed on another.
 ///
 /// ```
 /// use corprof_async::{LogicalStacks, Waits};
@@ -66,8 +66,8 @@ struct Waiting {
 }
 
 impl Waits {
-    /// Holds at most `steps` that were not released, and `operations` that wait. Of more steps the oldest are used before their time,
-    /// and of more operations those that have waited longest are forgotten.
+    /// Holds at most `steps` that were not released, and `operations` that wait. Of more steps the oldest are used
+    /// before their time, and of more operations those that have waited longest are forgotten.
     #[must_use]
     pub fn new(steps: usize, operations: usize) -> Self {
         let waiting = HashMap::new();
@@ -82,7 +82,8 @@ impl Waits {
         }
     }
 
-    /// All steps up to this time have come, as far as they will. `wait` receives the waits that have ended by then, in order of their end.
+    /// All steps up to this time have come, as far as they will. `wait` receives the waits that have ended by then, in
+    /// order of their end.
     pub fn release(&mut self, until: u64, mut wait: impl FnMut(Wait)) {
         while let Some(step) = self.steps.pop(Some(until), self.most_steps) {
             self.take(step, &mut wait);
@@ -128,7 +129,8 @@ impl Waits {
 
     fn begin(&mut self, dispatcher: DispatcherId, ticks: u64, is_first: bool) {
         let waiting = self.waiting.entry(dispatcher).or_default();
-        // The place of a suspension comes before it, at the same time; what is older is of an operation that had the same number.
+        // The place of a suspension comes before it, at the same time; what is older is of an operation that had the
+        // same number.
         if waiting.last != ticks || is_first {
             waiting.place = None;
         }

@@ -1,4 +1,5 @@
-//! Hostile bytes and impossible sub-events: no panic, no end of memory, no hang. `corprof-async/fuzz` searches for longer.
+//! Hostile bytes and impossible sub-events: no panic, no end of memory, no hang. `corprof-async/fuzz` searches for
+//! longer.
 
 #[path = "../../corprof-nettrace/tests/support/mutated.rs"]
 mod mutated;

@@ -62,8 +62,8 @@ fn join(bytes: &[u8], methods: &MethodTable, delay: u64) -> Result<Joined> {
     Ok(joined)
 }
 
-/// Traces of some seconds in which all threads write their buffers several times a second, because sessions come and go. They are beside
-/// the repository.
+/// Traces of some seconds in which all threads write their buffers several times a second, because sessions come and
+/// go. They are beside the repository.
 fn traces() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/nettrace/async");
     let names = ["console_ra_toggled", "console_sm_toggled"];

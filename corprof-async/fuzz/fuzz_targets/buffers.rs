@@ -1,4 +1,5 @@
-//! Arbitrary bytes as buffers, one after the other: each two bytes of length come before a buffer, whose sizes are made to agree.
+//! Arbitrary bytes as buffers, one after the other: each two bytes of length come before a buffer, whose sizes are made
+//! to agree.
 
 #![no_main]
 

@@ -40,7 +40,8 @@ impl Segment {
 /// The creator of an operation, the creator of that, and so on.
 pub(super) type Trail = Arc<[Segment]>;
 
-/// The longest trail. In state machines, each turn of a loop may make an operation whose parent is that of the turn before.
+/// The longest trail. In state machines, each turn of a loop may make an operation whose parent is that of the turn
+/// before.
 const LONGEST: usize = 16;
 
 /// The creators of the operations that have not ended.
@@ -183,8 +184,8 @@ fn weight(segments: &[Segment]) -> usize {
     1 + frames / 16
 }
 
-/// Adds a segment, unless it is of the same operation as the one before: in state machines each await may make an operation whose parent
-/// is that of the await before.
+/// Adds a segment, unless it is of the same operation as the one before: in state machines each await may make an
+/// operation whose parent is that of the await before.
 fn push(trail: &mut Vec<Segment>, segment: &Segment) {
     let is_repeated = trail.last().is_some_and(|last| last.outermost() == segment.outermost());
     if trail.len() < LONGEST && !is_repeated {

@@ -64,7 +64,8 @@ impl History {
         }
     }
 
-    /// Adds a state. It is older than the last one only where the system has given the number of the thread to another thread.
+    /// Adds a state. It is older than the last one only where the system has given the number of the thread to another
+    /// thread.
     pub(super) fn push(&mut self, state: State) {
         let is_last = self.states.back().is_none_or(|last| last.ticks <= state.ticks);
         if is_last {
@@ -82,7 +83,8 @@ impl History {
         Some((state, run))
     }
 
-    /// How much memory it takes, in states: four frames take more than one. Equal chains share theirs, so this is at most.
+    /// How much memory it takes, in states: four frames take more than one. Equal chains share theirs, so this is at
+    /// most.
     pub(super) fn weight(&self) -> usize {
         self.states.len() + self.frames / 4
     }

@@ -79,7 +79,8 @@ struct Meeting {
 }
 
 impl LogicalStacks {
-    /// The logical stack of a thread at a time. `physical` has the addresses of its stack, the innermost first; `stack` is overwritten.
+    /// The logical stack of a thread at a time. `physical` has the addresses of its stack, the innermost first; `stack`
+    /// is overwritten.
     ///
     /// Physical frames below the operation are left out: they did not call it, but brought it to run.
     pub fn join(&self, thread: u64, ticks: u64, physical: &[u64], methods: &impl Methods, stack: &mut LogicalStack) {
@@ -107,8 +108,8 @@ impl LogicalStacks {
         let mut outermost = last_method(chain, methods);
         for segment in self.creators(active.dispatcher()) {
             let creators_outermost = last_method(segment.frames(), methods);
-            // In state machines, each await may make an operation whose parent is that of the await before, with the same callers: it
-            // came before, and did not call.
+            // In state machines, each await may make an operation whose parent is that of the await before, with the
+            // same callers: it came before, and did not call.
             let is_same_operation = creators_outermost.is_some() && creators_outermost == outermost;
             if !is_same_operation {
                 stack.push(segment.frames(), Origin::Creator);
@@ -143,7 +144,8 @@ fn last_method(chain: &[Frame], methods: &impl Methods) -> Option<u64> {
     methods.method_at(last.address)
 }
 
-/// The innermost wrapper on the stack tells the position; the method that it has called must be the one that is there in the chain.
+/// The innermost wrapper on the stack tells the position; the method that it has called must be the one that is there
+/// in the chain.
 fn by_wrapper(
     active: &Active<'_>,
     chain: &[Frame],

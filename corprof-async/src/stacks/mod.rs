@@ -34,11 +34,11 @@ pub struct Limits {
     pub depth: usize,
     /// Methods of one operation, of 16 bytes each. Equal chains share their memory.
     pub frames: usize,
-    /// Changes of what threads run, between two [releases](LogicalStacks::release), and a fourth of the methods of what they ran. Of
-    /// more, the older half is forgotten. A change takes 40 bytes, and a resumption about 100 besides.
+    /// Changes of what threads run, between two [releases](LogicalStacks::release), and a fourth of the methods of what
+    /// they ran. Of more, the older half is forgotten. A change takes 40 bytes, and a resumption about 100 besides.
     pub states: usize,
-    /// Operations that have not ended and whose creator is known, and a sixteenth of the methods of their creators. Of more, the oldest are
-    /// forgotten. An operation takes about 150 bytes, and 40 for each of its creators.
+    /// Operations that have not ended and whose creator is known, and a sixteenth of the methods of their creators. Of
+    /// more, the oldest are forgotten. An operation takes about 150 bytes, and 40 for each of its creators.
     pub operations: usize,
 }
 
@@ -72,8 +72,9 @@ pub struct Stats {
 
 /// Finds out what each thread ran at each time, from the sub-events of all threads.
 ///
-/// Those of one [stream](StreamId) must come in order of time, those of several may come in any order. Ask about a time when the buffers
-/// of that time have come ([`known_until`](Self::known_until)), then [release](Self::release) it: what was before is dropped.
+/// Those of one [stream](StreamId) must come in order of time, those of several may come in any order. Ask about a time
+/// when the buffers of that time have come ([`known_until`](Self::known_until)), then [release](Self::release) it: what
+/// was before is dropped.
 #[derive(Debug, Default)]
 pub struct LogicalStacks {
     limits: Limits,
@@ -141,8 +142,8 @@ impl LogicalStacks {
         Self { limits, ..Self::default() }
     }
 
-    /// Takes a buffer, which was written at `written` (the time of its event): all that its thread did up to then is known.
-    /// `step` receives what happened to operations.
+    /// Takes a buffer, which was written at `written` (the time of its event): all that its thread did up to then is
+    /// known. `step` receives what happened to operations.
     pub fn take_buffer(&mut self, buffer: &Buffer<'_>, written: u64, step: impl FnMut(Step)) {
         self.take_all(buffer.stream(), buffer.sub_events(), step);
         self.settle(buffer.stream(), written);
@@ -200,22 +201,23 @@ impl LogicalStacks {
         self.weight += 1;
     }
 
-    /// The time up to which all is known that the thread did; 0 if none of its sub-events has come. A thread that runs no async code has
-    /// nothing to tell, so this may be long ago.
+    /// The time up to which all is known that the thread did; 0 if none of its sub-events has come. A thread that runs
+    /// no async code has nothing to tell, so this may be long ago.
     #[must_use]
     pub fn known_until(&self, thread: u64) -> u64 {
         self.threads.get(&thread).map_or(0, |history| history.known_until)
     }
 
-    /// The innermost operation that the thread ran. After [`known_until`](Self::known_until), it is what ran last, which may be over.
+    /// The innermost operation that the thread ran. After [`known_until`](Self::known_until), it is what ran last,
+    /// which may be over.
     #[must_use]
     pub fn active(&self, thread: u64, ticks: u64) -> Option<Active<'_>> {
         let (state, run) = self.threads.get(&thread)?.at(ticks)?;
         Some(Active { state, run })
     }
 
-    /// Who made an operation: the chain that ran then, from the method that ran on, then who made that operation, and so on. Empty if the
-    /// source has not told its creation, as of operations from before its start.
+    /// Who made an operation: the chain that ran then, from the method that ran on, then who made that operation, and
+    /// so on. Empty if the source has not told its creation, as of operations from before its start.
     #[must_use]
     pub fn creators(&self, dispatcher: DispatcherId) -> Vec<Segment> {
         self.creators.trail(dispatcher)
@@ -227,7 +229,8 @@ impl LogicalStacks {
         self.creators.parent(dispatcher)
     }
 
-    /// Drops what is older: the caller will ask about nothing before, and all buffers up to this time have come, as far as they will.
+    /// Drops what is older: the caller will ask about nothing before, and all buffers up to this time have come, as far
+    /// as they will.
     pub fn release(&mut self, until: u64) {
         for history in self.threads.values_mut() {
             let before = history.weight();
