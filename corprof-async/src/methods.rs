@@ -1,0 +1,92 @@
+//! From addresses to methods.
+
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+
+/// Finds methods. A profiler implements it by calls of the runtime, and who reads a trace fills a [`MethodTable`].
+pub trait Methods {
+    /// The method whose code has this address: the same number for all bodies of a method.
+    fn method_at(&self, address: u64) -> Option<u64>;
+
+    /// N, if the method is `System.Runtime.CompilerServices.AsyncProfiler+ContinuationWrapper.Continuation_Wrapper_N`:
+    /// see [`MethodTable::wrapper_index`].
+    fn wrapper_index(&self, method: u64) -> Option<u8>;
+}
+
+/// Methods of a trace, with their names.
+#[derive(Debug, Clone, Default)]
+pub struct MethodTable {
+    /// By the beginning of the code.
+    code: BTreeMap<u64, Code>,
+    methods: HashMap<u64, Method>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Code {
+    end: u64,
+    method: u64,
+}
+
+#[derive(Debug, Clone)]
+struct Method {
+    name: Box<str>,
+    wrapper: Option<u8>,
+}
+
+/// What the names of the wrappers begin with.
+const WRAPPER: &str = "System.Runtime.CompilerServices.AsyncProfiler+ContinuationWrapper.Continuation_Wrapper_";
+
+impl MethodTable {
+    /// Is empty.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a body of a method. A later body at the same address replaces it: the runtime has reused the memory.
+    ///
+    /// `method` is the runtime's number of the method, `name` its full name, `Namespace.Type.Method`.
+    pub fn add(&mut self, method: u64, start: u64, size: u32, name: &str) {
+        self.code.insert(start, Code { end: start.saturating_add(size.into()), method });
+        let is_known = self.methods.get(&method).is_some_and(|known| &*known.name == name);
+        if !is_known {
+            self.methods.insert(method, Method { name: name.into(), wrapper: Self::wrapper_index(name) });
+        }
+    }
+
+    /// The full name of a method.
+    #[must_use]
+    pub fn name(&self, method: u64) -> Option<&str> {
+        self.methods.get(&method).map(|method| &*method.name)
+    }
+
+    /// The full name of the method whose code has this address.
+    #[must_use]
+    pub fn name_at(&self, address: u64) -> Option<&str> {
+        self.name(self.method_at(address)?)
+    }
+
+    /// Whether a body of a method begins at this address.
+    #[must_use]
+    pub fn is_start(&self, address: u64) -> bool {
+        self.code.contains_key(&address)
+    }
+
+    /// N, if this is the full name of `Continuation_Wrapper_N`: one of the methods by which the runtime calls those
+    /// that it resumes.
+    #[must_use]
+    pub fn wrapper_index(name: &str) -> Option<u8> {
+        name.strip_prefix(WRAPPER)?.parse().ok()
+    }
+}
+
+impl Methods for MethodTable {
+    fn method_at(&self, address: u64) -> Option<u64> {
+        let (_, code) = self.code.range(..=address).next_back()?;
+        (address < code.end).then_some(code.method)
+    }
+
+    fn wrapper_index(&self, method: u64) -> Option<u8> {
+        self.methods.get(&method)?.wrapper
+    }
+}

@@ -1,0 +1,74 @@
+//! The timeline of an operation.
+
+use crate::frame::{Chain, Kind};
+use crate::sub_event::DispatcherId;
+
+/// What happened to an operation: it was made, then it ran and waited in turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operation {
+    /// The operation.
+    pub dispatcher: DispatcherId,
+    /// How its methods were compiled.
+    pub kind: Kind,
+    /// The operation that made it, or 0.
+    pub parent: DispatcherId,
+    /// When it was made, in ticks of the trace; for the operation that a [`Request`](crate::Request) came to, when the
+    /// request began.
+    pub created: u64,
+    /// Where it waits from then on, if the source tells.
+    pub place: Option<Chain>,
+    /// When it ran, in order of time.
+    pub runs: Vec<Run>,
+    /// When it ended, if it has.
+    pub completed: Option<u64>,
+}
+
+/// An operation ran on a thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// The system's number of the thread.
+    pub thread: u64,
+    /// When it was resumed, in ticks of the trace.
+    pub from: u64,
+    /// When it was suspended or ended. None while it runs, also if it runs on after the end of the request.
+    pub to: Option<u64>,
+    /// Its methods when it was resumed, if the source tells.
+    pub chain: Option<Chain>,
+    /// Where it waits from then on, if the source tells.
+    pub place: Option<Chain>,
+}
+
+/// A wait of an [`Operation`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OperationWait<'a> {
+    /// When it began, in ticks of the trace.
+    pub from: u64,
+    /// When the operation was resumed. None while it waits.
+    pub to: Option<u64>,
+    /// Where: its methods at the beginning of the wait, or else at the end.
+    pub place: Option<&'a Chain>,
+}
+
+impl Operation {
+    /// When it waited, in order of time.
+    pub fn waits(&self) -> impl Iterator<Item = OperationWait<'_>> {
+        let first = Some((Some(self.created), self.place.as_ref()));
+        let others = self.runs.iter().map(|run| (run.to, run.place.as_ref()));
+        first.into_iter().chain(others).enumerate().filter_map(|(index, (from, place))| {
+            let from = from?;
+            let next = self.runs.get(index);
+            let to = next.map(|run| run.from);
+            let has_ended = next.is_none() && self.completed.is_some();
+            let place = place.or_else(|| next?.chain.as_ref());
+            // That of a request begins with a run.
+            let is_wait = !has_ended && to != Some(from);
+            is_wait.then_some(OperationWait { from, to, place })
+        })
+    }
+
+    /// How long it ran, in ticks of the trace; a run that goes on counts up to `end`.
+    #[must_use]
+    pub fn running(&self, end: u64) -> u64 {
+        self.runs.iter().map(|run| run.to.unwrap_or(end).saturating_sub(run.from)).fold(0, u64::saturating_add)
+    }
+}

@@ -1,0 +1,189 @@
+//! Joins the stack of a thread with the operation that it runs.
+
+use std::collections::HashMap;
+
+use super::{Active, LogicalStacks};
+use crate::frame::{Frame, Kind};
+use crate::methods::Methods;
+
+/// The stack of a sample, with its logical callers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LogicalStack {
+    /// The frames, the innermost first: [physical](Origin::Physical), then [awaiting](Origin::Awaiting), then
+    /// [creators](Origin::Creator).
+    pub frames: Vec<LogicalFrame>,
+    /// How far it was found.
+    pub outcome: Outcome,
+    /// Whether the wrapper led to the method that runs. None without a wrapper: state machines have none.
+    pub wrapper: Option<WrapperMatch>,
+}
+
+/// A frame of a [`LogicalStack`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LogicalFrame {
+    /// An address in the method. Never 0.
+    pub address: u64,
+    /// The number of the await, of awaiting state machines.
+    pub state: i32,
+    /// Why the frame is there.
+    pub origin: Origin,
+}
+
+/// Why a frame is in a [`LogicalStack`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Origin {
+    /// It is on the stack of the thread.
+    Physical,
+    /// It awaits what runs.
+    Awaiting,
+    /// It made the operation, or the one that made that.
+    Creator,
+}
+
+/// How far a [`LogicalStack`] was found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The thread ran no operation, or none is known: the stack is physical.
+    #[default]
+    Outside,
+    /// The method that runs was found in the chain of the operation.
+    Stitched,
+    /// No method of the chain is on the stack, or the wrapper leads to another method: the stack is physical.
+    NoMatch,
+    /// The source told no chain: the stack is physical.
+    NoChain,
+    /// The chain was cut before the method that runs: it has creators only.
+    Beyond,
+}
+
+/// Whether the wrapper led to the method that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum WrapperMatch {
+    /// It did.
+    Method,
+    /// It led to a continuation without a method.
+    ZeroFrame,
+    /// It led past the end of the chain.
+    Beyond,
+    /// It led to another method.
+    Differs,
+}
+
+/// Where the stack and the chain meet.
+struct Meeting {
+    /// How many frames of the stack are of the operation.
+    physical: usize,
+    /// The position in the chain of the method that runs.
+    position: usize,
+}
+
+impl LogicalStacks {
+    /// The logical stack of a thread at a time. `physical` has the addresses of its stack, the innermost first; `stack`
+    /// is overwritten.
+    ///
+    /// Physical frames below the operation are left out: they did not call it, but brought it to run.
+    pub fn join(&self, thread: u64, ticks: u64, physical: &[u64], methods: &impl Methods, stack: &mut LogicalStack) {
+        stack.frames.clear();
+        stack.wrapper = None;
+        let Some(active) = self.active(thread, ticks) else {
+            stack.outcome = Outcome::Outside;
+            return stack.push_physical(physical);
+        };
+        let Some(chain) = active.chain() else {
+            stack.outcome = Outcome::NoChain;
+            return stack.push_physical(physical);
+        };
+        let meeting = match active.kind() {
+            Kind::Runtime => by_wrapper(&active, chain, physical, methods, &mut stack.wrapper),
+            Kind::StateMachine => by_method(chain, physical, methods),
+        };
+        let Some(Meeting { physical: count, position }) = meeting else {
+            stack.outcome = Outcome::NoMatch;
+            return stack.push_physical(physical);
+        };
+        stack.outcome = if position < chain.len() { Outcome::Stitched } else { Outcome::Beyond };
+        stack.push_physical(physical.get(..count).unwrap_or(physical));
+        stack.push(chain.get(position.saturating_add(1)..).unwrap_or_default(), Origin::Awaiting);
+        let mut outermost = last_method(chain, methods);
+        for segment in self.creators(active.dispatcher()) {
+            let creators_outermost = last_method(segment.frames(), methods);
+            // In state machines, each await may make an operation whose parent is that of the await before, with the
+            // same callers: it came before, and did not call.
+            let is_same_operation = creators_outermost.is_some() && creators_outermost == outermost;
+            if !is_same_operation {
+                stack.push(segment.frames(), Origin::Creator);
+                outermost = creators_outermost;
+            }
+        }
+    }
+}
+
+impl LogicalStack {
+    /// Is empty: [`LogicalStacks::join`] fills it.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn push_physical(&mut self, addresses: &[u64]) {
+        let frame = |address: &u64| LogicalFrame { address: *address, state: 0, origin: Origin::Physical };
+        self.frames.extend(addresses.iter().map(frame));
+    }
+
+    /// Adds frames, without the places of continuations that have no method.
+    fn push(&mut self, frames: &[Frame], origin: Origin) {
+        let frames = frames.iter().filter(|frame| frame.address != 0);
+        self.frames.extend(frames.map(|frame| LogicalFrame { address: frame.address, state: frame.state, origin }));
+    }
+}
+
+/// The outermost method of a chain.
+fn last_method(chain: &[Frame], methods: &impl Methods) -> Option<u64> {
+    let last = chain.iter().rfind(|frame| frame.address != 0)?;
+    methods.method_at(last.address)
+}
+
+/// The innermost wrapper on the stack tells the position; the method that it has called must be the one that is there
+/// in the chain.
+fn by_wrapper(
+    active: &Active<'_>,
+    chain: &[Frame],
+    physical: &[u64],
+    methods: &impl Methods,
+    wrapper: &mut Option<WrapperMatch>,
+) -> Option<Meeting> {
+    let index_at = |address: &u64| methods.wrapper_index(methods.method_at(*address)?);
+    let (count, index) = physical.iter().enumerate().find_map(|(at, address)| Some((at, index_at(address)?)))?;
+    let position = usize::try_from(active.position_of_wrapper(index)).ok();
+    let Some(position) = position else {
+        *wrapper = Some(WrapperMatch::Differs);
+        return None;
+    };
+    let found = match chain.get(position) {
+        None => WrapperMatch::Beyond,
+        Some(frame) if frame.address == 0 => WrapperMatch::ZeroFrame,
+        Some(frame) => {
+            let called = count.checked_sub(1).and_then(|above| methods.method_at(*physical.get(above)?));
+            let is_same = called.is_some() && called == methods.method_at(frame.address);
+            if is_same { WrapperMatch::Method } else { WrapperMatch::Differs }
+        }
+    };
+    *wrapper = Some(found);
+    (found != WrapperMatch::Differs).then_some(Meeting { physical: count, position })
+}
+
+/// The innermost method of the chain on the stack.
+fn by_method(chain: &[Frame], physical: &[u64], methods: &impl Methods) -> Option<Meeting> {
+    // The first position of each method.
+    let mut positions = HashMap::new();
+    for (position, frame) in chain.iter().enumerate() {
+        if let Some(method) = methods.method_at(frame.address) {
+            positions.entry(method).or_insert(position);
+        }
+    }
+    physical.iter().enumerate().find_map(|(at, address)| {
+        let position = *positions.get(&methods.method_at(*address)?)?;
+        Some(Meeting { physical: at + 1, position })
+    })
+}

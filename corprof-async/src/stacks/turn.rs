@@ -1,0 +1,235 @@
+//! What one sub-event changes.
+
+use super::chains::Chains;
+use super::creators::{Creators, Segment};
+use super::history::{History, Run, State};
+use super::stream::{Running, Stream};
+use super::{Limits, Stats};
+use crate::decoder::StreamId;
+use crate::frame::{Chain, Frame, Kind};
+use crate::step::{Change, Step};
+use crate::sub_event::{Action, Callstack, DispatcherId, Moment, SubEvent};
+
+/// The wrappers of .NET 11, should the metadata be lost.
+const WRAPPERS: u8 = 32;
+
+/// A sub-event at a time, with all that it changes.
+pub(super) struct Turn<'a> {
+    pub(super) id: StreamId,
+    pub(super) ticks: u64,
+    pub(super) limits: &'a Limits,
+    pub(super) stream: &'a mut Stream,
+    pub(super) history: &'a mut History,
+    pub(super) creators: &'a mut Creators,
+    pub(super) chains: &'a mut Chains,
+    pub(super) wrappers: &'a mut Option<u8>,
+    pub(super) next: &'a mut u64,
+    pub(super) stats: &'a mut Stats,
+    pub(super) step: &'a mut dyn FnMut(Step),
+}
+
+impl Turn<'_> {
+    pub(super) fn take(&mut self, sub_event: &SubEvent<'_>) {
+        self.ticks = sub_event.ticks;
+        self.stream.last = self.ticks;
+        let action = &sub_event.action;
+        match action {
+            Action::Reset => return self.reset(),
+            Action::Metadata(metadata) => *self.wrappers = Some(metadata.wrappers),
+            _ => {}
+        }
+        if !self.stream.is_live {
+            self.stats.ignored += 1;
+            return;
+        }
+        self.stats.sub_events += 1;
+        if !self.completes_resume(action) {
+            self.tell_resumed(None);
+        }
+        match action {
+            Action::Create { kind, parent, dispatcher } => self.create(*kind, *parent, *dispatcher),
+            Action::Resume { kind, dispatcher } => self.resume(*kind, *dispatcher),
+            Action::Suspend { kind } => self.pop(*kind, Change::Suspended),
+            Action::Complete { kind } => self.pop(*kind, Change::Completed),
+            Action::Unwind { kind, frames } => self.leave(*kind, *frames),
+            Action::MethodComplete { kind } => self.complete_method(*kind),
+            Action::Stack(callstack) => self.callstack(callstack),
+            Action::WrapperIndex => self.next_wrappers(),
+            _ => {}
+        }
+    }
+
+    fn reset(&mut self) {
+        self.stream.is_live = true;
+        self.tell_resumed(None);
+        while let Some(running) = self.stream.stack.pop() {
+            self.history.end(running.number, self.ticks);
+        }
+        self.remember();
+    }
+
+    fn next_number(&mut self) -> u64 {
+        let number = *self.next;
+        *self.next += 1;
+        number
+    }
+
+    /// Whether this is the callstack of the operation that was resumed last.
+    fn completes_resume(&self, action: &Action<'_>) -> bool {
+        let (Some((_, dispatcher, kind)), Action::Stack(callstack)) = (self.stream.resumed, action) else {
+            return false;
+        };
+        callstack.moment == Moment::Resume && callstack.dispatcher == dispatcher && callstack.kind == kind
+    }
+
+    /// Tells that an operation was resumed, with its methods if they have come.
+    fn tell_resumed(&mut self, chain: Option<Chain>) {
+        if let Some((ticks, dispatcher, kind)) = self.stream.resumed.take() {
+            self.tell(ticks, dispatcher, kind, Change::Resumed { chain });
+        }
+    }
+
+    fn tell(&mut self, ticks: u64, dispatcher: DispatcherId, kind: Kind, change: Change) {
+        (self.step)(Step { ticks, thread: self.id.thread, dispatcher, kind, change });
+    }
+
+    fn share(&mut self, frames: impl Iterator<Item = Frame>) -> Chain {
+        self.chains.share(frames, self.limits.frames)
+    }
+
+    fn create(&mut self, kind: Kind, parent: DispatcherId, dispatcher: DispatcherId) {
+        self.stream.created = dispatcher;
+        let creator = if parent == 0 { None } else { self.stream.run_of(parent) };
+        let rest = creator.and_then(|running| {
+            let chain = running.chain.clone()?;
+            Some(Segment::new(running.kind, chain, running.completed as usize))
+        });
+        let forgotten = self.creators.create(self.ticks, dispatcher, parent, rest, self.limits.operations);
+        self.stats.forgotten_operations += forgotten;
+        self.tell(self.ticks, dispatcher, kind, Change::Created { parent });
+    }
+
+    /// An operation 0 was resumed before the source began to tell, and its end is not told.
+    fn resume(&mut self, kind: Kind, dispatcher: DispatcherId) {
+        if dispatcher == 0 {
+            return;
+        }
+        if self.stream.stack.len() >= self.limits.depth {
+            self.stats.too_deep += 1;
+            return;
+        }
+        let number = self.next_number();
+        self.history.begin(number, Run { kind, dispatcher, chain: None, end: None });
+        self.stream.stack.push(Running { number, kind, dispatcher, chain: None, base: 0, completed: 0 });
+        self.stream.resumed = Some((self.ticks, dispatcher, kind));
+        self.remember();
+    }
+
+    fn callstack(&mut self, callstack: &Callstack<'_>) {
+        let Callstack { kind, dispatcher, moment, .. } = *callstack;
+        match moment {
+            Moment::Resume => self.resumed_callstack(callstack),
+            Moment::Append => self.append(callstack),
+            Moment::Create { parent } => {
+                if self.stream.created != dispatcher {
+                    self.create(kind, parent, dispatcher);
+                }
+                let chain = self.share(callstack.frames.clone());
+                self.tell(self.ticks, dispatcher, kind, Change::WaitsAt { chain });
+            }
+            Moment::Suspend => {
+                let chain = self.share(callstack.frames.clone());
+                self.tell(self.ticks, dispatcher, kind, Change::WaitsAt { chain });
+            }
+        }
+    }
+
+    fn resumed_callstack(&mut self, callstack: &Callstack<'_>) {
+        let is_expected = self.stream.resumed.is_some();
+        if !is_expected {
+            self.resume(callstack.kind, callstack.dispatcher);
+        }
+        // Neither an operation 0 nor one that is too deep.
+        if self.stream.resumed.is_none() {
+            return;
+        }
+        let chain = self.share(callstack.frames.clone());
+        if let Some(running) = self.stream.stack.last_mut() {
+            running.base = -i64::from(callstack.wrapper_index);
+            running.chain = Some(chain.clone());
+            self.history.set_chain(running.number, chain.clone());
+        }
+        self.tell_resumed(Some(chain));
+        self.remember();
+    }
+
+    /// From now on the operation has more methods: those that have begun to await it since it was resumed.
+    fn append(&mut self, callstack: &Callstack<'_>) {
+        let Some(index) = self.stream.innermost(callstack.kind) else { return };
+        let Some(known) = self.stream.stack.get(index).and_then(|running| running.chain.clone()) else { return };
+        if known.len() >= self.limits.frames {
+            return;
+        }
+        let chain = self.share(known.iter().copied().chain(callstack.frames.clone()));
+        let number = self.next_number();
+        let Some(running) = self.stream.stack.get_mut(index) else { return };
+        let before = std::mem::replace(&mut running.number, number);
+        running.chain = Some(chain.clone());
+        let run = Run { kind: running.kind, dispatcher: running.dispatcher, chain: Some(chain), end: None };
+        self.history.begin(number, run);
+        self.history.end(before, self.ticks);
+        self.remember();
+    }
+
+    fn pop(&mut self, kind: Kind, change: Change) {
+        let Some(index) = self.stream.innermost(kind) else {
+            self.stats.unmatched += 1;
+            return;
+        };
+        let running = self.stream.stack.remove(index);
+        self.history.end(running.number, self.ticks);
+        if change == Change::Completed {
+            self.creators.complete(self.ticks, running.dispatcher, self.limits.operations);
+        }
+        self.tell(self.ticks, running.dispatcher, kind, change);
+        self.remember();
+    }
+
+    fn complete_method(&mut self, kind: Kind) {
+        let is_innermost = self.stream.stack.last().is_some_and(|running| running.kind == kind);
+        if !is_innermost {
+            self.stats.interleaved += 1;
+        }
+        self.leave(kind, 1);
+    }
+
+    /// Methods of the innermost operation of a kind have returned or were left by an exception.
+    fn leave(&mut self, kind: Kind, frames: u32) {
+        let Some(running) = self.stream.innermost_mut(kind) else {
+            self.stats.unmatched += 1;
+            return;
+        };
+        running.completed = running.completed.saturating_add(frames);
+        self.remember();
+    }
+
+    fn next_wrappers(&mut self) {
+        let wrappers = i64::from(self.wrappers.unwrap_or(WRAPPERS));
+        if let Some(running) = self.stream.innermost_mut(Kind::Runtime) {
+            running.base = running.base.saturating_add(wrappers);
+            self.remember();
+        }
+    }
+
+    /// Adds what the thread runs from now on to its history.
+    fn remember(&mut self) {
+        let top = self.stream.stack.last();
+        let state = State {
+            ticks: self.ticks,
+            top: top.map(|running| running.number),
+            base: top.map_or(0, |running| running.base),
+            completed: top.map_or(0, |running| running.completed),
+        };
+        self.history.push(state);
+    }
+}

@@ -1,0 +1,123 @@
+//! What of a `.nettrace` matters here: buffers, samples and methods (feature `nettrace`, on by default).
+//!
+//! The events come one by one from a [`Reader`](corprof_nettrace::Reader), of a file or of a session. A file has its
+//! methods at its end, so it is read twice: see the example `async_table`.
+
+pub use corprof_nettrace as nettrace;
+
+use corprof_nettrace::events::Provider;
+use corprof_nettrace::events::views::{MethodDCEndVerbose, MethodLoadVerbose};
+use corprof_nettrace::{Event, Stack};
+
+use crate::decoder::{ASYNC_EVENTS, PROVIDER};
+use crate::methods::MethodTable;
+use crate::request::{Activity, ActivityKind};
+
+/// An event that matters.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum TraceEvent<'a> {
+    /// A buffer of the async source, for [`Decoder::decode`](crate::Decoder::decode), and when it was written.
+    Buffer {
+        /// The bytes.
+        payload: &'a [u8],
+        /// In ticks of the trace.
+        written: u64,
+    },
+    /// A stack of a thread by the runtime's sampler.
+    Sample {
+        /// The system's number of the thread.
+        thread: u64,
+        /// In ticks of the trace.
+        ticks: u64,
+        /// The stack.
+        stack: Stack<'a>,
+    },
+    /// An activity began or ended, for [`Requests`](crate::Requests).
+    Activity {
+        /// The system's number of the thread.
+        thread: u64,
+        /// In ticks of the trace.
+        ticks: u64,
+        /// Whether it began.
+        is_start: bool,
+        /// The activity.
+        activity: Activity,
+    },
+}
+
+/// The provider whose events tell activities, at the keyword 2 and level 5.
+pub const ACTIVITY_PROVIDER: &str = "Microsoft-Diagnostics-DiagnosticSource";
+
+/// The argument `FilterAndPayloadSpecs` for [`ACTIVITY_PROVIDER`], quoted as it must be: all activities, with what is
+/// read here.
+pub const ACTIVITY_ARGUMENTS: &str = r#"FilterAndPayloadSpecs="[AS]*:-TraceId;SpanId;ParentSpanId;DisplayName;Kind""#;
+
+/// What the event is, if it matters.
+#[must_use]
+pub fn classify<'a>(event: &Event<'a>) -> Option<TraceEvent<'a>> {
+    let metadata = event.metadata();
+    if metadata.provider == PROVIDER && metadata.event_id == ASYNC_EVENTS {
+        return Some(TraceEvent::Buffer { payload: event.payload(), written: event.ticks() });
+    }
+    if metadata.provider == ACTIVITY_PROVIDER {
+        return activity(event);
+    }
+    let is_sample = Provider::of(&metadata.provider) == Provider::SAMPLE_PROFILER;
+    if !is_sample {
+        return None;
+    }
+    Some(TraceEvent::Sample { thread: event.os_thread_id()?, ticks: event.ticks(), stack: event.stack() })
+}
+
+/// Adds the method that the event tells, if it tells one: an event of the rundown or of a method that was loaded.
+pub fn add_method(event: &Event<'_>, methods: &mut MethodTable) {
+    let decoded = event.decoded();
+    if let Ok(method) = decoded.decode::<MethodDCEndVerbose<'_>>() {
+        let name = format!("{}.{}", method.method_namespace, method.method_name);
+        methods.add(method.method_id, method.start_address, method.method_size, &name);
+    } else if let Ok(method) = decoded.decode::<MethodLoadVerbose<'_>>() {
+        let name = format!("{}.{}", method.method_namespace, method.method_name);
+        methods.add(method.method_id, method.start_address, method.method_size, &name);
+    }
+}
+
+/// The numbers of these events differ from session to session, but not their names.
+fn activity<'a>(event: &Event<'a>) -> Option<TraceEvent<'a>> {
+    let decoded = event.decoded();
+    let is_start = decoded.name() == "ActivityStart";
+    if !is_start && decoded.name() != "ActivityStop" {
+        return None;
+    }
+    let text = |name| Some(decoded.field(name)?.as_text()?.to_string());
+    let mut activity = Activity {
+        source: text("SourceName").unwrap_or_default(),
+        name: text("ActivityName").unwrap_or_default(),
+        ..Activity::default()
+    };
+    for argument in decoded.field("Arguments")?.as_list()?.iter() {
+        let Some(argument) = argument.as_record() else { continue };
+        let field = |name| Some(argument.field(name)?.as_text()?.to_string());
+        let (Some(key), Some(value)) = (field("Key"), field("Value")) else { continue };
+        let span = || u64::from_str_radix(&value, 16).unwrap_or_default();
+        match &key[..] {
+            "TraceId" => activity.trace_id = u128::from_str_radix(&value, 16).unwrap_or_default(),
+            "SpanId" => activity.span_id = span(),
+            "ParentSpanId" => activity.parent_span_id = span(),
+            "Kind" => activity.kind = kind(&value),
+            "DisplayName" => activity.display_name = value,
+            _ => {}
+        }
+    }
+    Some(TraceEvent::Activity { thread: event.os_thread_id()?, ticks: event.ticks(), is_start, activity })
+}
+
+fn kind(name: &str) -> ActivityKind {
+    match name {
+        "Server" => ActivityKind::Server,
+        "Client" => ActivityKind::Client,
+        "Producer" => ActivityKind::Producer,
+        "Consumer" => ActivityKind::Consumer,
+        _ => ActivityKind::Internal,
+    }
+}

@@ -1,0 +1,159 @@
+//! How long operations wait, and where.
+
+use std::collections::HashMap;
+
+use crate::frame::{Chain, Kind};
+use crate::order::InOrder;
+use crate::step::{Change, Step};
+use crate::sub_event::DispatcherId;
+
+/// An operation waited, from its creation or suspension until it was resumed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wait {
+    /// The operation.
+    pub dispatcher: DispatcherId,
+    /// How its methods were compiled.
+    pub kind: Kind,
+    /// When it began to wait, in ticks of the trace.
+    pub from: u64,
+    /// When it was resumed.
+    pub to: u64,
+    /// Whether this is its first wait, from its creation on.
+    pub is_first: bool,
+    /// The system's number of the thread that resumed it.
+    pub thread: u64,
+    /// Where it waited: its methods, the innermost first. None if the source tells them neither at the beginning of the
+    /// wait nor at its end.
+    pub place: Option<Chain>,
+}
+
+/// Makes waits of the [steps](Step) of all threads, which may come in any order.
+///
+/// It holds the steps until the caller [releases](Self::release) a time, because an operation is suspended on one
+/// thread and resumed on another.
+///
+/// ```
+/// use corprof_async::{LogicalStacks, Waits};
+///
+/// # fn example(buffers: &[(corprof_async::Buffer<'_>, u64)]) {
+/// let mut stacks = LogicalStacks::new();
+/// let mut waits = Waits::new(1_000_000, 100_000);
+/// let mut print = |wait: corprof_async::Wait| println!("{} ticks at {:?}", wait.to - wait.from, wait.place);
+/// for (buffer, written) in buffers {
+///     stacks.take_buffer(buffer, *written, |step| waits.push(step, &mut print));
+/// }
+/// waits.release(u64::MAX, &mut print);
+/// # }
+/// # example(&[]);
+/// ```
+#[derive(Debug)]
+pub struct Waits {
+    steps: InOrder<Step>,
+    waiting: HashMap<DispatcherId, Waiting>,
+    most_steps: usize,
+    most_waiting: usize,
+    forgotten: u64,
+}
+
+/// An operation that waits, or is about to.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// The time of its last step.
+    last: u64,
+    is_suspended: bool,
+    is_first: bool,
+    place: Option<Chain>,
+}
+
+impl Waits {
+    /// Holds at most `steps` that were not released, and `operations` that wait. Of more steps the oldest are used
+    /// before their time, and of more operations those that have waited longest are forgotten.
+    #[must_use]
+    pub fn new(steps: usize, operations: usize) -> Self {
+        let waiting = HashMap::new();
+        Self { steps: InOrder::new(), waiting, most_steps: steps, most_waiting: operations, forgotten: 0 }
+    }
+
+    /// Takes a step. `wait` receives the waits that it has ended, if there are too many steps.
+    pub fn push(&mut self, step: Step, mut wait: impl FnMut(Wait)) {
+        self.steps.push(step.ticks, step);
+        while let Some(step) = self.steps.pop(None, self.most_steps) {
+            self.take(step, &mut wait);
+        }
+    }
+
+    /// All steps up to this time have come, as far as they will. `wait` receives the waits that have ended by then, in
+    /// order of their end.
+    pub fn release(&mut self, until: u64, mut wait: impl FnMut(Wait)) {
+        while let Some(step) = self.steps.pop(Some(until), self.most_steps) {
+            self.take(step, &mut wait);
+        }
+    }
+
+    /// How many operations were forgotten while they waited, because there were too many.
+    #[must_use]
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// The operations that wait at the time of the last release: the operation, since when, and where.
+    pub fn waiting(&self) -> impl Iterator<Item = (DispatcherId, u64, Option<&Chain>)> {
+        let waiting = self.waiting.iter().filter(|(_, waiting)| waiting.is_suspended);
+        waiting.map(|(id, waiting)| (*id, waiting.last, waiting.place.as_ref()))
+    }
+
+    fn take(&mut self, step: Step, wait: &mut impl FnMut(Wait)) {
+        let Step { ticks, thread, dispatcher, kind, change } = step;
+        match change {
+            Change::Created { .. } => self.begin(dispatcher, ticks, true),
+            Change::Suspended => self.begin(dispatcher, ticks, false),
+            Change::WaitsAt { chain } => {
+                let waiting = self.waiting.entry(dispatcher).or_default();
+                waiting.last = ticks;
+                waiting.place = Some(chain);
+            }
+            Change::Resumed { chain } => {
+                let Some(waiting) = self.waiting.remove(&dispatcher) else { return };
+                if waiting.is_suspended {
+                    let place = waiting.place.or(chain);
+                    let Waiting { last: from, is_first, .. } = waiting;
+                    wait(Wait { dispatcher, kind, from, to: ticks, is_first, thread, place });
+                }
+            }
+            Change::Completed => {
+                self.waiting.remove(&dispatcher);
+            }
+        }
+        self.forget();
+    }
+
+    fn begin(&mut self, dispatcher: DispatcherId, ticks: u64, is_first: bool) {
+        let waiting = self.waiting.entry(dispatcher).or_default();
+        // The place of a suspension comes before it, at the same time; what is older is of an operation that had the
+        // same number.
+        if waiting.last != ticks || is_first {
+            waiting.place = None;
+        }
+        waiting.last = ticks;
+        waiting.is_suspended = true;
+        waiting.is_first = is_first;
+    }
+
+    /// Forgets half of the operations if there are too many.
+    fn forget(&mut self) {
+        if self.waiting.len() <= self.most_waiting {
+            return;
+        }
+        let mut times: Vec<u64> = self.waiting.values().map(|waiting| waiting.last).collect();
+        let half = times.len() / 2;
+        let (_, median, _) = times.select_nth_unstable(half);
+        let median = *median;
+        let mut excess = self.waiting.len() - half;
+        self.waiting.retain(|_, waiting| {
+            let goes = waiting.last <= median && excess > 0;
+            excess -= usize::from(goes);
+            !goes
+        });
+        self.forgotten += (times.len() - self.waiting.len()) as u64;
+    }
+}

@@ -1,0 +1,158 @@
+//! Requests of steps and activities that no trace of the repository has.
+
+use corprof_async::{Activity, ActivityKind, Change, Frame, Kind, Request, RequestLimits, Requests, Step};
+use fastrand::Rng;
+
+type NoLoop = fn(&[Frame]) -> bool;
+
+struct Source<F> {
+    requests: Requests<F>,
+    told: Vec<Request>,
+}
+
+impl<F: Fn(&[Frame]) -> bool> Source<F> {
+    fn new(limits: RequestLimits, is_loop: F) -> Self {
+        Self { requests: Requests::new(limits, is_loop), told: Vec::new() }
+    }
+
+    fn step(&mut self, thread: u64, ticks: u64, dispatcher: u64, change: Change) {
+        let step = Step { ticks, thread, dispatcher, kind: Kind::Runtime, change };
+        self.requests.step(step, |request| self.told.push(request));
+    }
+
+    fn resume(&mut self, thread: u64, ticks: u64, dispatcher: u64, method: u64) {
+        let chain = Some([Frame { address: method, state: 0 }].into());
+        self.step(thread, ticks, dispatcher, Change::Resumed { chain });
+    }
+
+    fn start(&mut self, thread: u64, ticks: u64, kind: ActivityKind, span_id: u64, parent_span_id: u64) {
+        let activity = Activity { kind, span_id, parent_span_id, ..Activity::default() };
+        self.requests.start(thread, ticks, activity, |request| self.told.push(request));
+    }
+
+    fn stop(&mut self, ticks: u64, span_id: u64) {
+        let activity = Activity { span_id, display_name: "the end".to_owned(), ..Activity::default() };
+        self.requests.stop(ticks, activity, |request| self.told.push(request));
+    }
+
+    fn finish(mut self) -> Vec<Request> {
+        self.requests.finish(|request| self.told.push(request));
+        self.told
+    }
+}
+
+fn by_activities(limits: RequestLimits) -> Source<NoLoop> {
+    Source::new(limits, |_| false)
+}
+
+fn times(request: &Request) -> (u64, u64, Vec<(u64, u64)>) {
+    let operations = request.operations.iter().map(|operation| (operation.dispatcher, operation.running(request.to)));
+    (request.from, request.to, operations.collect())
+}
+
+#[test]
+fn a_connection_takes_one_request_after_the_other() {
+    let mut source =
+        Source::new(RequestLimits::default(), |chain: &[Frame]| chain.iter().any(|frame| frame.address == 7));
+    source.resume(1, 10, 100, 7);
+    source.step(1, 12, 101, Change::Created { parent: 100 });
+    source.step(1, 15, 100, Change::Suspended);
+    source.resume(2, 20, 101, 8);
+    source.step(2, 30, 101, Change::Completed);
+    // The response, and in the same run the next request, which was there already.
+    source.resume(2, 31, 100, 7);
+    source.step(2, 34, 102, Change::Created { parent: 100 });
+    source.step(2, 35, 100, Change::Suspended);
+    source.resume(1, 50, 102, 8);
+    source.step(1, 51, 102, Change::Completed);
+    source.resume(1, 60, 100, 7);
+    source.step(1, 61, 100, Change::Suspended);
+    // A run that makes nothing is no request.
+    source.resume(1, 70, 100, 7);
+    source.step(1, 71, 100, Change::Suspended);
+    let told = source.finish();
+    let expected = [(10, 34, vec![(100, 8), (101, 10)]), (34, 61, vec![(100, 2), (102, 1)])];
+    assert_eq!(told.iter().map(times).collect::<Vec<_>>(), expected);
+    assert_eq!(told.iter().map(Request::running).collect::<Vec<_>>(), [18, 3]);
+    let waits: Vec<_> = told[0].operations[1].waits().map(|wait| (wait.from, wait.to)).collect();
+    assert_eq!(waits, [(12, Some(20))]);
+    assert_eq!(told[0].outermost(|frame| frame.address != 7).map(|frame| frame.address), Some(8));
+}
+
+/// The first request of a connection is taken outside of any operation.
+#[test]
+fn a_request_may_come_to_a_thread() {
+    let mut source = by_activities(RequestLimits::default());
+    source.start(1, 10, ActivityKind::Server, 1, 0);
+    source.step(1, 11, 101, Change::Created { parent: 0 });
+    source.resume(1, 15, 200, 9);
+    // The thread does something else by now.
+    source.step(1, 16, 201, Change::Created { parent: 0 });
+    source.step(1, 17, 200, Change::Completed);
+    source.resume(2, 20, 101, 9);
+    source.start(2, 21, ActivityKind::Client, 2, 1);
+    source.step(2, 22, 102, Change::Created { parent: 101 });
+    source.step(2, 23, 101, Change::Suspended);
+    source.stop(30, 2);
+    source.stop(40, 1);
+    let told = source.finish();
+    assert_eq!(told.iter().map(times).collect::<Vec<_>>(), [(10, 40, vec![(101, 3), (102, 0)])]);
+    let [request] = &told[..] else { panic!("{told:?}") };
+    let names = [request.activity.as_ref(), request.calls.first().map(|call| &call.activity)];
+    assert_eq!(names.map(|activity| activity.map(|activity| &activity.display_name[..])), [Some("the end"); 2]);
+    assert_eq!((request.calls[0].from, request.calls[0].to, request.is_whole), (21, Some(30), false));
+}
+
+#[test]
+fn requests_without_an_end_are_left_out() {
+    let mut limits = RequestLimits::default();
+    (limits.steps, limits.requests, limits.operations, limits.linger) = (10, 20, 5, 1000);
+    let mut source = by_activities(limits);
+    for n in 1..1000_u64 {
+        source.start(n, n * 10, ActivityKind::Server, n, 0);
+        (0..10).for_each(|child| source.step(n, n * 10 + 1, n * 100 + child, Change::Created { parent: 0 }));
+        assert!(source.requests.open() <= 20);
+    }
+    assert!(source.requests.left_out() > 900);
+    source.stop(20_000, 999);
+    source.requests.release(20_000, |_| panic!("its operations have not ended"));
+    source.step(1, 22_000, 5, Change::Suspended);
+    source.requests.release(22_000, |request| source.told.push(request));
+    // Long after its end it is told all the same.
+    let told = source.told;
+    let [request] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((request.operations.len(), request.left_out, request.is_whole), (5, 5, false));
+}
+
+#[test]
+fn impossible_steps_are_survived() {
+    let mut limits = RequestLimits::default();
+    (limits.steps, limits.requests, limits.operations, limits.linger) = (50, 10, 8, 100);
+    let mut source = Source::new(limits, |chain: &[Frame]| chain.iter().any(|frame| frame.address == 3));
+    let mut rng = Rng::with_seed(13);
+    let mut told = 0;
+    for case in 0..200_000_u64 {
+        let (thread, dispatcher, parent, span) = (rng.u64(..4), rng.u64(..30), rng.u64(..30), rng.u64(..20));
+        let ticks = if rng.u8(..) == 0 { rng.u64(..case + 1) } else { case };
+        match rng.u8(..9) {
+            0 | 1 => source.step(thread, ticks, dispatcher, Change::Created { parent }),
+            2 | 3 => source.resume(thread, ticks, dispatcher, rng.u64(..5)),
+            4 => source.step(thread, ticks, dispatcher, Change::Suspended),
+            5 => source.step(thread, ticks, dispatcher, Change::Completed),
+            6 => source.step(thread, ticks, dispatcher, Change::WaitsAt { chain: [][..].into() }),
+            7 => {
+                let kind = if rng.bool() { ActivityKind::Server } else { ActivityKind::Internal };
+                source.start(thread, ticks, kind, span, rng.u64(..20));
+            }
+            _ => source.stop(ticks, span),
+        }
+        for request in source.told.drain(..) {
+            told += 1;
+            let waits: usize = request.operations.iter().map(|operation| operation.waits().count()).sum();
+            assert!(request.operations.len() <= 8 && request.calls.len() <= 8 && waits <= 8 * 9);
+            assert!(request.running() <= request.to.saturating_sub(request.from));
+        }
+        assert!(source.requests.open() <= 10);
+    }
+    assert!(told > 1000, "{told} requests");
+}

@@ -1,0 +1,353 @@
+//! Logical stacks of sub-events that a source other than the runtime makes.
+
+mod support;
+
+use corprof_async::{
+    Action, Callstack, Change, Frame, Frames, Kind, Limits, LogicalStack, LogicalStacks, Moment, Origin, Outcome, Step,
+    StreamId, SubEvent, Waits, WrapperMatch,
+};
+use support::Hundreds;
+
+use Kind::{Runtime, StateMachine};
+
+const T: StreamId = StreamId { context: 1, thread: 10 };
+const U: StreamId = StreamId { context: 2, thread: 20 };
+
+fn frames(addresses: &[u64]) -> Vec<Frame> {
+    addresses.iter().map(|address| Frame { address: *address, state: 0 }).collect()
+}
+
+fn take(stacks: &mut LogicalStacks, id: StreamId, ticks: u64, action: Action<'_>) -> Vec<Step> {
+    let mut steps = Vec::new();
+    stacks.take(id, &SubEvent { ticks, action }, |step| steps.push(step));
+    steps
+}
+
+/// Resumes an operation with its chain.
+fn resume(
+    stacks: &mut LogicalStacks,
+    id: StreamId,
+    ticks: u64,
+    kind: Kind,
+    dispatcher: u64,
+    addresses: &[u64],
+) -> Vec<Step> {
+    let mut steps = take(stacks, id, ticks, Action::Resume { kind, dispatcher });
+    steps.extend(callstack(stacks, id, ticks, Moment::Resume, kind, dispatcher, 0, addresses));
+    steps
+}
+
+#[expect(clippy::too_many_arguments, reason = "one for each field")]
+fn callstack(
+    stacks: &mut LogicalStacks,
+    id: StreamId,
+    ticks: u64,
+    moment: Moment,
+    kind: Kind,
+    dispatcher: u64,
+    wrapper_index: u8,
+    addresses: &[u64],
+) -> Vec<Step> {
+    let frames = frames(addresses);
+    let frames = Frames::from(&frames[..]);
+    take(stacks, id, ticks, Action::Stack(Callstack { kind, moment, wrapper_index, dispatcher, frames }))
+}
+
+fn join(stacks: &LogicalStacks, id: StreamId, ticks: u64, physical: &[u64]) -> LogicalStack {
+    let mut stack = LogicalStack::new();
+    stacks.join(id.thread, ticks, physical, &Hundreds, &mut stack);
+    stack
+}
+
+/// The addresses of a stack by their origin: physical, awaiting, creators.
+fn parts(stack: &LogicalStack) -> [Vec<u64>; 3] {
+    [Origin::Physical, Origin::Awaiting, Origin::Creator].map(|origin| {
+        let frames = stack.frames.iter().filter(|frame| frame.origin == origin);
+        frames.map(|frame| frame.address).collect()
+    })
+}
+
+fn active(stacks: &LogicalStacks, id: StreamId, ticks: u64) -> Option<u64> {
+    stacks.active(id.thread, ticks).map(|active| active.dispatcher())
+}
+
+fn started() -> LogicalStacks {
+    let mut stacks = LogicalStacks::new();
+    take(&mut stacks, T, 0, Action::Reset);
+    take(&mut stacks, U, 0, Action::Reset);
+    stacks
+}
+
+#[test]
+fn the_wrapper_leads_to_the_method_and_the_rest_awaits_it() {
+    let mut stacks = started();
+    resume(&mut stacks, T, 10, Runtime, 7, &[0, 110, 210, 310, 0, 410]);
+    take(&mut stacks, T, 30, Action::Suspend { kind: Runtime });
+    // Helpers above the method, the wrapper 2, and what brought the operation to run.
+    let stack = join(&stacks, T, 20, &[9000, 250, 100_200, 8000]);
+    assert_eq!((stack.outcome, stack.wrapper), (Outcome::Stitched, Some(WrapperMatch::Method)));
+    assert_eq!(parts(&stack), [vec![9000, 250], vec![310, 410], vec![]]);
+    // Another method than the chain has: the stack stays as it was.
+    let stack = join(&stacks, T, 20, &[9000, 350, 100_200, 8000]);
+    assert_eq!((stack.outcome, stack.wrapper), (Outcome::NoMatch, Some(WrapperMatch::Differs)));
+    assert_eq!(parts(&stack), [vec![9000, 350, 100_200, 8000], vec![], vec![]]);
+    let stack = join(&stacks, T, 20, &[9000, 8000]);
+    assert_eq!((stack.outcome, stack.wrapper), (Outcome::NoMatch, None));
+    assert_eq!(join(&stacks, T, 9, &[9000]).outcome, Outcome::Outside);
+    assert_eq!(join(&stacks, T, 30, &[9000]).outcome, Outcome::Outside);
+    assert_eq!(join(&stacks, U, 20, &[9000]).outcome, Outcome::Outside);
+}
+
+#[test]
+fn wrappers_begin_again_after_the_last() {
+    let mut stacks = started();
+    let chain: Vec<u64> = (1..=70).map(|method| method * 100 + 5).collect();
+    callstack(&mut stacks, T, 10, Moment::Resume, Runtime, 7, 30, &chain);
+    // Index 30 calls the first of the chain.
+    assert_eq!(parts(&join(&stacks, T, 10, &[101, 103_000]))[1].len(), 69);
+    take(&mut stacks, T, 20, Action::WrapperIndex);
+    take(&mut stacks, T, 40, Action::WrapperIndex);
+    assert_eq!(parts(&join(&stacks, T, 20, &[300, 100_000]))[1].len(), 67);
+    assert_eq!(parts(&join(&stacks, T, 40, &[3500, 100_000]))[1].len(), 35);
+    assert_eq!(join(&stacks, T, 20, &[105, 100_000]).wrapper, Some(WrapperMatch::Differs));
+}
+
+#[test]
+fn a_callstack_in_the_next_buffer_is_that_of_the_whole_run() {
+    let mut stacks = started();
+    take(&mut stacks, T, 10, Action::Resume { kind: StateMachine, dispatcher: 7 });
+    stacks.settle(T, 10);
+    assert_eq!(join(&stacks, T, 10, &[150]).outcome, Outcome::NoChain);
+    let steps = callstack(&mut stacks, T, 90, Moment::Resume, StateMachine, 7, 0, &[110, 210]);
+    assert!(matches!(&steps[..], [Step { ticks: 10, change: Change::Resumed { chain: Some(_) }, .. }]), "{steps:?}");
+    assert_eq!(parts(&join(&stacks, T, 20, &[150])), [vec![150], vec![210], vec![]]);
+    // It is one run, not two.
+    take(&mut stacks, T, 100, Action::Suspend { kind: StateMachine });
+    assert_eq!(active(&stacks, T, 100), None);
+    stacks.settle(T, 120);
+    stacks.settle(T, 110);
+    assert_eq!((stacks.known_until(T.thread), stacks.known_until(99)), (120, 0));
+}
+
+#[test]
+fn appended_methods_await_from_then_on() {
+    let mut stacks = started();
+    resume(&mut stacks, T, 10, StateMachine, 7, &[110]);
+    callstack(&mut stacks, T, 20, Moment::Append, StateMachine, 7, 0, &[210, 310]);
+    assert_eq!(parts(&join(&stacks, T, 15, &[150]))[1], []);
+    assert_eq!(parts(&join(&stacks, T, 25, &[150]))[1], [210, 310]);
+    take(&mut stacks, T, 30, Action::Complete { kind: StateMachine });
+    assert_eq!(active(&stacks, T, 30), None);
+}
+
+#[test]
+fn ends_are_those_of_the_innermost_of_their_kind() {
+    let mut stacks = started();
+    resume(&mut stacks, T, 10, StateMachine, 1, &[110]);
+    resume(&mut stacks, T, 20, Runtime, 2, &[210, 310]);
+    take(&mut stacks, T, 25, Action::MethodComplete { kind: StateMachine });
+    take(&mut stacks, T, 30, Action::Complete { kind: StateMachine });
+    assert_eq!(active(&stacks, T, 30), Some(2));
+    take(&mut stacks, T, 32, Action::MethodComplete { kind: Runtime });
+    take(&mut stacks, T, 35, Action::Unwind { kind: Runtime, frames: 3 });
+    let completed = |ticks| stacks.active(T.thread, ticks).map(|active| active.completed());
+    assert_eq!([completed(29), completed(32), completed(35)], [Some(0), Some(1), Some(4)]);
+    let steps = take(&mut stacks, T, 40, Action::Complete { kind: Runtime });
+    let expected = Step { ticks: 40, thread: T.thread, dispatcher: 2, kind: Runtime, change: Change::Completed };
+    assert_eq!(steps, [expected]);
+    take(&mut stacks, T, 50, Action::Suspend { kind: Runtime });
+    let stats = stacks.stats();
+    assert_eq!((stats.unmatched, stats.interleaved), (1, 1));
+}
+
+#[test]
+fn a_reset_forgets_and_a_replay_tells_again() {
+    let mut stacks = LogicalStacks::new();
+    // Before the first reset nothing is known.
+    resume(&mut stacks, T, 1, Runtime, 1, &[110]);
+    assert_eq!((active(&stacks, T, 1), stacks.stats().ignored), (None, 2));
+    take(&mut stacks, T, 10, Action::Reset);
+    resume(&mut stacks, T, 10, StateMachine, 1, &[110]);
+    // One from before the session, whose end is not told.
+    resume(&mut stacks, T, 10, Runtime, 0, &[910]);
+    callstack(&mut stacks, T, 10, Moment::Resume, Runtime, 2, 4, &[210, 310]);
+    assert_eq!(active(&stacks, T, 10), Some(2));
+    take(&mut stacks, T, 20, Action::Suspend { kind: Runtime });
+    assert_eq!(active(&stacks, T, 20), Some(1));
+    take(&mut stacks, T, 30, Action::Reset);
+    assert_eq!(active(&stacks, T, 30), None);
+    resume(&mut stacks, T, 30, StateMachine, 3, &[]);
+    assert_eq!(active(&stacks, T, 30), Some(3));
+    stacks.forget(T);
+    assert_eq!((active(&stacks, T, 30), active(&stacks, T, 29)), (None, Some(1)));
+}
+
+#[test]
+fn a_thread_whose_number_is_used_again_has_both_its_lives() {
+    let mut stacks = started();
+    let again = StreamId { context: 3, ..T };
+    take(&mut stacks, again, 100, Action::Reset);
+    resume(&mut stacks, again, 110, Runtime, 2, &[210]);
+    // The last buffer of the thread that has ended comes late.
+    resume(&mut stacks, T, 50, Runtime, 1, &[110]);
+    take(&mut stacks, T, 60, Action::Complete { kind: Runtime });
+    let active = |ticks| active(&stacks, T, ticks);
+    assert_eq!([active(55), active(60), active(105), active(115)], [Some(1), None, None, Some(2)]);
+}
+
+#[test]
+fn creators_follow_the_callers_over_threads() {
+    let mut stacks = started();
+    // The buffer of the child's thread comes first.
+    resume(&mut stacks, U, 30, Runtime, 3, &[610]);
+    // 1 makes 2 after its first method has returned, and 2 makes 3.
+    resume(&mut stacks, T, 10, Runtime, 1, &[110, 210, 0, 310]);
+    take(&mut stacks, T, 11, Action::MethodComplete { kind: Runtime });
+    take(&mut stacks, T, 12, Action::Create { kind: Runtime, parent: 1, dispatcher: 2 });
+    take(&mut stacks, T, 13, Action::Suspend { kind: Runtime });
+    resume(&mut stacks, T, 20, Runtime, 2, &[410, 510]);
+    take(&mut stacks, T, 21, Action::Create { kind: Runtime, parent: 2, dispatcher: 3 });
+    take(&mut stacks, T, 22, Action::Complete { kind: Runtime });
+    let expected = [vec![620], vec![], vec![410, 510, 210, 310]];
+    assert_eq!(parts(&join(&stacks, U, 31, &[620, 100_000])), expected);
+    assert_eq!((stacks.parent(3), stacks.parent(1)), (Some(2), None));
+    // The operation 2 is over and forgotten, but not that it has made 3.
+    stacks.release(25);
+    assert_eq!((stacks.parent(2), stacks.parent(3)), (None, Some(2)));
+    assert_eq!(parts(&join(&stacks, U, 31, &[620, 100_000])), expected);
+}
+
+#[test]
+fn a_chain_that_was_cut_goes_on_with_its_creator() {
+    let mut stacks = started();
+    resume(&mut stacks, T, 10, Runtime, 1, &[110, 210]);
+    take(&mut stacks, T, 11, Action::Create { kind: Runtime, parent: 1, dispatcher: 2 });
+    let deep = vec![310; 255];
+    resume(&mut stacks, U, 20, Runtime, 2, &deep);
+    (0..8).for_each(|_| _ = take(&mut stacks, U, 30, Action::WrapperIndex));
+    let stack = join(&stacks, U, 20, &[320, 102_000]);
+    assert_eq!(
+        (stack.outcome, parts(&stack)[1].len(), &parts(&stack)[2][..]),
+        (Outcome::Stitched, 234, &[110, 210][..])
+    );
+    let stack = join(&stacks, U, 30, &[320, 102_000]);
+    assert_eq!((stack.outcome, stack.wrapper), (Outcome::Beyond, Some(WrapperMatch::Beyond)));
+    assert_eq!(parts(&stack), [vec![320], vec![], vec![110, 210]]);
+}
+
+/// Each await makes an operation whose parent is that of the await before: these came before, and did not call.
+#[test]
+fn a_loop_of_state_machines_keeps_who_started_it() {
+    let mut stacks = started();
+    resume(&mut stacks, T, 1, StateMachine, 1, &[110, 210]);
+    take(&mut stacks, T, 2, Action::Create { kind: StateMachine, parent: 1, dispatcher: 2 });
+    take(&mut stacks, T, 3, Action::Complete { kind: StateMachine });
+    for turn in 2..10_000 {
+        let ticks = turn * 10;
+        let inner = 1000 + turn % 3 * 100;
+        resume(&mut stacks, T, ticks, StateMachine, turn, &[inner, 310]);
+        if turn == 9_999 {
+            assert_eq!(parts(&join(&stacks, T, ticks, &[inner + 5])), [vec![inner + 5], vec![310], vec![110, 210]]);
+        }
+        take(&mut stacks, T, ticks + 1, Action::Create { kind: StateMachine, parent: turn, dispatcher: turn + 1 });
+        take(&mut stacks, T, ticks + 2, Action::Complete { kind: StateMachine });
+        if turn % 7 == 0 {
+            stacks.release(ticks);
+            let (states, operations) = stacks.held();
+            assert!(states < 100 && operations < 20, "{states} states, {operations} operations");
+        }
+    }
+}
+
+#[test]
+fn days_of_recording_take_no_more_memory_than_a_minute() {
+    let mut stacks = started();
+    let mut most = (0, 0);
+    for request in 1..30_000_u64 {
+        let (id, ticks) = (if request % 2 == 0 { T } else { U }, request * 10);
+        resume(&mut stacks, id, ticks, Runtime, 1, &[110, 210]);
+        take(&mut stacks, id, ticks + 1, Action::Create { kind: Runtime, parent: 1, dispatcher: request + 1 });
+        take(&mut stacks, id, ticks + 1, Action::Suspend { kind: Runtime });
+        resume(&mut stacks, id, ticks + 2, Runtime, request + 1, &[310, 410]);
+        take(&mut stacks, id, ticks + 3, Action::Complete { kind: Runtime });
+        if request % 1000 == 0 {
+            let (states, operations) = stacks.held();
+            most = (most.0.max(states), most.1.max(operations));
+            stacks.release(ticks);
+        }
+    }
+    assert!(most.0 < 10_000 && most.1 < 1100, "{most:?}");
+    stacks.release(u64::MAX);
+    // The state that lasts, of each thread.
+    assert_eq!(stacks.held(), (2, 0));
+}
+
+#[test]
+fn what_is_never_released_or_ended_is_forgotten() {
+    let mut limits = Limits::default();
+    limits.threads = 10;
+    limits.depth = 8;
+    limits.states = 1000;
+    limits.operations = 100;
+    let mut stacks = LogicalStacks::with_limits(limits);
+    for n in 1..20_000_u64 {
+        let id = StreamId { context: u32::try_from(n % 50).expect("small"), thread: n % 50 };
+        if n < 1000 || n % 7 == 0 {
+            take(&mut stacks, id, n, Action::Reset);
+        }
+        take(&mut stacks, id, n, Action::Create { kind: Runtime, parent: n - 1, dispatcher: n });
+        resume(&mut stacks, id, n, Runtime, n, &[n * 100, n * 200]);
+        callstack(&mut stacks, id, n, Moment::Append, Runtime, n, 0, &vec![n; 400]);
+        let (states, operations) = stacks.held();
+        assert!(states <= limits.states && operations <= limits.operations, "{states} states, {operations} operations");
+    }
+    let stats = stacks.stats();
+    assert!(stats.forgotten_states > 0 && stats.forgotten_operations > 0 && stats.forgotten_threads > 0, "{stats:?}");
+    let mut stacks = LogicalStacks::with_limits(limits);
+    take(&mut stacks, T, 0, Action::Reset);
+    (1..20).for_each(|n| _ = resume(&mut stacks, T, n, Runtime, n, &[110]));
+    assert_eq!((active(&stacks, T, 20), stacks.stats().too_deep), (Some(8), 22));
+}
+
+#[test]
+fn waits_lead_from_one_thread_to_another() {
+    let mut stacks = started();
+    let mut steps = Vec::new();
+    // The thread that resumes tells first.
+    steps.extend(resume(&mut stacks, U, 30, Runtime, 2, &[110, 210]));
+    steps.extend(take(&mut stacks, U, 50, Action::Complete { kind: Runtime }));
+    steps.extend(take(&mut stacks, T, 5, Action::Create { kind: Runtime, parent: 0, dispatcher: 2 }));
+    steps.extend(resume(&mut stacks, T, 10, Runtime, 2, &[110, 210]));
+    steps.extend(callstack(&mut stacks, T, 20, Moment::Suspend, Runtime, 2, 0, &[0, 910]));
+    steps.extend(take(&mut stacks, T, 20, Action::Suspend { kind: Runtime }));
+    let mut waits = Waits::new(100, 100);
+    let mut ended = Vec::new();
+    steps.iter().for_each(|step| waits.push(step.clone(), |wait| ended.push(wait)));
+    waits.release(29, |wait| ended.push(wait));
+    assert_eq!(ended.len(), 1);
+    assert_eq!(waits.waiting().map(|(id, since, _)| (id, since)).collect::<Vec<_>>(), [(2, 20)]);
+    waits.release(u64::MAX, |wait| ended.push(wait));
+    let found: Vec<_> = ended
+        .iter()
+        .map(|wait| {
+            let place = wait.place.as_deref().unwrap_or_default();
+            let addresses: Vec<u64> = place.iter().map(|frame| frame.address).collect();
+            (wait.from, wait.to, wait.is_first, wait.thread, addresses)
+        })
+        .collect();
+    assert_eq!(found, [(5, 10, true, T.thread, vec![110, 210]), (20, 30, false, U.thread, vec![0, 910])]);
+    assert_eq!(waits.waiting().count(), 0);
+}
+
+#[test]
+fn waits_without_an_end_are_forgotten() {
+    let mut waits = Waits::new(10, 100);
+    let mut ended = 0;
+    for n in 1..1000 {
+        let change = Change::Created { parent: 0 };
+        waits.push(Step { ticks: n, thread: 1, dispatcher: n, kind: Runtime, change }, |_| ended += 1);
+        assert!(waits.waiting().count() <= 100);
+    }
+    assert_eq!(ended, 0);
+    assert!(waits.forgotten() >= 800, "{}", waits.forgotten());
+}

@@ -1,0 +1,44 @@
+//! Buffers as the runtime writes them, and methods without a runtime.
+
+#![allow(dead_code, reason = "each test uses a part")]
+
+use corprof_async::Methods;
+
+/// The beginning of a sub-event: its number, and the time since the one before, below 128.
+pub(crate) fn sub_event(id: u8, passed: u8, width: u8, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![id, passed];
+    let length = u16::try_from(payload.len()).unwrap_or(u16::MAX).to_le_bytes();
+    bytes.extend(&length[..usize::from(width)]);
+    bytes.extend(payload);
+    bytes
+}
+
+/// The payload of an event, with sub-events that begin at `start`.
+pub(crate) fn buffer(context: u32, thread: u64, start: u64, end: u64, sub_events: &[Vec<u8>]) -> Vec<u8> {
+    let sub_event_bytes = sub_events.concat();
+    let size = u32::try_from(37 + sub_event_bytes.len()).unwrap_or(u32::MAX);
+    let count = u32::try_from(sub_events.len()).unwrap_or(u32::MAX);
+    let mut bytes = size.to_le_bytes().to_vec();
+    bytes.push(1);
+    bytes.extend(size.to_le_bytes());
+    bytes.extend(context.to_le_bytes());
+    bytes.extend(thread.to_le_bytes());
+    bytes.extend(count.to_le_bytes());
+    bytes.extend(start.to_le_bytes());
+    bytes.extend(end.to_le_bytes());
+    bytes.extend(sub_event_bytes);
+    bytes
+}
+
+/// The method M has the addresses 100 × M to 100 × M + 99, and `Continuation_Wrapper_N` is the method 1000 + N.
+pub(crate) struct Hundreds;
+
+impl Methods for Hundreds {
+    fn method_at(&self, address: u64) -> Option<u64> {
+        (address >= 100).then_some(address / 100)
+    }
+
+    fn wrapper_index(&self, method: u64) -> Option<u8> {
+        u8::try_from(method.checked_sub(1000)?).ok()
+    }
+}
