@@ -5,8 +5,9 @@
 //! checks the types. A wrong method is left out of the expansion, so that the compiler does not report it a second time.
 
 use proc_macro2::TokenStream;
-use quote::{ToTokens as _, quote};
+use quote::{ToTokens as _, quote, quote_spanned};
 use syn::punctuated::Punctuated;
+use syn::spanned::Spanned as _;
 use syn::{
     Attribute, Error, Ident, ImplItem, ImplItemFn, Item, ItemImpl, Meta, Result, Signature, Token, Type, parse_quote,
 };
@@ -62,17 +63,21 @@ fn wrong_item(item: &Item) -> Option<Error> {
 fn with_events(mut block: ItemImpl, errors: &mut Vec<Error>) -> TokenStream {
     let helpers = format!("a plain `impl {} {{ … }}` block", block.self_ty.to_token_stream());
     let mut events = Vec::new();
+    let mut has_initialize = false;
     block.items.retain(|item| match check(item, &helpers) {
         Ok(None) => true,
         Ok(Some((callback, method))) => {
+            has_initialize |= callback.name == "initialize" && method.attrs.iter().find_map(condition).is_none();
             events.push(add_event(callback, &method.attrs));
             true
         }
         Err(error) => {
+            has_initialize |= matches!(item, ImplItem::Fn(method) if method.sig.ident == "initialize");
             errors.push(error);
             false
         }
     });
+    let by_default = (!has_initialize).then(|| by_default(&block.self_ty));
     let conditions = block.attrs.iter().filter_map(condition);
     let (generics, _, bounds) = block.generics.split_for_impl();
     let ty = &block.self_ty;
@@ -87,7 +92,16 @@ fn with_events(mut block: ItemImpl, errors: &mut Vec<Error>) -> TokenStream {
                 #(#events)*
                 __corprof_events
             };
+            #by_default
         }
+    }
+}
+
+/// The profiler of a block without `initialize`. A missing `Default` is reported at the type's name.
+fn by_default(ty: &Type) -> TokenStream {
+    let made = quote_spanned! {ty.span()=> <#ty as ::corprof::profiler::ByDefault>::by_default() };
+    quote! {
+        fn by_default() -> ::core::option::Option<Self> { ::core::option::Option::Some(#made) }
     }
 }
 
@@ -167,7 +181,17 @@ fn check_signature(signature: &Signature, callback: &Callback) -> Result<()> {
         );
         return Err(Error::new_spanned(&signature.generics, message));
     }
+    let takes_self = right.contains("&self");
     match signature.receiver() {
+        None if !takes_self => {}
+        Some(receiver) if !takes_self => {
+            let message = format!(
+                "`{}` makes the profiler, so there is no `self` yet\n\
+                 write `{right}`, and return the profiler",
+                callback.name
+            );
+            return Err(Error::new_spanned(receiver, message));
+        }
         Some(receiver) if matches!(&*receiver.ty, Type::Reference(ty) if ty.mutability.is_none()) => {}
         Some(receiver) => {
             let message = format!(
@@ -186,8 +210,10 @@ fn check_signature(signature: &Signature, callback: &Callback) -> Result<()> {
         }
     }
     if signature.inputs.len() != callback.params {
+        let noun = if callback.params == 1 { "parameter" } else { "parameters" };
+        let included = if takes_self { ", `&self` included," } else { "" };
         let message = format!(
-            "`{}` has {} parameters, `&self` included, and this one has {}\n\
+            "`{}` has {} {noun}{included} and this one has {}\n\
              write `{right}`",
             callback.name,
             callback.params,

@@ -38,7 +38,7 @@ pub(crate) fn expand(input: TokenStream) -> TokenStream {
 /// Everything that the derive needs to know about the struct.
 struct Definition<'a> {
     name: &'a Ident,
-    /// Whether to create the struct by `Default`; a struct without fields is written out.
+    /// Whether the struct needs `initialize` or `Default`; one without fields is written out.
     has_fields: bool,
     clsid: Clsid,
     keys: Keys,
@@ -66,11 +66,14 @@ impl Definition<'_> {
         let kind = self.keys.notification_only.then(|| {
             quote! { const NOTIFICATION_ONLY: ::core::primitive::bool = true; }
         });
-        let create = if self.has_fields {
-            // At the struct's name, where a missing `Default` must be reported.
-            quote_spanned! {name.span()=> <#name as ::core::default::Default>::default() }
+        // The bound for all lifetimes, of which there are none, lets a struct without `Default` compile: it has `initialize`.
+        let (bound, made) = if self.has_fields {
+            (
+                Some(quote! { where for<'any> #name: ::core::default::Default }),
+                quote! { ::core::default::Default::default() },
+            )
         } else {
-            quote! { Self {} }
+            (None, quote! { Self {} })
         };
         quote! {
             #[automatically_derived]
@@ -79,7 +82,10 @@ impl Definition<'_> {
                 const NAME: &'static ::core::primitive::str = #text;
                 #min_info
                 #kind
-                fn create() -> Self { #create }
+            }
+            #[automatically_derived]
+            impl ::corprof::profiler::ByDefault for #name #bound {
+                fn by_default() -> Self { #made }
             }
         }
     }
