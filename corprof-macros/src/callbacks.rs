@@ -4,10 +4,9 @@
 //! Names, receivers and numbers of parameters are checked here, because only here can the message name the cure; the compiler
 //! checks the types. A wrong method is left out of the expansion, so that the compiler does not report it a second time.
 
-use proc_macro2::TokenStream;
-use quote::{ToTokens as _, quote, quote_spanned};
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens as _, quote};
 use syn::punctuated::Punctuated;
-use syn::spanned::Spanned as _;
 use syn::{
     Attribute, Error, Ident, ImplItem, ImplItemFn, Item, ItemImpl, Meta, Result, Signature, Token, Type, parse_quote,
 };
@@ -77,7 +76,7 @@ fn with_events(mut block: ItemImpl, errors: &mut Vec<Error>) -> TokenStream {
             false
         }
     });
-    let by_default = (!has_initialize).then(|| by_default(&block.self_ty));
+    let making = Ident::new(if has_initialize { "ByInitialize" } else { "WithoutInitialize" }, Span::call_site());
     let conditions = block.attrs.iter().filter_map(condition);
     let (generics, _, bounds) = block.generics.split_for_impl();
     let ty = &block.self_ty;
@@ -92,16 +91,8 @@ fn with_events(mut block: ItemImpl, errors: &mut Vec<Error>) -> TokenStream {
                 #(#events)*
                 __corprof_events
             };
-            #by_default
+            type Making = ::corprof::profiler::#making;
         }
-    }
-}
-
-/// The profiler of a block without `initialize`. A missing `Default` is reported at the type's name.
-fn by_default(ty: &Type) -> TokenStream {
-    let made = quote_spanned! {ty.span()=> <#ty as ::corprof::profiler::ByDefault>::by_default() };
-    quote! {
-        fn by_default() -> ::core::option::Option<Self> { ::core::option::Option::Some(#made) }
     }
 }
 
@@ -226,7 +217,7 @@ fn check_signature(signature: &Signature, callback: &Callback) -> Result<()> {
 
 /// Adds one event, under the `cfg` conditions of its method.
 fn add_event(callback: &Callback, attributes: &[Attribute]) -> TokenStream {
-    let event = Ident::new(callback.event, proc_macro2::Span::call_site());
+    let event = Ident::new(callback.event, Span::call_site());
     let conditions = attributes.iter().filter_map(condition);
     quote! {
         #(#[#conditions])*

@@ -75,6 +75,10 @@ impl Definition<'_> {
         } else {
             (None, quote! { Self {} })
         };
+        // At the struct's name, where a missing `Default` must be reported.
+        let making = quote_spanned! {name.span()=> <#name as ::corprof::profiler::Subscriber>::Making };
+        let without =
+            quote_spanned! {name.span()=> <#making as ::corprof::profiler::Making<#name>>::without_initialize() };
         quote! {
             #[automatically_derived]
             impl ::corprof::Profiler for #name {
@@ -82,6 +86,7 @@ impl Definition<'_> {
                 const NAME: &'static ::core::primitive::str = #text;
                 #min_info
                 #kind
+                fn without_initialize() -> ::core::option::Option<Self> { #without }
             }
             #[automatically_derived]
             impl ::corprof::profiler::ByDefault for #name #bound {

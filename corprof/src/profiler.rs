@@ -16,29 +16,56 @@ pub trait Subscriber: Sized {
     /// The callbacks in the block.
     const EVENTS: EventSet;
 
-    /// The profiler without an `initialize`; none if it has one.
+    /// [`ByInitialize`] or [`WithoutInitialize`].
     #[doc(hidden)]
-    fn by_default() -> Option<Self> {
-        None
-    }
+    type Making;
 }
 
-/// A profiler that needs no `initialize`: written by [`#[derive(Profiler)]`](derive@crate::Profiler), for structs without fields
-/// and those with [`Default`].
+/// A struct without fields, or with [`Default`]: [`#[derive(Profiler)]`](derive@crate::Profiler) writes it.
 #[doc(hidden)]
 pub trait ByDefault {
     fn by_default() -> Self;
 }
 
-/// Why there is no profiler: the default bodies of its two beginnings. `#[callbacks]` lets neither be reached.
+/// Has the profiler made without its `initialize`, if it has none.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{P}` has neither `initialize` nor `Default`, and one of them must make it",
+    label = "nothing makes this profiler",
+    note = "derive `Default`, or write `fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError>` among its callbacks"
+)]
+pub trait Making<P> {
+    fn without_initialize() -> Option<P>;
+}
+
+/// The profiler has an `initialize`.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum ByInitialize {}
+
+impl<P> Making<P> for ByInitialize {
+    fn without_initialize() -> Option<P> {
+        None
+    }
+}
+
+/// The profiler has none, so it needs `Default`.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum WithoutInitialize {}
+
+#[diagnostic::do_not_recommend]
+impl<P: ByDefault> Making<P> for WithoutInitialize {
+    fn without_initialize() -> Option<P> {
+        Some(P::by_default())
+    }
+}
+
+/// The default bodies of the two beginnings, which corprof calls only if they are implemented.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NotMade {
-    #[error("the profiler has neither `initialize` nor `Default`: write one of them")]
-    AtStart,
-    #[error("the profiler does not support attach: implement `initialize_for_attach`")]
-    ByAttach,
-}
+#[error("the profiler does not implement it")]
+pub struct NotImplemented;
 
 /// A profiler: a type with [`Callbacks`] that the runtime can ask for by its CLSID.
 ///
@@ -54,4 +81,8 @@ pub trait Profiler: Callbacks {
     /// Whether the runtime loads the profiler as one of several notification-only profilers. They run beside a main profiler
     /// and beside each other. They receive events, and may not change code: no hooks, no other bodies, no ReJIT.
     const NOTIFICATION_ONLY: bool = false;
+
+    /// Makes a profiler that has no `initialize`.
+    #[doc(hidden)]
+    fn without_initialize() -> Option<Self>;
 }

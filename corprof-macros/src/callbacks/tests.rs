@@ -58,9 +58,7 @@ fn events_follow_the_methods_and_everything_else_stays() {
                 let __corprof_events = __corprof_events.with(::corprof::event_mask::Event::ThreadAssignedToOsThread);
                 __corprof_events
             };
-            fn by_default() -> ::core::option::Option<Self> {
-                ::core::option::Option::Some(<Beeper as ::corprof::profiler::ByDefault>::by_default())
-            }
+            type Making = ::corprof::profiler::WithoutInitialize;
         }
     };
     assert_eq!(pretty(found), pretty(wanted));
@@ -76,9 +74,7 @@ fn no_methods_no_events() {
                 let __corprof_events = ::corprof::event_mask::EventSet::EMPTY;
                 __corprof_events
             };
-            fn by_default() -> ::core::option::Option<Self> {
-                ::core::option::Option::Some(<Quiet as ::corprof::profiler::ByDefault>::by_default())
-            }
+            type Making = ::corprof::profiler::WithoutInitialize;
         }
     };
     assert_eq!(pretty(found), pretty(wanted));
@@ -86,8 +82,9 @@ fn no_methods_no_events() {
 
 #[test]
 fn only_a_profiler_that_may_lack_initialize_needs_default() {
-    let by_default =
-        |method: TokenStream| pretty(callbacks(quote! { impl Callbacks for Beeper { #method } })).contains("ByDefault");
+    let by_default = |method: TokenStream| {
+        pretty(callbacks(quote! { impl Callbacks for Beeper { #method } })).contains("WithoutInitialize")
+    };
     let initialize = quote! { fn initialize(_: &mut InInitialize<'_>) -> Result<Self, BoxError> { Ok(Self) } };
     assert!(!by_default(initialize.clone()));
     assert!(by_default(quote! { #[cfg(windows)] #initialize }));

@@ -16,6 +16,9 @@ fn a_unit_struct_with_the_clsid_alone() {
         impl ::corprof::Profiler for Beeper {
             const CLSID: ::corprof::Guid = ::corprof::Guid::from_u128(0xBDD57A0C_D4F7_486D_A8CA_86070DC12FA0);
             const NAME: &'static ::core::primitive::str = "Beeper";
+            fn without_initialize() -> ::core::option::Option<Self> {
+                <<Beeper as ::corprof::profiler::Subscriber>::Making as ::corprof::profiler::Making<Beeper>>::without_initialize()
+            }
         }
         #[automatically_derived]
         impl ::corprof::profiler::ByDefault for Beeper {

@@ -141,15 +141,11 @@ impl Callback<'_> {
 
 /// The callbacks of a profiler's beginning and end: signature and default answer.
 const CUSTOM: &[(&str, &str, &str)] = &[
-    (
-        "Initialize",
-        "fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError>",
-        "Self::by_default().ok_or_else(|| NotMade::AtStart.into())",
-    ),
+    ("Initialize", "fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError>", "Err(NotImplemented.into())"),
     ("Shutdown", "fn shutdown(&self, cx: &mut InTriggers<'_>)", ""),
     (
         "InitializeForAttach",
         "fn initialize_for_attach(cx: &mut InAttach<'_>, client_data: &[u8]) -> Result<Self, BoxError>",
-        "Err(NotMade::ByAttach.into())",
+        "Err(NotImplemented.into())",
     ),
 ];

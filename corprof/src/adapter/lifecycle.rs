@@ -31,8 +31,11 @@ pub(crate) unsafe extern "system" fn initialize<P: Profiler>(this: *mut c_void, 
     // SAFETY: the runtime holds a reference while it calls.
     let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
     adapter.start(runtime.as_ref(), Phase::Initialize, |info| {
-        // SAFETY: the runtime has called `Initialize`, and waits for its result.
-        let profiler = P::initialize(&mut unsafe { InInitialize::new(info) })?;
+        let profiler = match P::without_initialize() {
+            Some(profiler) => profiler,
+            // SAFETY: the runtime has called `Initialize`, and waits for its result.
+            None => P::initialize(&mut unsafe { InInitialize::new(info) })?,
+        };
         info.set_phase(Phase::Running);
         Ok(profiler)
     })

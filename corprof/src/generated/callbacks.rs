@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::id::*;
 use crate::info::Info;
 use crate::metadata::MethodDef;
-use crate::profiler::{BoxError, NotMade, Subscriber};
+use crate::profiler::{BoxError, NotImplemented, Subscriber};
 use windows_core::GUID as Guid;
 
 /// The runtime's callbacks to a profiler: implement those that you need, under `#[callbacks]`, which turns their
@@ -37,7 +37,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     /// In the IDL: `ICorProfilerCallback::Initialize`.
     #[doc(alias = "Initialize")]
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
-        Self::by_default().ok_or_else(|| NotMade::AtStart.into())
+        Err(NotImplemented.into())
     }
     /// The application ends, or the profiler detaches by its [`Detacher`](crate::detach::Detacher). corprof lets no other callback through any more; when this returns, the profiler is dropped.
     ///
@@ -1009,7 +1009,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
         cx: &mut InAttach<'_>,
         client_data: &[u8],
     ) -> Result<Self, BoxError> {
-        Err(NotMade::ByAttach.into())
+        Err(NotImplemented.into())
     }
     /// The attach is complete: no event is missed from here on. If the profiler [catches up](InAttach::catch_up), all that was there before has been reported.
     ///

@@ -105,7 +105,7 @@ fn callbacks_trait(callbacks: &[Callback<'_>]) -> Result<TokenStream, Error> {
         use crate::id::*;
         use crate::info::Info;
         use crate::metadata::MethodDef;
-        use crate::profiler::{BoxError, NotMade, Subscriber};
+        use crate::profiler::{BoxError, NotImplemented, Subscriber};
         use windows_core::GUID as Guid;
 
         /// The runtime's callbacks to a profiler: implement those that you need, under `#[callbacks]`, which turns their
