@@ -18,7 +18,6 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::mem;
 use std::ops::ControlFlow;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use corprof::args::EventPipeEvent;
@@ -38,18 +37,18 @@ mod sdk;
 const MEAN: f64 = 102_400.0;
 
 /// The profiler. In the library of the command `corprof`, `examples/src/lib.rs` exports it (`no_export` here).
-#[derive(Default, Profiler)]
+#[derive(Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A04")]
 #[cfg_attr(corprof_bundle, profiler(no_export))]
 pub struct Allocations {
     /// The number of rows of the table.
-    top: OnceLock<usize>,
+    top: usize,
     /// Counts of the classes that are loaded now: one table per thread, so that threads do not wait for each other.
     by_class: ThreadState<Counts>,
     /// Counts of the classes whose modules have been unloaded.
     by_name: Mutex<BTreeMap<Name, Count>>,
     /// With ALLOCATIONS_BY=stack.
-    by_stack: Mutex<Option<Samples>>,
+    by_stack: Option<Mutex<Samples>>,
 }
 
 #[derive(Default)]
@@ -132,8 +131,8 @@ impl Allocations {
         }
     }
 
-    fn start_sampling(&self, cx: &mut InTriggers<'_>, output: Option<Output>) -> Result<()> {
-        *self.by_stack.lock(cx) = Some(Samples::new(output));
+    /// Has the runtime report a sample of the allocated objects, not each.
+    fn start_sampling(cx: &mut InTriggers<'_>) -> Result<()> {
         cx.remove_events(EventMask::ENABLE_OBJECT_ALLOCATED | EventMask::MONITOR_OBJECT_ALLOCATED)?;
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
         let has_samples = cx.runtime_info()?.major >= 10;
@@ -154,16 +153,16 @@ fn output(settings: &Settings, is_by_stack: bool) -> Result<Option<Output>, Sett
 
 #[callbacks]
 impl Callbacks for Allocations {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let settings = Settings::of_environment();
         let top = settings.of("ALLOCATIONS_TOP").number(20, 1..=1_000_000)?;
         let is_by_stack = settings.of("ALLOCATIONS_BY").word(&[("class", false), ("stack", true)])?;
         let output = output(&settings, is_by_stack)?;
-        self.top.get_or_init(|| top);
         if is_by_stack {
-            self.start_sampling(cx, output)?;
+            Self::start_sampling(cx)?;
         }
-        Ok(())
+        let by_stack = is_by_stack.then(|| Mutex::new(Samples::new(output)));
+        Ok(Self { top, by_class: ThreadState::default(), by_name: Mutex::default(), by_stack })
     }
 
     fn object_allocated(&self, cx: &InCallback<'_>, object: ObjectId<'_>, class: ClassId) {
@@ -188,8 +187,8 @@ impl Callbacks for Allocations {
             stack.extend(frame.function().map(|function| cx.names().csharp().function(function)));
             ControlFlow::Continue(())
         });
-        if let Some(samples) = self.by_stack.lock(cx).as_mut() {
-            samples.add(class.to_string(), bytes, &stack);
+        if let Some(samples) = &self.by_stack {
+            samples.lock(cx).add(class.to_string(), bytes, &stack);
         }
     }
 
@@ -198,9 +197,8 @@ impl Callbacks for Allocations {
     }
 
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
-        let Some(&top) = self.top.get() else { return };
-        if let Some(samples) = self.by_stack.lock(cx).as_mut() {
-            if let Err(error) = samples.report(top) {
+        if let Some(samples) = &self.by_stack {
+            if let Err(error) = samples.lock(cx).report(self.top) {
                 report!("allocations: {error}");
             }
             return;
@@ -209,7 +207,7 @@ impl Callbacks for Allocations {
         let mut rows: Vec<_> = mem::take(&mut *self.by_name.lock(cx)).into_iter().collect();
         rows.sort_by_key(|&(_, count)| Reverse(count));
         report!("{:>14} {:>12}  class", "bytes", "objects");
-        for (name, Count { bytes, objects }) in rows.iter().take(top) {
+        for (name, Count { bytes, objects }) in rows.iter().take(self.top) {
             report!("{bytes:>14} {objects:>12}  {name}");
         }
     }

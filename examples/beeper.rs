@@ -16,32 +16,27 @@ const SAMPLE_RATE: u32 = 8000;
 /// The length of a beep in samples: 20 ms.
 const LENGTH: u32 = SAMPLE_RATE / 50;
 
-#[derive(Default, Profiler)]
+#[derive(Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A01")]
 struct Beeper {
-    wav: Mutex<Option<WavWriter<BufWriter<File>>>>,
+    wav: Option<Mutex<WavWriter<BufWriter<File>>>>,
 }
 
 #[callbacks]
 impl Callbacks for Beeper {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        if let Some(path) = Setting::of("BEEPER_WAV").output()? {
-            let spec = WavSpec {
-                channels: 1,
-                sample_rate: SAMPLE_RATE,
-                bits_per_sample: 16,
-                sample_format: SampleFormat::Int,
-            };
-            let wav = WavWriter::create(path, spec).context("creating the file of BEEPER_WAV")?;
-            *self.wav.lock(cx) = Some(wav);
-        }
-        Ok(())
+    fn initialize(_cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let Some(path) = Setting::of("BEEPER_WAV").output()? else { return Ok(Self { wav: None }) };
+        let spec =
+            WavSpec { channels: 1, sample_rate: SAMPLE_RATE, bits_per_sample: 16, sample_format: SampleFormat::Int };
+        let wav = WavWriter::create(path, spec).context("creating the file of BEEPER_WAV")?;
+        Ok(Self { wav: Some(Mutex::new(wav)) })
     }
 
     fn class_load_finished(&self, cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
         let pitch = fastrand::u32(200..2000);
         beep(pitch);
-        if let Some(wav) = &mut *self.wav.lock(cx) {
+        if let Some(wav) = &self.wav {
+            let mut wav = wav.lock(cx);
             for n in 0..LENGTH {
                 let angle = TAU * (pitch * n) as f32 / SAMPLE_RATE as f32;
                 // If the disk is full, the file is cut; the application runs on.

@@ -7,7 +7,7 @@
 //! Threads that call a method at the same time may count one call together.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use corprof::edit::CallCounter;
 use corprof::instrumentation::{Outcome, Rewrite};
@@ -17,10 +17,10 @@ use corprof::settings::{SettingError, Settings};
 use corprof::sync::Mutex;
 use globset::{Glob, GlobMatcher};
 
-#[derive(Default, Profiler)]
+#[derive(Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A13")]
 struct CountCalls {
-    counted: OnceLock<Arc<Counted>>,
+    counted: Arc<Counted>,
 }
 
 /// Methods with their counters. All instantiations of a generic method have one, and the name of the first.
@@ -34,6 +34,11 @@ struct Counted {
 }
 
 impl Counted {
+    fn new(settings: &Settings) -> Result<Arc<Self>, SettingError> {
+        let filter = settings.of("COUNT_CALLS_FILTER").parsed("*", Glob::new)?.compile_matcher();
+        Ok(Arc::new(Self { filter, methods: Mutex::default(), rewrites: Mutex::default() }))
+    }
+
     /// The counter of a method, if its name matches.
     fn counter(&self, cx: &InTriggers<'_>, function: FunctionId) -> Option<(Name, &'static CallCounter)> {
         let name = cx.names().function(function);
@@ -48,24 +53,16 @@ impl Counted {
     }
 }
 
-impl CountCalls {
-    fn start(&self, settings: &Settings) -> Result<&Arc<Counted>, SettingError> {
-        let filter = settings.of("COUNT_CALLS_FILTER").parsed("*", Glob::new)?.compile_matcher();
-        let counted = Counted { filter, methods: Mutex::default(), rewrites: Mutex::default() };
-        Ok(self.counted.get_or_init(|| Arc::new(counted)))
-    }
-}
-
 #[callbacks]
 impl Callbacks for CountCalls {
-    fn initialize(&self, _cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        self.start(&Settings::of_environment())?;
-        Ok(())
+    fn initialize(_cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        Ok(Self { counted: Counted::new(&Settings::of_environment())? })
     }
 
     /// Has the methods that are compiled already compiled again.
-    fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
-        let counted = Arc::clone(self.start(&Settings::of_attach(data)?)?);
+    fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
+        let profiler = Self { counted: Counted::new(&Settings::of_attach(data)?)? };
+        let counted = Arc::clone(&profiler.counted);
         let instrumentation = cx.start_instrumentation()?;
         cx.spawn_profiler_thread("count_calls", move |cx| {
             let functions = cx.wait_for_jitted_functions().unwrap_or_else(|error| {
@@ -82,12 +79,11 @@ impl Callbacks for CountCalls {
                 counted.rewrites.lock(cx).push((name, rewrite));
             }
         })?;
-        Ok(())
+        Ok(profiler)
     }
 
     fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
-        if let Some(counted) = self.counted.get()
-            && let Some((name, counter)) = counted.counter(cx, function)
+        if let Some((name, counter)) = self.counted.counter(cx, function)
             // It comes again for each tier and instantiation: the body that they share is edited once.
             && let Err(error) = cx.edit_once(function, |edit| edit.count_calls(counter))
         {
@@ -96,14 +92,13 @@ impl Callbacks for CountCalls {
     }
 
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
-        let Some(counted) = self.counted.get() else { return };
-        for (name, rewrite) in &*counted.rewrites.lock(cx) {
+        for (name, rewrite) in &*self.counted.rewrites.lock(cx) {
             if let Outcome::Refused(why) = rewrite.outcome() {
                 eprintln!("count_calls: {name} is not counted: {why}");
             }
         }
         let mut methods: Vec<_> =
-            counted.methods.lock(cx).values().map(|(name, count)| (count.get(), name.clone())).collect();
+            self.counted.methods.lock(cx).values().map(|(name, count)| (count.get(), name.clone())).collect();
         methods.sort_by(|(a, name_a), (b, name_b)| b.cmp(a).then_with(|| name_a.as_str().cmp(name_b.as_str())));
         eprintln!("count_calls: {:>12}  method", "calls");
         for (calls, name) in methods.iter().filter(|(calls, _)| *calls > 0) {

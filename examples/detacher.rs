@@ -22,10 +22,10 @@ use corprof_export::{self as export, Output, Profile, Unit, application_name};
 /// The average time between two rounds.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-#[derive(Default, Profiler)]
+#[derive(Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A08")]
 struct DetacherProfiler {
-    samples: Arc<Mutex<Option<Samples>>>,
+    samples: Arc<Mutex<Samples>>,
 }
 
 /// The options, from the attach data or from DETACHER.
@@ -88,16 +88,12 @@ impl Samples {
 }
 
 impl DetacherProfiler {
-    fn start(&self, cx: &InTriggers<'_>, detacher: Detacher, options: &str) -> Result<(), BoxError> {
+    fn start(cx: &InTriggers<'_>, detacher: Detacher, options: &str) -> Result<Self, BoxError> {
         let options = Options::parse(options)?;
         let time = Duration::try_from_secs_f64(options.seconds)?;
-        *self.samples.lock(cx) = Some(Samples::new(options.out)?);
-        let samples = Arc::clone(&self.samples);
-        Sampler::every(INTERVAL).start(cx, move |round| {
-            if let Some(samples) = &mut *samples.lock(round.cx()) {
-                samples.add(round);
-            }
-        })?;
+        let samples = Arc::new(Mutex::new(Samples::new(options.out)?));
+        let profiler = Self { samples: Arc::clone(&samples) };
+        Sampler::every(INTERVAL).start(cx, move |round| samples.lock(round.cx()).add(round))?;
         detacher.listen(cx)?;
         cx.spawn_profiler_thread("leaves in time", move |cx| {
             if cx.wait(time).is_continue()
@@ -106,25 +102,25 @@ impl DetacherProfiler {
                 eprintln!("detacher: it stays: {error}");
             }
         })?;
-        Ok(())
+        Ok(profiler)
     }
 }
 
 #[callbacks]
 impl Callbacks for DetacherProfiler {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let detacher = cx.detacher()?; // before the sampler starts
-        self.start(cx, detacher, &std::env::var("DETACHER").unwrap_or_default())
+        Self::start(cx, detacher, &std::env::var("DETACHER").unwrap_or_default())
     }
 
-    fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
+    fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
         let detacher = cx.detacher()?;
-        self.start(cx, detacher, std::str::from_utf8(data)?)
+        Self::start(cx, detacher, std::str::from_utf8(data)?)
     }
 
     /// Called at the detach, or at the end of the application if that comes first.
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
-        let Some(samples) = &mut *self.samples.lock(cx) else { return };
+        let mut samples = self.samples.lock(cx);
         match samples.write() {
             Ok(()) => eprintln!(
                 "detacher: {} samples written to {}",

@@ -61,15 +61,16 @@ pub struct Dumper {
 
 #[callbacks]
 impl Callbacks for Dumper {
-    fn initialize(&self, _cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(_cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         Err("it can only attach to a running application: `corprof heap PID`".into())
     }
 
-    fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
+    fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         let detacher = cx.detacher()?;
         let out = Settings::of_attach(data)?.of("HEAP_OUT").path();
         let out = out.ok_or("HEAP_OUT is missing: attach it by `corprof heap PID`")?;
-        let snapshots = self.snapshots.clone();
+        let snapshots = profiler.snapshots.clone();
         cx.spawn_profiler_thread("leaves", move |cx| {
             if work(cx, &snapshots, &out).is_break() {
                 return; // the application ends
@@ -83,7 +84,7 @@ impl Callbacks for Dumper {
                 eprintln!("dumper: cannot detach: {error}");
             }
         })?;
-        Ok(())
+        Ok(profiler)
     }
 
     fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, event: EventPipeEvent<'_>) {

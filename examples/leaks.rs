@@ -78,13 +78,13 @@ fn page(setting: &Setting) -> Result<Option<PathBuf>, SettingError> {
 
 #[callbacks]
 impl Callbacks for Leaks {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        self.start(cx, Options::read(&Settings::of_environment())?, None)
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        Self::start(cx, Options::read(&Settings::of_environment())?, None)
     }
 
-    fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
+    fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
         let detacher = cx.detacher()?;
-        self.start(cx, Options::read(&Settings::of_attach(data)?)?, Some(detacher))
+        Self::start(cx, Options::read(&Settings::of_attach(data)?)?, Some(detacher))
     }
 
     fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, event: EventPipeEvent<'_>) {
@@ -93,8 +93,9 @@ impl Callbacks for Leaks {
 }
 
 impl Leaks {
-    fn start(&self, cx: &InTriggers<'_>, options: Options, detacher: Option<Detacher>) -> Result<(), BoxError> {
-        let snapshots = self.snapshots.clone();
+    fn start(cx: &InTriggers<'_>, options: Options, detacher: Option<Detacher>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
+        let snapshots = profiler.snapshots.clone();
         cx.spawn_profiler_thread("leaks", move |cx| {
             match answer(cx, &snapshots, &options) {
                 Ok(answer) => report!("{answer}"),
@@ -105,7 +106,7 @@ impl Leaks {
                 std::thread::spawn(move || detacher.detach());
             }
         })?;
-        Ok(())
+        Ok(profiler)
     }
 }
 

@@ -15,7 +15,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use corprof::args::EventPipeEvent;
@@ -32,12 +32,12 @@ use corprof_export::{Frame, Output, Profile, Unit, application_name};
 mod sdk;
 
 /// The profiler. In the library of the command `corprof`, `examples/src/lib.rs` exports it (`no_export` here).
-#[derive(Default, Profiler)]
+#[derive(Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0C")]
 #[cfg_attr(corprof_bundle, profiler(no_export))]
 pub struct Locks {
-    depth: OnceLock<usize>,
-    state: Arc<OnceLock<Waits>>,
+    depth: usize,
+    waits: Arc<Waits>,
 }
 
 /// The sampler asks for it without a context, so it is a lock of the standard library. It is held for single steps, and never
@@ -327,33 +327,27 @@ fn see_owners(waits: &Waits, round: &Round<'_, '_>) {
 }
 
 impl Locks {
-    fn start(&self, cx: &mut InTriggers<'_>, settings: &Settings) -> Result<(), BoxError> {
+    fn start(cx: &mut InTriggers<'_>, settings: &Settings) -> Result<Self, BoxError> {
         let options = Options::read(settings)?;
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
-        self.depth.get_or_init(|| options.depth.max(100));
-        self.state.get_or_init(|| Waits(Mutex::new(State::new(options))));
+        let depth = options.depth.max(100);
+        let waits = Arc::new(Waits(Mutex::new(State::new(options))));
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
-        let (wanted, state) = (Arc::clone(&self.state), Arc::clone(&self.state));
-        let is_owner =
-            move |os_id| wanted.get().is_some_and(|waits| waits.lock().owners.values().any(|&id| id == os_id));
-        Sampler::every(interval).threads(move |thread| thread.os_id.is_some_and(&is_owner)).start(
-            cx,
-            move |round| {
-                if let Some(waits) = state.get() {
-                    see_owners(waits, round);
-                }
-            },
-        )?;
+        let wanted = Arc::clone(&waits);
+        let is_owner = move |os_id| wanted.lock().owners.values().any(|&id| id == os_id);
+        let sampler = Sampler::every(interval).threads(move |thread| thread.os_id.is_some_and(&is_owner));
+        let seen = Arc::clone(&waits);
+        sampler.start(cx, move |round| see_owners(&seen, round))?;
         // The events of the thread pool's keyword include the beginnings of threads.
         cx.start_runtime_events(KeywordSet::CONTENTION | KeywordSet::THREAD_POOL)?;
-        Ok(())
+        Ok(Self { depth, waits })
     }
 }
 
 #[callbacks]
 impl Callbacks for Locks {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        self.start(cx, &Settings::of_environment())
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        Self::start(cx, &Settings::of_environment())
     }
 
     fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
@@ -361,38 +355,32 @@ impl Callbacks for Locks {
             return;
         }
         let numbering = cx.metadata(module).and_then(|metadata| Numbering::of_core_library(&metadata));
-        match (numbering, self.state.get()) {
-            (Ok(numbering), Some(waits)) => waits.lock().numbering = numbering,
-            (Err(error), _) => report!("locks: the owners of locks may be wrong: {error}"),
-            (Ok(_), None) => {}
+        match numbering {
+            Ok(numbering) => self.waits.lock().numbering = numbering,
+            Err(error) => report!("locks: the owners of locks may be wrong: {error}"),
         }
     }
 
     fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, event: EventPipeEvent<'_>) {
-        let (Some(event), Some(waits), Some(&depth)) = (event.of_runtime(cx), self.state.get(), self.depth.get())
-        else {
-            return;
-        };
+        let Some(event) = event.of_runtime(cx) else { return };
         if let Ok(start) = event.decode::<ContentionStart>() {
             if start.contention_flags == ContentionFlags::MANAGED
-                && let Some((os_id, waiter)) = own_place(cx, depth)
+                && let Some((os_id, waiter)) = own_place(cx, self.depth)
             {
-                waits.lock().begin(os_id, &start, waiter);
+                self.waits.lock().begin(os_id, &start, waiter);
             }
         } else if let Ok(created) = event.decode::<ThreadCreated>() {
-            waits.lock().os_ids.insert(created.managed_thread_index, created.os_thread_id);
+            self.waits.lock().os_ids.insert(created.managed_thread_index, created.os_thread_id);
         } else if event.decode::<ContentionStop>().is_ok()
             && let Ok(Some(thread)) = cx.current_thread()
             && let Ok(os_id) = cx.os_thread_id(thread)
         {
-            waits.lock().end(os_id);
+            self.waits.lock().end(os_id);
         }
     }
 
     fn shutdown(&self, _cx: &mut InTriggers<'_>) {
-        if let Some(waits) = self.state.get()
-            && let Err(error) = waits.lock().report()
-        {
+        if let Err(error) = self.waits.lock().report() {
             report!("locks: {error}");
         }
     }

@@ -10,7 +10,6 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{LineWriter, Write, sink, stderr};
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use corprof::Guid;
@@ -44,11 +43,11 @@ const CATEGORIES: [(&str, EventMask); 15] = [
 ];
 
 /// The profiler. In the library of the command `corprof`, `examples/src/lib.rs` exports it (`no_export` here).
-#[derive(Default, Profiler)]
+#[derive(Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A02")]
 #[cfg_attr(corprof_bundle, profiler(no_export))]
 pub struct Logger {
-    options: OnceLock<Options>,
+    options: Options,
     /// By managed thread; `None` stands for all threads that never ran managed code.
     threads: Mutex<HashMap<Option<ThreadId>, Thread>>,
     /// The number of threads so far, and the number of the next thread.
@@ -98,12 +97,11 @@ impl Logger {
     }
 
     fn log(&self, cx: &InCallback<'_>, category: &str, kind: char, event: String) {
-        let Some(options) = self.options.get() else { return };
-        if !options.categories.iter().any(|(name, _)| *name == category) {
+        if !self.options.categories.iter().any(|(name, _)| *name == category) {
             return;
         }
         let mut threads = self.threads.lock(cx);
-        let thread = threads.entry(cx.current_thread().unwrap_or(None)).or_insert_with(|| self.new_thread(options));
+        let thread = threads.entry(cx.current_thread().unwrap_or(None)).or_insert_with(|| self.new_thread());
         if kind == '-' {
             thread.depth = thread.depth.saturating_sub(1);
         }
@@ -114,9 +112,10 @@ impl Logger {
         }
     }
 
-    fn new_thread(&self, options: &Options) -> Thread {
+    fn new_thread(&self) -> Thread {
         let number = self.threads_seen.fetch_add(1, Relaxed);
-        let file = options.folder.as_ref().and_then(|folder| File::create(folder.join(format!("{number}.log"))).ok());
+        let folder = self.options.folder.as_ref();
+        let file = folder.and_then(|folder| File::create(folder.join(format!("{number}.log"))).ok());
         let out: Box<dyn Write + Send> = match file {
             Some(file) => Box::new(file),
             None if sdk::is_tool() => Box::new(sink()),
@@ -160,7 +159,7 @@ macro_rules! logger {
     })*) => {
         #[callbacks]
         impl Callbacks for Logger {
-            fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+            fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
                 let options = Options::read()?;
                 cx.set_event_mask(EventMask::MONITOR_THREADS)?;
                 for (category, events) in &options.categories {
@@ -173,8 +172,7 @@ macro_rules! logger {
                         report!("logger: {category} is not available: {reason}");
                     }
                 }
-                self.options.get_or_init(|| options);
-                Ok(())
+                Ok(Self { options, threads: Mutex::default(), threads_seen: AtomicUsize::new(0) })
             }
 
             fn thread_destroyed(&self, cx: &mut InTriggers<'_>, thread: ThreadId) {

@@ -16,7 +16,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use corprof::args::EventPipeEvent;
@@ -38,11 +38,11 @@ const GRACE: Duration = Duration::from_millis(2);
 const NATIVE: &str = "[native code]";
 
 /// The profiler. In the library of the command `corprof`, `examples/src/lib.rs` exports it (`no_export` here).
-#[derive(Default, Profiler)]
+#[derive(Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0B")]
 #[cfg_attr(corprof_bundle, profiler(no_export))]
 pub struct Pauses {
-    options: OnceLock<Options>,
+    options: Options,
     state: Arc<Mutex<State>>,
 }
 
@@ -267,18 +267,18 @@ fn ms(time: Duration) -> String {
 }
 
 impl Pauses {
-    fn start(&self, cx: &mut InTriggers<'_>, settings: &Settings) -> Result<(), BoxError> {
+    fn start(cx: &mut InTriggers<'_>, settings: &Settings) -> Result<Self, BoxError> {
         let options = Options::read(settings)?;
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
-        self.options.get_or_init(|| options);
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
+        let profiler = Self { options, state: Arc::default() };
         // Only signals see threads that run on towards a safepoint, and with musl they are not safe (book, Deployment).
         if cfg!(target_env = "musl") {
             report!("pauses: the threads that delay pauses are not shown with musl");
             cx.start_runtime_events(KeywordSet::GC)?;
-            return Ok(());
+            return Ok(profiler);
         }
-        let state = Arc::clone(&self.state);
+        let state = Arc::clone(&profiler.state);
         let sampler = Sampler::every(interval).mode(Mode::Cpu).strategy(Strategy::Signals);
         let started = sampler.start(cx, move |round| {
             // The samples are those of the threads that ran in the round before.
@@ -295,20 +295,20 @@ impl Pauses {
             report!("pauses: the threads that delay pauses are not shown: {error}");
         }
         cx.start_runtime_events(KeywordSet::GC)?;
-        Ok(())
+        Ok(profiler)
     }
 }
 
 #[callbacks]
 impl Callbacks for Pauses {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        self.start(cx, &Settings::of_environment())
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        Self::start(cx, &Settings::of_environment())
     }
 
     fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, event: EventPipeEvent<'_>) {
-        let (Some(event), Some(options)) = (event.of_runtime(cx), self.options.get()) else { return };
+        let Some(event) = event.of_runtime(cx) else { return };
         if event.decode::<GcTriggered>().is_ok() {
-            let cause = Place::of_current(cx, options.depth);
+            let cause = Place::of_current(cx, self.options.depth);
             self.state.lock(cx).cause = Some(cause);
         } else {
             self.state.lock(cx).see(&event, cx.current_thread().ok().flatten());
@@ -316,9 +316,8 @@ impl Callbacks for Pauses {
     }
 
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
-        let Some(options) = self.options.get() else { return };
         let state = &mut *self.state.lock(cx);
         state.finish();
-        state.report(options);
+        state.report(&self.options);
     }
 }

@@ -59,11 +59,11 @@ const SNAPSHOT: u64 = 10;
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The profiler. In the library of the command `corprof`, `examples/src/lib.rs` exports it (`no_export` here).
-#[derive(Default, Profiler)]
+#[derive(Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A05")]
 #[cfg_attr(corprof_bundle, profiler(no_export))]
 pub struct SamplerProfiler {
-    state: Arc<Mutex<Option<State>>>,
+    state: Arc<Mutex<State>>,
     /// Held by the thread that ends sampling: the end of the application waits for it.
     ending: Arc<Mutex<()>>,
 }
@@ -404,7 +404,7 @@ impl Methods {
 
 impl SamplerProfiler {
     /// With a `detacher` the profiler detaches when sampling ends.
-    fn start(&self, cx: &InTriggers<'_>, mut options: Options, detacher: Option<Detacher>) -> Result<(), BoxError> {
+    fn start(cx: &InTriggers<'_>, mut options: Options, detacher: Option<Detacher>) -> Result<Self, BoxError> {
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
         let mut sampler =
             Sampler::every(interval).mode(options.mode).budget(options.budget_percent / 100.0).delay(options.delay);
@@ -421,19 +421,21 @@ impl SamplerProfiler {
             }
             None => None,
         };
-        *self.state.lock(cx) = Some(State::new(options, interval, push));
-        let state = Arc::clone(&self.state);
+        let profiler =
+            Self { state: Arc::new(Mutex::new(State::new(options, interval, push))), ending: Arc::default() };
+        let state = Arc::clone(&profiler.state);
         sampler.start(cx, move |round| {
-            let is_over = state.lock(round.cx()).as_mut().is_some_and(|state| state.add(round));
+            let is_over = state.lock(round.cx()).add(round);
             if is_over {
                 round.end_sampling();
             }
         })?;
         if has_end {
             // Rounds are far apart once the budget is spent, so none of them decides about the end.
-            let (state, ending) = (Arc::clone(&self.state), Arc::clone(&self.ending));
+            let state = Arc::clone(&profiler.state);
+            let ending = Arc::clone(&profiler.ending);
             cx.spawn_profiler_thread("end of sampling", move |cx| {
-                while !state.lock(cx).as_ref().is_some_and(State::is_due) {
+                while !state.lock(cx).is_due() {
                     if cx.wait(LOOK).is_break() {
                         return; // the application ends
                     }
@@ -444,14 +446,14 @@ impl SamplerProfiler {
                 }
             })?;
         }
-        Ok(())
+        Ok(profiler)
     }
 }
 
 /// Ends sampling once. A second call waits for the first.
-fn finish(cx: &InTriggers<'_>, state: &Mutex<Option<State>>, ending: &Mutex<()>) {
+fn finish(cx: &InTriggers<'_>, state: &Mutex<State>, ending: &Mutex<()>) {
     let _one = ending.lock(cx);
-    let finished = state.lock(cx).as_mut().and_then(State::finish);
+    let finished = state.lock(cx).finish();
     if let Some(finished) = finished {
         finished.end();
     }
@@ -459,18 +461,18 @@ fn finish(cx: &InTriggers<'_>, state: &Mutex<Option<State>>, ending: &Mutex<()>)
 
 #[callbacks]
 impl Callbacks for SamplerProfiler {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        self.start(cx, Options::read(&Settings::of_environment())?, None)
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        Self::start(cx, Options::read(&Settings::of_environment())?, None)
     }
 
     /// The attach data has a line for each setting, such as `SAMPLER_OUT=/tmp/app.html`.
-    fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
+    fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
         let detacher = cx.detacher()?;
         let options = Options::read(&Settings::of_attach(data)?)?;
         if options.stop.is_none() {
             detacher.listen(cx)?;
         }
-        self.start(cx, options, Some(detacher))
+        Self::start(cx, options, Some(detacher))
     }
 
     fn shutdown(&self, cx: &mut InTriggers<'_>) {

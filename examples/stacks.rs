@@ -36,11 +36,11 @@ pub struct Stacks;
 
 #[callbacks]
 impl Callbacks for Stacks {
-    fn initialize(&self, _cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(_cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         Err("it can only attach to a running application: `corprof stacks PID`".into())
     }
 
-    fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
+    fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
         let detacher = cx.detacher()?;
         let out = Settings::of_attach(data)?.of("STACKS_OUT").path();
         let is_done = Arc::new(AtomicBool::new(false));
@@ -72,7 +72,7 @@ impl Callbacks for Stacks {
                 eprintln!("stacks: cannot detach: {error}");
             }
         })?;
-        Ok(())
+        Ok(Self)
     }
 }
 

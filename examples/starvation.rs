@@ -37,11 +37,11 @@ const STARVED: Duration = Duration::from_secs(2);
 const DISPATCH: &str = "System.Threading.ThreadPoolWorkQueue.Dispatch(";
 
 /// The profiler. In the library of the command `corprof`, `examples/src/lib.rs` exports it (`no_export` here).
-#[derive(Default, Profiler)]
+#[derive(Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0D")]
 #[cfg_attr(corprof_bundle, profiler(no_export))]
 pub struct Starvation {
-    state: Arc<Mutex<Option<State>>>,
+    state: Arc<Mutex<State>>,
     clock: Arc<Clock>,
 }
 
@@ -192,11 +192,11 @@ impl State {
 }
 
 impl Starvation {
-    fn start(&self, cx: &mut InTriggers<'_>, settings: &Settings) -> Result<(), BoxError> {
+    fn start(cx: &mut InTriggers<'_>, settings: &Settings) -> Result<Self, BoxError> {
         let options = Options::read(settings)?;
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
         let profile = Profile::summed(application_name(), Unit::Nanoseconds).of_process(std::process::id());
-        *self.state.lock(cx) = Some(State {
+        let state = Arc::new(Mutex::new(State {
             options,
             reports: 0,
             workers: None,
@@ -204,25 +204,25 @@ impl Starvation {
             blocked: HashMap::new(),
             profile,
             threads: HashMap::new(),
-        });
+        }));
+        let clock = Arc::<Clock>::default();
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
-        let (state, clock, asked) = (Arc::clone(&self.state), Arc::clone(&self.clock), Arc::clone(&self.clock));
+        let profiler = Self { state: Arc::clone(&state), clock: Arc::clone(&clock) };
+        let asked = Arc::clone(&clock);
         Sampler::every(interval).threads(move |_| asked.is_starved()).start(cx, move |round| {
-            if clock.is_starved()
-                && let Some(state) = state.lock(round.cx()).as_mut()
-            {
-                state.see(round);
+            if clock.is_starved() {
+                state.lock(round.cx()).see(round);
             }
         })?;
         cx.start_runtime_events(KeywordSet::THREAD_POOL)?;
-        Ok(())
+        Ok(profiler)
     }
 }
 
 #[callbacks]
 impl Callbacks for Starvation {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        self.start(cx, &Settings::of_environment())
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        Self::start(cx, &Settings::of_environment())
     }
 
     fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, event: EventPipeEvent<'_>) {
@@ -232,18 +232,15 @@ impl Callbacks for Starvation {
             return;
         }
         self.clock.starved();
-        if let Some(state) = self.state.lock(cx).as_mut() {
-            let wanted = adjustment.new_worker_thread_count;
-            let (fewest, most) = state.workers.unwrap_or((wanted, wanted));
-            state.reports += 1;
-            state.workers = Some((fewest.min(wanted), most.max(wanted)));
-        }
+        let mut state = self.state.lock(cx);
+        let wanted = adjustment.new_worker_thread_count;
+        let (fewest, most) = state.workers.unwrap_or((wanted, wanted));
+        state.reports += 1;
+        state.workers = Some((fewest.min(wanted), most.max(wanted)));
     }
 
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
-        if let Some(state) = self.state.lock(cx).as_mut()
-            && let Err(error) = state.report()
-        {
+        if let Err(error) = self.state.lock(cx).report() {
             report!("starvation: {error}");
         }
     }

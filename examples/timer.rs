@@ -16,7 +16,7 @@
 //! The profiler measures its own overhead at start-up, subtracts it and reports it.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use corprof::calls::{CallPath, CallProfiler, CallTimer, CallTotals};
@@ -37,12 +37,12 @@ mod hooked_by;
 const TOP: usize = 20;
 
 /// The profiler. In the library of the command `corprof`, `examples/src/lib.rs` exports it (`no_export` here).
-#[derive(Default, Profiler)]
+#[derive(Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A07")]
 #[cfg_attr(corprof_bundle, profiler(no_export))]
 pub struct Timer {
-    hooks: OnceLock<Arc<Hooks>>,
-    inserted: OnceLock<InsertedHooks>,
+    hooks: Arc<Hooks>,
+    inserted: Option<InsertedHooks>,
 }
 
 struct Options {
@@ -138,6 +138,12 @@ fn row<'a>(name: &'a str, totals: &CallTotals) -> Method<'a> {
 }
 
 impl Hooks {
+    fn new(settings: &Settings) -> Result<Arc<Self>, SettingError> {
+        let options = Options::read(settings)?;
+        let times = CallProfiler::with_bound(options.path_limit);
+        Ok(Arc::new(Self { options, times }))
+    }
+
     fn report(&self) -> Result<(), BoxError> {
         let tree = self.times.tree();
         let functions = tree.functions();
@@ -182,44 +188,32 @@ impl Hooks {
     }
 }
 
-impl Timer {
-    fn make(&self, settings: &Settings) -> Result<&Arc<Hooks>, SettingError> {
-        let options = Options::read(settings)?;
-        let times = CallProfiler::with_bound(options.path_limit);
-        Ok(self.hooks.get_or_init(|| Arc::new(Hooks { options, times })))
-    }
-}
-
 #[callbacks]
 impl Callbacks for Timer {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let hooks = self.make(&Settings::of_environment())?;
-        match hooks.options.hooked_by {
-            None => cx.hook_functions(Arc::clone(hooks))?,
-            Some(precompiled) => {
-                let inserted = cx.hook_functions_by_il(Arc::clone(hooks), precompiled)?;
-                let _ = self.inserted.set(inserted); // this is called once
-            }
-        }
-        Ok(())
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let hooks = Hooks::new(&Settings::of_environment())?;
+        let Some(precompiled) = hooks.options.hooked_by else {
+            cx.hook_functions(Arc::clone(&hooks))?;
+            return Ok(Self { hooks, inserted: None });
+        };
+        let inserted = cx.hook_functions_by_il(Arc::clone(&hooks), precompiled)?;
+        Ok(Self { hooks, inserted: Some(inserted) })
     }
 
     /// An attached profiler cannot have the runtime call hooks.
-    fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
-        let hooks = self.make(&Settings::of_attach(data)?)?;
-        let _ = self.inserted.set(cx.hook_functions_by_il(Arc::clone(hooks))?); // this is called once
-        Ok(())
+    fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
+        let hooks = Hooks::new(&Settings::of_attach(data)?)?;
+        let inserted = cx.hook_functions_by_il(Arc::clone(&hooks))?;
+        Ok(Self { hooks, inserted: Some(inserted) })
     }
 
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
-        if let Some(inserted) = self.inserted.get()
+        if let Some(inserted) = &self.inserted
             && !sdk::is_tool()
         {
             report(cx, "timer", "timed", inserted);
         }
-        if let Some(hooks) = self.hooks.get()
-            && let Err(error) = hooks.report()
-        {
+        if let Err(error) = self.hooks.report() {
             report!("timer: {error}");
         }
     }

@@ -58,11 +58,11 @@ const OTHERS: &str = "[other methods]";
 const NATIVE: &str = "[native code]";
 
 /// The profiler. The command `corprof` has several in one library, which exports them together.
-#[derive(Default, Profiler)]
+#[derive(Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0A")]
 #[cfg_attr(corprof_bundle, profiler(no_export))]
 pub struct Top {
-    state: Arc<Mutex<Option<State>>>,
+    state: Arc<Mutex<State>>,
 }
 
 struct State {
@@ -207,25 +207,25 @@ impl Lease {
 
 #[callbacks]
 impl Callbacks for Top {
-    fn initialize(&self, _cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(_cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         Err("it can only attach to a running application: `corprof top PID`".into())
     }
 
-    fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
+    fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
         let detacher = cx.detacher()?;
         let settings = Settings::of_attach(data)?;
         let out = settings.of("TOP_OUT").path().ok_or("TOP_OUT is missing: attach it by `corprof top PID`")?;
         let interval = Duration::try_from_secs_f64(1.0 / settings.of("TOP_HZ").number(100.0, 0.01..=10_000.0)?)?;
         let budget = settings.of("TOP_BUDGET").number(2.0, 0.01..=100.0)? / 100.0;
         let start = Instant::now();
-        *self.state.lock(cx) = Some(State { start, out: out.clone(), counts: Counts::default() });
-        let state = Arc::clone(&self.state);
-        Sampler::every(interval).mode(Mode::Cpu).budget(budget).start(cx, move |round| {
-            if let Some(state) = state.lock(round.cx()).as_mut() {
-                state.counts.add(round);
-            }
-        })?;
-        let state = Arc::clone(&self.state);
+        let state = State { start, out: out.clone(), counts: Counts::default() };
+        let profiler = Self { state: Arc::new(Mutex::new(state)) };
+        let state = Arc::clone(&profiler.state);
+        Sampler::every(interval)
+            .mode(Mode::Cpu)
+            .budget(budget)
+            .start(cx, move |round| state.lock(round.cx()).counts.add(round))?;
+        let state = Arc::clone(&profiler.state);
         let mut lease = Lease { file: with_ending(&out, ".lease"), content: Vec::new(), renewed: start };
         cx.spawn_profiler_thread("writes and leaves", move |cx| {
             let mut written = Instant::now();
@@ -240,8 +240,8 @@ impl Callbacks for Top {
                 if written.elapsed() >= WRITE {
                     written = Instant::now();
                     // The sampler must not wait for a file.
-                    let text = state.lock(cx).as_ref().map(State::text);
-                    write(NAME, &of_process(&out, ""), &text.unwrap_or_default());
+                    let text = state.lock(cx).text();
+                    write(NAME, &of_process(&out, ""), &text);
                 }
             };
             if stay == Stay::Expired {
@@ -252,14 +252,13 @@ impl Callbacks for Top {
                 eprintln!("top: cannot detach: {error}");
             }
         })?;
-        Ok(())
+        Ok(profiler)
     }
 
     /// Writes what was counted since the last second: the application ends.
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
-        if let Some(state) = &*self.state.lock(cx) {
-            write(NAME, &of_process(&state.out, ""), &state.text());
-        }
+        let state = self.state.lock(cx);
+        write(NAME, &of_process(&state.out, ""), &state.text());
     }
 }
 

@@ -7,8 +7,6 @@
 //!   that is inserted into the methods calls them (`il`), and all others run as without a profiler; il-all compiles precompiled
 //!   methods that match as well.
 
-use std::sync::OnceLock;
-
 use corprof::calls::ShadowStack;
 use corprof::hooks::{HookValues, HookedFunctions, InSlowHook, InsertedHooks, StackBoundary, ValueHooks};
 use corprof::prelude::*;
@@ -20,11 +18,11 @@ use hooked_by::{HookedBy, hooked_by, report, report_left_out};
 #[path = "shared/hooked_by.rs"]
 mod hooked_by;
 
-#[derive(Default, Profiler)]
+#[derive(Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0B")]
 struct TraceValues {
-    hooked: OnceLock<HookedFunctions>,
-    inserted: OnceLock<InsertedHooks>,
+    hooked: Option<HookedFunctions>,
+    inserted: Option<InsertedHooks>,
 }
 
 struct Hooks {
@@ -91,32 +89,28 @@ fn hooks(settings: &Settings) -> Result<(Hooks, HookedBy), SettingError> {
 
 #[callbacks]
 impl Callbacks for TraceValues {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let (hooks, hooked_by) = hooks(&Settings::of_environment())?;
-        match hooked_by {
-            None => {
-                let _ = self.hooked.set(cx.hook_functions_with_values(hooks)?); // this is called once
-            }
-            Some(precompiled) => {
-                let inserted = cx.hook_functions_with_values_by_il(hooks, precompiled)?;
-                let _ = self.inserted.set(inserted); // this is called once
-            }
-        }
-        Ok(())
+        let Some(precompiled) = hooked_by else {
+            let hooked = cx.hook_functions_with_values(hooks)?;
+            return Ok(Self { hooked: Some(hooked), inserted: None });
+        };
+        let inserted = cx.hook_functions_with_values_by_il(hooks, precompiled)?;
+        Ok(Self { hooked: None, inserted: Some(inserted) })
     }
 
     /// An attached profiler cannot have the runtime call hooks.
-    fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
+    fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
         let (hooks, _) = hooks(&Settings::of_attach(data)?)?;
-        let _ = self.inserted.set(cx.hook_functions_with_values_by_il(hooks)?); // this is called once
-        Ok(())
+        let inserted = cx.hook_functions_with_values_by_il(hooks)?;
+        Ok(Self { hooked: None, inserted: Some(inserted) })
     }
 
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
-        if let Some(hooked) = self.hooked.get() {
+        if let Some(hooked) = &self.hooked {
             report_left_out(cx, "trace_values", "traced", &hooked.left_out());
         }
-        if let Some(inserted) = self.inserted.get() {
+        if let Some(inserted) = &self.inserted {
             report(cx, "trace_values", "traced", inserted);
         }
     }

@@ -17,7 +17,7 @@
 use std::borrow::Cow;
 use std::io::{BufWriter, Write, sink, stderr};
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use corprof::calls::{CallBegin, CallEnd, CallLog, CallReader, CallThread, CallWriter};
@@ -44,12 +44,12 @@ const BUFFER: usize = 1 << 13;
 const THREADS: usize = 4096;
 
 /// The profiler. In the library of the command `corprof`, `examples/src/lib.rs` exports it (`no_export` here).
-#[derive(Default, Profiler)]
+#[derive(Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A06")]
 #[cfg_attr(corprof_bundle, profiler(no_export))]
 pub struct Tracer {
-    hooks: OnceLock<Arc<Hooks>>,
-    inserted: OnceLock<InsertedHooks>,
+    hooks: Arc<Hooks>,
+    inserted: Option<InsertedHooks>,
 }
 
 struct Options {
@@ -182,12 +182,12 @@ impl CallReader<Call> for ToTree {
     }
 }
 
-impl Tracer {
+impl Hooks {
     /// Makes the hooks, and starts to write their calls.
-    fn start(&self, cx: &InTriggers<'_>, settings: &Settings) -> Result<(&Arc<Hooks>, HookedBy), BoxError> {
+    fn start(cx: &InTriggers<'_>, settings: &Settings) -> Result<(Arc<Self>, HookedBy), BoxError> {
         let Options { filter, output, shortest, hooked_by } = Options::read(settings)?;
         let log = CallLog::new(BUFFER, THREADS).folding(shortest);
-        let hooks = self.hooks.get_or_init(|| Arc::new(Hooks { filter, log }));
+        let hooks = Arc::new(Self { filter, log });
         match output {
             Some(path) => {
                 let trace = Trace::create(path, std::process::id(), &application_name())?;
@@ -204,35 +204,32 @@ impl Tracer {
 
 #[callbacks]
 impl Callbacks for Tracer {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let (hooks, hooked_by) = self.start(cx, &Settings::of_environment())?;
-        match hooked_by {
-            None => cx.hook_functions(Arc::clone(hooks))?,
-            Some(precompiled) => {
-                let inserted = cx.hook_functions_by_il(Arc::clone(hooks), precompiled)?;
-                let _ = self.inserted.set(inserted); // this is called once
-            }
-        }
-        Ok(())
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let (hooks, hooked_by) = Hooks::start(cx, &Settings::of_environment())?;
+        let Some(precompiled) = hooked_by else {
+            cx.hook_functions(Arc::clone(&hooks))?;
+            return Ok(Self { hooks, inserted: None });
+        };
+        let inserted = cx.hook_functions_by_il(Arc::clone(&hooks), precompiled)?;
+        Ok(Self { hooks, inserted: Some(inserted) })
     }
 
     /// An attached profiler cannot have the runtime call hooks.
-    fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
-        let (hooks, _) = self.start(cx, &Settings::of_attach(data)?)?;
-        let _ = self.inserted.set(cx.hook_functions_by_il(Arc::clone(hooks))?); // this is called once
-        Ok(())
+    fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
+        let (hooks, _) = Hooks::start(cx, &Settings::of_attach(data)?)?;
+        let inserted = cx.hook_functions_by_il(Arc::clone(&hooks))?;
+        Ok(Self { hooks, inserted: Some(inserted) })
     }
 
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
-        let Some(hooks) = self.hooks.get() else { return };
-        if let Some(inserted) = self.inserted.get()
+        if let Some(inserted) = &self.inserted
             && !sdk::is_tool()
         {
             report(cx, "tracer", "traced", inserted);
         }
-        match hooks.log.finish() {
+        match self.hooks.log.finish() {
             Ok(lost) => {
-                let waited = hooks.log.waited();
+                let waited = self.hooks.log.waited();
                 report!("tracer: {lost} beginnings and ends were lost; threads waited {waited:.1?}");
             }
             Err(error) => report!("tracer: calls are missing: {error}"),

@@ -4,7 +4,7 @@
 //! Names, receivers and numbers of parameters are checked here, because only here can the message name the cure; the compiler
 //! checks the types. A wrong method is left out of the expansion, so that the compiler does not report it a second time.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens as _, quote};
 use syn::punctuated::Punctuated;
 use syn::{
@@ -62,17 +62,21 @@ fn wrong_item(item: &Item) -> Option<Error> {
 fn with_events(mut block: ItemImpl, errors: &mut Vec<Error>) -> TokenStream {
     let helpers = format!("a plain `impl {} {{ … }}` block", block.self_ty.to_token_stream());
     let mut events = Vec::new();
+    let mut has_initialize = false;
     block.items.retain(|item| match check(item, &helpers) {
         Ok(None) => true,
         Ok(Some((callback, method))) => {
+            has_initialize |= callback.name == "initialize" && method.attrs.iter().find_map(condition).is_none();
             events.push(add_event(callback, &method.attrs));
             true
         }
         Err(error) => {
+            has_initialize |= matches!(item, ImplItem::Fn(method) if method.sig.ident == "initialize");
             errors.push(error);
             false
         }
     });
+    let making = Ident::new(if has_initialize { "ByInitialize" } else { "WithoutInitialize" }, Span::call_site());
     let conditions = block.attrs.iter().filter_map(condition);
     let (generics, _, bounds) = block.generics.split_for_impl();
     let ty = &block.self_ty;
@@ -87,6 +91,7 @@ fn with_events(mut block: ItemImpl, errors: &mut Vec<Error>) -> TokenStream {
                 #(#events)*
                 __corprof_events
             };
+            type Making = ::corprof::profiler::#making;
         }
     }
 }
@@ -167,7 +172,17 @@ fn check_signature(signature: &Signature, callback: &Callback) -> Result<()> {
         );
         return Err(Error::new_spanned(&signature.generics, message));
     }
+    let takes_self = right.contains("&self");
     match signature.receiver() {
+        None if !takes_self => {}
+        Some(receiver) if !takes_self => {
+            let message = format!(
+                "`{}` makes the profiler, so there is no `self` yet\n\
+                 write `{right}`, and return the profiler",
+                callback.name
+            );
+            return Err(Error::new_spanned(receiver, message));
+        }
         Some(receiver) if matches!(&*receiver.ty, Type::Reference(ty) if ty.mutability.is_none()) => {}
         Some(receiver) => {
             let message = format!(
@@ -186,8 +201,10 @@ fn check_signature(signature: &Signature, callback: &Callback) -> Result<()> {
         }
     }
     if signature.inputs.len() != callback.params {
+        let noun = if callback.params == 1 { "parameter" } else { "parameters" };
+        let included = if takes_self { ", `&self` included," } else { "" };
         let message = format!(
-            "`{}` has {} parameters, `&self` included, and this one has {}\n\
+            "`{}` has {} {noun}{included} and this one has {}\n\
              write `{right}`",
             callback.name,
             callback.params,
@@ -200,7 +217,7 @@ fn check_signature(signature: &Signature, callback: &Callback) -> Result<()> {
 
 /// Adds one event, under the `cfg` conditions of its method.
 fn add_event(callback: &Callback, attributes: &[Attribute]) -> TokenStream {
-    let event = Ident::new(callback.event, proc_macro2::Span::call_site());
+    let event = Ident::new(callback.event, Span::call_site());
     let conditions = attributes.iter().filter_map(condition);
     quote! {
         #(#[#conditions])*

@@ -19,8 +19,8 @@ pub(crate) const CALLBACKS: &[Callback] = &[
     Callback {
         name: "initialize",
         event: "Initialize",
-        signature: "fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError>",
-        params: 2usize,
+        signature: "fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError>",
+        params: 1usize,
     },
     Callback {
         name: "shutdown",
@@ -481,8 +481,8 @@ pub(crate) const CALLBACKS: &[Callback] = &[
     Callback {
         name: "initialize_for_attach",
         event: "InitializeForAttach",
-        signature: "fn initialize_for_attach(&self, cx: &mut InAttach<'_>, client_data: &[u8]) -> Result<(), BoxError>",
-        params: 3usize,
+        signature: "fn initialize_for_attach(cx: &mut InAttach<'_>, client_data: &[u8]) -> Result<Self, BoxError>",
+        params: 2usize,
     },
     Callback {
         name: "profiler_attach_complete",

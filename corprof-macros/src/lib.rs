@@ -45,16 +45,18 @@ use proc_macro::TokenStream;
 /// | `notification_only` | | one of several profilers that only observe, beside a main one: [`NOTIFICATION_ONLY`](trait.Profiler.html#associatedconstant.NOTIFICATION_ONLY) |
 /// | `no_export` | | exports nothing: `corprof::export!` does it, below |
 ///
-/// # How the struct is created
+/// # How the struct is made
 ///
-/// When the runtime asks for the profiler: a struct without fields directly, any other by its [`Default`].
+/// By [`initialize`](trait.Callbacks.html#method.initialize), or after an attach by
+/// [`initialize_for_attach`](trait.Callbacks.html#method.initialize_for_attach): they return it. Without `initialize`, a struct
+/// without fields is made directly, any other by its [`Default`].
 ///
 /// It must be `Send + Sync`, because callbacks come on many threads at once, and it cannot be generic, because one CLSID means
 /// one class. Keep mutable state in atomics or behind a mutex.
 ///
 /// # The expansion
 ///
-/// - `impl corprof::Profiler`: the CLSID, the name, and the creation of the struct;
+/// - `impl corprof::Profiler`: the CLSID and the name;
 /// - an exported byte string `CORPROF_PROFILER_<Name>`, from which tools read CLSID and name in the built library;
 /// - without `no_export`, `corprof::export!`, which defines `DllGetClassObject` and `DllCanUnloadNow`;
 /// - an error under `panic = "abort"`: a profiler must not take the application down, and for that corprof must catch panics.

@@ -38,7 +38,7 @@ pub(crate) fn expand(input: TokenStream) -> TokenStream {
 /// Everything that the derive needs to know about the struct.
 struct Definition<'a> {
     name: &'a Ident,
-    /// Whether to create the struct by `Default`; a struct without fields is written out.
+    /// Whether the struct needs `initialize` or `Default`; one without fields is written out.
     has_fields: bool,
     clsid: Clsid,
     keys: Keys,
@@ -66,12 +66,19 @@ impl Definition<'_> {
         let kind = self.keys.notification_only.then(|| {
             quote! { const NOTIFICATION_ONLY: ::core::primitive::bool = true; }
         });
-        let create = if self.has_fields {
-            // At the struct's name, where a missing `Default` must be reported.
-            quote_spanned! {name.span()=> <#name as ::core::default::Default>::default() }
+        // The bound for all lifetimes, of which there are none, lets a struct without `Default` compile: it has `initialize`.
+        let (bound, made) = if self.has_fields {
+            (
+                Some(quote! { where for<'any> #name: ::core::default::Default }),
+                quote! { ::core::default::Default::default() },
+            )
         } else {
-            quote! { Self {} }
+            (None, quote! { Self {} })
         };
+        // At the struct's name, where a missing `Default` must be reported.
+        let making = quote_spanned! {name.span()=> <#name as ::corprof::profiler::Subscriber>::Making };
+        let without =
+            quote_spanned! {name.span()=> <#making as ::corprof::profiler::Making<#name>>::without_initialize() };
         quote! {
             #[automatically_derived]
             impl ::corprof::Profiler for #name {
@@ -79,7 +86,11 @@ impl Definition<'_> {
                 const NAME: &'static ::core::primitive::str = #text;
                 #min_info
                 #kind
-                fn create() -> Self { #create }
+                fn without_initialize() -> ::core::option::Option<Self> { #without }
+            }
+            #[automatically_derived]
+            impl ::corprof::profiler::ByDefault for #name #bound {
+                fn by_default() -> Self { #made }
             }
         }
     }

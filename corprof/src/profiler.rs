@@ -12,10 +12,60 @@ pub use crate::generated::callbacks::Callbacks;
     label = "the implemented callbacks are unknown",
     note = "write `#[callbacks]` above the `impl Callbacks for {Self}` block: it turns on the events of the callbacks in it"
 )]
-pub trait Subscriber {
+pub trait Subscriber: Sized {
     /// The callbacks in the block.
     const EVENTS: EventSet;
+
+    /// [`ByInitialize`] or [`WithoutInitialize`].
+    #[doc(hidden)]
+    type Making;
 }
+
+/// A struct without fields, or with [`Default`]: [`#[derive(Profiler)]`](derive@crate::Profiler) writes it.
+#[doc(hidden)]
+pub trait ByDefault {
+    fn by_default() -> Self;
+}
+
+/// Has the profiler made without its `initialize`, if it has none.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{P}` has neither `initialize` nor `Default`, and one of them must make it",
+    label = "nothing makes this profiler",
+    note = "derive `Default`, or write `fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError>` among its callbacks"
+)]
+pub trait Making<P> {
+    fn without_initialize() -> Option<P>;
+}
+
+/// The profiler has an `initialize`.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum ByInitialize {}
+
+impl<P> Making<P> for ByInitialize {
+    fn without_initialize() -> Option<P> {
+        None
+    }
+}
+
+/// The profiler has none, so it needs `Default`.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum WithoutInitialize {}
+
+#[diagnostic::do_not_recommend]
+impl<P: ByDefault> Making<P> for WithoutInitialize {
+    fn without_initialize() -> Option<P> {
+        Some(P::by_default())
+    }
+}
+
+/// The default bodies of the two beginnings, which corprof calls only if they are implemented.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the profiler does not implement it")]
+pub struct NotImplemented;
 
 /// A profiler: a type with [`Callbacks`] that the runtime can ask for by its CLSID.
 ///
@@ -32,6 +82,7 @@ pub trait Profiler: Callbacks {
     /// and beside each other. They receive events, and may not change code: no hooks, no other bodies, no ReJIT.
     const NOTIFICATION_ONLY: bool = false;
 
-    /// Makes a new profiler, before any callback.
-    fn create() -> Self;
+    /// Makes a profiler that has no `initialize`.
+    #[doc(hidden)]
+    fn without_initialize() -> Option<Self>;
 }

@@ -48,11 +48,12 @@ struct Visitor {
 
 #[callbacks]
 impl Callbacks for Visitor {
-    fn initialize_for_attach(&self, cx: &mut InAttach<'_>, _data: &[u8]) -> Result<(), BoxError> {
-        *self.detacher.lock().unwrap() = Some(cx.detacher()?);
+    fn initialize_for_attach(cx: &mut InAttach<'_>, _data: &[u8]) -> Result<Self, BoxError> {
+        let profiler = Self::default();
+        *profiler.detacher.lock().unwrap() = Some(cx.detacher()?);
         cx.catch_up();
         cx.spawn_profiler_thread("own", |cx| while cx.wait(Duration::from_secs(60)).is_continue() {})?;
-        let rounds = Arc::clone(&self.rounds);
+        let rounds = Arc::clone(&profiler.rounds);
         Sampler::every(Duration::from_millis(1)).budget(1.0).start(cx, move |round| {
             for sample in round.samples() {
                 let names = round.cx().names();
@@ -61,7 +62,7 @@ impl Callbacks for Visitor {
             }
             rounds.fetch_add(1, Relaxed);
         })?;
-        Ok(())
+        Ok(profiler)
     }
 
     fn thread_created(&self, cx: &mut InTriggers<'_>, thread: ThreadId) {

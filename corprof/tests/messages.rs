@@ -60,9 +60,9 @@ struct Agent;
 
 #[callbacks]
 impl Callbacks for Agent {
-    fn initialize(&self, _cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(_cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let _ = tracing::subscriber::set_global_default(Log); // the second time it is there
-        Ok(())
+        Ok(Self)
     }
 
     fn class_load_finished(&self, _cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {

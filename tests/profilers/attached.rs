@@ -12,14 +12,14 @@ struct Attached {
 
 #[callbacks]
 impl Callbacks for Attached {
-    fn initialize(&self, _cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(_cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         eprintln!("attached| loaded at start-up");
-        Ok(())
+        Ok(Self::default())
     }
 
-    fn initialize_for_attach(&self, _cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
+    fn initialize_for_attach(_cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
         eprintln!("attached| given {data:?}");
-        Ok(())
+        Ok(Self::default())
     }
 
     fn profiler_attach_complete(&self, _cx: &mut InTriggers<'_>) {

@@ -45,8 +45,10 @@ struct CountCalls(Arc<Counts>);
 
 #[callbacks]
 impl Callbacks for CountCalls {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        Ok(cx.hook_functions(self.0.clone())?)
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
+        cx.hook_functions(profiler.0.clone())?;
+        Ok(profiler)
     }
 
     fn shutdown(&self, _cx: &mut InTriggers<'_>) {

@@ -71,9 +71,9 @@ struct CountSlowly;
 
 #[callbacks]
 impl Callbacks for CountSlowly {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         cx.hook_functions_with_values(Counts)?;
-        Ok(())
+        Ok(Self)
     }
 }
 
@@ -83,9 +83,9 @@ struct SumValues;
 
 #[callbacks]
 impl Callbacks for SumValues {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         cx.hook_functions_with_values(Sums)?;
-        Ok(())
+        Ok(Self)
     }
 }
 
@@ -96,9 +96,9 @@ struct SumInserted;
 
 #[callbacks]
 impl Callbacks for SumInserted {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         cx.hook_functions_with_values_by_il(Sums, Precompiled::Kept)?;
-        Ok(())
+        Ok(Self)
     }
 }
 

@@ -121,14 +121,16 @@ fn turn(in_c: InC, round: &Round<'_, '_>, wanted: usize, first: &mut Option<Inst
 
 #[callbacks]
 impl Callbacks for Walks {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         let Ok(threads) = std::env::var("BENCH_ROUNDS") else {
             return Ok(cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?);
         };
-        let (in_c, threads, told) = (self.in_c, threads.parse()?, Arc::clone(&self.told));
+        let (in_c, threads, told) = (profiler.in_c, threads.parse()?, Arc::clone(&profiler.told));
         let mut first = None;
         let sampler = Sampler::every(2 * PAUSE).budget(1.0);
-        Ok(sampler.start(cx, move |round| turn(in_c, round, threads, &mut first, &mut told.lock().unwrap()))?)
+        sampler.start(cx, move |round| turn(in_c, round, threads, &mut first, &mut told.lock().unwrap()))?;
+        Ok(profiler)
     }
 
     fn exception_thrown(&self, cx: &InCallback<'_>, _: ObjectId<'_>) {

@@ -26,13 +26,13 @@ impl FunctionHooks for Hooks {
 
 #[callbacks]
 impl Callbacks for Beside {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         eprintln!("beside| loaded");
         for flag in [EventMask::ENABLE_REJIT, EventMask::MONITOR_GC] {
             cx.add_events(flag).err().into_iter().for_each(|error| eprintln!("beside| {error}"));
         }
         cx.hook_functions(Hooks).err().into_iter().for_each(|error| eprintln!("beside| {error}"));
-        Ok(())
+        Ok(Self::default())
     }
 
     fn exception_thrown(&self, _cx: &InCallback<'_>, _thrown: ObjectId<'_>) {

@@ -57,13 +57,14 @@ impl CatchesUp {
 
 #[callbacks]
 impl Callbacks for CatchesUp {
-    fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
-        self.has_tiers.store(data == b"tiers", Relaxed);
+    fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
+        let profiler = Self::default();
+        profiler.has_tiers.store(data == b"tiers", Relaxed);
         cx.catch_up();
         // The runtime may list threads here, on its own thread.
         let threads = cx.enum_threads()?.len();
         eprintln!("catches_up| threads at the attach: {threads}");
-        Ok(())
+        Ok(profiler)
     }
 
     fn profiler_attach_complete(&self, _cx: &mut InTriggers<'_>) {

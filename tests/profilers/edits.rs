@@ -180,8 +180,9 @@ impl ByReJit {
 
 #[callbacks]
 impl Callbacks for ByReJit {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let shared = Arc::clone(&self.shared);
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
+        let shared = Arc::clone(&profiler.shared);
         cx.spawn_profiler_thread("edits", move |cx| {
             while !cx.is_stopping() {
                 let state = shared.0.lock().unwrap();
@@ -193,7 +194,7 @@ impl Callbacks for ByReJit {
                 }
             }
         })?;
-        Ok(())
+        Ok(profiler)
     }
 
     fn jit_compilation_finished(

@@ -48,13 +48,14 @@ impl Hasty {
 
 #[callbacks]
 impl Callbacks for Hasty {
-    fn initialize_for_attach(&self, cx: &mut InAttach<'_>, _data: &[u8]) -> Result<(), BoxError> {
-        self.ask(cx);
+    fn initialize_for_attach(cx: &mut InAttach<'_>, _data: &[u8]) -> Result<Self, BoxError> {
+        let profiler = Self::default();
+        profiler.ask(cx);
         // A search for code, too early to find any.
         std::hint::black_box(cx.function_from_ip(0x1000).is_ok());
-        *self.early.lock().map_err(|_| "poisoned")? = cx.enum_modules().unwrap_or_default();
+        *profiler.early.lock().map_err(|_| "poisoned")? = cx.enum_modules().unwrap_or_default();
         let detacher = cx.detacher()?;
-        let found = Arc::clone(&self.found);
+        let found = Arc::clone(&profiler.found);
         cx.spawn_profiler_thread("leaves", move |cx| {
             let begin = Instant::now();
             while begin.elapsed() < TIME && cx.wait(Duration::from_millis(1)).is_continue() {
@@ -74,7 +75,7 @@ impl Callbacks for Hasty {
                 answer => answer.unwrap_or_else(|error| eprintln!("hasty| it stays: {error}")),
             }
         })?;
-        Ok(())
+        Ok(profiler)
     }
 
     fn profiler_attach_complete(&self, cx: &mut InTriggers<'_>) {

@@ -137,9 +137,10 @@ fn obey(
 
 #[callbacks]
 impl Callbacks for Dumps {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         let folder = PathBuf::from(std::env::var_os("DUMPS").ok_or("DUMPS names no folder")?);
-        let (snapshots, detacher) = (self.snapshots.clone(), cx.detacher().ok());
+        let (snapshots, detacher) = (profiler.snapshots.clone(), cx.detacher().ok());
         cx.spawn_profiler_thread("dumps", move |cx| {
             let mut number = 1;
             while cx.wait(Duration::from_millis(20)).is_continue() {
@@ -153,7 +154,7 @@ impl Callbacks for Dumps {
                 number += 1;
             }
         })?;
-        Ok(())
+        Ok(profiler)
     }
 
     fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, event: EventPipeEvent<'_>) {

@@ -121,14 +121,15 @@ struct CountsCalls(Arc<Calls>);
 
 #[callbacks]
 impl Callbacks for CountsCalls {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         if let Ok(prefixes) = std::env::var("HOOKS_SELECT") {
-            *self.0.prefixes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) =
+            *profiler.0.prefixes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) =
                 prefixes.split(' ').map(str::to_owned).collect();
         }
-        cx.hook_functions(self.0.clone())?;
+        cx.hook_functions(profiler.0.clone())?;
         eprintln!("again: {}", cx.hook_functions(Panics).is_err());
-        Ok(())
+        Ok(profiler)
     }
 
     fn shutdown(&self, _cx: &mut InTriggers<'_>) {
@@ -171,8 +172,9 @@ struct PanicsInHook;
 
 #[callbacks]
 impl Callbacks for PanicsInHook {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        Ok(cx.hook_functions(Panics)?)
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        cx.hook_functions(Panics)?;
+        Ok(Self)
     }
 
     fn shutdown(&self, _cx: &mut InTriggers<'_>) {
@@ -235,15 +237,16 @@ struct AsksInSelect(Arc<Asks>);
 
 #[callbacks]
 impl Callbacks for AsksInSelect {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        cx.hook_functions(self.0.clone())?;
-        let asks = self.0.clone();
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
+        cx.hook_functions(profiler.0.clone())?;
+        let asks = profiler.0.clone();
         cx.spawn_profiler_thread("collects", move |cx| {
             while cx.wait(std::time::Duration::from_millis(1)).is_continue() {
                 asks.collections.fetch_add(cx.force_gc().is_ok().into(), Relaxed);
             }
         })?;
-        Ok(())
+        Ok(profiler)
     }
 
     fn shutdown(&self, _cx: &mut InTriggers<'_>) {
@@ -260,14 +263,14 @@ struct AsksForBoth;
 
 #[callbacks]
 impl Callbacks for AsksForBoth {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         cx.add_events(EventMask::ENABLE_FUNCTION_ARGS)?;
         if let Err(error) = cx.hook_functions(Panics) {
             eprintln!("{error}");
         }
         cx.remove_events(EventMask::ENABLE_FUNCTION_ARGS)?;
         eprintln!("mask: {:?}", cx.event_mask()?);
-        Ok(())
+        Ok(Self)
     }
 }
 
@@ -350,9 +353,10 @@ struct WalksInHook;
 
 #[callbacks]
 impl Callbacks for WalksInHook {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
-        Ok(cx.hook_functions(Walks::default())?)
+        cx.hook_functions(Walks::default())?;
+        Ok(Self)
     }
 }
 

@@ -29,8 +29,9 @@ impl Keeps {
 
 #[callbacks]
 impl Callbacks for Keeps {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let (ids, answers) = (Arc::clone(&self.ids), Arc::clone(&self.answers));
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
+        let (ids, answers) = (Arc::clone(&profiler.ids), Arc::clone(&profiler.answers));
         cx.spawn_profiler_thread("asker", move |cx| {
             while cx.wait(Duration::from_millis(1)).is_continue() {
                 let kept: Vec<_> = ids.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
@@ -42,7 +43,7 @@ impl Callbacks for Keeps {
                 }
             }
         })?;
-        Ok(())
+        Ok(profiler)
     }
 
     fn assembly_load_finished(&self, _cx: &mut InTriggers<'_>, assembly: AssemblyId, status: Result<()>) {

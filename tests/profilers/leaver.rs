@@ -67,7 +67,8 @@ impl Leaver {
 
 #[callbacks]
 impl Callbacks for Leaver {
-    fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
+    fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         #[cfg(all(target_os = "linux", target_env = "gnu"))]
         if std::str::from_utf8(data)?.contains("memory") {
             // SAFETY: the call takes nothing, and counts what all heaps have given out.
@@ -91,8 +92,9 @@ impl Callbacks for Leaver {
                 }
             })?;
         }
-        *self.detacher.lock().map_err(|_| "poisoned")? = Some(detacher);
-        self.start(cx, std::str::from_utf8(data)?)
+        *profiler.detacher.lock().map_err(|_| "poisoned")? = Some(detacher);
+        profiler.start(cx, std::str::from_utf8(data)?)?;
+        Ok(profiler)
     }
 
     fn exception_thrown(&self, _cx: &InCallback<'_>, _thrown: ObjectId<'_>) {

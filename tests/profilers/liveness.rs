@@ -153,8 +153,9 @@ impl Liveness {
 
 #[callbacks]
 impl Callbacks for Liveness {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let (seen, counts) = (Arc::clone(&self.seen), Arc::clone(&self.counts));
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
+        let (seen, counts) = (Arc::clone(&profiler.seen), Arc::clone(&profiler.counts));
         // Addresses in compiled code, live or not, and all other kinds.
         cx.spawn_profiler_thread("asker", move |cx| {
             while cx.wait(Duration::from_millis(1)).is_continue() {
@@ -185,7 +186,7 @@ impl Callbacks for Liveness {
                 let _ = counts.answered.load(Relaxed);
             }
         })?;
-        Ok(())
+        Ok(profiler)
     }
 
     fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, status: Result<()>) {

@@ -64,8 +64,9 @@ fn count(loops: &mut BTreeMap<String, Loop>, stack: &[Name]) {
 
 #[callbacks]
 impl Callbacks for Loops {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let loops = Arc::clone(&self.0);
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
+        let loops = Arc::clone(&profiler.0);
         let sampler = Sampler::every(INTERVAL).mode(Mode::Cpu).strategy(Strategy::Signals);
         sampler.start(cx, move |round| {
             let Ok(mut loops) = loops.lock() else { return };
@@ -76,7 +77,7 @@ impl Callbacks for Loops {
                 count(&mut loops, &stack);
             }
         })?;
-        Ok(())
+        Ok(profiler)
     }
 
     fn jit_compilation_finished(&self, cx: &mut InTriggers<'_>, function: FunctionId, _: Result<()>, _: bool) {

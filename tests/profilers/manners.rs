@@ -29,7 +29,7 @@ struct PanicsInInitialize;
 
 #[callbacks]
 impl Callbacks for PanicsInInitialize {
-    fn initialize(&self, _cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(_cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         panic!("in initialize")
     }
 }
@@ -41,8 +41,12 @@ struct PanicsInDrop;
 
 #[callbacks]
 impl Callbacks for PanicsInDrop {
-    fn initialize(&self, _cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        if std::env::var_os("REFUSE").is_some() { Err("told to refuse".into()) } else { Ok(()) }
+    fn initialize(_cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self;
+        if std::env::var_os("REFUSE").is_some() {
+            return Err("told to refuse".into());
+        }
+        Ok(profiler)
     }
 }
 
@@ -72,9 +76,9 @@ struct Refuses;
 
 #[callbacks]
 impl Callbacks for Refuses {
-    fn initialize(&self, _cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(_cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         std::fs::read("/no/such/file").map_err(|error| format!("cannot read my settings: {error}"))?;
-        Ok(())
+        Ok(Self)
     }
 
     fn class_load_finished(&self, _cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
@@ -154,9 +158,9 @@ struct AsksTooLate;
 
 #[callbacks]
 impl Callbacks for AsksTooLate {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         eprintln!("in time: {:?}", cx.add_events(EventMask::DISABLE_INLINING));
-        Ok(())
+        Ok(Self)
     }
 
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
@@ -190,7 +194,7 @@ impl std::error::Error for BadError {}
 
 #[callbacks]
 impl Callbacks for FailsBadly {
-    fn initialize(&self, _cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(_cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         Err(Box::new(BadError))
     }
 }
@@ -202,7 +206,7 @@ struct FailsWithAThread;
 
 #[callbacks]
 impl Callbacks for FailsWithAThread {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let info: Info = (**cx).clone();
         std::thread::spawn(move || {
             for _ in 0..20 {
@@ -246,7 +250,7 @@ struct Toggles;
 
 #[callbacks]
 impl Callbacks for Toggles {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let info: Info = (**cx).clone();
         std::thread::spawn(move || {
             loop {
@@ -254,7 +258,7 @@ impl Callbacks for Toggles {
                 let _ = info.remove_events(EventMask::MONITOR_THREADS);
             }
         });
-        Ok(())
+        Ok(Self)
     }
 }
 

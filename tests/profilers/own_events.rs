@@ -174,9 +174,10 @@ impl Tells {
 
 #[callbacks]
 impl Callbacks for Tells {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let _ = self.kinds.set(kinds(cx)?);
-        Ok(())
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
+        let _ = profiler.kinds.set(kinds(cx)?);
+        Ok(profiler)
     }
 
     fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
@@ -286,11 +287,12 @@ impl FunctionHooks for Counts {
 
 #[callbacks]
 impl Callbacks for Attacks {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let _ = self.0.kinds.set(kinds(cx)?);
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
+        let _ = profiler.0.kinds.set(kinds(cx)?);
         session(cx)?;
-        cx.hook_functions(Arc::clone(&self.0))?;
-        let (counts, info) = (Arc::clone(&self.0), Info::clone(cx));
+        cx.hook_functions(Arc::clone(&profiler.0))?;
+        let (counts, info) = (Arc::clone(&profiler.0), Info::clone(cx));
         // A thread that goes on after the profiler has been shut down.
         std::thread::Builder::new().spawn(move || {
             loop {
@@ -298,7 +300,7 @@ impl Callbacks for Attacks {
                 std::thread::sleep(Duration::from_micros(200));
             }
         })?;
-        Ok(())
+        Ok(profiler)
     }
 
     fn thread_destroyed(&self, cx: &mut InTriggers<'_>, _thread: ThreadId) {

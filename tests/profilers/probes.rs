@@ -301,8 +301,9 @@ struct EveryMethod {
 
 #[callbacks]
 impl Callbacks for EveryMethod {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        Ok(cx.add_events(EventMask::DISABLE_ALL_NGEN_IMAGES)?)
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        cx.add_events(EventMask::DISABLE_ALL_NGEN_IMAGES)?;
+        Ok(Self::default())
     }
 
     fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {

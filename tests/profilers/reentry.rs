@@ -18,8 +18,9 @@ struct Creates {
 
 #[callbacks]
 impl Callbacks for Creates {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        Ok(cx.add_events(EventMask::MONITOR_GC)?)
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        cx.add_events(EventMask::MONITOR_GC)?;
+        Ok(Self::default())
     }
 
     fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
@@ -46,8 +47,9 @@ struct Drops {
 
 #[callbacks]
 impl Callbacks for Drops {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        Ok(cx.add_events(EventMask::MONITOR_GC)?)
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        cx.add_events(EventMask::MONITOR_GC)?;
+        Ok(Self::default())
     }
 
     fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {

@@ -102,8 +102,9 @@ struct Replaces {
 
 #[callbacks]
 impl Callbacks for Replaces {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let wishes = Arc::clone(&self.wishes);
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
+        let wishes = Arc::clone(&profiler.wishes);
         cx.spawn_profiler_thread("requests", move |cx| {
             while !cx.is_stopping() {
                 if let Some(wish) = wishes.next() {
@@ -111,7 +112,7 @@ impl Callbacks for Replaces {
                 }
             }
         })?;
-        Ok(())
+        Ok(profiler)
     }
 
     fn jit_compilation_finished(

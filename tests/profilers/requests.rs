@@ -131,10 +131,11 @@ fn work(cx: &mut ProfilerThread<'_>, seen: &Mutex<Seen>) {
 
 #[callbacks]
 impl Callbacks for Requests {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let seen = Arc::clone(&self.seen);
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
+        let seen = Arc::clone(&profiler.seen);
         cx.spawn_profiler_thread("requests", move |cx| work(cx, &seen))?;
-        Ok(())
+        Ok(profiler)
     }
 
     fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {

@@ -41,8 +41,9 @@ impl Counts {
 
 #[callbacks]
 impl Callbacks for Attacks {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let counts = Arc::clone(&self.0);
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
+        let counts = Arc::clone(&profiler.0);
         cx.spawn_profiler_thread("attacks", move |cx| {
             let all = KeywordSet::GC | KeywordSet::ALLOCATION_TICKS | KeywordSet::CONTENTION;
             let mut earlier = None;
@@ -69,7 +70,7 @@ impl Callbacks for Attacks {
             counts.check("start", cx.start_runtime_events(KeywordSet::CONTENTION));
             while !cx.is_stopping() && cx.wait(Duration::from_millis(50)).is_continue() {}
         })?;
-        Ok(())
+        Ok(profiler)
     }
 
     fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, event: EventPipeEvent<'_>) {

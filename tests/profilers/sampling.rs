@@ -209,9 +209,10 @@ fn tell(seen: &Seen) {
 
 #[callbacks]
 impl Callbacks for Counts {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         handle_urgent();
-        let seen = Arc::clone(&self.0);
+        let seen = Arc::clone(&profiler.0);
         let linger = Duration::from_micros(setting("LINGER_US", 0));
         sampler().start(cx, move |round| {
             count(&seen, round);
@@ -221,7 +222,7 @@ impl Callbacks for Counts {
         if let Err(error) = Sampler::every(Duration::from_millis(1)).start(cx, |_| ()) {
             eprintln!("second sampler: {error}");
         }
-        Ok(())
+        Ok(profiler)
     }
 
     fn thread_destroyed(&self, _cx: &mut InTriggers<'_>, _thread: ThreadId) {
@@ -242,13 +243,13 @@ struct PanicsInRound;
 
 #[callbacks]
 impl Callbacks for PanicsInRound {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         sampler().start(cx, move |round| {
             if round.report().rounds == 100 {
                 panic!("in round 100");
             }
         })?;
-        Ok(())
+        Ok(Self)
     }
 }
 

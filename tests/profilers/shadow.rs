@@ -364,19 +364,23 @@ impl Default for Shadow {
 
 #[callbacks]
 impl Callbacks for Shadow {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         if std::env::var_os("SHADOW_VALUES").is_some() {
-            cx.hook_functions_with_values(Slow(self.0.clone()))?;
-            return Ok(());
+            cx.hook_functions_with_values(Slow(profiler.0.clone()))?;
+            return Ok(profiler);
         }
         let precompiled = match std::env::var("SHADOW_BY").as_deref() {
             Ok("il") => Precompiled::Kept,
             Ok("il-all") => Precompiled::Compiled,
-            _ => return Ok(cx.hook_functions(self.0.clone())?),
+            _ => {
+                cx.hook_functions(profiler.0.clone())?;
+                return Ok(profiler);
+            }
         };
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
-        let _ = self.1.set(cx.hook_functions_by_il(self.0.clone(), precompiled)?);
-        Ok(())
+        let _ = profiler.1.set(cx.hook_functions_by_il(profiler.0.clone(), precompiled)?);
+        Ok(profiler)
     }
 
     fn object_allocated(&self, cx: &InCallback<'_>, _object: ObjectId<'_>, class: ClassId) {

@@ -181,7 +181,8 @@ struct Torture(Arc<Shared>);
 
 #[callbacks]
 impl Callbacks for Torture {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         let parts = std::env::var("TORTURE_PARTS").unwrap_or_default();
         let has = |part: &str| parts.split(',').any(|listed| listed == part);
         for (part, events) in [
@@ -200,12 +201,12 @@ impl Callbacks for Torture {
             }
         }
         if has("values") {
-            cx.hook_functions_with_values(StacksAndValues(Stacks(self.0.clone())))?;
+            cx.hook_functions_with_values(StacksAndValues(Stacks(profiler.0.clone())))?;
         } else if has("hooks") {
-            cx.hook_functions(Stacks(self.0.clone()))?;
+            cx.hook_functions(Stacks(profiler.0.clone()))?;
         }
         if has("keeps") {
-            let shared = self.0.clone();
+            let shared = profiler.0.clone();
             cx.spawn_profiler_thread("asker", move |cx| {
                 while cx.wait(Duration::from_millis(1)).is_continue() {
                     let kept = lock(&shared.kept).clone();
@@ -222,7 +223,7 @@ impl Callbacks for Torture {
                 (_, true) => Strategy::Signals,
                 _ => Strategy::SuspendedRuntime,
             });
-        let shared = self.0.clone();
+        let shared = profiler.0.clone();
         let mut told = Instant::now();
         sampler.start(cx, move |round| {
             shared.see(round);
@@ -231,7 +232,7 @@ impl Callbacks for Torture {
                 shared.tell("running");
             }
         })?;
-        Ok(())
+        Ok(profiler)
     }
 
     fn assembly_load_finished(&self, _cx: &mut InTriggers<'_>, assembly: AssemblyId, status: Result<()>) {

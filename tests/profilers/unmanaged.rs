@@ -125,10 +125,11 @@ struct Unmanaged(Arc<Counts>);
 
 #[callbacks]
 impl Callbacks for Unmanaged {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
-        cx.hook_functions_with_values(Arc::clone(&self.0))?;
-        Ok(())
+        cx.hook_functions_with_values(Arc::clone(&profiler.0))?;
+        Ok(profiler)
     }
 
     /// All threads in cooperative mode wait now.

@@ -91,10 +91,10 @@ struct WritesValues;
 
 #[callbacks]
 impl Callbacks for WritesValues {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         cx.hook_functions_with_values(Writes { has_classes: true })?;
         eprintln!("mask: {:?}", cx.event_mask()?);
-        Ok(())
+        Ok(Self)
     }
 }
 
@@ -123,15 +123,16 @@ struct WritesEitherWay(OnceLock<InsertedHooks>);
 
 #[callbacks]
 impl Callbacks for WritesEitherWay {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         let hooks = Writes { has_classes: false };
         match inserted_by() {
             None => drop(cx.hook_functions_with_values(hooks)?),
             Some(precompiled) => {
-                let _ = self.0.set(cx.hook_functions_with_values_by_il(hooks, precompiled)?);
+                let _ = profiler.0.set(cx.hook_functions_with_values_by_il(hooks, precompiled)?);
             }
         }
-        Ok(())
+        Ok(profiler)
     }
 
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
@@ -183,10 +184,10 @@ struct TriesByIl;
 
 #[callbacks]
 impl Callbacks for TriesByIl {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
         cx.hook_functions_with_values_by_il(Tries, Precompiled::Kept)?;
-        Ok(())
+        Ok(Self)
     }
 }
 
@@ -255,9 +256,10 @@ struct ReadsValues(Arc<Counts>);
 
 #[callbacks]
 impl Callbacks for ReadsValues {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        cx.hook_functions_with_values(self.0.clone())?;
-        Ok(())
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
+        cx.hook_functions_with_values(profiler.0.clone())?;
+        Ok(profiler)
     }
 
     fn shutdown(&self, _cx: &mut InTriggers<'_>) {
@@ -303,10 +305,11 @@ struct ReadsValuesByIl(Arc<Counts>, OnceLock<InsertedHooks>);
 
 #[callbacks]
 impl Callbacks for ReadsValuesByIl {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         let precompiled = inserted_by().unwrap_or(Precompiled::Kept);
-        let _ = self.1.set(cx.hook_functions_with_values_by_il(WithoutFrames(self.0.clone()), precompiled)?);
-        Ok(())
+        let _ = profiler.1.set(cx.hook_functions_with_values_by_il(WithoutFrames(profiler.0.clone()), precompiled)?);
+        Ok(profiler)
     }
 
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
@@ -376,10 +379,10 @@ struct LooksAround;
 
 #[callbacks]
 impl Callbacks for LooksAround {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
         cx.hook_functions_with_values(Looks)?;
-        Ok(())
+        Ok(Self)
     }
 }
 
@@ -410,9 +413,9 @@ struct PanicsWithValues;
 
 #[callbacks]
 impl Callbacks for PanicsWithValues {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         cx.hook_functions_with_values(Panics)?;
-        Ok(())
+        Ok(Self)
     }
 }
 

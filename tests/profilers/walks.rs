@@ -41,10 +41,10 @@ impl Everywhere {
 
 #[callbacks]
 impl Callbacks for Everywhere {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
         tell(cx, "initialize");
-        Ok(())
+        Ok(Self::default())
     }
 
     fn object_allocated(&self, cx: &InCallback<'_>, _object: ObjectId<'_>, class: ClassId) {
@@ -111,8 +111,9 @@ struct Manners {
 
 #[callbacks]
 impl Callbacks for Manners {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        Ok(cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?)
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
+        Ok(Self::default())
     }
 
     fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {

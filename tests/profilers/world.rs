@@ -215,14 +215,15 @@ fn ask_object(cx: &InCallback<'_>, place: &str, object: ObjectId<'_>) {
 
 #[callbacks]
 impl Callbacks for World {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         cx.add_events(EventMask::MONITOR_GC)?; // the two callbacks around a collection alone would ask for less
         tell("environment_variable before", cx.environment_variable("CORPROF_WORLD"));
         tell("set_environment_variable", cx.set_environment_variable("CORPROF_WORLD", Some("größer")));
         tell("environment_variable", cx.environment_variable("CORPROF_WORLD"));
         tell("set_environment_variable none", cx.set_environment_variable("CORPROF_WORLD", None));
         tell("environment_variable after", cx.environment_variable("CORPROF_WORLD"));
-        let signals = Arc::clone(&self.signals);
+        let signals = Arc::clone(&profiler.signals);
         cx.spawn_profiler_thread("world", move |cx| {
             tell("force_gc early", cx.force_gc());
             while !signals.go.load(SeqCst) {
@@ -242,7 +243,7 @@ impl Callbacks for World {
             while cx.wait(Duration::from_secs(3600)).is_continue() {}
             eprintln!("world| idle: {}", cx.is_stopping());
         })?;
-        Ok(())
+        Ok(profiler)
     }
 
     fn thread_assigned_to_os_thread(&self, cx: &InCallback<'_>, thread: ThreadId, _os_thread_id: u32) {
@@ -383,13 +384,13 @@ struct PanicsOnProfilerThread;
 
 #[callbacks]
 impl Callbacks for PanicsOnProfilerThread {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         cx.spawn_profiler_thread("waiter", |cx| {
             while cx.wait(Duration::from_secs(3600)).is_continue() {}
             eprintln!("the waiter was told");
         })?;
         cx.spawn_profiler_thread("panicker", |_| panic!("on its own thread"))?;
-        Ok(())
+        Ok(Self)
     }
 
     fn shutdown(&self, _cx: &mut InTriggers<'_>) {
@@ -404,9 +405,9 @@ struct DoesNotListen;
 
 #[callbacks]
 impl Callbacks for DoesNotListen {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         cx.spawn_profiler_thread("deaf", |_| std::thread::sleep(Duration::from_secs(3600)))?;
-        Ok(())
+        Ok(Self)
     }
 
     fn shutdown(&self, cx: &mut InTriggers<'_>) {
@@ -422,7 +423,7 @@ struct RefusesWithThread;
 
 #[callbacks]
 impl Callbacks for RefusesWithThread {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         cx.spawn_profiler_thread("orphan", |cx| {
             while cx.wait(Duration::from_secs(3600)).is_continue() {}
             eprintln!("the orphan was told");

@@ -42,10 +42,11 @@ struct Smoke {
 
 #[callbacks]
 impl Callbacks for Smoke {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
-        cx.hook_functions(Arc::clone(&self.calls))?;
-        Ok(())
+        cx.hook_functions(Arc::clone(&profiler.calls))?;
+        Ok(profiler)
     }
 
     fn class_load_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, status: Result<()>) {

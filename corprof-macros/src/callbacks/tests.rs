@@ -58,6 +58,7 @@ fn events_follow_the_methods_and_everything_else_stays() {
                 let __corprof_events = __corprof_events.with(::corprof::event_mask::Event::ThreadAssignedToOsThread);
                 __corprof_events
             };
+            type Making = ::corprof::profiler::WithoutInitialize;
         }
     };
     assert_eq!(pretty(found), pretty(wanted));
@@ -73,9 +74,25 @@ fn no_methods_no_events() {
                 let __corprof_events = ::corprof::event_mask::EventSet::EMPTY;
                 __corprof_events
             };
+            type Making = ::corprof::profiler::WithoutInitialize;
         }
     };
     assert_eq!(pretty(found), pretty(wanted));
+}
+
+#[test]
+fn only_a_profiler_that_may_lack_initialize_needs_default() {
+    let by_default = |method: TokenStream| {
+        pretty(callbacks(quote! { impl Callbacks for Beeper { #method } })).contains("WithoutInitialize")
+    };
+    let initialize = quote! { fn initialize(_: &mut InInitialize<'_>) -> Result<Self, BoxError> { Ok(Self) } };
+    assert!(!by_default(initialize.clone()));
+    assert!(by_default(quote! { #[cfg(windows)] #initialize }));
+    assert!(by_default(quote! { fn thread_created(&self, _: &mut InTriggers<'_>, _: ThreadId) {} }));
+    // Its own mistake is enough.
+    assert!(!by_default(
+        quote! { fn initialize(&self, _: &mut InInitialize<'_>) -> Result<Self, BoxError> { Ok(Self) } }
+    ));
 }
 
 #[test]
@@ -138,6 +155,14 @@ fn each_mistake_in_a_method_has_its_message() {
         (quote! { fn thread_created(self: Arc<Self>, _: &mut InTriggers<'_>, _: ThreadId) {} }, "take `&self`"),
         (quote! { fn thread_created(_: &mut InTriggers<'_>, _: ThreadId) {} }, "needs `&self`"),
         (quote! { fn thread_created(&self, _: ThreadId) {} }, "has 3 parameters, `&self` included, and this one has 2"),
+        (
+            quote! { fn initialize(&self, _: &mut InInitialize<'_>) -> Result<(), BoxError> { Ok(()) } },
+            "`initialize` makes the profiler, so there is no `self` yet",
+        ),
+        (
+            quote! { fn initialize() -> Result<Self, BoxError> { Ok(Self) } },
+            "`initialize` has 1 parameter and this one has 0",
+        ),
         (quote! { async fn thread_created(&self, _: &mut InTriggers<'_>, _: ThreadId) {} }, "cannot be async"),
         (quote! { fn thread_created<T>(&self, _: &mut InTriggers<'_>, _: T) {} }, "cannot be generic"),
         (quote! { fn thread_created<const N: usize>(&self, _: &mut InTriggers<'_>) {} }, "cannot be generic"),

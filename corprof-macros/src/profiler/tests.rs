@@ -16,7 +16,13 @@ fn a_unit_struct_with_the_clsid_alone() {
         impl ::corprof::Profiler for Beeper {
             const CLSID: ::corprof::Guid = ::corprof::Guid::from_u128(0xBDD57A0C_D4F7_486D_A8CA_86070DC12FA0);
             const NAME: &'static ::core::primitive::str = "Beeper";
-            fn create() -> Self { Self {} }
+            fn without_initialize() -> ::core::option::Option<Self> {
+                <<Beeper as ::corprof::profiler::Subscriber>::Making as ::corprof::profiler::Making<Beeper>>::without_initialize()
+            }
+        }
+        #[automatically_derived]
+        impl ::corprof::profiler::ByDefault for Beeper {
+            fn by_default() -> Self { Self {} }
         }
         const _: () = {
             const fn callbacks_come_from_many_threads_at_once<T: ::core::marker::Send + ::core::marker::Sync + 'static>() {}
@@ -42,7 +48,7 @@ fn the_other_keys_in_one_attribute_or_several() {
     ] {
         let found = pretty(expand(quote! { #attributes struct Counter { count: u64 } }));
         assert!(found.contains("const MIN_INFO: ::core::primitive::u8 = 15;"), "{found}");
-        assert!(found.contains("<Counter as ::core::default::Default>::default()"), "{found}");
+        assert!(found.contains("for Counter\nwhere\n    for<'any> Counter: ::core::default::Default,"), "{found}");
         assert!(!found.contains("export!"), "{found}");
     }
 }
@@ -54,7 +60,7 @@ fn structs_without_fields_need_no_default() {
             #[profiler(clsid = "BDD57A0C-D4F7-486D-A8CA-86070DC12FA0")]
             struct r#loop #body
         }));
-        assert!(!found.contains("Default"), "{found}");
+        assert!(!found.contains("default::Default"), "{found}");
         assert!(found.contains("CORPROF_PROFILER_loop") && found.contains("for r#loop"), "{found}");
     }
 }

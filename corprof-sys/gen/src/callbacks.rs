@@ -141,11 +141,11 @@ impl Callback<'_> {
 
 /// The callbacks of a profiler's beginning and end: signature and default answer.
 const CUSTOM: &[(&str, &str, &str)] = &[
-    ("Initialize", "fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError>", "Ok(())"),
+    ("Initialize", "fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError>", "Err(NotImplemented.into())"),
     ("Shutdown", "fn shutdown(&self, cx: &mut InTriggers<'_>)", ""),
     (
         "InitializeForAttach",
-        "fn initialize_for_attach(&self, cx: &mut InAttach<'_>, client_data: &[u8]) -> Result<(), BoxError>",
-        "Ok(())",
+        "fn initialize_for_attach(cx: &mut InAttach<'_>, client_data: &[u8]) -> Result<Self, BoxError>",
+        "Err(NotImplemented.into())",
     ),
 ];

@@ -155,8 +155,8 @@ impl<P: Profiler> Adapter<P> {
     /// Calls one method of the profiler, like a callback; `false` if the gate is closed.
     fn call(&self, cx: &mut InTriggers<'_>, event: Event, tell: impl FnOnce(&P, &mut InTriggers<'_>)) -> bool {
         let Some(_inside) = self.state.gate.enter() else { return false };
-        // SAFETY: inside the gate, so the profiler has not been dropped.
-        let profiler = unsafe { self.profiler() };
+        // SAFETY: inside the gate.
+        let Some(profiler) = (unsafe { self.profiler() }) else { return false };
         catch(|| tell(profiler, cx), || self.disable_after_panic(event.method()));
         true
     }

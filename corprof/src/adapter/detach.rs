@@ -125,7 +125,9 @@ impl<P: Profiler> Adapter<P> {
         let last_word = || unsafe {
             let mut cx = InTriggers::new(info);
             let _ = cx.initialize_current_thread(); // if it fails, some calls return errors
-            self.profiler().shutdown(&mut cx);
+            if let Some(profiler) = self.profiler() {
+                profiler.shutdown(&mut cx);
+            }
         };
         catch(last_word, || self.state.report_last_panic("shutdown"));
     }

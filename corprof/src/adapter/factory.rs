@@ -6,13 +6,13 @@ use std::ffi::c_void;
 
 use windows_core::{BOOL, GUID, HRESULT, IUnknown, IUnknown_Vtbl, Interface};
 
-use crate::error::{CLASS_E_CLASSNOTAVAILABLE, CLASS_E_NOAGGREGATION, E_FAIL, E_NOINTERFACE, E_POINTER, S_OK};
+use crate::error::{CLASS_E_CLASSNOTAVAILABLE, CLASS_E_NOAGGREGATION, E_NOINTERFACE, E_POINTER, S_OK};
 use crate::event_mask::assert_receivable;
 use crate::profiler::Profiler;
 use crate::report;
 use crate::system;
 
-use super::{Adapter, catch};
+use super::Adapter;
 
 /// The IID of `IClassFactory`.
 pub(crate) const IID_ICLASSFACTORY: GUID = GUID::from_u128(0x00000001_0000_0000_c000_000000000046);
@@ -100,11 +100,8 @@ unsafe extern "system" fn create_instance<P: Profiler>(
     if !outer.is_null() {
         return CLASS_E_NOAGGREGATION;
     }
-    let panicked =
-        || report::line(format_args!("the profiler {} panicked while it was being created: it is not loaded", P::NAME));
-    let Some(profiler) = catch(P::create, panicked) else { return E_FAIL };
     system::pin_library();
-    let adapter = Adapter::create(profiler);
+    let adapter = Adapter::<P>::create();
     // SAFETY: the adapter has one reference, ours, which is released after the caller has got its own.
     unsafe {
         let code = Adapter::<P>::query_interface(adapter, iid, out);

@@ -30,11 +30,14 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) unsafe extern "system" fn initialize<P: Profiler>(this: *mut c_void, runtime: Ref<'_, IUnknown>) -> HRESULT {
     // SAFETY: the runtime holds a reference while it calls (fact: profiler-object).
     let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
-    adapter.start(runtime.as_ref(), Phase::Initialize, |profiler, info| {
-        // SAFETY: the runtime has called `Initialize`, and waits for its result (fact: contexts).
-        profiler.initialize(&mut unsafe { InInitialize::new(info) })?;
+    adapter.start(runtime.as_ref(), Phase::Initialize, |info| {
+        let profiler = match P::without_initialize() {
+            Some(profiler) => profiler,
+            // SAFETY: the runtime has called `Initialize`, and waits for its result (fact: contexts).
+            None => P::initialize(&mut unsafe { InInitialize::new(info) })?,
+        };
         info.set_phase(Phase::Running);
-        Ok(())
+        Ok(profiler)
     })
 }
 
@@ -53,11 +56,11 @@ pub(crate) unsafe extern "system" fn initialize_for_attach<P: Profiler>(
     // (fact: profiler-object, arguments).
     let (adapter, data): (&Adapter<P>, &[u8]) = unsafe { (Adapter::of(this), wire::slice(size, data.cast())) };
     let _attaching = Attaching::begin();
-    adapter.start(runtime.as_ref(), Phase::Attached, |profiler, info| {
+    adapter.start(runtime.as_ref(), Phase::Attached, |info| {
         // SAFETY: the runtime has called `InitializeForAttach`, and waits for its result (fact: contexts).
         let mut cx = unsafe { InAttach::new(info) };
         settle::begin(&mut cx)?;
-        profiler.initialize_for_attach(&mut cx, data)
+        P::initialize_for_attach(&mut cx, data)
     })
 }
 
@@ -125,13 +128,13 @@ pub(crate) unsafe extern "system" fn load_as_notification_only<P: Profiler>(_: *
 }
 
 impl<P: Profiler> Adapter<P> {
-    /// Gets the runtime's interface, or refuses a runtime that is too old; sets the profiler's event mask; calls the profiler's
-    /// `initialize`.
+    /// Gets the runtime's interface, or refuses a runtime that is too old; sets the profiler's event mask; has `user` make the
+    /// profiler.
     fn start(
         &self,
         runtime: Option<&IUnknown>,
         phase: Phase,
-        user: impl FnOnce(&P, &Info) -> Result<(), BoxError>,
+        user: impl FnOnce(&Info) -> Result<P, BoxError>,
     ) -> HRESULT {
         let Some(runtime) = runtime else { return E_POINTER };
         let Some(_inside) = self.state.gate.enter() else { return E_FAIL };
@@ -146,8 +149,8 @@ impl<P: Profiler> Adapter<P> {
             let info = Info::negotiate(runtime, phase, Arc::clone(&self.state))
                 .map_err(|unsupported| (UnsupportedRuntime::CODE, unsupported.to_string()))?;
             let info = self.prepare(info).map_err(told)?;
-            // SAFETY: inside the gate, so the profiler has not been dropped.
-            user(unsafe { self.profiler() }, info).map_err(told)
+            self.set_profiler(user(info).map_err(told)?);
+            Ok(())
         };
         let (code, why) = match catch(start, || self.state.note_panic()) {
             Some(Ok(())) => {
@@ -222,7 +225,8 @@ impl<P: Profiler> Adapter<P> {
             if is_empty && !is_disabled && !info.profiler_threads().has_panicked() {
                 // SAFETY: only the code below drops the profiler, once. The runtime has called `Shutdown`, in which the table
                 // allows all sync calls, and waits for its result (fact: contexts).
-                let last_word = || unsafe { self.profiler().shutdown(&mut InTriggers::new(info)) };
+                let (profiler, mut cx) = unsafe { (self.profiler(), InTriggers::new(info)) };
+                let last_word = || profiler.map(|profiler| profiler.shutdown(&mut cx));
                 catch(last_word, || self.state.report_last_panic("shutdown"));
             }
             info.seal_event_mask();

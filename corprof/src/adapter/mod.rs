@@ -13,11 +13,10 @@ pub(crate) mod factory;
 pub(crate) mod lifecycle;
 mod settle;
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
 use corprof_sys as sys;
@@ -49,22 +48,21 @@ pub(crate) struct Adapter<P: Profiler> {
     info: OnceLock<Info>,
     /// Set with it, for runtimes that need pins.
     exception_pins: OnceLock<ExceptionPins>,
-    /// Shared by the callbacks, and dropped once: by Shutdown when it has closed the gate, otherwise with the object.
-    profiler: UnsafeCell<ManuallyDrop<P>>,
-    is_dropped: AtomicBool,
+    /// A box that `initialize` makes, and null before. The callbacks share it. It is dropped once: by Shutdown when it has
+    /// closed the gate, otherwise with the object; null again after that.
+    profiler: AtomicPtr<P>,
 }
 
 impl<P: Profiler> Adapter<P> {
     /// Makes the COM object with one reference, the caller's.
-    fn create(profiler: P) -> *mut c_void {
+    fn create() -> *mut c_void {
         let adapter = Self {
             vtable: Self::VTABLE,
             references: AtomicU32::new(1),
             state: Arc::new(ProfilerState::new(P::NAME, P::NOTIFICATION_ONLY, P::EVENTS)),
             info: OnceLock::new(),
             exception_pins: OnceLock::new(),
-            profiler: UnsafeCell::new(ManuallyDrop::new(profiler)),
-            is_dropped: AtomicBool::new(false),
+            profiler: AtomicPtr::new(std::ptr::null_mut()),
         };
         Box::into_raw(Box::new(adapter)).cast()
     }
@@ -79,14 +77,20 @@ impl<P: Profiler> Adapter<P> {
         unsafe { &*this.cast() }
     }
 
-    /// The user's profiler.
+    /// The user's profiler, once it is made.
     ///
     /// # Safety
-    /// It has not been dropped: the caller is inside the gate, or has closed it and not dropped the profiler yet.
+    /// The caller is inside the gate, or has closed it: nothing drops the profiler while the result is used.
     #[inline]
-    unsafe fn profiler(&self) -> &P {
-        // SAFETY: only `drop_profiler` writes to the cell, which the caller rules out.
-        unsafe { &*self.profiler.get() }
+    unsafe fn profiler(&self) -> Option<&P> {
+        // SAFETY: null, or from `Box::into_raw`; only `drop_profiler` frees it, which the caller rules out.
+        unsafe { self.profiler.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Shows the user's profiler to the callbacks.
+    fn set_profiler(&self, profiler: P) {
+        let previous = self.profiler.swap(Box::into_raw(Box::new(profiler)), Ordering::Release);
+        debug_assert!(previous.is_null(), "the runtime initializes once");
     }
 
     /// Drops the user's profiler, the first time.
@@ -94,11 +98,13 @@ impl<P: Profiler> Adapter<P> {
     /// # Safety
     /// It has no other user: the gate is closed and empty, or the last reference is gone.
     unsafe fn drop_profiler(&self) {
-        if !self.is_dropped.swap(true, Ordering::Relaxed) {
-            // SAFETY: exclusive by the caller's promise, and the flag makes this the only time.
-            let drop = || unsafe { ManuallyDrop::drop(&mut *self.profiler.get()) };
-            catch(drop, || self.state.report_last_panic("drop"));
+        let profiler = self.profiler.swap(std::ptr::null_mut(), Ordering::Acquire);
+        if profiler.is_null() {
+            return;
         }
+        // SAFETY: from `Box::into_raw`, without other users by the caller's promise; the swap makes this the only time.
+        let profiler = unsafe { Box::from_raw(profiler) };
+        catch(|| drop(profiler), || self.state.report_last_panic("drop"));
     }
 
     /// Disables the profiler after a panic in a callback.
@@ -155,7 +161,7 @@ impl<P: Profiler> Adapter<P> {
     }
 }
 
-/// The user's profiler behind an interface pointer, unless it has been dropped: for the fake CLR.
+/// The user's profiler behind an interface pointer, if it is made and not dropped yet: for the fake CLR.
 ///
 /// # Safety
 /// `this` is an [`Adapter`] of this `P`; for `'a`, no code calls Shutdown or releases the last reference.
@@ -164,7 +170,7 @@ pub(crate) unsafe fn profiler_of<'a, P: Profiler>(this: *mut c_void) -> Option<&
     // SAFETY: the caller's promise; only Shutdown and the last Release drop the profiler.
     unsafe {
         let adapter: &Adapter<P> = Adapter::of(this);
-        (!adapter.is_dropped.load(Ordering::Acquire)).then(|| adapter.profiler())
+        adapter.profiler()
     }
 }
 
@@ -251,8 +257,10 @@ unsafe fn enter<P: Profiler>(this: *mut c_void, event: Event, subject: usize, us
     let _subject = bookkeeping::is_about_function(event).then(|| Subject::begin(subject));
     if is_implemented && !is_told && delivery != Some(None) {
         let run = move |_inside: Inside| {
-            // SAFETY: inside the gate, so the profiler has not been dropped.
-            let profiler = unsafe { adapter.profiler() };
+            // SAFETY: inside the gate.
+            let Some(profiler) = (unsafe { adapter.profiler() }) else {
+                return; // an event of a session that `initialize` has started, before it returned
+            };
             catch(|| user(profiler, info), || adapter.disable_after_panic(event.method()));
         };
         // The rare cases are outlined, so that the usual one saves no registers for them: 34.0 ns an object in place of 35.2

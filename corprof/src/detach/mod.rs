@@ -12,7 +12,7 @@
 //! # struct Visitor;
 //! #[callbacks]
 //! impl Callbacks for Visitor {
-//!     fn initialize_for_attach(&self, cx: &mut InAttach<'_>, _data: &[u8]) -> Result<(), BoxError> {
+//!     fn initialize_for_attach(cx: &mut InAttach<'_>, _data: &[u8]) -> Result<Self, BoxError> {
 //!         let detacher = cx.detacher()?;
 //!         cx.spawn_profiler_thread("timer", move |cx| {
 //!             if cx.wait(Duration::from_secs(30)).is_continue() {
@@ -21,7 +21,7 @@
 //!                 }
 //!             }
 //!         })?;
-//!         Ok(())
+//!         Ok(Self)
 //!     }
 //!
 //!     fn shutdown(&self, _cx: &mut InTriggers<'_>) {

@@ -8,11 +8,14 @@ use crate::error::Result;
 use crate::id::*;
 use crate::info::Info;
 use crate::metadata::MethodDef;
-use crate::profiler::{BoxError, Subscriber};
+use crate::profiler::{BoxError, NotImplemented, Subscriber};
 use windows_core::GUID as Guid;
 
 /// The runtime's callbacks to a profiler: implement those that you need, under `#[callbacks]`, which turns their
 /// events on.
+///
+/// [`initialize`](Self::initialize) makes the profiler, and no callback reaches it before. Without that method it is made
+/// by its [`Default`]; a struct without fields needs none.
 ///
 /// A callback comes on the thread of its event, and many come at a time: hence `&self`, `Send` and `Sync`. The type
 /// of its context says which calls a callback may make ([`context`](crate::context)). A panic in one is reported and
@@ -22,8 +25,8 @@ use windows_core::GUID as Guid;
     message = "`{Self}` has no callbacks",
     note = "write them, or at least an empty block: `#[callbacks] impl Callbacks for {Self} {{}}`"
 )]
-pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
-    /// The runtime has loaded the profiler: set it up here. An error makes the runtime go on without it.
+pub trait Callbacks: Subscriber + Send + Sync + 'static {
+    /// The runtime has loaded the library: make the profiler. Events and calls that must be asked for at the start are asked for here. After an error the application runs without the profiler, and what was started here (threads, sessions, a sampler, hooks) is ended.
     ///
     /// Enabled by: nothing, it is always made.
     ///
@@ -33,8 +36,8 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::Initialize`.
     #[doc(alias = "Initialize")]
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        Ok(())
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        Err(NotImplemented.into())
     }
     /// The application ends, or the profiler detaches by its [`Detacher`](crate::detach::Detacher). corprof lets no other callback through any more; when this returns, the profiler is dropped.
     ///
@@ -994,7 +997,7 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// In the IDL: `ICorProfilerCallback2::HandleDestroyed`.
     #[doc(alias = "HandleDestroyed")]
     fn handle_destroyed(&self, cx: &InCallback<'_>, handle: HandleId) {}
-    /// The profiler has been attached to a running application; `initialize` is not called then. Without this method an attach fails.
+    /// The library has been attached to a running application: make the profiler; `initialize` is not called then. Without this method an attach fails.
     ///
     /// Enabled by: nothing, it is always made.
     ///
@@ -1003,11 +1006,10 @@ pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
     /// In the IDL: `ICorProfilerCallback3::InitializeForAttach`.
     #[doc(alias = "InitializeForAttach")]
     fn initialize_for_attach(
-        &self,
         cx: &mut InAttach<'_>,
         client_data: &[u8],
-    ) -> Result<(), BoxError> {
-        Ok(())
+    ) -> Result<Self, BoxError> {
+        Err(NotImplemented.into())
     }
     /// The attach is complete: no event is missed from here on. If the profiler [catches up](InAttach::catch_up), all that was there before has been reported.
     ///

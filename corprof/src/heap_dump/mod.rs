@@ -26,8 +26,9 @@
 //!
 //! #[callbacks]
 //! impl Callbacks for Dumper {
-//!     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-//!         let snapshots = self.snapshots.clone();
+//!     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+//!         let profiler = Self::default();
+//!         let snapshots = profiler.snapshots.clone();
 //!         cx.spawn_profiler_thread("dumper", move |cx| {
 //!             if cx.wait(Duration::from_secs(30)).is_break() {
 //!                 return;
@@ -38,7 +39,7 @@
 //!                 Err(error) => eprintln!("no snapshot: {error}"),
 //!             }
 //!         })?;
-//!         Ok(())
+//!         Ok(profiler)
 //!     }
 //!
 //!     fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, event: EventPipeEvent<'_>) {

@@ -39,9 +39,10 @@
 //!
 //! #[callbacks]
 //! impl Callbacks for Counter {
-//!     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-//!         cx.hook_functions(self.calls.clone())?;
-//!         Ok(())
+//!     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+//!         let profiler = Self::default();
+//!         cx.hook_functions(profiler.calls.clone())?;
+//!         Ok(profiler)
 //!     }
 //!     fn shutdown(&self, _cx: &mut InTriggers<'_>) {
 //!         eprintln!("{} calls", self.calls.0.load(Relaxed));

@@ -17,7 +17,7 @@
 //!
 //! #[callbacks]
 //! impl Callbacks for Counts {
-//!     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+//!     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
 //!         let instrumentation = cx.start_instrumentation()?;
 //!         let added = instrumentation.select(Selector::method("Shop.Cart", "Add"), |edit| edit.count_calls(&CALLS));
 //!         cx.spawn_profiler_thread("outcomes", move |cx| {
@@ -27,7 +27,7 @@
 //!                 }
 //!             }
 //!         })?;
-//!         Ok(())
+//!         Ok(Self)
 //!     }
 //! }
 //! ```

@@ -12,13 +12,13 @@
 //! # struct Collector;
 //! #[callbacks]
 //! impl Callbacks for Collector {
-//!     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+//!     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
 //!         cx.spawn_profiler_thread("collector", |cx| {
 //!             while cx.wait(Duration::from_secs(10)).is_continue() {
 //!                 let _ = cx.force_gc();
 //!             }
 //!         })?;
-//!         Ok(())
+//!         Ok(Self)
 //!     }
 //! }
 //! ```

@@ -107,7 +107,7 @@ impl Builder {
     /// # #[profiler(clsid = "5F0D6D0E-4C4B-4E0C-9B53-6C2B6E6D1C02", no_export)]
     /// # struct Late;
     /// # #[callbacks] impl Callbacks for Late {
-    /// #     fn initialize_for_attach(&self, cx: &mut InAttach<'_>, _: &[u8]) -> Result<(), BoxError> { cx.catch_up(); Ok(()) }
+    /// #     fn initialize_for_attach(cx: &mut InAttach<'_>, _: &[u8]) -> Result<Self, BoxError> { cx.catch_up(); Ok(Self) }
     /// #     fn module_load_finished(&self, _: &mut InTriggers<'_>, _: ModuleId, _: Result<()>) {}
     /// # }
     /// # fn main() -> corprof::Result<()> {

@@ -165,9 +165,10 @@ mod tests {
 
     #[callbacks]
     impl Callbacks for Draws {
-        fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+            let profiler = Self::default();
             cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT | EventMask::MONITOR_THREADS)?;
-            let rounds = Arc::clone(&self.0);
+            let rounds = Arc::clone(&profiler.0);
             cx.spawn_profiler_thread("sampler", move |cx| {
                 // By the wall clock: the threads of the fake CLR do not run.
                 let sampler = Sampler::every(Duration::from_millis(1)).mode(Mode::Wall).budget(1.0);
@@ -180,7 +181,7 @@ mod tests {
                     rounds.lock().unwrap().push(samples.collect());
                 });
             })?;
-            Ok(())
+            Ok(profiler)
         }
     }
 

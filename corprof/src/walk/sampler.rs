@@ -29,7 +29,7 @@ static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 /// # struct Peek;
 /// #[callbacks]
 /// impl Callbacks for Peek {
-///     fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+///     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
 ///         Sampler::every(Duration::from_millis(10)).start(cx, |round| {
 ///             for sample in round.samples() {
 ///                 let leaf = sample.frames().iter().find_map(|frame| frame.function);
@@ -37,7 +37,7 @@ static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 ///                 eprintln!("{:?} is in {leaf:?}", sample.thread().name);
 ///             }
 ///         })?;
-///         Ok(())
+///         Ok(Self)
 ///     }
 /// }
 /// ```

@@ -353,16 +353,17 @@ mod tests {
 
     #[callbacks]
     impl Callbacks for Rounds {
-        fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+            let profiler = Self::default();
             cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT | EventMask::MONITOR_THREADS)?;
-            let rounds = Arc::clone(&self.0);
+            let rounds = Arc::clone(&profiler.0);
             cx.spawn_profiler_thread("sampler", move |cx| {
                 let sampler = Sampler::every(Duration::from_millis(1));
                 run_with(Running::All(Box::new(GivesUp(0))), Strategy::Seeded, sampler, cx, &mut |round| {
                     rounds.lock().unwrap().push((round.report().strategy, round.samples().count()));
                 });
             })?;
-            Ok(())
+            Ok(profiler)
         }
     }
 
@@ -373,9 +374,10 @@ mod tests {
 
     #[callbacks]
     impl Callbacks for ThreeRounds {
-        fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+        fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+            let profiler = Self::default();
             cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT | EventMask::MONITOR_THREADS)?;
-            let rounds = Arc::clone(&self.0);
+            let rounds = Arc::clone(&profiler.0);
             cx.spawn_profiler_thread("sampler", move |cx| {
                 let sampler = Sampler::every(Duration::from_millis(1)).delay(Duration::from_millis(20));
                 let start = Instant::now();
@@ -389,7 +391,7 @@ mod tests {
                 });
                 rounds.lock().unwrap().1 = true;
             })?;
-            Ok(())
+            Ok(profiler)
         }
     }
 

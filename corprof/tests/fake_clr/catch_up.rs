@@ -76,11 +76,11 @@ impl Latecomer {
 
 #[callbacks]
 impl Callbacks for Latecomer {
-    fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
+    fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
         if data != b"no" {
             cx.catch_up();
         }
-        Ok(())
+        Ok(Self::default())
     }
 
     fn profiler_attach_complete(&self, _cx: &mut InTriggers<'_>) {

@@ -211,8 +211,8 @@ struct LateFollower;
 
 #[callbacks]
 impl Callbacks for LateFollower {
-    fn initialize_for_attach(&self, _cx: &mut InAttach<'_>, _data: &[u8]) -> Result<(), BoxError> {
-        Ok(())
+    fn initialize_for_attach(_cx: &mut InAttach<'_>, _data: &[u8]) -> Result<Self, BoxError> {
+        Ok(Self)
     }
     fn surviving_references2(&self, _cx: &InCallback<'_>, _ranges: SurvivingRanges<'_>) {}
 }

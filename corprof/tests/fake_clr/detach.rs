@@ -78,17 +78,20 @@ impl Leaver {
 
 #[callbacks]
 impl Callbacks for Leaver {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         let detacher = cx.detacher()?;
-        self.start(cx, detacher)?;
+        profiler.start(cx, detacher)?;
         let late = cx.detacher().unwrap_err();
         assert!(late.to_string().contains("call `detacher` first"), "{late}");
-        Ok(())
+        Ok(profiler)
     }
 
-    fn initialize_for_attach(&self, cx: &mut InAttach<'_>, _data: &[u8]) -> Result<(), BoxError> {
+    fn initialize_for_attach(cx: &mut InAttach<'_>, _data: &[u8]) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         let detacher = cx.detacher()?;
-        self.start(cx, detacher)
+        profiler.start(cx, detacher)?;
+        Ok(profiler)
     }
 
     fn class_load_finished(&self, _cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
@@ -263,10 +266,11 @@ static FLAG: Mutex<EventMask> = Mutex::new(EventMask::empty());
 
 #[callbacks]
 impl Callbacks for Stayer {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        *self.0.lock().unwrap() = Some(cx.detacher()?);
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
+        *profiler.0.lock().unwrap() = Some(cx.detacher()?);
         cx.add_events(*FLAG.lock().unwrap())?;
-        Ok(())
+        Ok(profiler)
     }
     fn class_load_finished(&self, _cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {}
 }

@@ -26,8 +26,9 @@ struct Mask;
 
 #[callbacks]
 impl Callbacks for Mask {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        Ok(cx.add_events(EventMask::MONITOR_EXCEPTIONS)?)
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        cx.add_events(EventMask::MONITOR_EXCEPTIONS)?;
+        Ok(Self)
     }
 }
 

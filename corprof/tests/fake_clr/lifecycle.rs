@@ -64,7 +64,7 @@ struct FailsWithSuccess;
 
 #[callbacks]
 impl Callbacks for FailsWithSuccess {
-    fn initialize(&self, _cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(_cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         Err(Error::new(HRESULT(0), "initialize").into())
     }
 }
@@ -92,13 +92,13 @@ struct Counts;
 
 #[callbacks]
 impl Callbacks for Counts {
-    fn initialize(&self, _cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(_cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         INITIALIZED.fetch_add(1, SeqCst);
-        Ok(())
+        Ok(Self)
     }
-    fn initialize_for_attach(&self, _cx: &mut InAttach<'_>, _data: &[u8]) -> Result<(), BoxError> {
+    fn initialize_for_attach(_cx: &mut InAttach<'_>, _data: &[u8]) -> Result<Self, BoxError> {
         INITIALIZED.fetch_add(1, SeqCst);
-        Ok(())
+        Ok(Self)
     }
 }
 
@@ -122,9 +122,9 @@ struct Modern;
 
 #[callbacks]
 impl Callbacks for Modern {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         assert!(cx.version() >= 15);
-        Ok(())
+        Ok(Self)
     }
 }
 
@@ -141,11 +141,12 @@ struct Visitor(Mutex<Option<Vec<u8>>>);
 
 #[callbacks]
 impl Callbacks for Visitor {
-    fn initialize_for_attach(&self, cx: &mut InAttach<'_>, data: &[u8]) -> Result<(), BoxError> {
+    fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         let refused = cx.add_events(EventMask::MONITOR_ENTERLEAVE).unwrap_err();
         assert_eq!(refused.code(), sys::CORPROF_E_UNSUPPORTED_FOR_ATTACHING_PROFILER);
-        *self.0.lock().unwrap() = Some(data.to_owned());
-        Ok(())
+        *profiler.0.lock().unwrap() = Some(data.to_owned());
+        Ok(profiler)
     }
     fn profiler_attach_complete(&self, _cx: &mut InTriggers<'_>) {}
     fn thread_created(&self, cx: &mut InTriggers<'_>, _thread: ThreadId) {

@@ -61,10 +61,11 @@ impl Reckless {
 
 #[callbacks]
 impl Callbacks for Reckless {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         assert_eq!(cx.current_thread()?, None, "there is no managed thread yet");
-        self.ask("initialize", cx);
-        Ok(())
+        profiler.ask("initialize", cx);
+        Ok(profiler)
     }
     fn class_load_finished(&self, cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
         self.ask("class", cx);

@@ -33,10 +33,11 @@ struct Samples(Arc<Mutex<Seen>>);
 
 #[callbacks]
 impl Callbacks for Samples {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let seen = Arc::clone(&self.0);
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
+        let seen = Arc::clone(&profiler.0);
         let sampler = Sampler::every(Duration::from_millis(1)).budget(1.0).max_depth(3);
-        Ok(sampler.start(cx, move |round| {
+        sampler.start(cx, move |round| {
             let names = round.cx().names();
             let name =
                 |function: Option<FunctionId>| function.map_or("native".into(), |f| names.function(f).to_string());
@@ -46,7 +47,8 @@ impl Callbacks for Samples {
                 ((thread.os_id, thread.name.as_deref().map(str::to_owned)), frames)
             });
             *seen.lock().unwrap() = Seen { stacks: stacks.collect(), report: round.report().clone() };
-        })?)
+        })?;
+        Ok(profiler)
     }
 }
 
@@ -217,9 +219,10 @@ struct Starts(Mutex<Option<Result<(), SamplerError>>>);
 
 #[callbacks]
 impl Callbacks for Starts {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        *self.0.lock().unwrap() = Some(Sampler::every(Duration::from_millis(1)).start(cx, |_| ()));
-        Ok(())
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
+        *profiler.0.lock().unwrap() = Some(Sampler::every(Duration::from_millis(1)).start(cx, |_| ()));
+        Ok(profiler)
     }
 }
 
@@ -244,13 +247,14 @@ struct CallsManaged;
 
 #[callbacks]
 impl Callbacks for CallsManaged {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        Ok(Sampler::every(Duration::from_millis(1)).budget(1.0).start(cx, |_| {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        Sampler::every(Duration::from_millis(1)).budget(1.0).start(cx, |_| {
             if let Some(clr) = CLR.get() {
                 clr.current_thread();
                 HAS_CALLED.store(true, SeqCst);
             }
-        })?)
+        })?;
+        Ok(Self)
     }
 }
 
@@ -274,12 +278,13 @@ struct Panics;
 
 #[callbacks]
 impl Callbacks for Panics {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let sampler = Sampler::every(Duration::from_millis(1)).budget(1.0);
-        Ok(sampler.start(cx, |round| {
+        sampler.start(cx, |round| {
             IS_THIRD.store(round.report().rounds == 3, SeqCst);
             assert!(round.report().rounds < 3, "in round 3");
-        })?)
+        })?;
+        Ok(Self)
     }
 }
 

@@ -11,10 +11,11 @@ struct Everything;
 
 #[callbacks]
 impl Callbacks for Everything {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let loads = EventMask::MONITOR_ASSEMBLY_LOADS | EventMask::MONITOR_CLASS_LOADS;
         let runtime = EventMask::MONITOR_APPDOMAIN_LOADS | EventMask::MONITOR_THREADS | EventMask::MONITOR_SUSPENDS;
-        Ok(cx.set_event_mask(loads | runtime | EventMask::MONITOR_GC)?)
+        cx.set_event_mask(loads | runtime | EventMask::MONITOR_GC)?;
+        Ok(Self)
     }
     fn app_domain_creation_finished(&self, cx: &mut InTriggers<'_>, domain: AppDomainId, _status: Result<()>) {
         assert_eq!(cx.app_domain_info(domain).unwrap().name, "DefaultDomain");

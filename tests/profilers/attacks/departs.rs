@@ -38,9 +38,10 @@ fn ask(cx: &mut ProfilerThread<'_>) {
 
 #[callbacks]
 impl Callbacks for Departs {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         let detacher = cx.detacher()?;
-        let _ = self.leaves_at.set(std::env::var("ATTACKS_COLLECTION")?.parse()?);
+        let _ = profiler.leaves_at.set(std::env::var("ATTACKS_COLLECTION")?.parse()?);
         let config = EventPipeProviderConfig {
             name: "Microsoft-Windows-DotNETRuntime",
             keywords: KEYWORDS,
@@ -48,7 +49,7 @@ impl Callbacks for Departs {
             filter: None,
         };
         cx.event_pipe_start_session(&[config], false)?;
-        let snapshots = self.snapshots.clone();
+        let snapshots = profiler.snapshots.clone();
         cx.spawn_profiler_thread("snapshots", move |cx| {
             while !cx.is_stopping() {
                 let dump = snapshots.take(cx, Duration::from_secs(10), |_, _: &[u8]| Ok(()));
@@ -67,8 +68,8 @@ impl Callbacks for Departs {
             while info.current_thread().is_ok() {}
             eprintln!("attacks| detached: {}", waits.wait().is_ok());
         })?;
-        let _ = self.detacher.set(detacher);
-        Ok(())
+        let _ = profiler.detacher.set(detacher);
+        Ok(profiler)
     }
 
     fn module_load_finished(&self, _cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {

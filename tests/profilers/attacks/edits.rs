@@ -34,16 +34,18 @@ pub(crate) struct KeepsBodies {
 #[callbacks]
 impl Callbacks for KeepsBodies {
     /// One thread hands over all bodies at all times: also while their modules are being unloaded.
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let bodies = Arc::clone(&self.bodies);
-        Ok(cx.spawn_profiler_thread("hands over", move |cx| {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
+        let bodies = Arc::clone(&profiler.bodies);
+        cx.spawn_profiler_thread("hands over", move |cx| {
             while cx.wait(Duration::from_millis(1)).is_continue() {
                 let all = bodies.lock().unwrap().clone();
                 for body in all {
                     let _ = cx.set_checked_body(&body);
                 }
             }
-        })?)
+        })?;
+        Ok(profiler)
     }
 
     fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {

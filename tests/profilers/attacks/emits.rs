@@ -81,18 +81,19 @@ pub(crate) struct Emits(Arc<Shared>);
 
 #[callbacks]
 impl Callbacks for Emits {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         let reads = std::env::var("ATTACKS_EMITS").is_ok_and(|what| what == "import");
-        self.0.reads.store(reads, Relaxed);
+        profiler.0.reads.store(reads, Relaxed);
         for _ in 0..2 {
-            let shared = Arc::clone(&self.0);
+            let shared = Arc::clone(&profiler.0);
             cx.spawn_profiler_thread("emits", move |cx| {
                 while cx.wait(Duration::from_millis(1)).is_continue() {
                     shared.add_to_some(cx);
                 }
             })?;
         }
-        Ok(())
+        Ok(profiler)
     }
 
     fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {

@@ -29,7 +29,7 @@ impl FunctionHooks for Hooks {
 
 #[callbacks]
 impl Callbacks for Failing {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let told = std::env::var("ATTACKS_FAILING")?;
         let is_told = |word| told.split(' ').any(|one| one == word);
         // It has to come first.
@@ -67,7 +67,7 @@ impl Callbacks for Failing {
         }
         eprintln!("attacks| started");
         if is_told("succeeds") {
-            return Ok(());
+            return Ok(Self);
         }
         assert!(!is_told("panics"), "as told");
         Err("as told".into())

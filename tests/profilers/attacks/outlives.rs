@@ -72,9 +72,11 @@ fn keep(cx: &ProfilerThread<'_>, shared: &Shared) {
 
 #[callbacks]
 impl Callbacks for Outlives {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let shared = Arc::clone(&self.0);
-        Ok(cx.spawn_profiler_thread("keeper", move |cx| keep(cx, &shared))?)
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
+        let shared = Arc::clone(&profiler.0);
+        cx.spawn_profiler_thread("keeper", move |cx| keep(cx, &shared))?;
+        Ok(profiler)
     }
 
     /// Waits until the keeper has the metadata, which it could not have of a module that has gone meanwhile.
@@ -139,7 +141,7 @@ pub(crate) struct Leaves {
 
 #[callbacks]
 impl Callbacks for Leaves {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         cx.add_events(
             EventMask::MONITOR_GC | EventMask::ENABLE_OBJECT_ALLOCATED | EventMask::MONITOR_OBJECT_ALLOCATED,
         )?;
@@ -150,7 +152,7 @@ impl Callbacks for Leaves {
                 last.ask();
             }
         });
-        Ok(())
+        Ok(Self::default())
     }
 
     fn object_allocated(&self, cx: &InCallback<'_>, object: ObjectId<'_>, _class: ClassId) {

@@ -23,10 +23,11 @@ pub(crate) struct Recompiles(Arc<Shared>);
 
 #[callbacks]
 impl Callbacks for Recompiles {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         cx.add_events(EventMask::ENABLE_REJIT)?;
-        let shared = Arc::clone(&self.0);
-        Ok(cx.spawn_profiler_thread("requests", move |cx| {
+        let shared = Arc::clone(&profiler.0);
+        cx.spawn_profiler_thread("requests", move |cx| {
             while !cx.is_stopping() {
                 let some: Vec<_> = {
                     let inlined = shared.inlined.lock().unwrap();
@@ -39,7 +40,8 @@ impl Callbacks for Recompiles {
                 shared.requests.fetch_add(u64::from(cx.request_rejit(&some).is_ok()), Relaxed);
                 let _ = cx.request_revert(&some);
             }
-        })?)
+        })?;
+        Ok(profiler)
     }
 
     fn jit_inlining(&self, cx: &mut InTriggers<'_>, _caller: FunctionId, callee: FunctionId) -> bool {

@@ -47,8 +47,9 @@ impl Creates {
 
 #[callbacks]
 impl Callbacks for Creates {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        Ok(cx.add_events(EventMask::MONITOR_GC)?)
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        cx.add_events(EventMask::MONITOR_GC)?;
+        Ok(Self::default())
     }
 
     fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
@@ -83,8 +84,9 @@ impl Destroys {
 
 #[callbacks]
 impl Callbacks for Destroys {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        Ok(cx.add_events(EventMask::MONITOR_GC)?)
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        cx.add_events(EventMask::MONITOR_GC)?;
+        Ok(Self::default())
     }
 
     fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {

@@ -54,11 +54,12 @@ pub(crate) struct Rewriters(Arc<Shared>);
 
 #[callbacks]
 impl Callbacks for Rewriters {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         let instrumentation = cx.start_instrumentation()?;
         let rounds: u32 = std::env::var("REWRITERS_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(400);
         for number in 1..=REWRITERS {
-            let (shared, instrumentation) = (Arc::clone(&self.0), instrumentation.clone());
+            let (shared, instrumentation) = (Arc::clone(&profiler.0), instrumentation.clone());
             cx.spawn_profiler_thread(&format!("rewriter {number}"), move |cx| {
                 let random = Random(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
                 let (held, gone) = (VecDeque::new(), Vec::new());
@@ -68,7 +69,7 @@ impl Callbacks for Rewriters {
                 }
             })?;
         }
-        Ok(())
+        Ok(profiler)
     }
 }
 

@@ -60,9 +60,10 @@ pub(crate) struct Searches(Arc<Shared>);
 
 #[callbacks]
 impl Callbacks for Searches {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         for number in 0..SEARCHERS {
-            let shared = Arc::clone(&self.0);
+            let shared = Arc::clone(&profiler.0);
             cx.spawn_profiler_thread(&format!("searcher {number}"), move |cx| {
                 while !cx.is_stopping() {
                     let kept = shared.code.lock().unwrap().clone();
@@ -76,7 +77,7 @@ impl Callbacks for Searches {
                 }
             })?;
         }
-        Ok(())
+        Ok(profiler)
     }
 
     fn jit_compilation_finished(

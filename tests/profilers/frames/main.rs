@@ -59,8 +59,9 @@ fn bytes(range: CodeRange) -> &'static [u8] {
 
 #[callbacks]
 impl Callbacks for Frames {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        Ok(cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?)
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
+        Ok(Self::default())
     }
 
     fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _: bool) {

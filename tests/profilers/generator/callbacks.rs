@@ -12,8 +12,9 @@ use super::{Generated, act, any_answer, edits, keep, plan, pools, with_random};
 
 #[callbacks]
 impl Callbacks for Generated {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        super::initialize(cx)
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        super::initialize(cx)?;
+        Ok(Self::default())
     }
 
     fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {

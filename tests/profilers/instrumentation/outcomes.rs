@@ -31,17 +31,21 @@ pub(crate) struct Outcomes {
 
 #[callbacks]
 impl Callbacks for Outcomes {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         let instrumentation = cx.start_instrumentation()?;
-        self.begin(cx, instrumentation)
+        profiler.begin(cx, instrumentation)?;
+        Ok(profiler)
     }
 
-    fn initialize_for_attach(&self, cx: &mut InAttach<'_>, _data: &[u8]) -> Result<(), BoxError> {
+    fn initialize_for_attach(cx: &mut InAttach<'_>, _data: &[u8]) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         let instrumentation = cx.start_instrumentation()?;
         for module in cx.enum_modules()? {
-            self.note(cx, module);
+            profiler.note(cx, module);
         }
-        self.begin(cx, instrumentation)
+        profiler.begin(cx, instrumentation)?;
+        Ok(profiler)
     }
 
     fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {

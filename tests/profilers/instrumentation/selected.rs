@@ -22,14 +22,15 @@ pub(crate) struct Selected {
 
 #[callbacks]
 impl Callbacks for Selected {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         let instrumentation = cx.start_instrumentation()?;
-        let has_thrown = Arc::clone(&self.has_thrown);
+        let has_thrown = Arc::clone(&profiler.has_thrown);
         cx.spawn_profiler_thread("selects", move |cx| {
             while !has_thrown.load(Relaxed) && cx.wait(Duration::from_millis(5)).is_continue() {}
             select(cx, &instrumentation);
         })?;
-        Ok(())
+        Ok(profiler)
     }
 
     fn exception_thrown(&self, _cx: &InCallback<'_>, _thrown: ObjectId<'_>) {

@@ -66,14 +66,15 @@ fn probe(cx: &mut ProfilerThread<'_>, instrumentation: &Instrumentation) -> Prob
 
 #[callbacks]
 impl Callbacks for Suspended {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         let instrumentation = cx.start_instrumentation()?;
-        let (has_thrown, probed) = (Arc::clone(&self.has_thrown), Arc::clone(&self.probed));
+        let (has_thrown, probed) = (Arc::clone(&profiler.has_thrown), Arc::clone(&profiler.probed));
         cx.spawn_profiler_thread("probes", move |cx| {
             while !has_thrown.load(Relaxed) && cx.wait(Duration::from_millis(5)).is_continue() {}
             let _ = probed.set(probe(cx, &instrumentation)); // this thread alone sets it
         })?;
-        Ok(())
+        Ok(profiler)
     }
 
     fn exception_thrown(&self, _cx: &InCallback<'_>, _thrown: ObjectId<'_>) {

@@ -24,11 +24,12 @@ pub(crate) struct Whole {
 
 #[callbacks]
 impl Callbacks for Whole {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
         let instrumentation = cx.start_instrumentation()?;
         instrumentation.wait_at_module_load(Duration::from_secs(60));
-        self.instrumentation.get_or_init(|| instrumentation);
-        Ok(())
+        profiler.instrumentation.get_or_init(|| instrumentation);
+        Ok(profiler)
     }
 
     fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {

@@ -54,7 +54,7 @@ unsafe extern "system" fn probe(pinned: usize) -> i32 {
 
 #[callbacks]
 impl Callbacks for Matrix {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         // With it, the runtime does without precompiled code, and without the callbacks and answers about that.
         if std::env::var_os("MATRIX_PRECOMPILED").is_some() {
             cx.remove_events(EventMask::MONITOR_CODE_TRANSITIONS)?;
@@ -65,7 +65,7 @@ impl Callbacks for Matrix {
         in_triggers(cx, "initialize");
         let _ = INFO.set(Info::clone(cx));
         cx.set_environment_variable("CORPROF_MATRIX_PROBE", Some(&(probe as *const () as usize).to_string()))?;
-        Ok(())
+        Ok(Self)
     }
 
     fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, status: Result<()>) {

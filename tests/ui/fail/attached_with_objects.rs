@@ -6,8 +6,8 @@ struct Both;
 
 #[callbacks]
 impl Callbacks for Both {
-    fn initialize_for_attach(&self, _cx: &mut InAttach<'_>, _data: &[u8]) -> Result<(), BoxError> {
-        Ok(())
+    fn initialize_for_attach(_cx: &mut InAttach<'_>, _data: &[u8]) -> Result<Self, BoxError> {
+        Ok(Self)
     }
     fn object_allocated(&self, _cx: &InCallback<'_>, _object: ObjectId<'_>, _class: ClassId) {}
 }

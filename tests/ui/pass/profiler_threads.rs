@@ -10,15 +10,16 @@ struct Collector {
 
 #[callbacks]
 impl Callbacks for Collector {
-    fn initialize(&self, cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-        let collections = Arc::clone(&self.collections);
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let profiler = Self::default();
+        let collections = Arc::clone(&profiler.collections);
         cx.spawn_profiler_thread("collector", move |cx| {
             while cx.wait(Duration::from_secs(1)).is_continue() {
                 let done = cx.force_gc().is_ok();
                 *collections.lock(cx) += u32::from(done);
             }
         })?;
-        Ok(())
+        Ok(profiler)
     }
 
     fn garbage_collection_finished(&self, cx: &InCallback<'_>) {

@@ -105,11 +105,14 @@ fn callbacks_trait(callbacks: &[Callback<'_>]) -> Result<TokenStream, Error> {
         use crate::id::*;
         use crate::info::Info;
         use crate::metadata::MethodDef;
-        use crate::profiler::{BoxError, Subscriber};
+        use crate::profiler::{BoxError, NotImplemented, Subscriber};
         use windows_core::GUID as Guid;
 
         /// The runtime's callbacks to a profiler: implement those that you need, under `#[callbacks]`, which turns their
         /// events on.
+        ///
+        /// [`initialize`](Self::initialize) makes the profiler, and no callback reaches it before. Without that method it is made
+        /// by its [`Default`]; a struct without fields needs none.
         ///
         /// A callback comes on the thread of its event, and many come at a time: hence `&self`, `Send` and `Sync`. The type
         /// of its context says which calls a callback may make ([`context`](crate::context)). A panic in one is reported and
@@ -119,7 +122,7 @@ fn callbacks_trait(callbacks: &[Callback<'_>]) -> Result<TokenStream, Error> {
             message = "`{Self}` has no callbacks",
             note = "write them, or at least an empty block: `#[callbacks] impl Callbacks for {Self} {{}}`"
         )]
-        pub trait Callbacks: Subscriber + Sized + Send + Sync + 'static {
+        pub trait Callbacks: Subscriber + Send + Sync + 'static {
             #methods
         }
     })
@@ -169,7 +172,7 @@ fn documentation(callback: &Callback<'_>) -> Vec<String> {
 fn macro_table(callbacks: &[Callback<'_>]) -> TokenStream {
     let rows = callbacks.iter().filter(|callback| !callback.facts.key).map(|callback| {
         let (name, event, signature) = (callback.name(), callback.event(), callback.signature());
-        let params = 1 + signature.matches(": ").count();
+        let params = signature.matches(": ").count() + usize::from(signature.contains("&self"));
         quote!(Callback { name: #name, event: #event, signature: #signature, params: #params })
     });
     quote! {
