@@ -14,7 +14,7 @@ use super::{Generated, act, any_answer, edits, keep, plan, pools, with_random};
 impl Callbacks for Generated {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         super::initialize(cx)?;
-        Ok(Self::default())
+        Ok(Self)
     }
 
     fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {

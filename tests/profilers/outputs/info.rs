@@ -90,7 +90,7 @@ pub(super) fn ask(
         let (minor, build, fix) = (at.next(), at.next(), at.next());
         info.GetRuntimeInformation(instance, family, major, minor, build, fix, room, count, text)
     });
-    lists(report, &info);
+    lists(report, info);
 
     report.single("GetILFunctionBody", |at| unsafe { info.GetILFunctionBody(module, method, at.next(), at.next()) });
     report.single("GetFunctionFromToken", |at| unsafe { info.GetFunctionFromToken(module, method, at.next()) });
@@ -139,7 +139,7 @@ pub(super) fn ask_object(report: &mut Report, cx: &InCallback<'_>, object: Objec
     report.array("GetObjectGeneration", 1, |_, range| unsafe { info.GetObjectGeneration(object, range) });
     report
         .array("GetNotifiedExceptionClauseInfo", 1, |_, clause| unsafe { info.GetNotifiedExceptionClauseInfo(clause) });
-    handles(report, &info, object);
+    handles(report, info, object);
     Ok(())
 }
 
