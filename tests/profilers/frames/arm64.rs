@@ -12,6 +12,9 @@ const LONGEST_EPILOGUE: usize = 16;
 /// A function stores the value that it keeps to notice an overrun among so many first instructions of its body.
 const FIRST: usize = 60;
 
+/// Where a process on arm64 Linux has its data.
+const ADDRESSES: std::ops::Range<usize> = 1 << 32..1 << 48;
+
 const FRAME_POINTER: u32 = 29;
 const STACK_POINTER: u32 = 31;
 
@@ -98,7 +101,8 @@ impl Values {
             // ldr xN, [xM, …]
             _ if instruction & 0xFFC0_0000 == 0xF940_0000 && base(instruction) < FRAME_POINTER => {
                 let offset = field(instruction, 10, 12) as usize * 8;
-                from(base(instruction)).map(|base| {
+                // A small number is no address: null, or one that the program computes with.
+                from(base(instruction)).filter(|base| ADDRESSES.contains(base) && base % WORD == 0).map(|base| {
                     // SAFETY: the instruction reads this word of the runtime's data, whose address is in the code.
                     unsafe { std::ptr::with_exposed_provenance::<usize>(base + offset).read_unaligned() }
                 })

@@ -69,15 +69,25 @@ impl<'s> Comparison<'s> {
         let mut kept = Kept { stack: self.stack, cookies: decoded.cookies(), places: None };
         // How far above the frame pointer the caller's frame begins.
         let mut beyond = None;
+        // On arm64 the runtime takes the frame of the code whose loop is continued for the work of the first instruction, though it
+        // is there before: in the prologue it is an instruction behind.
+        let mut is_behind = false;
         for instruction in decoded.instructions() {
             let Instruction { offset, part, frame_pointer, removed, .. } = instruction;
             kept.put((part != Part::Prologue).then_some((frame_pointer, removed)));
             let ip = range.start + offset;
             let anywhere = self.stack.stack_pointer().wrapping_add_signed(frame_pointer);
-            let Some(expected) = self.stack.caller(cx, ip, anywhere) else {
+            let Some(mut expected) = self.stack.caller(cx, ip, anywhere) else {
                 self.unknown += 1;
                 continue;
             };
+            if cfg!(target_arch = "aarch64") && part == Part::Prologue {
+                let found = self.step.caller(&mut self.made, ip, anywhere, self.stack.link());
+                let found = found.map(|found| [found.ip, found.stack_pointer, found.frame_pointer]);
+                let next = self.stack.caller(cx, ip + 4, anywhere);
+                is_behind |= offset == 0 && found != Some(expected) && found == next;
+                expected = next.filter(|_| is_behind).unwrap_or(expected);
+            }
             let [_, above, callers] = expected;
             let frame_pointer = match part {
                 // It is the original code's, which points at the last but one word of its frame.

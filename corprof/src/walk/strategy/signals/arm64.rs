@@ -32,7 +32,10 @@ pub(super) enum Base {
 }
 
 /// The length of an instruction.
-pub(super) const INSTRUCTION: usize = 4;
+const INSTRUCTION: usize = 4;
+
+/// How many bytes before an instruction are needed to know what it does: a constant of 32 bits, and a removal.
+pub(super) const BEFORE: usize = 3 * INSTRUCTION;
 
 /// How many bytes an epilogue has at most: ten pairs of saved registers, the frame, and the return.
 pub(super) const EPILOGUE: usize = 64;
@@ -158,8 +161,8 @@ impl Frame {
     }
 
     /// The frame of the top function, if it is not made yet or already gone; `self` is its complete frame. `code` has the function's
-    /// first bytes, `offset` is the position in the `size` that it has, `before` the instruction before it, and `next` the code from
-    /// there on.
+    /// first bytes, `offset` is the position in the `size` that it has, `before` the instructions before it, and `next` the code
+    /// from there on.
     pub(super) fn incomplete(
         self,
         code: &[u8],
@@ -176,7 +179,7 @@ impl Frame {
             return Some(Self { size: frame.size + more, ..frame });
         }
         let has_begun = self == Self::NONE || removes(before);
-        epilogue(has_begun, next, |target| !(0..size.cast_signed()).contains(&(offset.cast_signed() + target)))
+        epilogue(has_begun, before, next, |target| !(0..size.cast_signed()).contains(&(offset.cast_signed() + target)))
     }
 
     /// The size of the frame above the one that this code makes, if it continues a loop: that of the original code. `originals` has
@@ -187,15 +190,18 @@ impl Frame {
     pub(super) fn continued(code: &[u8], originals: &[usize]) -> Option<usize> {
         let (made, end) = prologue(code);
         let is_outside = |target: isize| !(0..code.len().cast_signed()).contains(&target);
-        let places = (0..code.len()).step_by(INSTRUCTION);
+        // Behind it come handlers of exceptions, which make frames of their own.
+        let makes =
+            |instruction: u32| matches!(step(instruction), Some(Step::Store { registers: [FRAME_POINTER, LINK], .. }));
+        let handler = instructions(code.get(end..)?).position(makes).map(|place| end + place * INSTRUCTION);
+        let places = (0..handler.unwrap_or(code.len())).step_by(INSTRUCTION);
         let removed = places.filter_map(|place| {
             let next = code.get(place..(place + EPILOGUE).min(code.len()))?;
             // Only whole epilogues remove what is more.
             matches!(step(instructions(next).next()?)?, Step::Load { .. }).then_some(())?;
-            let left = epilogue(false, next, |over| is_outside(place.cast_signed() + over))?;
+            let left = epilogue(false, &[], next, |over| is_outside(place.cast_signed() + over))?;
             left.frame_pointer.is_some_and(|_| left.base == Base::StackPointer).then_some(left.size)
         });
-        // Handlers of exceptions in the same code have smaller frames of their own.
         let more: Vec<_> = removed.filter_map(|size| size.checked_sub(made.size.cast_unsigned())).collect();
         if !more.is_empty() {
             return more.into_iter().filter(|more| *more > 0 && originals.contains(more)).max();
@@ -214,10 +220,17 @@ impl Frame {
 
 /// The frame of which only removal is left, if `next` does that and leaves the function. `has_begun`: whether a jump leaves it without
 /// more ado, as nothing of a frame is there.
-fn epilogue(mut has_begun: bool, next: &[u8], is_outside: impl Fn(isize) -> bool) -> Option<Frame> {
+fn epilogue(mut has_begun: bool, before: &[u8], next: &[u8], is_outside: impl Fn(isize) -> bool) -> Option<Frame> {
     let (mut base, mut moved) = (Base::StackPointer, 0);
     let (mut link, mut saved) = (None, None);
     let mut constants = Constants::NONE;
+    for step in instructions(before).filter_map(step) {
+        match step {
+            Step::Constant { register, value } => constants.set(register, value),
+            Step::Insert { register, shift, bits } => constants.insert(register, shift, bits),
+            _ => {}
+        }
+    }
     for (number, instruction) in instructions(next).enumerate() {
         match step(instruction)? {
             Step::Load { registers, offset, after } => {
@@ -279,7 +292,7 @@ mod tests {
     fn at(instructions: &[u32], number: usize) -> Option<Frame> {
         let code = code(instructions);
         let offset = number * INSTRUCTION;
-        let before = &code[offset.saturating_sub(INSTRUCTION)..offset];
+        let before = &code[offset.saturating_sub(BEFORE)..offset];
         Frame::of(&code)?.incomplete(&code, code.len(), offset, before, &code[offset..])
     }
 
@@ -328,6 +341,7 @@ mod tests {
         let end = [&instructions[..], &[0xA940_7BFD, 0xD286_5E11, 0x8B31_63FF, 0xD65F_03C0]].concat();
         assert_eq!(at(&end, 10), made(Base::StackPointer, 0x32F0, 8, 0));
         assert_eq!(at(&end, 11), Some(Frame { size: 0x32F0, ..Frame::NONE }));
+        assert_eq!(at(&end, 12), Some(Frame { size: 0x32F0, ..Frame::NONE }));
         assert_eq!(at(&end, 13), Some(Frame::NONE));
     }
 
@@ -364,6 +378,9 @@ mod tests {
         let endless = code(&[0xA9BE_7BFD, 0xA901_53F3, 0x9100_03FD, 0xB940_4FB3, 0x1400_0000]);
         assert_eq!(Frame::continued(&endless, &[32, 48]), Some(48));
         assert_eq!(Frame::continued(&endless, &[32, 40]), None);
+        // With a handler, which returns from a frame of its own: stp x29, x30, [sp, #-32]!; ldp x29, x30, [sp], #32; ret
+        let handler = code(&[0xA9BE_7BFD, 0xA8C2_7BFD, 0xD65F_03C0]);
+        assert_eq!(Frame::continued(&[endless, handler].concat(), &[32, 48]), Some(48));
         let original = code(&[0xA9BD_7BFD, 0x9100_03FD, 0xB900_2FA0, 0x1400_0000]);
         assert_eq!(Frame::continued(&original, &[32, 48]), None);
         assert_eq!(at(&instructions, 3), made(Base::StackPointer, 64, 8, 0));

@@ -81,8 +81,8 @@ impl KnownCode {
     pub(super) fn incomplete(&self, ip: usize) -> Option<Shape> {
         let (start, range) = self.range(ip)?;
         let (offset, size) = (ip - start, range.end - start);
-        // On arm64 also the instruction before.
-        let back = if cfg!(target_arch = "aarch64") { arm64::INSTRUCTION.min(offset) } else { 0 };
+        // On arm64 also some before.
+        let back = if cfg!(target_arch = "aarch64") { arm64::BEFORE.min(offset) } else { 0 };
         let place = offset - back..(offset + NEXT).min(size);
         let read_now;
         let near = match range.bytes.get(place.clone()) {
