@@ -9,6 +9,7 @@ pub const REPORT: &str = "EnableCrashReport";
 pub const DUMP: &str = "DbgEnableMiniDump";
 
 /// The signals of crashes on Linux and macOS, whose numbers are the same on both but for SIGBUS.
+#[cfg(unix)]
 const SIGNALS: [(i32, &str); 6] =
     [(4, "SIGILL"), (6, "SIGABRT"), (7, "SIGBUS"), (8, "SIGFPE"), (10, "SIGBUS"), (11, "SIGSEGV")];
 

@@ -124,7 +124,8 @@ impl Callbacks for Walks {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let profiler = Self::default();
         let Ok(threads) = std::env::var("BENCH_ROUNDS") else {
-            return Ok(cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?);
+            cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
+            return Ok(profiler);
         };
         let (in_c, threads, told) = (profiler.in_c, threads.parse()?, Arc::clone(&profiler.told));
         let mut first = None;
