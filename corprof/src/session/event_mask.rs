@@ -35,8 +35,11 @@ impl Info {
         let current = self.current_event_mask()?;
         let mut mask = change(current).with_bookkeeping();
         if mask.contains(EventMask::ENABLE_REJIT) {
-            let info = self.as_version::<sys::ICorProfilerInfo3>("GetRuntimeInformation")?;
-            if self.inlinings().watch(RuntimeInfo::read(&info)?.1.major) {
+            let major = || {
+                let info = self.as_version::<sys::ICorProfilerInfo3>("GetRuntimeInformation")?;
+                Ok(RuntimeInfo::read(&info)?.1.major)
+            };
+            if self.inlinings().watch(major)? {
                 mask = (mask | EventMask::MONITOR_JIT_COMPILATION).with_bookkeeping();
             }
         }

@@ -8,12 +8,11 @@
 //! `attacks::long::methods_are_requested_while_they_are_inlined` hung 4 times and crashed once in 5 runs without this.
 
 use std::cell::RefCell;
-use std::sync::Arc;
-use std::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicU64,
-    Ordering::{Relaxed, SeqCst},
-};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+
+use crate::error::Result;
 
 /// How long a request waits. A compilation that lasts longer probably waits for the thread that makes the request: then waiting does not help.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -23,8 +22,8 @@ const PAUSE: Duration = Duration::from_micros(100);
 /// The state of a session.
 #[derive(Default)]
 pub(crate) struct Inlinings {
-    /// Whether the runtime has the fault, and requests are possible.
-    is_needed: AtomicBool,
+    /// Whether the runtime has the fault: known once requests are possible.
+    is_needed: OnceLock<bool>,
     /// How many requests are being made.
     requests: AtomicU32,
     /// How many requests have ended.
@@ -56,14 +55,18 @@ thread_local! {
 }
 
 impl Inlinings {
-    /// The profiler can make requests of a runtime with this major version. Returns whether it has to be told of compilations.
-    pub(crate) fn watch(&self, major: u16) -> bool {
-        self.is_needed.store(major == 8, Relaxed);
-        major == 8
+    /// The profiler can make requests of a runtime, whose major version `ask` returns: in `initialize`, where the runtime answers.
+    /// Returns whether it has to be told of compilations.
+    pub(crate) fn watch(&self, ask: impl FnOnce() -> Result<u16>) -> Result<bool> {
+        if let Some(&is_needed) = self.is_needed.get() {
+            return Ok(is_needed);
+        }
+        let major = ask()?;
+        Ok(*self.is_needed.get_or_init(|| major == 8))
     }
 
     fn with_compilations<R>(&self, act: impl FnOnce(&mut Vec<Compilation>) -> R) -> Option<R> {
-        if !self.is_needed.load(Relaxed) {
+        if self.is_needed.get() != Some(&true) {
             return None;
         }
         COMPILATIONS.try_with(|all| all.try_borrow_mut().ok().map(|mut all| act(&mut all))).ok().flatten()
@@ -92,7 +95,7 @@ impl Inlinings {
     /// Whether the compilation of the calling thread may inline a function; if so, requests wait for its end.
     #[inline]
     pub(crate) fn may_inline(&self) -> bool {
-        if !self.is_needed.load(Relaxed) {
+        if self.is_needed.get() != Some(&true) {
             return true;
         }
         let may = self.with_compilations(|all| {
@@ -124,7 +127,7 @@ impl Inlinings {
 
     /// Makes a request when no compilation has inlined anything. The calling thread compiles nothing.
     pub(crate) fn request<R>(&self, call: impl FnOnce() -> R) -> R {
-        if !self.is_needed.load(Relaxed) {
+        if self.is_needed.get() != Some(&true) {
             return call();
         }
         let _request = Request::begin(self);
@@ -171,7 +174,7 @@ mod tests {
     fn inlining_and_requests_exclude_each_other() {
         let inlinings = Inlinings::default();
         assert!(inlinings.may_inline(), "other runtimes have no such fault");
-        assert!(inlinings.watch(8));
+        assert!(inlinings.watch(|| Ok(8)).unwrap());
         assert!(!inlinings.may_inline(), "its compilation is unknown");
         inlinings.compilation_begins();
         assert!(inlinings.may_inline() && inlinings.may_inline());
