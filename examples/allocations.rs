@@ -123,7 +123,7 @@ impl Samples {
 
 impl Allocations {
     /// Moves the counts from class ids to names: a class that is loaded later may get the id of an unloaded one.
-    fn move_to_names(&self, cx: &InCallback<'_>) {
+    fn move_to_names(&self, cx: &InNoGc<'_>) {
         let counts = self.by_class.read(cx, mem::take);
         let mut by_name = self.by_name.lock(cx);
         for (class, count) in counts.0 {
@@ -132,7 +132,7 @@ impl Allocations {
     }
 
     /// Has the runtime report a sample of the allocated objects, not each.
-    fn start_sampling(cx: &mut InTriggers<'_>) -> Result<()> {
+    fn start_sampling(cx: &mut InCallback<'_>) -> Result<()> {
         cx.remove_events(EventMask::ENABLE_OBJECT_ALLOCATED | EventMask::MONITOR_OBJECT_ALLOCATED)?;
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
         let has_samples = cx.runtime_info()?.major >= 10;
@@ -165,12 +165,12 @@ impl Callbacks for Allocations {
         Ok(Self { top, by_class: ThreadState::default(), by_name: Mutex::default(), by_stack })
     }
 
-    fn object_allocated(&self, cx: &InCallback<'_>, object: ObjectId<'_>, class: ClassId) {
+    fn object_allocated(&self, cx: &InNoGc<'_>, object: ObjectId<'_>, class: ClassId) {
         let count = Count { bytes: cx.object_size(object).unwrap_or(0), objects: 1 };
         self.by_class.with(cx, |counts| counts.0.entry(class).or_default().add(count));
     }
 
-    fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, event: EventPipeEvent<'_>) {
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
         let Some(event) = event.of_runtime(cx) else { return };
         let (class, bytes) = if let Ok(sample) = event.decode::<AllocationSampled<'_>>() {
             // An object of this size is sampled with this chance.
@@ -192,11 +192,11 @@ impl Callbacks for Allocations {
         }
     }
 
-    fn module_unload_started(&self, cx: &mut InTriggers<'_>, _module: ModuleId) {
+    fn module_unload_started(&self, cx: &mut InCallback<'_>, _module: ModuleId) {
         self.move_to_names(cx);
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         if let Some(samples) = &self.by_stack {
             if let Err(error) = samples.lock(cx).report(self.top) {
                 report!("allocations: {error}");

@@ -32,7 +32,7 @@ impl Callbacks for Beeper {
         Ok(Self { wav: Some(Mutex::new(wav)) })
     }
 
-    fn class_load_finished(&self, cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
+    fn class_load_finished(&self, cx: &mut InCallback<'_>, _class: ClassId, _status: Result<()>) {
         let pitch = fastrand::u32(200..2000);
         beep(pitch);
         if let Some(wav) = &self.wav {

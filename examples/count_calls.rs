@@ -40,7 +40,7 @@ impl Counted {
     }
 
     /// The counter of a method, if its name matches.
-    fn counter(&self, cx: &InTriggers<'_>, function: FunctionId) -> Option<(Name, &'static CallCounter)> {
+    fn counter(&self, cx: &InCallback<'_>, function: FunctionId) -> Option<(Name, &'static CallCounter)> {
         let name = cx.names().function(function);
         if !self.filter.is_match(&*name) {
             return None;
@@ -82,7 +82,7 @@ impl Callbacks for CountCalls {
         Ok(profiler)
     }
 
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         if let Some((name, counter)) = self.counted.counter(cx, function)
             // It comes again for each tier and instantiation: the body that they share is edited once.
             && let Err(error) = cx.edit_once(function, |edit| edit.count_calls(counter))
@@ -91,7 +91,7 @@ impl Callbacks for CountCalls {
         }
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         for (name, rewrite) in &*self.counted.rewrites.lock(cx) {
             if let Outcome::Refused(why) = rewrite.outcome() {
                 eprintln!("count_calls: {name} is not counted: {why}");

@@ -88,7 +88,7 @@ impl Samples {
 }
 
 impl DetacherProfiler {
-    fn start(cx: &InTriggers<'_>, detacher: Detacher, options: &str) -> Result<Self, BoxError> {
+    fn start(cx: &InCallback<'_>, detacher: Detacher, options: &str) -> Result<Self, BoxError> {
         let options = Options::parse(options)?;
         let time = Duration::try_from_secs_f64(options.seconds)?;
         let samples = Arc::new(Mutex::new(Samples::new(options.out)?));
@@ -119,7 +119,7 @@ impl Callbacks for DetacherProfiler {
     }
 
     /// Called at the detach, or at the end of the application if that comes first.
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         let mut samples = self.samples.lock(cx);
         match samples.write() {
             Ok(()) => eprintln!(

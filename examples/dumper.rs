@@ -87,7 +87,7 @@ impl Callbacks for Dumper {
         Ok(profiler)
     }
 
-    fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, event: EventPipeEvent<'_>) {
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
         self.snapshots.event_pipe_event_delivered(cx, &event);
     }
 }

@@ -70,7 +70,7 @@ struct Block {
 }
 
 impl State {
-    fn thread(&mut self, cx: &InCallback<'_>) -> &mut Thread {
+    fn thread(&mut self, cx: &InNoGc<'_>) -> &mut Thread {
         let id = cx.current_thread().unwrap_or(None);
         self.threads.entry(id).or_insert_with(|| {
             let number = self.threads_seen;
@@ -86,7 +86,7 @@ impl State {
 
 impl Exceptions {
     /// Updates the exceptions of the current thread, then prints the event and counts it.
-    fn note(&self, cx: &InCallback<'_>, event: &'static str, name: Name, update: impl FnOnce(&mut Vec<Exception>)) {
+    fn note(&self, cx: &InNoGc<'_>, event: &'static str, name: Name, update: impl FnOnce(&mut Vec<Exception>)) {
         let mut state = self.state.lock(cx);
         let thread = state.thread(cx);
         update(&mut thread.exceptions);
@@ -103,7 +103,7 @@ impl Exceptions {
         state.count(event, name);
     }
 
-    fn enter_block(&self, cx: &InCallback<'_>, kind: &'static str, function: FunctionId) {
+    fn enter_block(&self, cx: &InNoGc<'_>, kind: &'static str, function: FunctionId) {
         self.note(cx, kind, cx.names().function(function), |exceptions| {
             exceptions.pop();
             exceptions.push(Exception { block: Some(Block { kind, function }), may_be_over: false });
@@ -111,7 +111,7 @@ impl Exceptions {
     }
 
     /// The innermost block of this kind has ended, and with it all exceptions thrown inside.
-    fn leave_block(&self, cx: &InCallback<'_>, kind: &'static str) {
+    fn leave_block(&self, cx: &InNoGc<'_>, kind: &'static str) {
         let mut state = self.state.lock(cx);
         let id = cx.current_thread().unwrap_or(None);
         let Some(Thread { exceptions, .. }) = state.threads.get_mut(&id) else { return };
@@ -129,7 +129,7 @@ impl Exceptions {
 
 #[callbacks]
 impl Callbacks for Exceptions {
-    fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) {
         let class = cx.class_of(thrown).map_or("?".into(), |class| cx.names().class(class));
         self.note(cx, THROWN, class, |exceptions| {
             while exceptions.pop_if(|last| last.may_be_over).is_some() {}
@@ -137,23 +137,23 @@ impl Callbacks for Exceptions {
         });
     }
 
-    fn exception_search_function_enter(&self, cx: &mut InTriggers<'_>, function: FunctionId) {
+    fn exception_search_function_enter(&self, cx: &mut InCallback<'_>, function: FunctionId) {
         self.note(cx, "search", cx.names().function(function), |_| ());
     }
 
-    fn exception_search_filter_enter(&self, cx: &mut InTriggers<'_>, function: FunctionId) {
+    fn exception_search_filter_enter(&self, cx: &mut InCallback<'_>, function: FunctionId) {
         self.enter_block(cx, "filter", function);
     }
 
-    fn exception_search_filter_leave(&self, cx: &mut InTriggers<'_>) {
+    fn exception_search_filter_leave(&self, cx: &mut InCallback<'_>) {
         self.leave_block(cx, "filter");
     }
 
-    fn exception_search_catcher_found(&self, cx: &mut InTriggers<'_>, function: FunctionId) {
+    fn exception_search_catcher_found(&self, cx: &mut InCallback<'_>, function: FunctionId) {
         self.note(cx, "caught in", cx.names().function(function), |_| ());
     }
 
-    fn exception_unwind_function_enter(&self, cx: &InCallback<'_>, function: FunctionId) {
+    fn exception_unwind_function_enter(&self, cx: &InNoGc<'_>, function: FunctionId) {
         self.note(cx, "unwind", cx.names().function(function), |exceptions| {
             // The exception is the last; the one whose block it was thrown in may end with that block's function.
             let around = exceptions.iter_mut().rev().skip(1).find(|around| !around.may_be_over);
@@ -163,27 +163,27 @@ impl Callbacks for Exceptions {
         });
     }
 
-    fn exception_unwind_finally_enter(&self, cx: &InCallback<'_>, function: FunctionId) {
+    fn exception_unwind_finally_enter(&self, cx: &InNoGc<'_>, function: FunctionId) {
         self.enter_block(cx, "finally", function);
     }
 
-    fn exception_unwind_finally_leave(&self, cx: &InCallback<'_>) {
+    fn exception_unwind_finally_leave(&self, cx: &InNoGc<'_>) {
         self.leave_block(cx, "finally");
     }
 
-    fn exception_catcher_enter(&self, cx: &InCallback<'_>, function: FunctionId, _thrown: Option<ObjectId<'_>>) {
+    fn exception_catcher_enter(&self, cx: &InNoGc<'_>, function: FunctionId, _thrown: Option<ObjectId<'_>>) {
         self.enter_block(cx, CATCH, function);
     }
 
-    fn exception_catcher_leave(&self, cx: &mut InTriggers<'_>) {
+    fn exception_catcher_leave(&self, cx: &mut InCallback<'_>) {
         self.leave_block(cx, CATCH);
     }
 
-    fn thread_destroyed(&self, cx: &mut InTriggers<'_>, thread: ThreadId) {
+    fn thread_destroyed(&self, cx: &mut InCallback<'_>, thread: ThreadId) {
         self.state.lock(cx).threads.remove(&Some(thread));
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         let counts = &self.state.lock(cx).counts;
         for heading in [THROWN, ON_THREAD, CATCH] {
             let mut rows: Vec<_> = counts.iter().filter(|((event, _), _)| *event == heading).collect();

@@ -87,13 +87,13 @@ impl Callbacks for Leaks {
         Self::start(cx, Options::read(&Settings::of_attach(data)?)?, Some(detacher))
     }
 
-    fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, event: EventPipeEvent<'_>) {
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
         self.snapshots.event_pipe_event_delivered(cx, &event);
     }
 }
 
 impl Leaks {
-    fn start(cx: &InTriggers<'_>, options: Options, detacher: Option<Detacher>) -> Result<Self, BoxError> {
+    fn start(cx: &InCallback<'_>, options: Options, detacher: Option<Detacher>) -> Result<Self, BoxError> {
         let profiler = Self::default();
         let snapshots = profiler.snapshots.clone();
         cx.spawn_profiler_thread("leaks", move |cx| {

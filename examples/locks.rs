@@ -302,7 +302,7 @@ fn is_of_runtime(name: &str) -> bool {
 }
 
 /// The calling thread and its stack.
-fn own_place(cx: &InCallback<'_>, depth: usize) -> Option<(u32, Place)> {
+fn own_place(cx: &InNoGc<'_>, depth: usize) -> Option<(u32, Place)> {
     let thread = cx.current_thread().ok()??;
     let os_id = cx.os_thread_id(thread).ok()?;
     let mut frames = Vec::new();
@@ -327,7 +327,7 @@ fn see_owners(waits: &Waits, round: &Round<'_, '_>) {
 }
 
 impl Locks {
-    fn start(cx: &mut InTriggers<'_>, settings: &Settings) -> Result<Self, BoxError> {
+    fn start(cx: &mut InCallback<'_>, settings: &Settings) -> Result<Self, BoxError> {
         let options = Options::read(settings)?;
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
         let depth = options.depth.max(100);
@@ -350,7 +350,7 @@ impl Callbacks for Locks {
         Self::start(cx, &Settings::of_environment())
     }
 
-    fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
+    fn module_load_finished(&self, cx: &mut InCallback<'_>, module: ModuleId, _status: Result<()>) {
         if &*cx.names().module(module) != "System.Private.CoreLib.dll" {
             return;
         }
@@ -361,7 +361,7 @@ impl Callbacks for Locks {
         }
     }
 
-    fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, event: EventPipeEvent<'_>) {
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
         let Some(event) = event.of_runtime(cx) else { return };
         if let Ok(start) = event.decode::<ContentionStart>() {
             if start.contention_flags == ContentionFlags::MANAGED
@@ -379,7 +379,7 @@ impl Callbacks for Locks {
         }
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         if let Err(error) = self.waits.lock().report() {
             report!("locks: {error}");
         }

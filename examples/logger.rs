@@ -89,14 +89,14 @@ struct Thread {
 
 impl Logger {
     /// Logs a transition, unless it is one of the runtime's own ways to call managed code: there are hundreds for each exception.
-    fn log_transition(&self, cx: &InCallback<'_>, id: Option<FunctionId>, reason: TransitionReason, way: &str) {
+    fn log_transition(&self, cx: &InNoGc<'_>, id: Option<FunctionId>, reason: TransitionReason, way: &str) {
         if id.is_some_and(|id| cx.is_runtime_entry(id)) {
             return;
         }
         self.log(cx, "transition", of_transition(reason), format!("native code {reason} {way} {}", function(cx, id)));
     }
 
-    fn log(&self, cx: &InCallback<'_>, category: &str, kind: char, event: String) {
+    fn log(&self, cx: &InNoGc<'_>, category: &str, kind: char, event: String) {
         if !self.options.categories.iter().any(|(name, _)| *name == category) {
             return;
         }
@@ -140,15 +140,15 @@ fn of_transition(reason: TransitionReason) -> char {
     if reason == TransitionReason::Call { '+' } else { '-' }
 }
 
-fn domain(cx: &mut InTriggers<'_>, id: AppDomainId) -> String {
+fn domain(cx: &mut InCallback<'_>, id: AppDomainId) -> String {
     cx.app_domain_info(id).map_or_else(|_| format!("{id:x}"), |info| info.name)
 }
 
-fn function(cx: &InCallback<'_>, id: Option<FunctionId>) -> Name {
+fn function(cx: &InNoGc<'_>, id: Option<FunctionId>) -> Name {
     id.map_or("?".into(), |id| cx.names().function(id))
 }
 
-fn class_of(cx: &InCallback<'_>, object: ObjectId<'_>) -> Name {
+fn class_of(cx: &InNoGc<'_>, object: ObjectId<'_>) -> Name {
     cx.class_of(object).map_or("?".into(), |class| cx.names().class(class))
 }
 
@@ -175,18 +175,18 @@ macro_rules! logger {
                 Ok(Self { options, threads: Mutex::default(), threads_seen: AtomicUsize::new(0) })
             }
 
-            fn thread_destroyed(&self, cx: &mut InTriggers<'_>, thread: ThreadId) {
+            fn thread_destroyed(&self, cx: &mut InCallback<'_>, thread: ThreadId) {
                 self.log(cx, "thread", '*', format!("{thread:x} destroyed"));
                 self.threads.lock(cx).remove(&Some(thread));
             }
 
-            fn jit_inlining(&self, cx: &mut InTriggers<'_>, caller: FunctionId, callee: FunctionId) -> bool {
+            fn jit_inlining(&self, cx: &mut InCallback<'_>, caller: FunctionId, callee: FunctionId) -> bool {
                 let [caller, callee] = [caller, callee].map(|id| cx.names().function(id));
                 self.log(cx, "inlining", '*', format!("{callee} into {caller}"));
                 true
             }
 
-            fn objects_allocated_by_class(&self, cx: &InCallback<'_>, counts: ClassCounts<'_>) {
+            fn objects_allocated_by_class(&self, cx: &InNoGc<'_>, counts: ClassCounts<'_>) {
                 for (class, count) in counts.iter() {
                     self.log(cx, "allocation", '*', format!("{count} of {}", cx.names().class(class)));
                 }
@@ -194,7 +194,7 @@ macro_rules! logger {
 
             fn exception_catcher_enter(
                 &self,
-                cx: &InCallback<'_>,
+                cx: &InNoGc<'_>,
                 function: FunctionId,
                 thrown: Option<ObjectId<'_>>,
             ) {
@@ -207,7 +207,7 @@ macro_rules! logger {
 
             fn unmanaged_to_managed_transition(
                 &self,
-                cx: &mut InTriggers<'_>,
+                cx: &mut InCallback<'_>,
                 id: Option<FunctionId>,
                 reason: TransitionReason,
             ) {
@@ -216,7 +216,7 @@ macro_rules! logger {
 
             fn managed_to_unmanaged_transition(
                 &self,
-                cx: &mut InTriggers<'_>,
+                cx: &mut InCallback<'_>,
                 id: Option<FunctionId>,
                 reason: TransitionReason,
             ) {
@@ -232,7 +232,7 @@ macro_rules! logger {
 }
 
 logger! {
-    in (&mut InTriggers<'_>) {
+    in (&mut InCallback<'_>) {
         app_domain_creation_started(cx, id: Inert<AppDomainId>) => "appdomain", '+', "create {id:x}";
         app_domain_creation_finished(cx, id: AppDomainId, status: Result<()>)
             => "appdomain", '-', "create {}{}", domain(cx, id), outcome(status);
@@ -281,7 +281,7 @@ logger! {
         com_classic_vtable_created(cx, id: ClassId, _iid: Option<&Guid>, at: usize, slots: u32)
             => "com", '*', "{} slots of {} at {at:x}", slots, cx.names().class(id);
     }
-    in (&InCallback<'_>) {
+    in (&InNoGc<'_>) {
         function_unload_started(cx, id: FunctionId) => "unload", '*', "{}", cx.names().function(id);
         thread_assigned_to_os_thread(cx, id: ThreadId, os_id: u32)
             => "thread", '*', "{id:x} runs on system thread {os_id}";

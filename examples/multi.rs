@@ -21,13 +21,13 @@ struct Throws {
 
 #[callbacks]
 impl Callbacks for Throws {
-    fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) {
         if let Ok(class) = cx.class_of(thrown) {
             *self.by_class.lock(cx).entry(cx.names().class(class)).or_default() += 1;
         }
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         for (class, count) in &*self.by_class.lock(cx) {
             eprintln!("throws: {count} {class}");
         }
@@ -42,11 +42,11 @@ struct Collections {
 
 #[callbacks]
 impl Callbacks for Collections {
-    fn garbage_collection_started(&self, cx: &InCallback<'_>, generations: Generations, _reason: GcReason) {
+    fn garbage_collection_started(&self, cx: &InNoGc<'_>, generations: Generations, _reason: GcReason) {
         *self.by_generations.lock(cx).entry(generations.to_string()).or_default() += 1;
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         for (generations, count) in &*self.by_generations.lock(cx) {
             eprintln!("collections: {count} of {generations}");
         }

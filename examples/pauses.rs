@@ -106,7 +106,7 @@ struct Place {
 
 impl Place {
     /// Where the calling thread is.
-    fn of_current(cx: &InCallback<'_>, depth: usize) -> Self {
+    fn of_current(cx: &InNoGc<'_>, depth: usize) -> Self {
         let mut frames = Vec::new();
         // In states in which the runtime cannot walk, the thread alone is shown.
         let _ = cx.walk_own_stack(|frame| {
@@ -267,7 +267,7 @@ fn ms(time: Duration) -> String {
 }
 
 impl Pauses {
-    fn start(cx: &mut InTriggers<'_>, settings: &Settings) -> Result<Self, BoxError> {
+    fn start(cx: &mut InCallback<'_>, settings: &Settings) -> Result<Self, BoxError> {
         let options = Options::read(settings)?;
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
@@ -305,7 +305,7 @@ impl Callbacks for Pauses {
         Self::start(cx, &Settings::of_environment())
     }
 
-    fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, event: EventPipeEvent<'_>) {
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
         let Some(event) = event.of_runtime(cx) else { return };
         if event.decode::<GcTriggered>().is_ok() {
             let cause = Place::of_current(cx, self.options.depth);
@@ -315,7 +315,7 @@ impl Callbacks for Pauses {
         }
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         let state = &mut *self.state.lock(cx);
         state.finish();
         state.report(&self.options);

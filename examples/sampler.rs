@@ -404,7 +404,7 @@ impl Methods {
 
 impl SamplerProfiler {
     /// With a `detacher` the profiler detaches when sampling ends.
-    fn start(cx: &InTriggers<'_>, mut options: Options, detacher: Option<Detacher>) -> Result<Self, BoxError> {
+    fn start(cx: &InCallback<'_>, mut options: Options, detacher: Option<Detacher>) -> Result<Self, BoxError> {
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
         let mut sampler =
             Sampler::every(interval).mode(options.mode).budget(options.budget_percent / 100.0).delay(options.delay);
@@ -451,7 +451,7 @@ impl SamplerProfiler {
 }
 
 /// Ends sampling once. A second call waits for the first.
-fn finish(cx: &InTriggers<'_>, state: &Mutex<State>, ending: &Mutex<()>) {
+fn finish(cx: &InCallback<'_>, state: &Mutex<State>, ending: &Mutex<()>) {
     let _one = ending.lock(cx);
     let finished = state.lock(cx).finish();
     if let Some(finished) = finished {
@@ -475,7 +475,7 @@ impl Callbacks for SamplerProfiler {
         Self::start(cx, options, Some(detacher))
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         finish(cx, &self.state, &self.ending);
     }
 }

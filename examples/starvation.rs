@@ -192,7 +192,7 @@ impl State {
 }
 
 impl Starvation {
-    fn start(cx: &mut InTriggers<'_>, settings: &Settings) -> Result<Self, BoxError> {
+    fn start(cx: &mut InCallback<'_>, settings: &Settings) -> Result<Self, BoxError> {
         let options = Options::read(settings)?;
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
         let profile = Profile::summed(application_name(), Unit::Nanoseconds).of_process(std::process::id());
@@ -225,7 +225,7 @@ impl Callbacks for Starvation {
         Self::start(cx, &Settings::of_environment())
     }
 
-    fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, event: EventPipeEvent<'_>) {
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
         let Some(event) = event.of_runtime(cx) else { return };
         let Ok(adjustment) = event.decode::<ThreadPoolWorkerThreadAdjustment>() else { return };
         if ![AdjustmentReason::STARVATION, AdjustmentReason::COOPERATIVE_BLOCKING].contains(&adjustment.reason) {
@@ -239,7 +239,7 @@ impl Callbacks for Starvation {
         state.workers = Some((fewest.min(wanted), most.max(wanted)));
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         if let Err(error) = self.state.lock(cx).report() {
             report!("starvation: {error}");
         }

@@ -98,7 +98,7 @@ impl FunctionHooks for Hooks {
     const UNWINDS: bool = true;
     const SUSPENDS: bool = true;
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<u32> {
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<u32> {
         let name = cx.names().function(function);
         if self.options.filter.is_match(&*name) { Hook::Yes(self.times.number(&name)) } else { Hook::No }
     }
@@ -207,7 +207,7 @@ impl Callbacks for Timer {
         Ok(Self { hooks, inserted: Some(inserted) })
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         if let Some(inserted) = &self.inserted
             && !sdk::is_tool()
         {

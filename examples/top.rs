@@ -256,7 +256,7 @@ impl Callbacks for Top {
     }
 
     /// Writes what was counted since the last second: the application ends.
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         let state = self.state.lock(cx);
         write(NAME, &of_process(&state.out, ""), &state.text());
     }

@@ -43,7 +43,7 @@ impl ValueHooks for Hooks {
     const VALUES: HookValues = HookValues::ARGUMENTS.union(HookValues::RESULT);
     const UNWINDS: bool = true;
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<&'static str> {
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<&'static str> {
         let name = cx.names().function(function);
         let method = name.as_str().split('(').next().unwrap_or_default();
         let is_of_framework = method.starts_with("System.") || method.starts_with("Microsoft.");
@@ -106,7 +106,7 @@ impl Callbacks for TraceValues {
         Ok(Self { hooked: None, inserted: Some(inserted) })
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         if let Some(hooked) = &self.hooked {
             report_left_out(cx, "trace_values", "traced", &hooked.left_out());
         }

@@ -99,7 +99,7 @@ impl FunctionHooks for Hooks {
     const UNWINDS: bool = true;
     const SUSPENDS: bool = true;
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<&'static str> {
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<&'static str> {
         let name = cx.names().function(function).to_string();
         // Leaked, because the hook stays until the process ends.
         if self.filter.is_match(&name) { Hook::Yes(name.leak()) } else { Hook::No }
@@ -184,7 +184,7 @@ impl CallReader<Call> for ToTree {
 
 impl Hooks {
     /// Makes the hooks, and starts to write their calls.
-    fn start(cx: &InTriggers<'_>, settings: &Settings) -> Result<(Arc<Self>, HookedBy), BoxError> {
+    fn start(cx: &InCallback<'_>, settings: &Settings) -> Result<(Arc<Self>, HookedBy), BoxError> {
         let Options { filter, output, shortest, hooked_by } = Options::read(settings)?;
         let log = CallLog::new(BUFFER, THREADS).folding(shortest);
         let hooks = Arc::new(Self { filter, log });
@@ -221,7 +221,7 @@ impl Callbacks for Tracer {
         Ok(Self { hooks, inserted: Some(inserted) })
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         if let Some(inserted) = &self.inserted
             && !sdk::is_tool()
         {

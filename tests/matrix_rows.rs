@@ -19,9 +19,9 @@ mod rows;
 fn levels() -> BTreeMap<&'static str, &'static str> {
     let levels = [
         ("Info", rows::ANYWHERE.iter().map(|row| row.0).collect::<Vec<_>>()),
+        ("InNoGc", rows::IN_NO_GC.iter().map(|row| row.0).collect()),
+        ("InNoGc", rows::OF_OBJECTS.iter().map(|row| row.0).collect()),
         ("InCallback", rows::IN_CALLBACK.iter().map(|row| row.0).collect()),
-        ("InCallback", rows::OF_OBJECTS.iter().map(|row| row.0).collect()),
-        ("InTriggers", rows::IN_TRIGGERS.iter().map(|row| row.0).collect()),
         ("ProfilerThread", rows::ON_PROFILER_THREAD.iter().map(|row| row.0).collect()),
     ];
     let mut found = BTreeMap::new();

@@ -26,7 +26,7 @@ use proc_macro::TokenStream;
 ///
 /// #[callbacks]
 /// impl Callbacks for Beeper {
-///     fn class_load_finished(&self, _cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
+///     fn class_load_finished(&self, _cx: &mut InCallback<'_>, _class: ClassId, _status: Result<()>) {
 ///         eprint!("\x07");
 ///     }
 /// }
@@ -120,12 +120,12 @@ pub fn derive_profiler(input: TokenStream) -> TokenStream {
 ///
 /// #[callbacks]
 /// impl Callbacks for Loads {
-///     fn class_load_finished(&self, _cx: &mut InTriggers<'_>, class: ClassId, _status: Result<()>) {
+///     fn class_load_finished(&self, _cx: &mut InCallback<'_>, class: ClassId, _status: Result<()>) {
 ///         self.report(class);
 ///     }
 ///
 ///     #[cfg(debug_assertions)] // asked for in debug builds only
-///     fn thread_created(&self, _cx: &mut InTriggers<'_>, _thread: ThreadId) {}
+///     fn thread_created(&self, _cx: &mut InCallback<'_>, _thread: ThreadId) {}
 /// }
 ///
 /// impl Loads {
@@ -144,7 +144,7 @@ pub fn derive_profiler(input: TokenStream) -> TokenStream {
 /// #[callbacks]
 /// impl Callbacks for Loads {
 ///     // did you mean `class_load_finished`?
-///     fn class_loaded_finished(&self, _cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {}
+///     fn class_loaded_finished(&self, _cx: &mut InCallback<'_>, _class: ClassId, _status: Result<()>) {}
 /// }
 /// # fn main() {}
 /// ```

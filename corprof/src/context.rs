@@ -7,21 +7,21 @@
 //! | context | who has it | offers |
 //! |---|---|---|
 //! | [`Info`] | all code, on any thread | calls that the runtime answers everywhere (async) |
-//! | [`InCallback`] | callbacks during a collection, a suspension or an unwind, and callbacks with objects | the calls of `Info`, and calls inside a callback that let no collection in |
-//! | [`InTriggers`] | the other callbacks | the calls of `InCallback`, and by `&mut self` calls that start a collection or let one in |
-//! | [`InInitialize`] | `initialize` | the calls of `InTriggers`, and those that work at start-up only |
-//! | [`InAttach`] | `initialize_for_attach` | the calls of `InTriggers`, and the [`Detacher`] |
-//! | [`ProfilerThread`] | a thread that the profiler has made | the calls of `InTriggers`, and those that no callback may make, such as a collection |
+//! | [`InNoGc`] | callbacks during a collection, a suspension or an unwind, and callbacks with objects | the calls of `Info`, and calls inside a callback that let no collection in |
+//! | [`InCallback`] | the other callbacks | the calls of `InNoGc`, and by `&mut self` calls that start a collection or let one in |
+//! | [`InInitialize`] | `initialize` | the calls of `InCallback`, and those that work at start-up only |
+//! | [`InAttach`] | `initialize_for_attach` | the calls of `InCallback`, and the [`Detacher`] |
+//! | [`ProfilerThread`] | a thread that the profiler has made | the calls of `InCallback`, and those that no callback may make, such as a collection |
 //! | [`InHook`] | enter, leave and tailcall hooks | the calls of `Info`, and the hooked function |
-//! | [`InSlowHook`] | the same hooks, if they receive arguments and results | the calls of `InCallback` |
+//! | [`InSlowHook`] | the same hooks, if they receive arguments and results | the calls of `InNoGc` |
 //!
 //! Each dereferences to the one above it, with these exceptions: `InHook` dereferences to [`Info`], `InSlowHook` to
-//! [`InCallback`], `InAttach` and `ProfilerThread` to [`InTriggers`]. They cannot outlive their callback and cannot leave its
+//! [`InNoGc`], `InAttach` and `ProfilerThread` to [`InCallback`]. They cannot outlive their callback and cannot leave its
 //! thread:
 //!
 //! ```compile_fail,E0277
 //! # use corprof::prelude::*;
-//! fn send(cx: &InCallback<'_>) {
+//! fn send(cx: &InNoGc<'_>) {
 //!     std::thread::scope(|scope| { scope.spawn(|| cx.current_thread()); }); // a context stays on its thread
 //! }
 //! ```
@@ -71,7 +71,7 @@ pub(crate) enum Place {
 /// The context of a callback from which no collection may start.
 ///
 /// Offers the calls that the contract table marks *sync* and not *triggers*, and all calls of [`Info`].
-pub struct InCallback<'cb> {
+pub struct InNoGc<'cb> {
     info: &'cb Info,
     heap: Heap,
     place: Place,
@@ -85,13 +85,13 @@ pub struct InCallback<'cb> {
 /// can be held across them.
 ///
 /// [`ObjectId`]: crate::id::ObjectId
-pub struct InTriggers<'cb> {
-    inner: InCallback<'cb>,
+pub struct InCallback<'cb> {
+    inner: InNoGc<'cb>,
 }
 
 /// The context of `initialize`: only here can immutable event flags and enter/leave hooks be set.
 pub struct InInitialize<'cb> {
-    inner: InTriggers<'cb>,
+    inner: InCallback<'cb>,
 }
 
 /// The context of `initialize_for_attach`: the profiler was attached to a running application.
@@ -99,15 +99,15 @@ pub struct InInitialize<'cb> {
 /// It does not offer the calls that work at start-up only, such as hooks and immutable event flags: the runtime refuses them
 /// here.
 pub struct InAttach<'cb> {
-    inner: InTriggers<'cb>,
+    inner: InCallback<'cb>,
 }
 
+static_assertions::assert_not_impl_any!(InNoGc<'static>: Send, Sync, Clone);
 static_assertions::assert_not_impl_any!(InCallback<'static>: Send, Sync, Clone);
-static_assertions::assert_not_impl_any!(InTriggers<'static>: Send, Sync, Clone);
 static_assertions::assert_not_impl_any!(InInitialize<'static>: Send, Sync, Clone);
 static_assertions::assert_not_impl_any!(InAttach<'static>: Send, Sync, Clone);
 
-impl<'cb> InCallback<'cb> {
+impl<'cb> InNoGc<'cb> {
     /// The context of a place in which `heap` is true of the heap.
     ///
     /// # Safety
@@ -168,7 +168,7 @@ impl<'cb> InCallback<'cb> {
     }
 }
 
-impl<'cb> InTriggers<'cb> {
+impl<'cb> InCallback<'cb> {
     /// The context of a place in which a collection may start.
     ///
     /// # Safety
@@ -177,7 +177,7 @@ impl<'cb> InTriggers<'cb> {
     #[inline]
     pub(crate) unsafe fn new(info: &'cb Info) -> Self {
         // SAFETY: the caller promises more than is needed.
-        Self { inner: unsafe { InCallback::new(info, Heap::Moves) } }
+        Self { inner: unsafe { InNoGc::new(info, Heap::Moves) } }
     }
 }
 
@@ -188,7 +188,7 @@ impl<'cb> InInitialize<'cb> {
     /// Until the context is dropped, the calling thread is inside `Initialize`.
     pub(crate) unsafe fn new(info: &'cb Info) -> Self {
         // SAFETY: `Initialize` is a callback from which the runtime answers all sync calls (fact: contexts).
-        Self { inner: unsafe { InTriggers::new(info) } }
+        Self { inner: unsafe { InCallback::new(info) } }
     }
 }
 
@@ -199,7 +199,7 @@ impl<'cb> InAttach<'cb> {
     /// Until the context is dropped, the calling thread is inside `InitializeForAttach`.
     pub(crate) unsafe fn new(info: &'cb Info) -> Self {
         // SAFETY: `InitializeForAttach` is a callback from which the runtime answers all sync calls (fact: contexts).
-        Self { inner: unsafe { InTriggers::new(info) } }
+        Self { inner: unsafe { InCallback::new(info) } }
     }
 }
 
@@ -229,7 +229,7 @@ impl InAttach<'_> {
     }
 }
 
-impl Deref for InCallback<'_> {
+impl Deref for InNoGc<'_> {
     type Target = Info;
 
     #[inline]
@@ -238,20 +238,20 @@ impl Deref for InCallback<'_> {
     }
 }
 
-impl<'cb> Deref for InTriggers<'cb> {
-    type Target = InCallback<'cb>;
+impl<'cb> Deref for InCallback<'cb> {
+    type Target = InNoGc<'cb>;
 
     #[inline]
-    fn deref(&self) -> &InCallback<'cb> {
+    fn deref(&self) -> &InNoGc<'cb> {
         &self.inner
     }
 }
 
 impl<'cb> Deref for InInitialize<'cb> {
-    type Target = InTriggers<'cb>;
+    type Target = InCallback<'cb>;
 
     #[inline]
-    fn deref(&self) -> &InTriggers<'cb> {
+    fn deref(&self) -> &InCallback<'cb> {
         &self.inner
     }
 }
@@ -264,10 +264,10 @@ impl DerefMut for InInitialize<'_> {
 }
 
 impl<'cb> Deref for InAttach<'cb> {
-    type Target = InTriggers<'cb>;
+    type Target = InCallback<'cb>;
 
     #[inline]
-    fn deref(&self) -> &InTriggers<'cb> {
+    fn deref(&self) -> &InCallback<'cb> {
         &self.inner
     }
 }
@@ -289,7 +289,7 @@ macro_rules! contexts {
     )* };
 }
 
-contexts!(InCallback InTriggers InInitialize InAttach);
+contexts!(InNoGc InCallback InInitialize InAttach);
 
 /// A context of a callback, for [`sync::Mutex`](crate::sync::Mutex).
 ///
@@ -302,15 +302,15 @@ contexts!(InCallback InTriggers InInitialize InAttach);
 )]
 pub trait Context: sealed::Sealed {}
 
+impl Context for InNoGc<'_> {}
 impl Context for InCallback<'_> {}
-impl Context for InTriggers<'_> {}
 impl Context for InInitialize<'_> {}
 impl Context for InAttach<'_> {}
 
 pub(crate) mod sealed {
     pub trait Sealed {}
+    impl Sealed for super::InNoGc<'_> {}
     impl Sealed for super::InCallback<'_> {}
-    impl Sealed for super::InTriggers<'_> {}
     impl Sealed for super::InInitialize<'_> {}
     impl Sealed for super::InAttach<'_> {}
 }

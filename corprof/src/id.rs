@@ -163,7 +163,7 @@ pub struct ReJitId(pub usize);
 /// struct Keeper { providers: Mutex<Vec<EventPipeProviderId<'static>>> }
 /// # #[callbacks]
 /// impl Callbacks for Keeper {
-///     fn event_pipe_provider_created(&self, _cx: &mut InTriggers<'_>, provider: EventPipeProviderId<'_>) {
+///     fn event_pipe_provider_created(&self, _cx: &mut InCallback<'_>, provider: EventPipeProviderId<'_>) {
 ///         self.providers.lock().unwrap().push(provider); // borrowed data escapes
 ///     }
 /// }
@@ -222,7 +222,7 @@ impl EventPipeSessionId {
 /// have a context from which no call can start a collection.
 ///
 /// To find an object again later, keep an [`ObjectHandle`](crate::info::ObjectHandle), which
-/// [`create_handle`](crate::InCallback::create_handle) makes. The identifier itself cannot be kept:
+/// [`create_handle`](crate::InNoGc::create_handle) makes. The identifier itself cannot be kept:
 ///
 /// ```compile_fail,E0521
 /// # use corprof::prelude::*;
@@ -230,7 +230,7 @@ impl EventPipeSessionId {
 /// struct Keeper { last: Mutex<Option<ObjectId<'static>>> }
 /// # #[callbacks]
 /// impl Callbacks for Keeper {
-///     fn object_allocated(&self, _cx: &InCallback<'_>, object: ObjectId<'_>, _class: ClassId) {
+///     fn object_allocated(&self, _cx: &InNoGc<'_>, object: ObjectId<'_>, _class: ClassId) {
 ///         *self.last.lock().unwrap() = Some(object); // borrowed data escapes
 ///     }
 /// }

@@ -12,7 +12,7 @@
 //!
 //! #[callbacks]
 //! impl Callbacks for Loads {
-//!     fn class_load_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, status: Result<()>) {
+//!     fn class_load_finished(&self, cx: &mut InCallback<'_>, class: ClassId, status: Result<()>) {
 //!         if status.is_ok() {
 //!             eprintln!("loaded {}", cx.names().class(class));
 //!         }
@@ -84,7 +84,7 @@ pub use corprof_sys as sys;
 pub use windows_core;
 pub use windows_core::GUID as Guid;
 
-pub use context::{InAttach, InCallback, InInitialize, InTriggers};
+pub use context::{InAttach, InCallback, InInitialize, InNoGc};
 pub use error::{Error, Result};
 pub use event_mask::EventMask;
 pub use hooks::{InHook, InSlowHook};

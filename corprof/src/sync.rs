@@ -7,7 +7,7 @@
 //!
 //! ```compile_fail,E0502
 //! # use corprof::prelude::*;
-//! fn count(table: &corprof::sync::Mutex<u32>, cx: &mut InTriggers<'_>, domain: AppDomainId) {
+//! fn count(table: &corprof::sync::Mutex<u32>, cx: &mut InCallback<'_>, domain: AppDomainId) {
 //!     let mut guard = table.lock(cx);
 //!     let _ = cx.app_domain_info(domain); // may start a collection
 //!     *guard += 1;
@@ -21,7 +21,7 @@
 //!
 //! | call | callback | when |
 //! |---|---|---|
-//! | [`create_handle`](crate::InCallback::create_handle) | `handle_created` | with `MONITOR_GC` |
+//! | [`create_handle`](crate::InNoGc::create_handle) | `handle_created` | with `MONITOR_GC` |
 //! | [`ObjectHandle::destroy`](crate::info::ObjectHandle::destroy), and dropping an `ObjectHandle` | `handle_destroyed` | with `MONITOR_GC` |
 //! | [`event_pipe_write_event`](crate::Info::event_pipe_write_event) | `event_pipe_event_delivered` | while a session listens to the provider |
 //! | any call in which the runtime writes an event of its own | `event_pipe_event_delivered` | while a session listens to that event |

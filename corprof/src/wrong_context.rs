@@ -5,7 +5,7 @@
 //! and the bound names the rule. These methods can never be called. Those for the runtime's calls are generated from the
 //! contract table (`generated/absent.rs`). A test (`tests/ledger.rs`) checks that none is missing.
 
-use crate::context::{InAttach, InCallback, InInitialize, InTriggers};
+use crate::context::{InAttach, InCallback, InInitialize, InNoGc};
 use crate::hooks::InSlowHook;
 use crate::profiler_thread::ProfilerThread;
 use crate::session::Info;
@@ -17,30 +17,30 @@ use crate::session::Info;
 )]
 pub trait InCallbackContext<'x> {}
 
+impl InCallbackContext<'_> for InNoGc<'_> {}
 impl InCallbackContext<'_> for InCallback<'_> {}
-impl InCallbackContext<'_> for InTriggers<'_> {}
 impl InCallbackContext<'_> for InInitialize<'_> {}
 impl InCallbackContext<'_> for InAttach<'_> {}
 impl InCallbackContext<'_> for InSlowHook<'_> {}
 impl InCallbackContext<'_> for ProfilerThread<'_> {}
 
-/// A garbage collection may start: [`InTriggers`] and the contexts that dereference to it have the method.
+/// A garbage collection may start: [`InCallback`] and the contexts that dereference to it have the method.
 ///
-/// Callbacks during a collection, a suspension or an unwind, and callbacks with objects, have an [`InCallback`], from which no
+/// Callbacks during a collection, a suspension or an unwind, and callbacks with objects, have an [`InNoGc`], from which no
 /// collection may start: make the call in another callback, and keep the result.
 #[diagnostic::on_unimplemented(
-    message = "this call may start a garbage collection: make it in a callback that gets `InTriggers`, and keep the result",
+    message = "this call may start a garbage collection: make it in a callback that gets `InCallback`, and keep the result",
     label = "no garbage collection may start here"
 )]
 pub trait MayTriggerGc<'x> {}
 
-impl MayTriggerGc<'_> for InTriggers<'_> {}
+impl MayTriggerGc<'_> for InCallback<'_> {}
 impl MayTriggerGc<'_> for InInitialize<'_> {}
 impl MayTriggerGc<'_> for InAttach<'_> {}
 impl MayTriggerGc<'_> for ProfilerThread<'_> {}
 
 /// The call needs a thread that corprof has made: only a [`ProfilerThread`] has the method, as the runtime refuses it in every
-/// callback. [`spawn_profiler_thread`](InTriggers::spawn_profiler_thread) makes such a thread.
+/// callback. [`spawn_profiler_thread`](InCallback::spawn_profiler_thread) makes such a thread.
 #[diagnostic::on_unimplemented(
     message = "this call is refused in callbacks: make it on a thread of `cx.spawn_profiler_thread(name, |cx| …)`",
     label = "not on a profiler thread"

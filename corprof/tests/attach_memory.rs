@@ -65,15 +65,15 @@ impl Callbacks for Visitor {
         Ok(profiler)
     }
 
-    fn thread_created(&self, cx: &mut InTriggers<'_>, thread: ThreadId) {
+    fn thread_created(&self, cx: &mut InCallback<'_>, thread: ThreadId) {
         assert!(cx.thread_app_domain(thread).is_ok());
     }
 
-    fn thread_destroyed(&self, _cx: &mut InTriggers<'_>, _thread: ThreadId) {}
+    fn thread_destroyed(&self, _cx: &mut InCallback<'_>, _thread: ThreadId) {}
 
     fn jit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         _status: Result<()>,
         _is_safe_to_block: bool,

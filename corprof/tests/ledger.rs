@@ -62,7 +62,7 @@ fn every_info_method_is_accounted_for() {
 }
 
 /// The types whose methods make calls.
-const CONTEXTS: [&str; 5] = ["Info", "InCallback", "InTriggers", "InInitialize", "ProfilerThread"];
+const CONTEXTS: [&str; 5] = ["Info", "InNoGc", "InCallback", "InInitialize", "ProfilerThread"];
 
 /// The public methods of each context with the names of their parameters, from the sources: `metadata(module)`.
 fn methods_of_contexts() -> BTreeMap<&'static str, BTreeSet<String>> {
@@ -105,15 +105,15 @@ fn shown(signature: &syn::Signature) -> String {
 /// Methods of contexts that are no calls of the runtime. The first seven have their messages in src/wrong_context.rs; a message
 /// about the others would surprise users who misspell another method.
 const NO_CALLS: &[(&str, Context)] = &[
-    ("names()", Context::InCallback),
-    ("stack_boundary()", Context::InCallback),
-    ("with_hook_thread(look)", Context::InCallback),
-    ("spawn_profiler_thread(name, run)", Context::InTriggers),
-    ("edit_method(module, method, edit)", Context::InTriggers),
-    ("edit_once(function, edit)", Context::InTriggers),
-    ("set_checked_body(body)", Context::InTriggers),
-    ("start_runtime_events(set)", Context::InTriggers),
-    ("event_pipe_define(provider)", Context::InTriggers),
+    ("names()", Context::InNoGc),
+    ("stack_boundary()", Context::InNoGc),
+    ("with_hook_thread(look)", Context::InNoGc),
+    ("spawn_profiler_thread(name, run)", Context::InCallback),
+    ("edit_method(module, method, edit)", Context::InCallback),
+    ("edit_once(function, edit)", Context::InCallback),
+    ("set_checked_body(body)", Context::InCallback),
+    ("start_runtime_events(set)", Context::InCallback),
+    ("event_pipe_define(provider)", Context::InCallback),
     ("detacher()", Context::InInitialize),
     ("start_instrumentation()", Context::InInitialize),
     ("hook_functions_by_il(hooks, precompiled)", Context::InInitialize),
@@ -121,7 +121,7 @@ const NO_CALLS: &[(&str, Context)] = &[
     ("is_stopping()", Context::ProfilerThread),
     ("wait(duration)", Context::ProfilerThread),
     ("wait_for_jitted_functions()", Context::ProfilerThread),
-    ("is_runtime_entry(function)", Context::InCallback),
+    ("is_runtime_entry(function)", Context::InNoGc),
 ];
 
 #[test]

@@ -65,7 +65,7 @@ impl Callbacks for Agent {
         Ok(Self)
     }
 
-    fn class_load_finished(&self, _cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
+    fn class_load_finished(&self, _cx: &mut InCallback<'_>, _class: ClassId, _status: Result<()>) {
         panic!("a mistake");
     }
 }

@@ -3,7 +3,7 @@
 use corprof::prelude::*;
 
 /// The assembly that defines a class, or the elements of an array.
-pub(crate) fn assembly(cx: &InCallback<'_>, mut class: ClassId) -> Option<String> {
+pub(crate) fn assembly(cx: &InNoGc<'_>, mut class: ClassId) -> Option<String> {
     while let Some(array) = cx.array_class(class).ok()? {
         class = array.element?;
     }

@@ -14,13 +14,13 @@ pub(crate) fn hooked_by(setting: &Setting) -> Result<HookedBy, SettingError> {
 }
 
 /// Prints what became of the methods. `done` is what the example does with them: `timed`.
-pub(crate) fn report(cx: &InTriggers<'_>, example: &str, done: &str, inserted: &InsertedHooks) {
+pub(crate) fn report(cx: &InCallback<'_>, example: &str, done: &str, inserted: &InsertedHooks) {
     eprintln!("{example}: {} precompiled functions are not {done}", inserted.precompiled());
     report_left_out(cx, example, done, &inserted.left_out());
 }
 
 /// Prints which methods have no hooks, and why.
-pub(crate) fn report_left_out(cx: &InTriggers<'_>, example: &str, done: &str, left_out: &[LeftOut]) {
+pub(crate) fn report_left_out(cx: &InCallback<'_>, example: &str, done: &str, left_out: &[LeftOut]) {
     for left_out in left_out {
         let method = cx.names().function(left_out.example);
         eprintln!("{example}: {} methods cannot be {done}, as {method}: {}", left_out.count, left_out.reason);

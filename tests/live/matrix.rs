@@ -143,18 +143,18 @@ fn by_place<'o>(lines: &[Line<'o>]) -> BTreeMap<&'o str, BTreeMap<&'o str, BTree
 fn expected_levels(contracts: &Contracts, place: &str) -> Result<&'static [&'static str]> {
     Ok(match place {
         MANAGED_THREAD | FOREIGN_THREAD => &["Info"],
-        "profiler thread" => &["Info", "InCallback", "InTriggers", "ProfilerThread"],
-        "profiler thread that is marked" => &["Info", "InCallback", "InTriggers"],
+        "profiler thread" => &["Info", "InNoGc", "InCallback", "ProfilerThread"],
+        "profiler thread that is marked" => &["Info", "InNoGc", "InCallback"],
         "scratch" => &[],
         // Where the runtime would let more in than is good, or there is an object to be kept in place.
-        "object_allocated" | "exception_thrown" | "finalizeable_object_queued" => &["Info", "InCallback", "ObjectId"],
-        "exception_catcher_enter" | "object_references" | "handle_created" => &["Info", "InCallback", "ObjectId"],
-        "runtime_resume_started" | "runtime_resume_finished" => &["Info", "InCallback"],
+        "object_allocated" | "exception_thrown" | "finalizeable_object_queued" => &["Info", "InNoGc", "ObjectId"],
+        "exception_catcher_enter" | "object_references" | "handle_created" => &["Info", "InNoGc", "ObjectId"],
+        "runtime_resume_started" | "runtime_resume_finished" => &["Info", "InNoGc"],
         _ => {
             let row = contract::callback(contracts, place).with_context(|| format!("no callback {place}"))?;
             match row.sync_info {
-                SyncInfo::All => &["Info", "InCallback", "InTriggers"],
-                SyncInfo::NoTrigger => &["Info", "InCallback"],
+                SyncInfo::All => &["Info", "InNoGc", "InCallback"],
+                SyncInfo::NoTrigger => &["Info", "InNoGc"],
                 SyncInfo::None => bail!("no call is allowed in {place}"),
             }
         }

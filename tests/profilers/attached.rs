@@ -22,15 +22,15 @@ impl Callbacks for Attached {
         Ok(Self::default())
     }
 
-    fn profiler_attach_complete(&self, _cx: &mut InTriggers<'_>) {
+    fn profiler_attach_complete(&self, _cx: &mut InCallback<'_>) {
         eprintln!("attached| complete");
     }
 
-    fn exception_thrown(&self, _cx: &InCallback<'_>, _thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, _cx: &InNoGc<'_>, _thrown: ObjectId<'_>) {
         self.thrown.fetch_add(1, Relaxed);
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         eprintln!("attached| exceptions: {}", self.thrown.load(Relaxed));
     }
 }

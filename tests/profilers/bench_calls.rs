@@ -159,7 +159,7 @@ impl Calls {
     }
 
     /// Calls about functions. It measures in an ordinary callback: `shutdown` is outside of the gate, which some calls ask.
-    fn functions(&self, cx: &InCallback<'_>) {
+    fn functions(&self, cx: &InNoGc<'_>) {
         let functions: Vec<FunctionId> = cx.jitted_functions().unwrap();
 
         let cycled: Vec<FunctionId> = functions.iter().copied().take(FUNCTIONS).cycle().take(CALLS).collect();
@@ -194,7 +194,7 @@ impl Calls {
 
     /// Functions whose names the four calls of bench/calls.c are enough for, each of another class: that is neither generic nor
     /// nested, and the parameters are of no class that has to be asked about.
-    fn simple_functions(cx: &InCallback<'_>, core: ModuleId) -> Vec<FunctionId> {
+    fn simple_functions(cx: &InNoGc<'_>, core: ModuleId) -> Vec<FunctionId> {
         fn is_simple_type(of: &Type) -> bool {
             match of {
                 Type::Primitive(_) => true,
@@ -219,7 +219,7 @@ impl Calls {
     }
 
     /// Names that are looked up for the first time, on both sides, beside the calls alone.
-    fn misses(&self, cx: &InCallback<'_>, core: ModuleId) {
+    fn misses(&self, cx: &InNoGc<'_>, core: ModuleId) {
         let (info, in_c) = (InC::info(cx), &self.in_c);
         let simple = Self::simple_functions(cx, core);
         let metadata = cx.metadata(core).unwrap();
@@ -275,19 +275,19 @@ impl Calls {
 
 #[callbacks]
 impl Callbacks for Calls {
-    fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
+    fn module_load_finished(&self, cx: &mut InCallback<'_>, module: ModuleId, _status: Result<()>) {
         if cx.module_info(module).unwrap().path.contains("System.Private.CoreLib") {
             *self.core.lock().unwrap() = Some(module);
         }
     }
 
-    fn jit_compilation_finished(&self, cx: &mut InTriggers<'_>, _: FunctionId, _status: Result<()>, _: bool) {
+    fn jit_compilation_finished(&self, cx: &mut InCallback<'_>, _: FunctionId, _status: Result<()>, _: bool) {
         if self.compiled.fetch_add(1, Relaxed) + 1 == FUNCTIONS {
             self.functions(cx);
         }
     }
 
-    fn object_allocated(&self, cx: &InCallback<'_>, object: ObjectId<'_>, _class: ClassId) {
+    fn object_allocated(&self, cx: &InNoGc<'_>, object: ObjectId<'_>, _class: ClassId) {
         let mut slices = self.slices.lock().unwrap();
         if *slices == SLICES {
             return;
@@ -304,8 +304,8 @@ impl Callbacks for Calls {
         );
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
-        let cx: &InCallback<'_> = cx;
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
+        let cx: &InNoGc<'_> = cx;
         let core = self.core.lock().unwrap().unwrap();
         let functions: Vec<FunctionId> = cx.jitted_functions().unwrap();
         let cycled: Vec<FunctionId> = functions.iter().copied().take(FUNCTIONS).cycle().take(CALLS).collect();

@@ -10,11 +10,11 @@ struct Count(AtomicU64);
 
 #[callbacks]
 impl Callbacks for Count {
-    fn object_allocated(&self, _cx: &InCallback<'_>, _object: ObjectId<'_>, _class: ClassId) {
+    fn object_allocated(&self, _cx: &InNoGc<'_>, _object: ObjectId<'_>, _class: ClassId) {
         self.0.fetch_add(1, Relaxed);
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         eprintln!("counted={}", self.0.load(Relaxed));
     }
 }

@@ -17,7 +17,7 @@ impl FunctionHooks for Counts {
     type Thread = (u64, u64);
     const KINDS: HookKinds = HookKinds::ENTER.union(HookKinds::LEAVE);
 
-    fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> {
+    fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> {
         Hook::Yes(())
     }
 
@@ -51,7 +51,7 @@ impl Callbacks for CountCalls {
         Ok(profiler)
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         eprintln!("counted={}", self.0.entered.load(Relaxed));
         eprintln!("left={}", self.0.left.load(Relaxed));
     }

@@ -15,19 +15,19 @@ struct Loads {
 
 #[callbacks]
 impl Callbacks for Loads {
-    fn module_unload_started(&self, _cx: &mut InTriggers<'_>, _module: ModuleId) {
+    fn module_unload_started(&self, _cx: &mut InCallback<'_>, _module: ModuleId) {
         self.modules.fetch_add(1, Relaxed);
     }
 
-    fn class_load_finished(&self, _cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
+    fn class_load_finished(&self, _cx: &mut InCallback<'_>, _class: ClassId, _status: Result<()>) {
         self.classes.fetch_add(1, Relaxed);
     }
 
-    fn jit_compilation_started(&self, _cx: &mut InTriggers<'_>, _function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, _cx: &mut InCallback<'_>, _function: FunctionId, _is_safe_to_block: bool) {
         self.functions.fetch_add(1, Relaxed);
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         let [modules, classes, functions] = [&self.modules, &self.classes, &self.functions].map(|it| it.load(Relaxed));
         eprintln!("modules={modules}\nclasses={classes}\nfunctions={functions}");
     }

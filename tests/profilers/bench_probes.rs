@@ -14,7 +14,7 @@ static SEEN: AtomicU64 = AtomicU64::new(0);
 
 /// Edits the method of the benchmark.
 fn edit(
-    cx: &mut InTriggers<'_>,
+    cx: &mut InCallback<'_>,
     function: FunctionId,
     edit: impl FnOnce(&mut MethodEdit<'_>) -> Result<(), corprof::edit::EditError>,
 ) {
@@ -37,11 +37,11 @@ struct Counter;
 
 #[callbacks]
 impl Callbacks for Counter {
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         edit(cx, function, |edit| edit.count_calls(&CALLS));
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         eprintln!("counted={}", CALLS.get());
     }
 }
@@ -63,11 +63,11 @@ impl Probe for Counts {
 
 #[callbacks]
 impl Callbacks for Enter {
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         edit(cx, function, |edit| edit.probe(Counts));
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         eprintln!("counted={}", SEEN.load(Relaxed));
     }
 }
@@ -89,7 +89,7 @@ impl Probe for Ignores {
 
 #[callbacks]
 impl Callbacks for Empty {
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         edit(cx, function, |edit| edit.probe(Ignores));
     }
 }
@@ -119,11 +119,11 @@ impl Probe for Sums {
 
 #[callbacks]
 impl Callbacks for Values {
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         edit(cx, function, |edit| edit.probe(Sums));
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         eprintln!("sum={}", SEEN.load(Relaxed));
     }
 }
@@ -149,7 +149,7 @@ impl Probe for Times {
 
 #[callbacks]
 impl Callbacks for Timed {
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         edit(cx, function, |edit| edit.probe(Times(HookClock::new())));
     }
 }

@@ -32,7 +32,7 @@ impl FunctionHooks for Running {
     const TIMED: bool = true;
     const KINDS: HookKinds = HookKinds::ENTER.union(HookKinds::LEAVE);
 
-    fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> {
+    fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> {
         Hook::Yes(())
     }
 
@@ -74,7 +74,7 @@ impl Callbacks for KnowsWhatRuns {
         Ok(profiler)
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         let Running { entered, left, ticks, lost, .. } = &*self.0;
         for (name, sum) in [("counted", entered), ("left", left), ("ticks", ticks), ("lost", lost)] {
             eprintln!("{name}={}", sum.load(Relaxed));

@@ -14,7 +14,7 @@ impl ValueHooks for Counts {
     const KINDS: HookKinds = HookKinds::ENTER.union(HookKinds::LEAVE);
     const VALUES: HookValues = HookValues::FRAME;
 
-    fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> {
+    fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> {
         Hook::Yes(())
     }
 
@@ -40,7 +40,7 @@ impl ValueHooks for Sums {
     const KINDS: HookKinds = HookKinds::ENTER.union(HookKinds::LEAVE);
     const VALUES: HookValues = HookValues::ARGUMENTS.union(HookValues::RESULT);
 
-    fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> {
+    fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> {
         Hook::Yes(())
     }
 

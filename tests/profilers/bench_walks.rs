@@ -55,7 +55,7 @@ impl InC {
     }
 
     /// How long it took, the frames, and the sum of their contents.
-    fn own(&self, cx: &InCallback<'_>) -> (Duration, u64, u64) {
+    fn own(&self, cx: &InNoGc<'_>) -> (Duration, u64, u64) {
         let mut frames = 0;
         let start = Instant::now();
         // SAFETY: in a callback, as corprof's walk.
@@ -74,7 +74,7 @@ impl InC {
 }
 
 /// The same by corprof.
-fn own(cx: &InCallback<'_>) -> (Duration, u64, u64) {
+fn own(cx: &InNoGc<'_>) -> (Duration, u64, u64) {
     let (mut frames, mut sum) = (0, 0_u64);
     let start = Instant::now();
     for _ in 0..WALKS {
@@ -134,7 +134,7 @@ impl Callbacks for Walks {
         Ok(profiler)
     }
 
-    fn exception_thrown(&self, cx: &InCallback<'_>, _: ObjectId<'_>) {
+    fn exception_thrown(&self, cx: &InNoGc<'_>, _: ObjectId<'_>) {
         let mut told = self.told.lock().unwrap();
         for at in 0..TURNS {
             let (c, corprof) = if at % 2 == 0 {
@@ -149,7 +149,7 @@ impl Callbacks for Walks {
         }
     }
 
-    fn shutdown(&self, _: &mut InTriggers<'_>) {
+    fn shutdown(&self, _: &mut InCallback<'_>) {
         eprint!("{}", self.told.lock().unwrap());
     }
 }

@@ -35,13 +35,13 @@ impl CatchesUp {
     }
 
     /// The catch-up is made on a thread of the runtime's own.
-    fn count(&self, cx: &InCallback<'_>) {
+    fn count(&self, cx: &InNoGc<'_>) {
         let is_native = matches!(cx.current_thread(), Ok(None));
         if is_native && !self.is_complete.load(Relaxed) { &self.by_catch_up } else { &self.by_events }
             .fetch_add(1, Relaxed);
     }
 
-    fn begins(&self, cx: &InCallback<'_>, what: &'static str, id: usize) {
+    fn begins(&self, cx: &InNoGc<'_>, what: &'static str, id: usize) {
         self.count(cx);
         self.told(|told| {
             if !told.things.insert((what, id)) {
@@ -67,58 +67,58 @@ impl Callbacks for CatchesUp {
         Ok(profiler)
     }
 
-    fn profiler_attach_complete(&self, _cx: &mut InTriggers<'_>) {
+    fn profiler_attach_complete(&self, _cx: &mut InCallback<'_>) {
         self.is_complete.store(true, Relaxed);
         eprintln!("catches_up| complete");
     }
 
-    fn app_domain_creation_finished(&self, cx: &mut InTriggers<'_>, domain: AppDomainId, _status: Result<()>) {
+    fn app_domain_creation_finished(&self, cx: &mut InCallback<'_>, domain: AppDomainId, _status: Result<()>) {
         self.begins(cx, "domain", domain.as_raw());
     }
 
-    fn assembly_load_finished(&self, cx: &mut InTriggers<'_>, assembly: AssemblyId, status: Result<()>) {
+    fn assembly_load_finished(&self, cx: &mut InCallback<'_>, assembly: AssemblyId, status: Result<()>) {
         if status.is_ok() {
             self.begins(cx, "assembly", assembly.as_raw());
         }
     }
 
-    fn assembly_unload_started(&self, _cx: &mut InTriggers<'_>, assembly: AssemblyId) {
+    fn assembly_unload_started(&self, _cx: &mut InCallback<'_>, assembly: AssemblyId) {
         self.ends("assembly", assembly.as_raw());
     }
 
-    fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, status: Result<()>) {
+    fn module_load_finished(&self, cx: &mut InCallback<'_>, module: ModuleId, status: Result<()>) {
         if status.is_ok() {
             self.begins(cx, "module", module.as_raw());
         }
     }
 
-    fn module_attached_to_assembly(&self, cx: &mut InTriggers<'_>, module: ModuleId, _assembly: AssemblyId) {
+    fn module_attached_to_assembly(&self, cx: &mut InCallback<'_>, module: ModuleId, _assembly: AssemblyId) {
         self.begins(cx, "attached", module.as_raw());
     }
 
-    fn module_unload_started(&self, _cx: &mut InTriggers<'_>, module: ModuleId) {
+    fn module_unload_started(&self, _cx: &mut InCallback<'_>, module: ModuleId) {
         self.ends("module", module.as_raw());
         self.ends("attached", module.as_raw());
         // Shared code says neither its class nor, before .NET 10, all its modules, so any may have gone.
         self.told(|told| told.functions.retain(|_, of| of.is_some_and(|of| of != module)));
     }
 
-    fn thread_created(&self, cx: &mut InTriggers<'_>, thread: ThreadId) {
+    fn thread_created(&self, cx: &mut InCallback<'_>, thread: ThreadId) {
         self.begins(cx, "thread", thread.as_raw());
     }
 
-    fn thread_assigned_to_os_thread(&self, cx: &InCallback<'_>, thread: ThreadId, _os_thread: u32) {
+    fn thread_assigned_to_os_thread(&self, cx: &InNoGc<'_>, thread: ThreadId, _os_thread: u32) {
         self.begins(cx, "assigned", thread.as_raw());
     }
 
-    fn thread_destroyed(&self, _cx: &mut InTriggers<'_>, thread: ThreadId) {
+    fn thread_destroyed(&self, _cx: &mut InCallback<'_>, thread: ThreadId) {
         self.ends("thread", thread.as_raw());
         self.ends("assigned", thread.as_raw());
     }
 
     fn jit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         status: Result<()>,
         _is_safe_to_block: bool,
@@ -140,7 +140,7 @@ impl Callbacks for CatchesUp {
         });
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         let listed = [
             ("module", cx.enum_modules().map(|ids| ids.into_iter().map(ModuleId::as_raw).collect::<Vec<_>>())),
             ("thread", cx.enum_threads().map(|ids| ids.into_iter().map(ThreadId::as_raw).collect())),

@@ -61,7 +61,7 @@ impl AsksAboutCode {
     }
 
     /// Calls allowed in any callback.
-    fn ask_in_callback(cx: &InCallback<'_>, known: Known) {
+    fn ask_in_no_gc(cx: &InNoGc<'_>, known: Known) {
         Self::ask_anywhere(cx, known);
         let Known { module, method, function, code } = known;
         assert!(cx.jitted_functions().unwrap().contains(&function));
@@ -75,8 +75,8 @@ impl AsksAboutCode {
     }
 
     /// Calls allowed only where a collection may start.
-    fn ask_in_triggers(cx: &mut InTriggers<'_>, known: Known) {
-        Self::ask_in_callback(cx, known);
+    fn ask_in_callback(cx: &mut InCallback<'_>, known: Known) {
+        Self::ask_in_no_gc(cx, known);
         let Known { function, code, .. } = known;
         let version = FunctionVersion::from(function);
         let ranges = cx.native_code_ranges(code).unwrap();
@@ -88,7 +88,7 @@ impl AsksAboutCode {
     }
 
     /// From metadata to the function and its class, with the refusals on the way.
-    fn ask_by_token(&self, cx: &mut InTriggers<'_>, function: FunctionId) {
+    fn ask_by_token(&self, cx: &mut InCallback<'_>, function: FunctionId) {
         let info = cx.function_info(function).unwrap();
         let Some(class) = info.class else { return };
         let owner = cx.class_info(class).unwrap();
@@ -127,7 +127,7 @@ impl AsksAboutCode {
 
 #[callbacks]
 impl Callbacks for AsksAboutCode {
-    fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
+    fn module_load_finished(&self, cx: &mut InCallback<'_>, module: ModuleId, _status: Result<()>) {
         let path = cx.module_info(module).unwrap().path;
         let app = std::env::var("CODE_APP").unwrap();
         if path.contains(&app) {
@@ -137,7 +137,7 @@ impl Callbacks for AsksAboutCode {
         }
     }
 
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         let info = cx.function_info(function).unwrap();
         if Some(info.module) != *lock(&self.app) {
             return;
@@ -176,7 +176,7 @@ impl Callbacks for AsksAboutCode {
 
     fn jit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         status: Result<()>,
         _is_safe_to_block: bool,
@@ -189,14 +189,14 @@ impl Callbacks for AsksAboutCode {
         self.functions.fetch_add(1, Relaxed);
         let code = *cx.native_code(function).unwrap().first().unwrap();
         let known = Known { module: info.module, method: info.token, function, code };
-        Self::ask_in_triggers(cx, known);
+        Self::ask_in_callback(cx, known);
         self.ask_by_token(cx, function);
         *lock(&self.known) = Some(known);
     }
 
     fn dynamic_method_jit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         _status: Result<()>,
         _is_safe_to_block: bool,
@@ -208,23 +208,23 @@ impl Callbacks for AsksAboutCode {
         self.dynamic.fetch_add(1, Relaxed);
     }
 
-    fn exception_thrown(&self, cx: &InCallback<'_>, _thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, cx: &InNoGc<'_>, _thrown: ObjectId<'_>) {
         let known = *lock(&self.known);
         if let Some(known) = known {
-            Self::ask_in_callback(cx, known);
+            Self::ask_in_no_gc(cx, known);
             self.exceptions.fetch_add(1, Relaxed);
         }
     }
 
-    fn garbage_collection_started(&self, cx: &InCallback<'_>, _generations: Generations, _reason: GcReason) {
+    fn garbage_collection_started(&self, cx: &InNoGc<'_>, _generations: Generations, _reason: GcReason) {
         let known = *lock(&self.known);
         if let Some(known) = known {
-            Self::ask_in_callback(cx, known);
+            Self::ask_in_no_gc(cx, known);
             self.collections.fetch_add(1, Relaxed);
         }
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         let known = (*lock(&self.known)).unwrap();
         let (app, core) = ((*lock(&self.app)).unwrap(), (*lock(&self.core)).unwrap());
         let info = Info::clone(cx);
@@ -257,7 +257,7 @@ struct CompilesAgain {
 impl Callbacks for CompilesAgain {
     fn jit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         _status: Result<()>,
         _is_safe_to_block: bool,
@@ -273,7 +273,7 @@ impl Callbacks for CompilesAgain {
 
     fn get_rejit_parameters(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         module: ModuleId,
         method: MethodDef,
         control: FunctionControl<'_>,
@@ -291,7 +291,7 @@ impl Callbacks for CompilesAgain {
 
     fn rejit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         rejit: ReJitId,
         status: Result<()>,
@@ -312,7 +312,7 @@ impl Callbacks for CompilesAgain {
 
     fn rejit_error(
         &self,
-        _cx: &mut InTriggers<'_>,
+        _cx: &mut InCallback<'_>,
         _module: ModuleId,
         _method: MethodDef,
         function: Option<FunctionId>,
@@ -321,7 +321,7 @@ impl Callbacks for CompilesAgain {
         panic!("{function:?}: {status:?}");
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         eprintln!("no complaint");
     }
 }

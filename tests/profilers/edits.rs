@@ -17,7 +17,7 @@ use corprof_il::Opcode;
 static CALLS: CallCounter = CallCounter::new();
 
 /// The name of a method of the program, without its namespace and arguments; none for others.
-fn own_name(cx: &InCallback<'_>, function: FunctionId) -> Option<String> {
+fn own_name(cx: &InNoGc<'_>, function: FunctionId) -> Option<String> {
     let name = cx.names().function(function);
     let name = name.as_str().split('(').next().unwrap_or_default();
     let (class, name) = name.rsplit_once('.')?;
@@ -71,7 +71,7 @@ struct WhenCompiled;
 
 #[callbacks]
 impl Callbacks for WhenCompiled {
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         let Some(name) = own_name(cx, function).filter(|name| is_changed(name)) else { return };
         match cx.edit_once(function, |edit| change(&name, edit)) {
             Ok(is_edited) => eprintln!("edits| {name}: {is_edited}"),
@@ -81,7 +81,7 @@ impl Callbacks for WhenCompiled {
 
     fn dynamic_method_jit_compilation_started(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         _is_safe_to_block: bool,
         _il: &[u8],
@@ -91,7 +91,7 @@ impl Callbacks for WhenCompiled {
         }
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         eprintln!("edits| {} calls", CALLS.get());
     }
 }
@@ -103,7 +103,7 @@ struct Redirects;
 
 #[callbacks]
 impl Callbacks for Redirects {
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         if !cx.names().function(function).starts_with("Calls.Main(") {
             return;
         }
@@ -199,7 +199,7 @@ impl Callbacks for ByReJit {
 
     fn jit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         _status: Result<()>,
         _is_safe_to_block: bool,
@@ -213,7 +213,7 @@ impl Callbacks for ByReJit {
 
     fn get_rejit_parameters(
         &self,
-        _cx: &mut InTriggers<'_>,
+        _cx: &mut InCallback<'_>,
         module: ModuleId,
         method: MethodDef,
         control: FunctionControl<'_>,
@@ -231,7 +231,7 @@ impl Callbacks for ByReJit {
 
     fn rejit_compilation_finished(
         &self,
-        _cx: &mut InTriggers<'_>,
+        _cx: &mut InCallback<'_>,
         _function: FunctionId,
         _rejit: ReJitId,
         status: Result<()>,

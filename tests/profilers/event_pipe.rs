@@ -31,7 +31,7 @@ fn config(name: &str) -> EventPipeProviderConfig<'_> {
 }
 
 impl Tells {
-    fn start(&self, cx: &mut InTriggers<'_>) -> Result<()> {
+    fn start(&self, cx: &mut InCallback<'_>) -> Result<()> {
         let provider = cx.event_pipe_create_provider("Corprof-Own")?;
         let definition = EventPipeEventDefinition {
             name: "Own",
@@ -50,7 +50,7 @@ impl Tells {
         cx.event_pipe_write_event(own, &EventPipePayload::new(), None, None)
     }
 
-    fn stop(&self, cx: &mut InTriggers<'_>) {
+    fn stop(&self, cx: &mut InCallback<'_>) {
         let Some(session) = *self.session.lock(cx) else { return };
         tell("add", cx.event_pipe_add_provider_to_session(session, &config("Corprof-Other")));
         tell("stop", cx.event_pipe_stop_session(session));
@@ -61,7 +61,7 @@ impl Tells {
 
 #[callbacks]
 impl Callbacks for Tells {
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         let name = cx.names().function(function);
         if name.as_str().starts_with("Sources.Start") {
             tell("start", self.start(cx));
@@ -70,7 +70,7 @@ impl Callbacks for Tells {
         }
     }
 
-    fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, event: EventPipeEvent<'_>) {
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
         let Ok(provider) = cx.event_pipe_provider_info(event.provider) else { return };
         if provider == "Corprof-Own" {
             self.own_delivered.fetch_add(1, Relaxed);
@@ -84,7 +84,7 @@ impl Callbacks for Tells {
         }
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         tell("own events", Ok(self.own_delivered.load(Relaxed)));
     }
 }

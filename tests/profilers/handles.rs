@@ -15,19 +15,19 @@ struct Handles {
 
 #[callbacks]
 impl Callbacks for Handles {
-    fn exception_thrown(&self, _cx: &InCallback<'_>, _thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, _cx: &InNoGc<'_>, _thrown: ObjectId<'_>) {
         self.thrown.fetch_add(1, Relaxed);
     }
 
-    fn handle_created(&self, _cx: &InCallback<'_>, _handle: HandleId, _object: Option<ObjectId<'_>>) {
+    fn handle_created(&self, _cx: &InNoGc<'_>, _handle: HandleId, _object: Option<ObjectId<'_>>) {
         self.created.fetch_add(1, Relaxed);
     }
 
-    fn handle_destroyed(&self, _cx: &InCallback<'_>, _handle: HandleId) {
+    fn handle_destroyed(&self, _cx: &InNoGc<'_>, _handle: HandleId) {
         self.destroyed.fetch_add(1, Relaxed);
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         let [thrown, created, destroyed] =
             [&self.thrown, &self.created, &self.destroyed].map(|count| count.load(Relaxed));
         eprintln!("thrown={thrown} created={created} destroyed={destroyed}");

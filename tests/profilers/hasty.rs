@@ -27,7 +27,7 @@ struct Hasty {
 
 impl Hasty {
     /// Asks about everything. Errors are answers, too.
-    fn ask(&self, cx: &mut InTriggers<'_>) {
+    fn ask(&self, cx: &mut InCallback<'_>) {
         match cx.jitted_functions() {
             Ok(functions) => {
                 for function in functions {
@@ -78,23 +78,23 @@ impl Callbacks for Hasty {
         Ok(profiler)
     }
 
-    fn profiler_attach_complete(&self, cx: &mut InTriggers<'_>) {
+    fn profiler_attach_complete(&self, cx: &mut InCallback<'_>) {
         self.ask(cx);
         if let Ok(early) = self.early.lock() {
             early.iter().for_each(|&module| _ = std::hint::black_box(cx.module_info(module).is_ok()));
         }
     }
 
-    fn jit_compilation_finished(&self, cx: &mut InTriggers<'_>, function: FunctionId, _: Result<()>, _: bool) {
+    fn jit_compilation_finished(&self, cx: &mut InCallback<'_>, function: FunctionId, _: Result<()>, _: bool) {
         std::hint::black_box(cx.function_info(function).is_ok());
         if self.asked.fetch_add(1, Relaxed) < 2 {
             self.ask(cx);
         }
     }
 
-    fn module_unload_started(&self, _cx: &mut InTriggers<'_>, _module: ModuleId) {}
+    fn module_unload_started(&self, _cx: &mut InCallback<'_>, _module: ModuleId) {}
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         _ = std::hint::black_box(cx.enum_threads().is_ok());
         let (asked, listed, refused) =
             (self.asked.load(Relaxed), self.listed.load(Relaxed), self.refused.load(Relaxed));

@@ -28,7 +28,7 @@ struct Dumps {
 }
 
 /// What a snapshot has come to, a fact a line.
-fn told<S>(cx: &InTriggers<'_>, dump: Result<HeapDump<S>, HeapDumpError>) -> String {
+fn told<S>(cx: &InCallback<'_>, dump: Result<HeapDump<S>, HeapDumpError>) -> String {
     let dump = match dump {
         Ok(dump) => dump,
         Err(error) => return format!("error: {error}\n"),
@@ -157,7 +157,7 @@ impl Callbacks for Dumps {
         Ok(profiler)
     }
 
-    fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, event: EventPipeEvent<'_>) {
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
         self.snapshots.event_pipe_event_delivered(cx, &event);
     }
 }

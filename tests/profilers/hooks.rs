@@ -66,7 +66,7 @@ impl FunctionHooks for Calls {
     type Function = Arc<Row>;
     type Thread = Thread;
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Arc<Row>> {
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<Arc<Row>> {
         let name = cx.names().function(function).to_string();
         let prefixes = self.prefixes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if !prefixes.is_empty() && !prefixes.iter().any(|prefix| name.starts_with(prefix)) {
@@ -132,7 +132,7 @@ impl Callbacks for CountsCalls {
         Ok(profiler)
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         let calls = &self.0;
         for row in calls.rows.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).iter() {
             let (entered, left, tail) =
@@ -153,7 +153,7 @@ impl FunctionHooks for Panics {
     type Function = bool;
     type Thread = ();
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<bool> {
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<bool> {
         Hook::Yes(cx.names().function(function).to_string().contains("Cleanup"))
     }
 
@@ -177,7 +177,7 @@ impl Callbacks for PanicsInHook {
         Ok(Self)
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         eprintln!("shutdown of a quiet profiler");
     }
 }
@@ -203,7 +203,7 @@ impl Asks {
         }
     }
 
-    fn ask(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Result<()> {
+    fn ask(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Result<()> {
         let info = cx.function_info(function)?;
         self.note("enum_modules", cx.enum_modules());
         self.note("enum_threads", cx.enum_threads());
@@ -223,7 +223,7 @@ impl FunctionHooks for Asks {
     type Function = ();
     type Thread = ();
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<()> {
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<()> {
         _ = self.ask(cx, function); // functions without metadata
         Hook::No
     }
@@ -249,7 +249,7 @@ impl Callbacks for AsksInSelect {
         Ok(profiler)
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         let Asks { answered, refused, collections } = &*self.0;
         let [answered, refused, collections] = [answered, refused, collections].map(|count| count.load(Relaxed));
         eprintln!("asked answered={answered} refused={refused} collections={collections}");
@@ -323,7 +323,7 @@ impl FunctionHooks for Walks {
     type Function = bool;
     type Thread = ();
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<bool> {
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<bool> {
         let name = cx.names().function(function).to_string();
         let is_probe = name.contains("Cleanup");
         // The runtime's own way to `Main` is not shown.

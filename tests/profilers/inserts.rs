@@ -100,7 +100,7 @@ impl Inserts {
 
 #[callbacks]
 impl Callbacks for Inserts {
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         let name = cx.names().function(function);
         let name = name.as_str().split('(').next().unwrap();
         let Some((class, name)) = name.rsplit_once('.') else { return };
@@ -163,7 +163,7 @@ impl AtEnds {
 
 #[callbacks]
 impl Callbacks for AtEnds {
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         let name = cx.names().function(function);
         if let Some((name, _)) = name.as_str().strip_prefix("Jumps.").and_then(|name| name.split_once('('))
             && let Err(error) = cx.edit_once(function, |edit| Self::edit(name, edit))

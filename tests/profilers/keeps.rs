@@ -46,19 +46,19 @@ impl Callbacks for Keeps {
         Ok(profiler)
     }
 
-    fn assembly_load_finished(&self, _cx: &mut InTriggers<'_>, assembly: AssemblyId, status: Result<()>) {
+    fn assembly_load_finished(&self, _cx: &mut InCallback<'_>, assembly: AssemblyId, status: Result<()>) {
         if status.is_ok() {
             self.keep([Kept::Assembly(assembly)]);
         }
     }
 
-    fn module_load_finished(&self, _cx: &mut InTriggers<'_>, module: ModuleId, status: Result<()>) {
+    fn module_load_finished(&self, _cx: &mut InCallback<'_>, module: ModuleId, status: Result<()>) {
         if status.is_ok() {
             self.keep([Kept::Module(module)]);
         }
     }
 
-    fn class_load_finished(&self, _cx: &mut InTriggers<'_>, class: ClassId, status: Result<()>) {
+    fn class_load_finished(&self, _cx: &mut InCallback<'_>, class: ClassId, status: Result<()>) {
         if status.is_ok() {
             self.keep([Kept::Class(class)]);
         }
@@ -66,7 +66,7 @@ impl Callbacks for Keeps {
 
     fn jit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         _status: Result<()>,
         _is_safe_to_block: bool,
@@ -77,11 +77,11 @@ impl Callbacks for Keeps {
         }
     }
 
-    fn thread_created(&self, _cx: &mut InTriggers<'_>, thread: ThreadId) {
+    fn thread_created(&self, _cx: &mut InCallback<'_>, thread: ThreadId) {
         self.keep([Kept::Thread(thread)]);
     }
 
-    fn module_unload_started(&self, cx: &mut InTriggers<'_>, module: ModuleId) {
+    fn module_unload_started(&self, cx: &mut InCallback<'_>, module: ModuleId) {
         // The last moment, at which everything about it can still be asked.
         let alive = cx.module_info(module).is_ok() && cx.metadata(module).and_then(|it| it.type_defs()).is_ok();
         if !alive {
@@ -90,7 +90,7 @@ impl Callbacks for Keeps {
         }
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         let ids: Vec<_> = self.ids.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
         for &id in &ids {
             self.answers.ask(cx, id);

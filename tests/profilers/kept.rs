@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use corprof::error::ErrorKind;
 use corprof::prelude::*;
-use corprof::{InCallback, sys};
+use corprof::{InNoGc, sys};
 
 /// An identifier of any kind.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,7 +45,7 @@ impl Answers {
     }
 
     /// Makes all calls that take it.
-    pub(crate) fn ask(&self, cx: &InCallback<'_>, id: Kept) {
+    pub(crate) fn ask(&self, cx: &InNoGc<'_>, id: Kept) {
         match id {
             Kept::Assembly(assembly) => self.count(0, "assembly_info", cx.assembly_info(assembly)),
             Kept::Module(module) => {

@@ -35,7 +35,7 @@ fn say(what: &str) {
 }
 
 impl Leaver {
-    fn start(&self, cx: &mut InTriggers<'_>, told: &str) -> Result<(), BoxError> {
+    fn start(&self, cx: &mut InCallback<'_>, told: &str) -> Result<(), BoxError> {
         let is_told = |word| told.split(' ').any(|one| one == word);
         self.is_slow.store(is_told("slow"), Relaxed);
         if is_told("stays") {
@@ -97,7 +97,7 @@ impl Callbacks for Leaver {
         Ok(profiler)
     }
 
-    fn exception_thrown(&self, _cx: &InCallback<'_>, _thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, _cx: &InNoGc<'_>, _thrown: ObjectId<'_>) {
         self.inside.fetch_add(1, Relaxed);
         let Some(detacher) = self.detacher.lock().ok().and_then(|detacher| detacher.clone()) else { return };
         match detacher.detach() {
@@ -113,9 +113,9 @@ impl Callbacks for Leaver {
         self.inside.fetch_sub(1, Relaxed);
     }
 
-    fn event_pipe_event_delivered(&self, _cx: &InCallback<'_>, _event: EventPipeEvent<'_>) {}
+    fn event_pipe_event_delivered(&self, _cx: &InNoGc<'_>, _event: EventPipeEvent<'_>) {}
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         let modules = cx.enum_modules().map_or(0, |modules| modules.len());
         say(&format!("last word: {} inside, modules seen: {}", self.inside.load(Relaxed), modules > 0));
     }

@@ -73,7 +73,7 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
 }
 
 /// The modules that a class needs.
-fn modules_of_class(cx: &InCallback<'_>, class: ClassId, modules: &mut Vec<ModuleId>) -> Result<()> {
+fn modules_of_class(cx: &InNoGc<'_>, class: ClassId, modules: &mut Vec<ModuleId>) -> Result<()> {
     if let Some(array) = cx.array_class(class)? {
         return array.element.map_or(Ok(()), |element| modules_of_class(cx, element, modules));
     }
@@ -83,7 +83,7 @@ fn modules_of_class(cx: &InCallback<'_>, class: ClassId, modules: &mut Vec<Modul
 }
 
 /// None if the runtime does not say over which types it was made.
-fn modules_of_function(cx: &InCallback<'_>, function: FunctionId) -> Result<Option<Vec<ModuleId>>> {
+fn modules_of_function(cx: &InNoGc<'_>, function: FunctionId) -> Result<Option<Vec<ModuleId>>> {
     let info = cx.function_info(function)?;
     if info.class.is_none() {
         return Ok(None);
@@ -135,7 +135,7 @@ impl Liveness {
     }
 
     /// Calls about the items of the runtime's lists.
-    fn list(&self, cx: &mut InTriggers<'_>) {
+    fn list(&self, cx: &mut InCallback<'_>) {
         match cx.jitted_function_versions() {
             Ok(versions) => {
                 let anew = versions.iter().filter(|version| version.rejit != ReJitId(0)).count();
@@ -189,7 +189,7 @@ impl Callbacks for Liveness {
         Ok(profiler)
     }
 
-    fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, status: Result<()>) {
+    fn module_load_finished(&self, cx: &mut InCallback<'_>, module: ModuleId, status: Result<()>) {
         let Ok(info) = cx.module_info(module) else { return };
         if status.is_ok() && info.flags.contains(sys::COR_PRF_MODULE_COLLECTIBLE) {
             let mut seen = lock(&self.seen);
@@ -199,11 +199,11 @@ impl Callbacks for Liveness {
         }
     }
 
-    fn module_unload_started(&self, _cx: &mut InTriggers<'_>, module: ModuleId) {
+    fn module_unload_started(&self, _cx: &mut InCallback<'_>, module: ModuleId) {
         lock(&self.seen).modules.remove(&module);
     }
 
-    fn class_load_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, status: Result<()>) {
+    fn class_load_finished(&self, cx: &mut InCallback<'_>, class: ClassId, status: Result<()>) {
         if status.is_err() {
             return;
         }
@@ -215,7 +215,7 @@ impl Callbacks for Liveness {
         }
     }
 
-    fn class_unload_started(&self, cx: &mut InTriggers<'_>, class: ClassId) {
+    fn class_unload_started(&self, cx: &mut InCallback<'_>, class: ClassId) {
         self.counts.unloaded.fetch_add(1, Relaxed);
         let answer =
             cx.array_class(class).map(|array| _ = self.counts.arrays.fetch_add(array.is_some().into(), Relaxed));
@@ -231,7 +231,7 @@ impl Callbacks for Liveness {
 
     fn jit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         status: Result<()>,
         _is_safe_to_block: bool,
@@ -285,14 +285,14 @@ impl Callbacks for Liveness {
     // Turns ENABLE_REJIT on; the body stays as it is.
     fn get_rejit_parameters(
         &self,
-        _cx: &mut InTriggers<'_>,
+        _cx: &mut InCallback<'_>,
         _module: ModuleId,
         _method: MethodDef,
         _control: FunctionControl<'_>,
     ) {
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         let seen = lock(&self.seen);
         for (&class, (lives, name)) in &seen.classes {
             let is_alive = seen.is_alive(lives);

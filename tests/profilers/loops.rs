@@ -80,14 +80,14 @@ impl Callbacks for Loops {
         Ok(profiler)
     }
 
-    fn jit_compilation_finished(&self, cx: &mut InTriggers<'_>, function: FunctionId, _: Result<()>, _: bool) {
+    fn jit_compilation_finished(&self, cx: &mut InCallback<'_>, function: FunctionId, _: Result<()>, _: bool) {
         let name = cx.names().function(function);
         if let (Some(hot), Ok(mut loops)) = (named(&name, "Hot"), self.0.lock()) {
             loops.entry(hot.to_owned()).or_default().compiled += 1;
         }
     }
 
-    fn shutdown(&self, _: &mut InTriggers<'_>) {
+    fn shutdown(&self, _: &mut InCallback<'_>) {
         let Ok(loops) = self.0.lock() else { return };
         for (name, Loop { samples, right, compiled, wrong }) in &*loops {
             eprintln!("{name}: {right} of {samples}, compiled {compiled} times");

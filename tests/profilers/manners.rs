@@ -13,12 +13,12 @@ struct PanicsInCallback(AtomicUsize);
 
 #[callbacks]
 impl Callbacks for PanicsInCallback {
-    fn class_load_finished(&self, _cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
+    fn class_load_finished(&self, _cx: &mut InCallback<'_>, _class: ClassId, _status: Result<()>) {
         let calls = self.0.fetch_add(1, SeqCst);
         assert!(calls < 100, "callback {calls}");
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         eprintln!("shutdown of a quiet profiler");
     }
 }
@@ -81,7 +81,7 @@ impl Callbacks for Refuses {
         Ok(Self)
     }
 
-    fn class_load_finished(&self, _cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
+    fn class_load_finished(&self, _cx: &mut InCallback<'_>, _class: ClassId, _status: Result<()>) {
         eprintln!("a callback after all");
     }
 }
@@ -115,19 +115,19 @@ impl WatchesTheOrder {
 
 #[callbacks]
 impl Callbacks for WatchesTheOrder {
-    fn object_allocated(&self, _cx: &InCallback<'_>, _object: ObjectId<'_>, _class: ClassId) {
+    fn object_allocated(&self, _cx: &InNoGc<'_>, _object: ObjectId<'_>, _class: ClassId) {
         self.come_by();
     }
 
-    fn exception_thrown(&self, _cx: &InCallback<'_>, _thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, _cx: &InNoGc<'_>, _thrown: ObjectId<'_>) {
         self.come_by();
     }
 
-    fn thread_created(&self, _cx: &mut InTriggers<'_>, _thread: ThreadId) {
+    fn thread_created(&self, _cx: &mut InCallback<'_>, _thread: ThreadId) {
         self.come_by();
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         self.is_over.store(true, SeqCst);
         eprintln!("shutdown with {} callbacks inside", self.inside.load(SeqCst));
     }
@@ -146,7 +146,7 @@ struct ExitsInCallback;
 
 #[callbacks]
 impl Callbacks for ExitsInCallback {
-    fn exception_thrown(&self, _cx: &InCallback<'_>, _thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, _cx: &InNoGc<'_>, _thrown: ObjectId<'_>) {
         std::process::exit(99);
     }
 }
@@ -163,7 +163,7 @@ impl Callbacks for AsksTooLate {
         Ok(Self)
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         match cx.add_events(EventMask::ENABLE_OBJECT_ALLOCATED) {
             Ok(()) => eprintln!("too late: granted"),
             Err(error) => eprintln!("too late: {error}"),
@@ -218,7 +218,7 @@ impl Callbacks for FailsWithAThread {
         Err(Error::new(Default::default(), "initialize").into())
     }
 
-    fn class_load_finished(&self, _cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
+    fn class_load_finished(&self, _cx: &mut InCallback<'_>, _class: ClassId, _status: Result<()>) {
         eprintln!("a callback after all");
     }
 }
@@ -230,14 +230,14 @@ struct HoldsOn(corprof::sync::Mutex<()>);
 
 #[callbacks]
 impl Callbacks for HoldsOn {
-    fn thread_name_changed(&self, cx: &mut InTriggers<'_>, _thread: corprof::id::Inert<ThreadId>, _name: &str) {
+    fn thread_name_changed(&self, cx: &mut InCallback<'_>, _thread: corprof::id::Inert<ThreadId>, _name: &str) {
         let _guard = self.0.lock(cx);
         loop {
             std::thread::park();
         }
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         drop(self.0.lock(cx));
         eprintln!("shutdown of one that holds on");
     }

@@ -21,7 +21,7 @@ struct TellsFacts;
 
 #[callbacks]
 impl Callbacks for TellsFacts {
-    fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, status: Result<()>) {
+    fn module_load_finished(&self, cx: &mut InCallback<'_>, module: ModuleId, status: Result<()>) {
         if status.is_ok() && cx.names().module(module) == "mscorlib.dll" {
             match moved(cx, module) {
                 Ok((name, assembly)) => eprintln!("moved: {name} to {assembly}"),
@@ -39,7 +39,7 @@ impl Callbacks for TellsFacts {
 }
 
 /// Where `String` has gone from the assembly that it was in when the program was compiled.
-fn moved(cx: &InCallback<'_>, module: ModuleId) -> Answer<(String, String)> {
+fn moved(cx: &InNoGc<'_>, module: ModuleId) -> Answer<(String, String)> {
     let import = cx.metadata(module)?;
     let string = import.find_exported_type("System.String", None)?.ok_or("no String")?;
     if !import.exported_types()?.contains(&string) || import.find_exported_type("System.Nobody", None)?.is_some() {
@@ -50,7 +50,7 @@ fn moved(cx: &InCallback<'_>, module: ModuleId) -> Answer<(String, String)> {
     Ok((props.name, assembly.name))
 }
 
-fn tell(cx: &InCallback<'_>, module: ModuleId) -> Answer {
+fn tell(cx: &InNoGc<'_>, module: ModuleId) -> Answer {
     let import = cx.metadata(module)?;
     assembly(&import)?;
     let names: Answer<Vec<_>> = import.type_defs()?.iter().map(|&row| Ok(import.type_def(row)?.name)).collect();
@@ -121,7 +121,7 @@ fn class(import: &MetadataImport<'_>, known: TypeDef) -> Answer {
     Ok(())
 }
 
-fn members(cx: &InCallback<'_>, module: ModuleId, import: &MetadataImport<'_>, known: TypeDef) -> Answer {
+fn members(cx: &InNoGc<'_>, module: ModuleId, import: &MetadataImport<'_>, known: TypeDef) -> Answer {
     for field in import.fields(known)? {
         let props = import.field(field)?;
         let spelt = Type::decode_field(&props.signature)?;
@@ -219,7 +219,7 @@ fn strings(import: &MetadataImport<'_>) -> Answer {
 /// `void M(string)`
 const VOID_STRING: &[u8] = &[0x00, 0x01, 0x01, 0x0e];
 
-fn add(cx: &InCallback<'_>, module: ModuleId) -> Answer {
+fn add(cx: &InNoGc<'_>, module: ModuleId) -> Answer {
     let before = cx.metadata(module)?;
     let emit = cx.metadata_emit(module)?;
     let string = emit.define_user_string("added: ñ \0 and all")?;
@@ -320,7 +320,7 @@ struct NamesAll {
 }
 
 impl NamesAll {
-    fn check(&self, cx: &InCallback<'_>, function: FunctionId) -> Option<()> {
+    fn check(&self, cx: &InNoGc<'_>, function: FunctionId) -> Option<()> {
         let info = cx.function_info(function).ok().filter(|info| !info.token.is_nil())?;
         let real = cx.metadata(info.module).ok()?.method(info.token).ok()?.name;
         let (il, csharp) = (cx.names().function(function), cx.names().csharp().function(function));
@@ -341,7 +341,7 @@ impl NamesAll {
 impl Callbacks for NamesAll {
     fn jit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         _status: Result<()>,
         _is_safe_to_block: bool,
@@ -349,14 +349,14 @@ impl Callbacks for NamesAll {
         self.check(cx, function);
     }
 
-    fn module_unload_started(&self, cx: &mut InTriggers<'_>, module: ModuleId) {
+    fn module_unload_started(&self, cx: &mut InCallback<'_>, module: ModuleId) {
         self.unloads.fetch_add(1, SeqCst);
         if cx.names().module(module).contains('<') {
             eprintln!("wrong: {}", cx.names().module(module));
         }
     }
 
-    fn thread_destroyed(&self, cx: &mut InTriggers<'_>, _thread: ThreadId) {
+    fn thread_destroyed(&self, cx: &mut InCallback<'_>, _thread: ThreadId) {
         // Known or not, in any state of the ending thread: no panic.
         let Some(function) = self.first.get().copied() else { return };
         let Ok(info) = cx.function_info(function) else { return };
@@ -366,7 +366,7 @@ impl Callbacks for NamesAll {
         }
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         let counts = [&self.named, &self.wrong, &self.unloads, &self.threads];
         let [named, wrong, unloads, threads] = counts.map(|count| count.load(SeqCst));
         eprintln!("wrong={wrong} unloads={unloads} threads={threads}");

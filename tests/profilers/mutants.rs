@@ -22,7 +22,7 @@ struct Mutants {
 }
 
 /// The rule that a body breaks as far as the process knows; `-` if none.
-fn verdict(cx: &mut InTriggers<'_>, module: ModuleId, method: MethodDef, bytes: &[u8]) -> String {
+fn verdict(cx: &mut InCallback<'_>, module: ModuleId, method: MethodDef, bytes: &[u8]) -> String {
     let Ok(body) = Body::parse(bytes) else { return "(cannot be parsed)".to_owned() };
     let checked = cx.edit_method(module, method, |edit| {
         // SAFETY: it is verified, and not used.
@@ -47,7 +47,7 @@ fn number(bytes: &mut &[u8]) -> Option<u32> {
 
 #[callbacks]
 impl Callbacks for Mutants {
-    fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
+    fn module_load_finished(&self, cx: &mut InCallback<'_>, module: ModuleId, _status: Result<()>) {
         let Ok(info) = cx.module_info(module) else { return };
         let Ok(bodies) = std::fs::read(format!("{}.bodies", info.path)) else { return };
         self.modules.lock().unwrap().insert(module);
@@ -67,7 +67,7 @@ impl Callbacks for Mutants {
         }
     }
 
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         let Ok(info) = cx.function_info(function) else { return };
         let Some(bytes) = self.unsaid.lock().unwrap().remove(&(info.module, info.token)) else { return };
         let verdict = verdict(cx, info.module, info.token, &bytes);
@@ -77,7 +77,7 @@ impl Callbacks for Mutants {
     }
 
     /// Turns down the precompiled code of the methods whose bodies were replaced: it is of the old ones.
-    fn jit_cached_function_search_started(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> bool {
+    fn jit_cached_function_search_started(&self, cx: &mut InCallback<'_>, function: FunctionId) -> bool {
         let modules = self.modules.lock().unwrap();
         modules.is_empty() || !cx.function_info(function).is_ok_and(|info| modules.contains(&info.module))
     }

@@ -106,7 +106,7 @@ fn dated() -> Dated {
     Dated { number: 11, placed: at(1_234_567_890_123_456_700), paid: vec![at(0), at(100)] }
 }
 
-fn kinds(cx: &mut InTriggers<'_>) -> Result<Kinds> {
+fn kinds(cx: &mut InCallback<'_>) -> Result<Kinds> {
     let provider = cx.event_pipe_create_provider(Order::EVENT.provider)?;
     if let Err(error) = cx.event_pipe_define::<Elsewhere>(provider) {
         eprintln!("own_events| elsewhere: {error}");
@@ -116,7 +116,7 @@ fn kinds(cx: &mut InTriggers<'_>) -> Result<Kinds> {
     Ok(Kinds { order, closing, dated })
 }
 
-fn session(cx: &mut InTriggers<'_>) -> Result<()> {
+fn session(cx: &mut InCallback<'_>) -> Result<()> {
     let config = |name| EventPipeProviderConfig { name, keywords: u64::MAX, level: Level::Verbose, filter: None };
     cx.event_pipe_start_session(&[config(Order::EVENT.provider), config("Corprof-Sources")], false).map(drop)
 }
@@ -132,7 +132,7 @@ impl EventPipeProviderListener for Wanted {
 }
 
 /// Two sessions one after the other, then two at a time, with other keywords each.
-fn keywords(cx: &mut InTriggers<'_>) -> Result<()> {
+fn keywords(cx: &mut InCallback<'_>) -> Result<()> {
     let name = "Corprof-Keywords";
     cx.event_pipe_create_provider_with::<Wanted>(name)?;
     let config = |keywords, level| EventPipeProviderConfig { name, keywords, level, filter: None };
@@ -153,7 +153,7 @@ struct Tells {
 }
 
 impl Tells {
-    fn write(&self, cx: &InTriggers<'_>) -> Result<()> {
+    fn write(&self, cx: &InCallback<'_>) -> Result<()> {
         let Some(kinds) = self.kinds.get() else { return Ok(()) };
         let customer = "Zoë 🦀".to_owned();
         kinds.order.write(cx, &order(1, &customer))?;
@@ -180,7 +180,7 @@ impl Callbacks for Tells {
         Ok(profiler)
     }
 
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         if cx.names().function(function).as_str().starts_with("Sources.Start") {
             eprintln!("own_events| keywords: {:?}", keywords(cx));
             eprintln!("own_events| session: {:?}", session(cx));
@@ -188,13 +188,13 @@ impl Callbacks for Tells {
         }
     }
 
-    fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) {
         let (Some(kinds), Ok(class)) = (self.kinds.get(), cx.class_of(thrown)) else { return };
         let number = self.thrown.fetch_add(1, Relaxed);
         let _ = kinds.order.write(cx, &order(number as u32, cx.names().class(class).as_str()));
     }
 
-    fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, event: EventPipeEvent<'_>) {
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
         let Ok(provider) = cx.event_pipe_provider_info(event.provider) else { return };
         let event = event.decoded(&provider);
         if let Ok(order) = event.decode::<Order>() {
@@ -269,7 +269,7 @@ impl FunctionHooks for Counts {
     type Function = ();
     type Thread = u32;
 
-    fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> {
+    fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> {
         Hook::Yes(())
     }
 
@@ -303,27 +303,27 @@ impl Callbacks for Attacks {
         Ok(profiler)
     }
 
-    fn thread_destroyed(&self, cx: &mut InTriggers<'_>, _thread: ThreadId) {
+    fn thread_destroyed(&self, cx: &mut InCallback<'_>, _thread: ThreadId) {
         self.0.write(cx, 2);
     }
 
-    fn garbage_collection_started(&self, cx: &InCallback<'_>, _generations: Generations, _reason: GcReason) {
+    fn garbage_collection_started(&self, cx: &InNoGc<'_>, _generations: Generations, _reason: GcReason) {
         self.0.write(cx, 1);
     }
 
-    fn garbage_collection_finished(&self, cx: &InCallback<'_>) {
+    fn garbage_collection_finished(&self, cx: &InNoGc<'_>) {
         self.0.write(cx, 1);
     }
 
-    fn runtime_suspend_finished(&self, cx: &InCallback<'_>) {
+    fn runtime_suspend_finished(&self, cx: &InNoGc<'_>) {
         self.0.write(cx, 3);
     }
 
-    fn exception_thrown(&self, cx: &InCallback<'_>, _thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, cx: &InNoGc<'_>, _thrown: ObjectId<'_>) {
         self.0.write(cx, 5);
     }
 
-    fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, event: EventPipeEvent<'_>) {
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
         let Ok(provider) = cx.event_pipe_provider_info(event.provider) else { return };
         let decoded = event.decoded(&provider);
         if provider != Order::EVENT.provider {
@@ -346,7 +346,7 @@ impl Callbacks for Attacks {
         self.0.write(cx, 5);
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         let counts = &self.0;
         for (place, written) in PLACES.iter().zip(&counts.written) {
             eprintln!("own_events| {place}={}", written.load(Relaxed));

@@ -11,7 +11,7 @@ use corprof::hooks::values::{Arguments, ReturnValue, Value};
 use corprof::prelude::*;
 
 /// The full name of a method without its arguments, if it is one of the program's own.
-fn own_name(cx: &InCallback<'_>, function: FunctionId) -> Option<String> {
+fn own_name(cx: &InNoGc<'_>, function: FunctionId) -> Option<String> {
     let name = cx.names().function(function);
     let name = name.as_str().split('(').next()?;
     let (class, _) = name.rsplit_once('.')?;
@@ -78,7 +78,7 @@ struct WritesAll {
 
 #[callbacks]
 impl Callbacks for WritesAll {
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         let Some(name) = own_name(cx, function) else { return };
         let probe = Writes { name: name.clone(), lines: self.lines.clone() };
         if let Err(error) = cx.edit_once(function, |edit| edit.probe(probe)) {
@@ -86,7 +86,7 @@ impl Callbacks for WritesAll {
         }
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         for line in self.lines.lock().unwrap().iter() {
             eprintln!("probes| {line}");
         }
@@ -120,7 +120,7 @@ struct WritesThrice {
 
 #[callbacks]
 impl Callbacks for WritesThrice {
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         let Some(name) = own_name(cx, function) else { return };
         let probe = |place: &str| Writes { name: format!("{place} {name}"), lines: self.lines.clone() };
         let edited = cx.edit_once(function, |edit| {
@@ -134,7 +134,7 @@ impl Callbacks for WritesThrice {
         }
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         let lines = self.lines.lock().unwrap();
         lines.iter().for_each(|line| eprintln!("probes| {line}"));
         let begun = lines.iter().filter(|line| line.starts_with("outer ") && line.contains('(')).count();
@@ -211,7 +211,7 @@ struct ComparesAll {
 
 #[callbacks]
 impl Callbacks for ComparesAll {
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         let name = own_name(cx, function).unwrap_or_default();
         let seen = self.seen.clone();
         let edit = |edit: &mut MethodEdit<'_>| match name.as_str() {
@@ -223,7 +223,7 @@ impl Callbacks for ComparesAll {
         }
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         let seen = [&self.seen.calls, &self.seen.results, &self.seen.thrown, &self.seen.wrong];
         let [calls, results, thrown, wrong] = seen.map(|count| count.load(Relaxed));
         eprintln!("probes| {calls} calls, {results} ends, {thrown} thrown, {wrong} wrong");
@@ -239,7 +239,7 @@ struct Panics {
 
 #[callbacks]
 impl Callbacks for Panics {
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         if own_name(cx, function).as_deref() != Some("Probes.Fib") {
             return;
         }
@@ -306,7 +306,7 @@ impl Callbacks for EveryMethod {
         Ok(Self::default())
     }
 
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         let probe = Formats(self.totals.clone());
         match cx.edit_once(function, |edit| edit.probe(probe)) {
             Ok(is_edited) => _ = self.totals.edited.fetch_add(u64::from(is_edited), Relaxed),
@@ -318,7 +318,7 @@ impl Callbacks for EveryMethod {
         }
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         let totals = [&self.totals.edited, &self.totals.enters, &self.totals.leaves, &self.totals.characters];
         let [edited, enters, leaves, characters] = totals.map(|count| count.load(Relaxed));
         eprintln!("probes| edited {edited}, entered {enters}, left {leaves}, {characters} characters");

@@ -23,7 +23,7 @@ impl Callbacks for Creates {
         Ok(Self::default())
     }
 
-    fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) {
         let mut handles = self.handles.lock(cx);
         match cx.create_handle(thrown, HandleKind::Weak) {
             Ok(handle) => handles.push(handle),
@@ -32,7 +32,7 @@ impl Callbacks for Creates {
         eprintln!("reentry| the outer callback goes on with {} handles", handles.len());
     }
 
-    fn handle_created(&self, cx: &InCallback<'_>, _handle: HandleId, _object: Option<ObjectId<'_>>) {
+    fn handle_created(&self, cx: &InNoGc<'_>, _handle: HandleId, _object: Option<ObjectId<'_>>) {
         eprintln!("reentry| {} handles", self.handles.lock(cx).len());
     }
 }
@@ -52,7 +52,7 @@ impl Callbacks for Drops {
         Ok(Self::default())
     }
 
-    fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) {
         let made = cx.create_handle(thrown, HandleKind::Weak);
         *self.handle.lock(cx) = made.ok();
         self.is_dropping.store(true, Relaxed);
@@ -60,7 +60,7 @@ impl Callbacks for Drops {
         eprintln!("reentry| the outer callback goes on");
     }
 
-    fn handle_destroyed(&self, cx: &InCallback<'_>, _handle: HandleId) {
+    fn handle_destroyed(&self, cx: &InNoGc<'_>, _handle: HandleId) {
         if self.is_dropping.load(Relaxed) {
             eprintln!("reentry| {}", self.handle.lock(cx).is_some());
         }
@@ -75,7 +75,7 @@ struct Writes {
 }
 
 impl Writes {
-    fn write(&self, cx: &mut InTriggers<'_>) -> Result<()> {
+    fn write(&self, cx: &mut InCallback<'_>) -> Result<()> {
         let name = "Corprof-Reentry";
         let provider = cx.event_pipe_create_provider(name)?;
         let definition = EventPipeEventDefinition {
@@ -101,13 +101,13 @@ impl Writes {
 
 #[callbacks]
 impl Callbacks for Writes {
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         if cx.names().function(function).to_string().contains("World.Main") {
             let _ = self.write(cx).inspect_err(|error| eprintln!("reentry| {error}"));
         }
     }
 
-    fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, _event: EventPipeEvent<'_>) {
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, _event: EventPipeEvent<'_>) {
         eprintln!("reentry| {} written", *self.written.lock(cx));
     }
 }

@@ -87,7 +87,7 @@ fn fulfil(cx: &mut ProfilerThread<'_>, wishes: &Wishes, wish: &str) {
 }
 
 /// The name of a method of the program; none for others.
-fn own_name(cx: &InCallback<'_>, function: FunctionId) -> Option<String> {
+fn own_name(cx: &InNoGc<'_>, function: FunctionId) -> Option<String> {
     let name = cx.names().function(function);
     let name = name.as_str().strip_prefix("ReJit.")?;
     Some(name.split_once('(').map_or(name, |(name, _)| name).to_owned())
@@ -117,7 +117,7 @@ impl Callbacks for Replaces {
 
     fn jit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         _status: Result<()>,
         _is_safe_to_block: bool,
@@ -133,7 +133,7 @@ impl Callbacks for Replaces {
 
     fn get_rejit_parameters(
         &self,
-        _cx: &mut InTriggers<'_>,
+        _cx: &mut InCallback<'_>,
         module: ModuleId,
         method: MethodDef,
         control: FunctionControl<'_>,
@@ -152,7 +152,7 @@ impl Callbacks for Replaces {
 
     fn rejit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         rejit: ReJitId,
         status: Result<()>,
@@ -164,7 +164,7 @@ impl Callbacks for Replaces {
 
     fn rejit_error(
         &self,
-        _cx: &mut InTriggers<'_>,
+        _cx: &mut InCallback<'_>,
         _module: ModuleId,
         method: MethodDef,
         function: Option<FunctionId>,
@@ -183,7 +183,7 @@ struct LacksFlag;
 impl Callbacks for LacksFlag {
     fn jit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         _status: Result<()>,
         _is_safe_to_block: bool,

@@ -138,7 +138,7 @@ impl Callbacks for Requests {
         Ok(profiler)
     }
 
-    fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
+    fn module_load_finished(&self, cx: &mut InCallback<'_>, module: ModuleId, _status: Result<()>) {
         let is_large = cx.module_info(module).is_ok_and(|info| info.path.ends_with("System.Private.Xml.dll"));
         if is_large {
             lock(&self.seen).large = Some(module);
@@ -147,7 +147,7 @@ impl Callbacks for Requests {
 
     fn jit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         status: Result<()>,
         _is_safe_to_block: bool,
@@ -175,7 +175,7 @@ impl Callbacks for Requests {
 
     fn get_rejit_parameters(
         &self,
-        _cx: &mut InTriggers<'_>,
+        _cx: &mut InCallback<'_>,
         module: ModuleId,
         method: MethodDef,
         control: FunctionControl<'_>,
@@ -191,7 +191,7 @@ impl Callbacks for Requests {
 
     fn rejit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         rejit: ReJitId,
         status: Result<()>,
@@ -204,7 +204,7 @@ impl Callbacks for Requests {
 
     fn rejit_error(
         &self,
-        _cx: &mut InTriggers<'_>,
+        _cx: &mut InCallback<'_>,
         _module: ModuleId,
         method: MethodDef,
         function: Option<FunctionId>,
@@ -213,11 +213,11 @@ impl Callbacks for Requests {
         lock(&self.seen).errors.push(format!("{:#x} {function:?} {status:?}", method.as_raw()));
     }
 
-    fn runtime_suspend_started(&self, _cx: &InCallback<'_>, reason: SuspendReason) {
+    fn runtime_suspend_started(&self, _cx: &InNoGc<'_>, reason: SuspendReason) {
         lock(&self.seen).suspended = Some((reason, Instant::now()));
     }
 
-    fn runtime_resume_finished(&self, _cx: &InCallback<'_>) {
+    fn runtime_resume_finished(&self, _cx: &InNoGc<'_>) {
         let mut seen = lock(&self.seen);
         if let Some((reason, begun)) = seen.suspended.take() {
             seen.suspensions.push((reason, begun.elapsed()));

@@ -73,7 +73,7 @@ impl Callbacks for Attacks {
         Ok(profiler)
     }
 
-    fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, event: EventPipeEvent<'_>) {
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
         let Some(event) = event.of_runtime(cx) else { return };
         self.0.delivered.fetch_add(1, Relaxed);
         let _guard = self.0.lock.lock(cx);
@@ -82,7 +82,7 @@ impl Callbacks for Attacks {
         }
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         let counts = [&self.0.delivered, &self.0.unwanted, &self.0.rounds, &self.0.errors];
         let [delivered, unwanted, rounds, errors] = counts.map(|count| count.load(Relaxed));
         eprintln!("runtime_events| delivered {delivered} unwanted {unwanted} rounds {rounds} errors {errors}");

@@ -225,11 +225,11 @@ impl Callbacks for Counts {
         Ok(profiler)
     }
 
-    fn thread_destroyed(&self, _cx: &mut InTriggers<'_>, _thread: ThreadId) {
+    fn thread_destroyed(&self, _cx: &mut InCallback<'_>, _thread: ThreadId) {
         tell_system_time();
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         if let Ok(seen) = self.0.lock() {
             tell(&seen);
         }

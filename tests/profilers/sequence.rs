@@ -177,11 +177,11 @@ impl Sequence {
         by_thread.into_values().collect()
     }
 
-    fn is_watched(cx: &InCallback<'_>, module: ModuleId) -> bool {
+    fn is_watched(cx: &InNoGc<'_>, module: ModuleId) -> bool {
         cx.module_info(module).is_ok_and(|info| MODULES.iter().any(|name| info.path.ends_with(name)))
     }
 
-    fn class(cx: &InCallback<'_>, class: ClassId) -> Option<String> {
+    fn class(cx: &InNoGc<'_>, class: ClassId) -> Option<String> {
         if let Ok(Some(array)) = cx.array_class(class) {
             Self::class(cx, array.element?)?;
         } else if !cx.class_info(class).is_ok_and(|info| Self::is_watched(cx, info.module)) {
@@ -190,7 +190,7 @@ impl Sequence {
         Some(cx.names().class(class).to_string())
     }
 
-    fn function(cx: &InCallback<'_>, function: FunctionId) -> Option<String> {
+    fn function(cx: &InNoGc<'_>, function: FunctionId) -> Option<String> {
         let is_watched = cx.function_info(function).is_ok_and(|info| Self::is_watched(cx, info.module));
         is_watched.then(|| cx.names().function(function).to_string())
     }
@@ -198,65 +198,65 @@ impl Sequence {
 
 #[callbacks]
 impl Callbacks for Sequence {
-    fn assembly_load_started(&self, cx: &mut InTriggers<'_>, assembly: Inert<AssemblyId>) {
+    fn assembly_load_started(&self, cx: &mut InCallback<'_>, assembly: Inert<AssemblyId>) {
         self.state().of(cx, "AssemblyLoadStarted", raw(&assembly));
     }
-    fn assembly_load_finished(&self, cx: &mut InTriggers<'_>, assembly: AssemblyId, _status: Result<()>) {
+    fn assembly_load_finished(&self, cx: &mut InCallback<'_>, assembly: AssemblyId, _status: Result<()>) {
         let name = cx.names().assembly(assembly).to_string();
         let is_watched = MODULES.iter().any(|module| module.strip_suffix(".dll") == Some(&name));
         let mut state = self.state();
         state.of(cx, "AssemblyLoadFinished", assembly.as_raw());
         state.name(assembly.as_raw(), is_watched.then_some(name));
     }
-    fn assembly_unload_started(&self, cx: &mut InTriggers<'_>, assembly: AssemblyId) {
+    fn assembly_unload_started(&self, cx: &mut InCallback<'_>, assembly: AssemblyId) {
         self.state().about(cx, "AssemblyUnloadStarted", assembly.as_raw());
     }
-    fn assembly_unload_finished(&self, cx: &mut InTriggers<'_>, assembly: Inert<AssemblyId>, _status: Result<()>) {
+    fn assembly_unload_finished(&self, cx: &mut InCallback<'_>, assembly: Inert<AssemblyId>, _status: Result<()>) {
         let mut state = self.state();
         state.about(cx, "AssemblyUnloadFinished", raw(&assembly));
         state.names.remove(&raw(&assembly));
     }
 
-    fn module_load_started(&self, cx: &mut InTriggers<'_>, module: Inert<ModuleId>) {
+    fn module_load_started(&self, cx: &mut InCallback<'_>, module: Inert<ModuleId>) {
         self.state().of(cx, "ModuleLoadStarted", raw(&module));
     }
-    fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
+    fn module_load_finished(&self, cx: &mut InCallback<'_>, module: ModuleId, _status: Result<()>) {
         let name = Self::is_watched(cx, module).then(|| cx.names().module(module).to_string());
         let mut state = self.state();
         state.of(cx, "ModuleLoadFinished", module.as_raw());
         state.name(module.as_raw(), name);
     }
-    fn module_attached_to_assembly(&self, cx: &mut InTriggers<'_>, module: ModuleId, _assembly: AssemblyId) {
+    fn module_attached_to_assembly(&self, cx: &mut InCallback<'_>, module: ModuleId, _assembly: AssemblyId) {
         self.state().about(cx, "ModuleAttachedToAssembly", module.as_raw());
     }
-    fn module_unload_started(&self, cx: &mut InTriggers<'_>, module: ModuleId) {
+    fn module_unload_started(&self, cx: &mut InCallback<'_>, module: ModuleId) {
         self.state().about(cx, "ModuleUnloadStarted", module.as_raw());
     }
-    fn module_unload_finished(&self, cx: &mut InTriggers<'_>, module: Inert<ModuleId>, _status: Result<()>) {
+    fn module_unload_finished(&self, cx: &mut InCallback<'_>, module: Inert<ModuleId>, _status: Result<()>) {
         let mut state = self.state();
         state.about(cx, "ModuleUnloadFinished", raw(&module));
         state.names.remove(&raw(&module));
     }
 
-    fn class_load_started(&self, cx: &mut InTriggers<'_>, class: Inert<ClassId>) {
+    fn class_load_started(&self, cx: &mut InCallback<'_>, class: Inert<ClassId>) {
         self.state().of(cx, "ClassLoadStarted", raw(&class));
     }
-    fn class_load_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, _status: Result<()>) {
+    fn class_load_finished(&self, cx: &mut InCallback<'_>, class: ClassId, _status: Result<()>) {
         let name = Self::class(cx, class);
         let mut state = self.state();
         state.of(cx, "ClassLoadFinished", class.as_raw());
         state.name(class.as_raw(), name);
     }
-    fn class_unload_started(&self, cx: &mut InTriggers<'_>, class: ClassId) {
+    fn class_unload_started(&self, cx: &mut InCallback<'_>, class: ClassId) {
         self.state().about(cx, "ClassUnloadStarted", class.as_raw());
     }
-    fn class_unload_finished(&self, cx: &mut InTriggers<'_>, class: Inert<ClassId>, _status: Result<()>) {
+    fn class_unload_finished(&self, cx: &mut InCallback<'_>, class: Inert<ClassId>, _status: Result<()>) {
         let mut state = self.state();
         state.about(cx, "ClassUnloadFinished", raw(&class));
         state.names.remove(&raw(&class));
     }
 
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         let Some(name) = Self::function(cx, function) else { return };
         let mut state = self.state();
         state.collects = false;
@@ -270,7 +270,7 @@ impl Callbacks for Sequence {
     }
     fn jit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         status: Result<()>,
         _is_safe_to_block: bool,
@@ -281,31 +281,31 @@ impl Callbacks for Sequence {
         state.collects = name.contains(".Collects(");
         state.known(cx, "JITCompilationFinished", name);
     }
-    fn jit_inlining(&self, cx: &mut InTriggers<'_>, caller: FunctionId, callee: FunctionId) -> bool {
+    fn jit_inlining(&self, cx: &mut InCallback<'_>, caller: FunctionId, callee: FunctionId) -> bool {
         if let (Some(caller), Some(callee)) = (Self::function(cx, caller), Self::function(cx, callee)) {
             self.state().known(cx, "JITInlining", format!("{callee} into {caller}"));
         }
         true
     }
 
-    fn thread_created(&self, cx: &mut InTriggers<'_>, thread: ThreadId) {
+    fn thread_created(&self, cx: &mut InCallback<'_>, thread: ThreadId) {
         self.state().of(cx, "ThreadCreated", thread.as_raw());
     }
-    fn thread_assigned_to_os_thread(&self, cx: &InCallback<'_>, thread: ThreadId, _os_id: u32) {
+    fn thread_assigned_to_os_thread(&self, cx: &InNoGc<'_>, thread: ThreadId, _os_id: u32) {
         self.state().of(cx, "ThreadAssignedToOSThread", thread.as_raw());
     }
-    fn thread_name_changed(&self, cx: &mut InTriggers<'_>, thread: corprof::id::Inert<ThreadId>, name: &str) {
+    fn thread_name_changed(&self, cx: &mut InCallback<'_>, thread: corprof::id::Inert<ThreadId>, name: &str) {
         let mut state = self.state();
         state.of(cx, "ThreadNameChanged", thread.as_raw());
         if name == "worker" {
             state.name(thread.as_raw(), Some(name.to_owned()));
         }
     }
-    fn thread_destroyed(&self, cx: &mut InTriggers<'_>, thread: ThreadId) {
+    fn thread_destroyed(&self, cx: &mut InCallback<'_>, thread: ThreadId) {
         self.state().about(cx, "ThreadDestroyed", thread.as_raw());
     }
 
-    fn object_allocated(&self, cx: &InCallback<'_>, object: ObjectId<'_>, class: ClassId) {
+    fn object_allocated(&self, cx: &InNoGc<'_>, object: ObjectId<'_>, class: ClassId) {
         let Some(name) = Self::class(cx, class) else { return };
         let mut state = self.state();
         // No callback reports the classes of arrays.
@@ -316,67 +316,67 @@ impl Callbacks for Sequence {
         state.objects.insert(object.as_raw(), name.clone());
         state.known(cx, "ObjectAllocated", name);
     }
-    fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) {
         let mut state = self.state();
         if let Some(name) = state.objects.get(&thrown.as_raw()).cloned() {
             state.known(cx, "ExceptionThrown", name);
         }
     }
-    fn exception_search_function_enter(&self, cx: &mut InTriggers<'_>, function: FunctionId) {
+    fn exception_search_function_enter(&self, cx: &mut InCallback<'_>, function: FunctionId) {
         let function = Self::function(cx, function);
         self.state().enter(cx, "search", "ExceptionSearchFunctionEnter", function);
     }
-    fn exception_search_function_leave(&self, cx: &mut InTriggers<'_>) {
+    fn exception_search_function_leave(&self, cx: &mut InCallback<'_>) {
         self.state().leave(cx, "search", "ExceptionSearchFunctionLeave");
     }
-    fn exception_search_filter_enter(&self, cx: &mut InTriggers<'_>, function: FunctionId) {
+    fn exception_search_filter_enter(&self, cx: &mut InCallback<'_>, function: FunctionId) {
         let function = Self::function(cx, function);
         self.state().enter(cx, "filter", "ExceptionSearchFilterEnter", function);
     }
-    fn exception_search_filter_leave(&self, cx: &mut InTriggers<'_>) {
+    fn exception_search_filter_leave(&self, cx: &mut InCallback<'_>) {
         self.state().leave(cx, "filter", "ExceptionSearchFilterLeave");
     }
-    fn exception_search_catcher_found(&self, cx: &mut InTriggers<'_>, function: FunctionId) {
+    fn exception_search_catcher_found(&self, cx: &mut InCallback<'_>, function: FunctionId) {
         if let Some(function) = Self::function(cx, function) {
             self.state().known(cx, "ExceptionSearchCatcherFound", function);
         }
     }
-    fn exception_unwind_function_enter(&self, cx: &InCallback<'_>, function: FunctionId) {
+    fn exception_unwind_function_enter(&self, cx: &InNoGc<'_>, function: FunctionId) {
         let function = Self::function(cx, function);
         self.state().enter(cx, "unwind", "ExceptionUnwindFunctionEnter", function);
     }
-    fn exception_unwind_function_leave(&self, cx: &InCallback<'_>) {
+    fn exception_unwind_function_leave(&self, cx: &InNoGc<'_>) {
         self.state().leave(cx, "unwind", "ExceptionUnwindFunctionLeave");
     }
-    fn exception_unwind_finally_enter(&self, cx: &InCallback<'_>, function: FunctionId) {
+    fn exception_unwind_finally_enter(&self, cx: &InNoGc<'_>, function: FunctionId) {
         let function = Self::function(cx, function);
         self.state().enter(cx, "finally", "ExceptionUnwindFinallyEnter", function);
     }
-    fn exception_unwind_finally_leave(&self, cx: &InCallback<'_>) {
+    fn exception_unwind_finally_leave(&self, cx: &InNoGc<'_>) {
         self.state().leave(cx, "finally", "ExceptionUnwindFinallyLeave");
     }
-    fn exception_catcher_enter(&self, cx: &InCallback<'_>, function: FunctionId, _thrown: Option<ObjectId<'_>>) {
+    fn exception_catcher_enter(&self, cx: &InNoGc<'_>, function: FunctionId, _thrown: Option<ObjectId<'_>>) {
         let function = Self::function(cx, function);
         self.state().enter(cx, "catcher", "ExceptionCatcherEnter", function);
     }
-    fn exception_catcher_leave(&self, cx: &mut InTriggers<'_>) {
+    fn exception_catcher_leave(&self, cx: &mut InCallback<'_>) {
         self.state().leave(cx, "catcher", "ExceptionCatcherLeave");
     }
 
-    fn handle_created(&self, cx: &InCallback<'_>, handle: HandleId, object: Option<ObjectId<'_>>) {
+    fn handle_created(&self, cx: &InNoGc<'_>, handle: HandleId, object: Option<ObjectId<'_>>) {
         let mut state = self.state();
         let Some(name) = object.and_then(|object| state.objects.get(&object.as_raw()).cloned()) else { return };
         state.handles.insert(handle.as_raw(), name.clone());
         state.known(cx, "HandleCreated", name);
     }
-    fn handle_destroyed(&self, cx: &InCallback<'_>, handle: HandleId) {
+    fn handle_destroyed(&self, cx: &InNoGc<'_>, handle: HandleId) {
         let mut state = self.state();
         if let Some(name) = state.handles.remove(&handle.as_raw()) {
             state.known(cx, "HandleDestroyed", name);
         }
     }
 
-    fn runtime_suspend_started(&self, cx: &InCallback<'_>, reason: SuspendReason) {
+    fn runtime_suspend_started(&self, cx: &InNoGc<'_>, reason: SuspendReason) {
         self.state().of_collection(cx, "RuntimeSuspendStarted", reason.to_string());
     }
     fn runtime_thread_suspended(&self, info: &Info, thread: corprof::id::Inert<ThreadId>) {
@@ -384,60 +384,60 @@ impl Callbacks for Sequence {
         let name = state.names.get(&thread.as_raw()).map_or("another", String::as_str).to_owned();
         state.of_collection(info, "RuntimeThreadSuspended", name);
     }
-    fn runtime_suspend_finished(&self, cx: &InCallback<'_>) {
+    fn runtime_suspend_finished(&self, cx: &InNoGc<'_>) {
         self.state().of_collection(cx, "RuntimeSuspendFinished", "");
     }
-    fn runtime_suspend_aborted(&self, cx: &InCallback<'_>) {
+    fn runtime_suspend_aborted(&self, cx: &InNoGc<'_>) {
         self.state().of_collection(cx, "RuntimeSuspendAborted", "");
     }
-    fn runtime_resume_started(&self, cx: &InCallback<'_>) {
+    fn runtime_resume_started(&self, cx: &InNoGc<'_>) {
         self.state().of_collection(cx, "RuntimeResumeStarted", "");
     }
-    fn runtime_thread_resumed(&self, cx: &InCallback<'_>, thread: corprof::id::Inert<ThreadId>) {
+    fn runtime_thread_resumed(&self, cx: &InNoGc<'_>, thread: corprof::id::Inert<ThreadId>) {
         let mut state = self.state();
         let name = state.names.get(&thread.as_raw()).map_or("another", String::as_str).to_owned();
         state.of_collection(cx, "RuntimeThreadResumed", name);
     }
-    fn runtime_resume_finished(&self, cx: &InCallback<'_>) {
+    fn runtime_resume_finished(&self, cx: &InNoGc<'_>) {
         self.state().of_collection(cx, "RuntimeResumeFinished", "");
     }
-    fn garbage_collection_started(&self, cx: &InCallback<'_>, _generations: Generations, reason: GcReason) {
+    fn garbage_collection_started(&self, cx: &InNoGc<'_>, _generations: Generations, reason: GcReason) {
         let mut state = self.state();
         state.objects_before = std::mem::take(&mut state.objects);
         state.of_collection(cx, "GarbageCollectionStarted", reason.to_string());
     }
-    fn objects_allocated_by_class(&self, cx: &InCallback<'_>, counts: ClassCounts<'_>) {
+    fn objects_allocated_by_class(&self, cx: &InNoGc<'_>, counts: ClassCounts<'_>) {
         let mut state = self.state();
         let named = counts.iter().filter_map(|(class, count)| Some((state.names.get(&class.as_raw())?.clone(), count)));
         let mut told: Vec<String> = named.map(|(class, count)| format!("{count} {class}")).collect();
         told.sort();
         state.of_collection(cx, "ObjectsAllocatedByClass", told.join(", "));
     }
-    fn moved_references2(&self, cx: &InCallback<'_>, ranges: MovedRanges<'_>) {
+    fn moved_references2(&self, cx: &InNoGc<'_>, ranges: MovedRanges<'_>) {
         self.state().moved(cx, "MovedReferences2", ranges);
     }
-    fn moved_references(&self, cx: &InCallback<'_>, ranges: MovedRanges<'_>) {
+    fn moved_references(&self, cx: &InNoGc<'_>, ranges: MovedRanges<'_>) {
         self.state().moved(cx, "MovedReferences", ranges);
     }
-    fn surviving_references2(&self, cx: &InCallback<'_>, ranges: SurvivingRanges<'_>) {
+    fn surviving_references2(&self, cx: &InNoGc<'_>, ranges: SurvivingRanges<'_>) {
         self.state().survived(cx, "SurvivingReferences2", ranges);
     }
-    fn surviving_references(&self, cx: &InCallback<'_>, ranges: SurvivingRanges<'_>) {
+    fn surviving_references(&self, cx: &InNoGc<'_>, ranges: SurvivingRanges<'_>) {
         self.state().survived(cx, "SurvivingReferences", ranges);
     }
-    fn root_references2(&self, cx: &InCallback<'_>, roots: Roots<'_>) {
+    fn root_references2(&self, cx: &InNoGc<'_>, roots: Roots<'_>) {
         let mut state = self.state();
         let told = State::watched(&state.objects, roots.iter().filter_map(|root| root.object).map(ObjectId::as_raw));
         state.of_objects(cx, "RootReferences2", told);
     }
-    fn root_references(&self, cx: &InCallback<'_>, roots: &[Option<ObjectId<'_>>]) {
+    fn root_references(&self, cx: &InNoGc<'_>, roots: &[Option<ObjectId<'_>>]) {
         let mut state = self.state();
         let told = State::watched(&state.objects, roots.iter().flatten().map(|root| root.as_raw()));
         state.of_objects(cx, "RootReferences", told);
     }
     fn object_references(
         &self,
-        cx: &InCallback<'_>,
+        cx: &InNoGc<'_>,
         object: ObjectId<'_>,
         _class: ClassId,
         references: &[Option<ObjectId<'_>>],
@@ -447,11 +447,11 @@ impl Callbacks for Sequence {
         let to = State::watched(&state.objects, references.iter().flatten().map(|object| object.as_raw()));
         state.of_collection(cx, "ObjectReferences", format!("{from} to [{}]", to.join(", ")));
     }
-    fn garbage_collection_finished(&self, cx: &InCallback<'_>) {
+    fn garbage_collection_finished(&self, cx: &InNoGc<'_>) {
         self.state().of_collection(cx, "GarbageCollectionFinished", "");
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         eprintln!("{}", self.heard());
     }
 }

@@ -95,7 +95,7 @@ impl FunctionHooks for Compared {
     type Thread = Thread;
     const UNWINDS: bool = true;
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<()> {
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<()> {
         let token = cx.function_info(function).map_or(0, |info| info.token.as_raw());
         if self.leaves_out == Some(token % 3) {
             return Hook::No;
@@ -159,7 +159,7 @@ impl ValueHooks for Slow {
     const UNWINDS: bool = true;
     const VALUES: HookValues = HookValues::all();
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<()> {
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<()> {
         self.0.select(cx, function)
     }
 
@@ -207,7 +207,7 @@ impl Compared {
     }
 
     /// The functions of a stack, the innermost first.
-    fn spell(cx: &InCallback<'_>, stack: &[FunctionId]) -> String {
+    fn spell(cx: &InNoGc<'_>, stack: &[FunctionId]) -> String {
         stack.iter().fold(String::new(), |mut text, &function| {
             let _ = write!(text, "{} < ", cx.names().function(function));
             text
@@ -215,13 +215,13 @@ impl Compared {
     }
 
     /// The shadow stack of this thread, the innermost first.
-    fn shadow(cx: &InCallback<'_>) -> Result<Vec<FunctionId>> {
+    fn shadow(cx: &InNoGc<'_>) -> Result<Vec<FunctionId>> {
         cx.with_hook_thread(|thread: &mut Thread| thread.stack.frames().rev().copied().collect())
     }
 
     /// Compares it, frame by frame, with the hooked functions that a walk finds. Where the runtime cannot walk, `running` is
     /// the reported function, whose block runs.
-    fn compare(&self, cx: &InCallback<'_>, event: &'static str, running: Option<FunctionId>) {
+    fn compare(&self, cx: &InNoGc<'_>, event: &'static str, running: Option<FunctionId>) {
         if self.inserted.is_some() && event != "probe" {
             return;
         }
@@ -237,14 +237,14 @@ impl Compared {
     }
 
     /// The function that hooks are told of.
-    fn stands_for(&self, cx: &InCallback<'_>, function: FunctionId) -> FunctionId {
+    fn stands_for(&self, cx: &InNoGc<'_>, function: FunctionId) -> FunctionId {
         let Some(inserted) = &self.inserted else { return function };
         let Ok(info) = cx.function_info(function) else { return function };
         lock(inserted).get(&(info.module, info.token)).copied().unwrap_or(function)
     }
 
     /// Which finally block begins or ends: one with a known stack, as the shadow stack equals that at its begin, or another.
-    fn block(cx: &InCallback<'_>, begins: bool, shadow: &[FunctionId]) -> Block {
+    fn block(cx: &InNoGc<'_>, begins: bool, shadow: &[FunctionId]) -> Block {
         let look = |thread: &mut Thread| {
             if begins {
                 thread.finally.push(shadow.to_vec());
@@ -262,7 +262,7 @@ impl Compared {
     }
 
     /// Whether the walk finds all but some frames of the shadow stack, which the runtime has left without a word.
-    fn is_untold(cx: &InCallback<'_>, block: Block, walked: &[FunctionId], shadow: &[FunctionId]) -> bool {
+    fn is_untold(cx: &InNoGc<'_>, block: Block, walked: &[FunctionId], shadow: &[FunctionId]) -> bool {
         let is_within = is_within(walked, shadow);
         // It makes the exception that it throws in place of the one that it has caught.
         let makes = ["System.TypeInitializationException..ctor", "System.Exception.InternalPreserveStackTrace"];
@@ -275,7 +275,7 @@ impl Compared {
 
     /// Whether the walk finds one frame more, of the function in which the thread was aborted: an abort can strike before the
     /// enter hook of that function, or after its leave hook. The exception may be made there first.
-    fn is_aborted(cx: &InCallback<'_>, event: &str, walked: &[FunctionId], shadow: &[FunctionId]) -> bool {
+    fn is_aborted(cx: &InNoGc<'_>, event: &str, walked: &[FunctionId], shadow: &[FunctionId]) -> bool {
         let is_searched = ["thrown", "search", "found"].contains(&event);
         if is_searched && cx.with_hook_thread(|thread: &mut Thread| thread.is_aborted).unwrap_or(false) {
             return walked.get(1..) == Some(shadow);
@@ -291,7 +291,7 @@ impl Compared {
     /// The same, with a shadow stack that is at hand.
     fn compare_with(
         &self,
-        cx: &InCallback<'_>,
+        cx: &InNoGc<'_>,
         event: &'static str,
         running: Option<FunctionId>,
         shadow: Vec<FunctionId>,
@@ -383,13 +383,13 @@ impl Callbacks for Shadow {
         Ok(profiler)
     }
 
-    fn object_allocated(&self, cx: &InCallback<'_>, _object: ObjectId<'_>, class: ClassId) {
+    fn object_allocated(&self, cx: &InNoGc<'_>, _object: ObjectId<'_>, class: ClassId) {
         if cx.names().class(class) == "Marker" {
             self.0.compare(cx, "probe", None);
         }
     }
 
-    fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) {
         let class = cx.class_of(thrown).map(|class| cx.names().class(class));
         let is_aborted = class.is_ok_and(|class| class == "System.Threading.ThreadAbortException");
         if let Err(error) = cx.with_hook_thread(|thread: &mut Thread| thread.is_aborted = is_aborted) {
@@ -398,39 +398,39 @@ impl Callbacks for Shadow {
         self.0.compare(cx, "thrown", None);
     }
 
-    fn exception_search_function_enter(&self, cx: &mut InTriggers<'_>, _function: FunctionId) {
+    fn exception_search_function_enter(&self, cx: &mut InCallback<'_>, _function: FunctionId) {
         self.0.compare(cx, "search", None);
     }
 
-    fn exception_search_filter_enter(&self, cx: &mut InTriggers<'_>, _function: FunctionId) {
+    fn exception_search_filter_enter(&self, cx: &mut InCallback<'_>, _function: FunctionId) {
         self.0.compare(cx, "filter", None);
     }
 
-    fn exception_search_filter_leave(&self, cx: &mut InTriggers<'_>) {
+    fn exception_search_filter_leave(&self, cx: &mut InCallback<'_>) {
         self.0.compare(cx, "filter left", None);
     }
 
-    fn exception_search_catcher_found(&self, cx: &mut InTriggers<'_>, _function: FunctionId) {
+    fn exception_search_catcher_found(&self, cx: &mut InCallback<'_>, _function: FunctionId) {
         self.0.compare(cx, "found", None);
     }
 
-    fn exception_unwind_finally_enter(&self, cx: &InCallback<'_>, function: FunctionId) {
+    fn exception_unwind_finally_enter(&self, cx: &InNoGc<'_>, function: FunctionId) {
         self.0.compare(cx, "finally", Some(function));
     }
 
-    fn exception_unwind_finally_leave(&self, cx: &InCallback<'_>) {
+    fn exception_unwind_finally_leave(&self, cx: &InNoGc<'_>) {
         self.0.compare(cx, "finally left", None);
     }
 
-    fn exception_catcher_enter(&self, cx: &InCallback<'_>, function: FunctionId, _object: Option<ObjectId<'_>>) {
+    fn exception_catcher_enter(&self, cx: &InNoGc<'_>, function: FunctionId, _object: Option<ObjectId<'_>>) {
         self.0.compare(cx, "catch", Some(function));
     }
 
-    fn exception_catcher_leave(&self, cx: &mut InTriggers<'_>) {
+    fn exception_catcher_leave(&self, cx: &mut InCallback<'_>) {
         self.0.compare(cx, "catch left", None);
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         let compared = &self.0;
         if let Some(inserted) = self.1.get() {
             eprintln!("inserted: hooked={} precompiled={}", inserted.hooked(), inserted.precompiled());

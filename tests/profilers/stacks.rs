@@ -59,7 +59,7 @@ impl FunctionHooks for Stacks {
     type Function = ();
     type Thread = Stack;
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<()> {
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<()> {
         if cx.names().function(function).is_empty() { Hook::No } else { Hook::Yes(()) }
     }
 
@@ -97,7 +97,7 @@ impl ValueHooks for StacksAndValues {
     type Thread = Stack;
     const VALUES: HookValues = HookValues::all();
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<()> {
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<()> {
         self.0.select(cx, function)
     }
 

@@ -19,7 +19,7 @@ fn tell<T: Debug>(what: &str, answer: Result<T>) {
 }
 
 impl Asks {
-    fn ask(cx: &mut InTriggers<'_>, class: ClassId) -> Result<()> {
+    fn ask(cx: &mut InCallback<'_>, class: ClassId) -> Result<()> {
         let info = cx.class_info(class)?;
         let Some(assembly) = cx.module_info(info.module)?.assembly else { return Ok(()) };
         let Some(domain) = cx.assembly_info(assembly)?.app_domain else { return Ok(()) };
@@ -40,14 +40,14 @@ impl Asks {
 
 #[callbacks]
 impl Callbacks for Asks {
-    fn class_load_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, _status: Result<()>) {
+    fn class_load_finished(&self, cx: &mut InCallback<'_>, class: ClassId, _status: Result<()>) {
         let name = cx.names().class(class);
         if ["Generic<", "Plain"].iter().any(|start| name.as_str().starts_with(start)) {
             self.classes.lock(cx).push(class);
         }
     }
 
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         if cx.names().function(function).as_str().starts_with("Statics.Ready") {
             let classes = self.classes.lock(cx).clone();
             for class in classes {
@@ -66,7 +66,7 @@ struct LacksCollections;
 
 #[callbacks]
 impl Callbacks for LacksCollections {
-    fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) {
         tell("generation", cx.object_generation(thrown).map(|_| ()));
         tell("bounds", cx.generation_bounds().map(|_| ()));
     }

@@ -75,7 +75,7 @@ impl Shared {
     }
 
     /// Walks the calling thread's stack and names its frames.
-    fn walk(&self, cx: &InCallback<'_>) {
+    fn walk(&self, cx: &InNoGc<'_>) {
         let counts = &self.counts;
         let walked = cx.walk_own_stack(|frame| {
             if let Some(function) = frame.function() {
@@ -235,21 +235,21 @@ impl Callbacks for Torture {
         Ok(profiler)
     }
 
-    fn assembly_load_finished(&self, _cx: &mut InTriggers<'_>, assembly: AssemblyId, status: Result<()>) {
+    fn assembly_load_finished(&self, _cx: &mut InCallback<'_>, assembly: AssemblyId, status: Result<()>) {
         self.0.keep(status.is_ok().then_some(Kept::Assembly(assembly)));
     }
 
-    fn module_load_finished(&self, _cx: &mut InTriggers<'_>, module: ModuleId, status: Result<()>) {
+    fn module_load_finished(&self, _cx: &mut InCallback<'_>, module: ModuleId, status: Result<()>) {
         self.0.keep(status.is_ok().then_some(Kept::Module(module)));
     }
 
-    fn class_load_finished(&self, _cx: &mut InTriggers<'_>, class: ClassId, status: Result<()>) {
+    fn class_load_finished(&self, _cx: &mut InCallback<'_>, class: ClassId, status: Result<()>) {
         self.0.keep(status.is_ok().then_some(Kept::Class(class)));
     }
 
     fn jit_compilation_finished(
         &self,
-        _cx: &mut InTriggers<'_>,
+        _cx: &mut InCallback<'_>,
         function: FunctionId,
         _status: Result<()>,
         _is_safe_to_block: bool,
@@ -257,37 +257,37 @@ impl Callbacks for Torture {
         self.0.keep([Kept::Function(function)]);
     }
 
-    fn thread_created(&self, _cx: &mut InTriggers<'_>, thread: ThreadId) {
+    fn thread_created(&self, _cx: &mut InCallback<'_>, thread: ThreadId) {
         self.0.keep([Kept::Thread(thread)]);
     }
 
-    fn thread_destroyed(&self, cx: &mut InTriggers<'_>, _thread: ThreadId) {
+    fn thread_destroyed(&self, cx: &mut InCallback<'_>, _thread: ThreadId) {
         self.0.walk(cx);
     }
 
-    fn object_allocated(&self, cx: &InCallback<'_>, _object: ObjectId<'_>, _class: ClassId) {
+    fn object_allocated(&self, cx: &InNoGc<'_>, _object: ObjectId<'_>, _class: ClassId) {
         if self.0.counts.allocated.fetch_add(1, Relaxed).is_multiple_of(ALLOCATIONS) {
             self.0.walk(cx);
         }
     }
 
-    fn exception_thrown(&self, cx: &InCallback<'_>, _thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, cx: &InNoGc<'_>, _thrown: ObjectId<'_>) {
         self.0.walk(cx);
     }
 
-    fn exception_unwind_function_enter(&self, cx: &InCallback<'_>, _function: FunctionId) {
+    fn exception_unwind_function_enter(&self, cx: &InNoGc<'_>, _function: FunctionId) {
         self.0.walk(cx);
     }
 
-    fn exception_catcher_enter(&self, cx: &InCallback<'_>, _function: FunctionId, _object: Option<ObjectId<'_>>) {
+    fn exception_catcher_enter(&self, cx: &InNoGc<'_>, _function: FunctionId, _object: Option<ObjectId<'_>>) {
         self.0.walk(cx);
     }
 
-    fn garbage_collection_started(&self, _cx: &InCallback<'_>, _generations: Generations, _reason: GcReason) {
+    fn garbage_collection_started(&self, _cx: &InNoGc<'_>, _generations: Generations, _reason: GcReason) {
         add(&self.0.counts.collections[0]);
     }
 
-    fn garbage_collection_finished(&self, _cx: &InCallback<'_>) {
+    fn garbage_collection_finished(&self, _cx: &InNoGc<'_>) {
         add(&self.0.counts.collections[1]);
     }
 
@@ -296,7 +296,7 @@ impl Callbacks for Torture {
         add(&self.0.counts.suspensions);
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         self.0.tell("shutdown");
     }
 }

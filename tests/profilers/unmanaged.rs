@@ -54,7 +54,7 @@ impl ValueHooks for Counts {
     type Thread = Vec<(Method, i64)>;
     const VALUES: HookValues = HookValues::ARGUMENTS.union(HookValues::RESULT);
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Method> {
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<Method> {
         let name = cx.names().function(function);
         let known = [("Compare(", Method::Compare), ("Work(", Method::Work), ("Boxed(", Method::Boxed)];
         let found = known
@@ -133,12 +133,12 @@ impl Callbacks for Unmanaged {
     }
 
     /// All threads in cooperative mode wait now.
-    fn garbage_collection_started(&self, _cx: &InCallback<'_>, _generations: Generations, _reason: GcReason) {
+    fn garbage_collection_started(&self, _cx: &InNoGc<'_>, _generations: Generations, _reason: GcReason) {
         self.0.collections.fetch_add(1, SeqCst);
         self.0.beside.fetch_add(u64::from(self.0.running.load(SeqCst) > 0), SeqCst);
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         let counts = &self.0;
         let [entered, left, wrong, unbalanced, collections, beside] =
             [&counts.entered, &counts.left, &counts.wrong, &counts.unbalanced, &counts.collections, &counts.beside]

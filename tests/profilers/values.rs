@@ -28,7 +28,7 @@ impl ValueHooks for Writes {
     type Thread = ();
     const VALUES: HookValues = HookValues::ARGUMENTS.union(HookValues::RESULT);
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Name> {
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<Name> {
         let name = cx.names().function(function);
         if is_known(&name) { Hook::Yes(name) } else { Hook::No }
     }
@@ -108,7 +108,7 @@ fn inserted_by() -> Option<Precompiled> {
 }
 
 /// Prints what has become of the methods.
-fn report(cx: &InTriggers<'_>, inserted: &OnceLock<InsertedHooks>) {
+fn report(cx: &InCallback<'_>, inserted: &OnceLock<InsertedHooks>) {
     let Some(inserted) = inserted.get() else { return };
     eprintln!("hooked={} precompiled={}", inserted.hooked(), inserted.precompiled());
     for left_out in inserted.left_out() {
@@ -135,7 +135,7 @@ impl Callbacks for WritesEitherWay {
         Ok(profiler)
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         report(cx, &self.0);
     }
 }
@@ -148,7 +148,7 @@ impl ValueHooks for Tries {
     type Thread = ();
     const VALUES: HookValues = HookValues::ARGUMENTS;
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<bool> {
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<bool> {
         let name = cx.names().function(function);
         if is_known(&name) { Hook::Yes(name.starts_with("Values.References.Object(")) } else { Hook::No }
     }
@@ -226,7 +226,7 @@ impl ValueHooks for Counts {
     type Thread = ();
     const VALUES: HookValues = HookValues::all();
 
-    fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> {
+    fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> {
         Hook::Yes(())
     }
 
@@ -262,7 +262,7 @@ impl Callbacks for ReadsValues {
         Ok(profiler)
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         self.0.print();
     }
 }
@@ -276,7 +276,7 @@ impl ValueHooks for WithoutFrames {
     const VALUES: HookValues = HookValues::ARGUMENTS.union(HookValues::RESULT);
     const UNWINDS: bool = true;
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<()> {
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<()> {
         self.0.select(cx, function)
     }
 
@@ -312,7 +312,7 @@ impl Callbacks for ReadsValuesByIl {
         Ok(profiler)
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         self.0.print();
         report(cx, &self.1);
     }
@@ -351,7 +351,7 @@ impl ValueHooks for Looks {
     type Thread = ();
     const VALUES: HookValues = HookValues::FRAME;
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Name> {
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<Name> {
         let name = cx.names().function(function);
         if is_known(&name) { Hook::Yes(name) } else { Hook::No }
     }
@@ -394,7 +394,7 @@ impl ValueHooks for Panics {
     type Thread = ();
     const VALUES: HookValues = HookValues::ARGUMENTS;
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<bool> {
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<bool> {
         Hook::Yes(cx.names().function(function).contains("Structs.Several"))
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use corprof::prelude::*;
 
 /// The stack as names, the leaf first.
-fn stack(cx: &InCallback<'_>) -> String {
+fn stack(cx: &InNoGc<'_>) -> String {
     let mut names = Vec::new();
     let walked = cx.walk_own_stack(|frame| {
         names.push(frame.function().map_or("native".into(), |function| cx.names().function(function)));
@@ -20,7 +20,7 @@ fn stack(cx: &InCallback<'_>) -> String {
     }
 }
 
-fn tell(cx: &InCallback<'_>, event: &str) {
+fn tell(cx: &InNoGc<'_>, event: &str) {
     eprintln!("{event}: {}", stack(cx));
 }
 
@@ -32,7 +32,7 @@ struct Everywhere {
 }
 
 impl Everywhere {
-    fn tell(&self, cx: &InCallback<'_>, event: &str) {
+    fn tell(&self, cx: &InNoGc<'_>, event: &str) {
         if self.has_main.load(Relaxed) {
             tell(cx, event);
         }
@@ -47,13 +47,13 @@ impl Callbacks for Everywhere {
         Ok(Self::default())
     }
 
-    fn object_allocated(&self, cx: &InCallback<'_>, _object: ObjectId<'_>, class: ClassId) {
+    fn object_allocated(&self, cx: &InNoGc<'_>, _object: ObjectId<'_>, class: ClassId) {
         if cx.names().class(class) == "Marker" {
             tell(cx, "allocated");
         }
     }
 
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _safe: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _safe: bool) {
         let name = cx.names().function(function);
         if name.starts_with("Chain.Main") {
             self.has_main.store(true, Relaxed);
@@ -63,29 +63,29 @@ impl Callbacks for Everywhere {
         }
     }
 
-    fn thread_created(&self, cx: &mut InTriggers<'_>, _thread: ThreadId) {
+    fn thread_created(&self, cx: &mut InCallback<'_>, _thread: ThreadId) {
         self.tell(cx, "thread created");
     }
 
-    fn thread_destroyed(&self, cx: &mut InTriggers<'_>, _thread: ThreadId) {
+    fn thread_destroyed(&self, cx: &mut InCallback<'_>, _thread: ThreadId) {
         self.tell(cx, "thread destroyed");
     }
 
-    fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) {
         if cx.class_of(thrown).is_ok_and(|class| cx.names().class(class) == "ChainException") {
             tell(cx, "thrown");
         }
     }
 
-    fn exception_unwind_function_enter(&self, cx: &InCallback<'_>, _function: FunctionId) {
+    fn exception_unwind_function_enter(&self, cx: &InNoGc<'_>, _function: FunctionId) {
         self.tell(cx, "unwind");
     }
 
-    fn exception_catcher_enter(&self, cx: &InCallback<'_>, _function: FunctionId, _object: Option<ObjectId<'_>>) {
+    fn exception_catcher_enter(&self, cx: &InNoGc<'_>, _function: FunctionId, _object: Option<ObjectId<'_>>) {
         self.tell(cx, "caught");
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         tell(cx, "shutdown");
     }
 }
@@ -97,7 +97,7 @@ struct Flagless;
 
 #[callbacks]
 impl Callbacks for Flagless {
-    fn exception_thrown(&self, cx: &InCallback<'_>, _thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, cx: &InNoGc<'_>, _thrown: ObjectId<'_>) {
         tell(cx, "thrown");
     }
 }
@@ -116,7 +116,7 @@ impl Callbacks for Manners {
         Ok(Self::default())
     }
 
-    fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) {
         if !cx.class_of(thrown).is_ok_and(|class| cx.names().class(class) == "ChainException") {
             return;
         }
@@ -130,7 +130,7 @@ impl Callbacks for Manners {
     }
 }
 
-fn breaks_off(cx: &InCallback<'_>) {
+fn breaks_off(cx: &InNoGc<'_>) {
     let mut count = 0;
     let walked = cx.walk_own_stack(|_| {
         count += 1;
@@ -139,7 +139,7 @@ fn breaks_off(cx: &InCallback<'_>) {
     eprintln!("broke off after {count}: {walked:?}");
 }
 
-fn nests(cx: &InCallback<'_>) {
+fn nests(cx: &InNoGc<'_>) {
     let mut inner = None;
     let outer = cx.walk_own_stack(|_| {
         inner = Some(cx.walk_own_stack(|_| ControlFlow::Continue(())));
@@ -151,7 +151,7 @@ fn nests(cx: &InCallback<'_>) {
     }
 }
 
-fn looks_closer(cx: &InCallback<'_>) {
+fn looks_closer(cx: &InNoGc<'_>) {
     let (mut frames, mut ips_agree, mut stack_falls, mut last) = (0, true, true, 0);
     let walked = cx.walk_own_stack_with_registers(|frame| {
         let Some(registers) = frame.registers() else { return ControlFlow::Break(()) };
@@ -177,7 +177,7 @@ fn looks_closer(cx: &InCallback<'_>) {
     eprintln!("registers of {frames}: ips {ips_agree}, stack {stack_falls}, {walked:?}");
 }
 
-fn panics(cx: &InCallback<'_>) {
+fn panics(cx: &InNoGc<'_>) {
     let mut count = 0;
     let _ = cx.walk_own_stack(|_| {
         count += 1;

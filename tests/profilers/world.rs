@@ -62,7 +62,7 @@ impl World {
     }
 
     /// Everything about static fields, once all are initialized.
-    fn statics(&self, cx: &InCallback<'_>) {
+    fn statics(&self, cx: &InNoGc<'_>) {
         let (holder, details, app_domain) = (*self.holder.lock(cx), *self.details.lock(cx), *self.app_domain.lock(cx));
         let (Some(holder), Some(app_domain)) = (holder, app_domain) else { return };
         let Ok(layout) = cx.class_layout(holder) else { return };
@@ -98,7 +98,7 @@ impl World {
     }
 
     /// Everything that needs a context in which a collection may start.
-    fn ask_in_triggers(&self, cx: &mut InTriggers<'_>, place: &str) {
+    fn ask_in_callback(&self, cx: &mut InCallback<'_>, place: &str) {
         let tell = |call: &str, answer: Result<usize>| tell(&format!("{call} {place}"), answer);
         let modules = cx.enum_modules();
         let module = modules.as_ref().ok().and_then(|modules| modules.first().copied());
@@ -124,7 +124,7 @@ impl World {
         }
     }
 
-    fn event_pipe(&self, cx: &mut InTriggers<'_>) {
+    fn event_pipe(&self, cx: &mut InCallback<'_>) {
         let provider = tell("event_pipe_create_provider", cx.event_pipe_create_provider("Corprof-World"));
         let listened = cx.event_pipe_create_provider_with::<Listener>("Corprof-Listened");
         tell("event_pipe_create_provider_with", listened.map(|_| ()));
@@ -180,7 +180,7 @@ impl EventPipeProviderListener for Listener {
 }
 
 /// Everything about a thread.
-fn ask_of_thread(cx: &InCallback<'_>, thread: ThreadId, place: &str) {
+fn ask_of_thread(cx: &InNoGc<'_>, thread: ThreadId, place: &str) {
     tell(&format!("thread_app_domain {place}"), cx.thread_app_domain(thread).map(|_| ()));
     tell(&format!("thread_context {place}"), cx.thread_context(thread).map(|_| ()));
     tell(&format!("handle_from_thread {place}"), cx.handle_from_thread(thread).map(|_| ()));
@@ -188,7 +188,7 @@ fn ask_of_thread(cx: &InCallback<'_>, thread: ThreadId, place: &str) {
 }
 
 /// Calls about the heap that are allowed in callbacks of any kind.
-fn ask_heap(cx: &InCallback<'_>, place: &str) {
+fn ask_heap(cx: &InNoGc<'_>, place: &str) {
     let bounds = cx.generation_bounds().map(|bounds| bounds.len());
     tell(&format!("generation_bounds {place}"), bounds.map(|bounds| bounds > 0));
     tell(&format!("loh_object_size_threshold {place}"), cx.loh_object_size_threshold());
@@ -199,7 +199,7 @@ fn ask_heap(cx: &InCallback<'_>, place: &str) {
 }
 
 /// The calls that take an object.
-fn ask_object(cx: &InCallback<'_>, place: &str, object: ObjectId<'_>) {
+fn ask_object(cx: &InNoGc<'_>, place: &str, object: ObjectId<'_>) {
     tell(&format!("object_size {place}"), cx.object_size(object).map(|size| size > 8));
     let generation = cx.object_generation(object);
     tell(&format!("object_generation {place}"), generation.map(|range| range.contains(object.as_raw())));
@@ -232,10 +232,10 @@ impl Callbacks for World {
                 }
             }
             tell("current_thread before force_gc", cx.current_thread());
-            World::default().ask_in_triggers(cx, "on profiler thread");
+            World::default().ask_in_callback(cx, "on profiler thread");
             tell("force_gc", cx.force_gc());
             tell("force_gc again", cx.force_gc());
-            World::default().ask_in_triggers(cx, "on profiler thread after force_gc");
+            World::default().ask_in_callback(cx, "on profiler thread after force_gc");
             ask_heap(cx, "on profiler thread");
             signals.done.store(true, SeqCst);
         })?;
@@ -246,18 +246,18 @@ impl Callbacks for World {
         Ok(profiler)
     }
 
-    fn thread_assigned_to_os_thread(&self, cx: &InCallback<'_>, thread: ThreadId, _os_thread_id: u32) {
+    fn thread_assigned_to_os_thread(&self, cx: &InNoGc<'_>, thread: ThreadId, _os_thread_id: u32) {
         if self.first(cx, "thread") {
             ask_of_thread(cx, thread, "in thread_assigned_to_os_thread");
         }
     }
 
-    fn module_attached_to_assembly(&self, cx: &mut InTriggers<'_>, _module: ModuleId, assembly: AssemblyId) {
+    fn module_attached_to_assembly(&self, cx: &mut InCallback<'_>, _module: ModuleId, assembly: AssemblyId) {
         let app_domain = cx.assembly_info(assembly).ok().and_then(|info| info.app_domain);
         *self.app_domain.lock(cx) = app_domain;
     }
 
-    fn class_load_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, _status: Result<()>) {
+    fn class_load_finished(&self, cx: &mut InCallback<'_>, class: ClassId, _status: Result<()>) {
         let name = cx.names().class(class);
         match name.as_str() {
             "Holder" => {
@@ -277,10 +277,10 @@ impl Callbacks for World {
         }
     }
 
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         let name = cx.names().function(function);
         if name.as_str().starts_with("World.Prepared") && self.first(cx, "prepared") {
-            self.ask_in_triggers(cx, "in jit_compilation_started");
+            self.ask_in_callback(cx, "in jit_compilation_started");
             ask_heap(cx, "in jit_compilation_started");
             self.event_pipe(cx);
         }
@@ -306,7 +306,7 @@ impl Callbacks for World {
         }
     }
 
-    fn object_allocated(&self, cx: &InCallback<'_>, object: ObjectId<'_>, class: ClassId) {
+    fn object_allocated(&self, cx: &InNoGc<'_>, object: ObjectId<'_>, class: ClassId) {
         if !cx.array_class(class).is_ok_and(|array| array.is_some_and(|array| array.rank == 2)) {
             return;
         }
@@ -320,7 +320,7 @@ impl Callbacks for World {
         tell(&format!("array_object_info {name}"), lengths);
     }
 
-    fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) {
         if cx.class_of(thrown).is_ok_and(|class| cx.names().class(class) == "WorldException") {
             ask_object(cx, "in exception_thrown", thrown);
             ask_heap(cx, "in exception_thrown");
@@ -337,7 +337,7 @@ impl Callbacks for World {
         }
     }
 
-    fn exception_catcher_enter(&self, cx: &InCallback<'_>, _function: FunctionId, _thrown: Option<ObjectId<'_>>) {
+    fn exception_catcher_enter(&self, cx: &InNoGc<'_>, _function: FunctionId, _thrown: Option<ObjectId<'_>>) {
         if self.first(cx, "catcher") {
             let clause = cx.notified_exception_clause_info();
             let clause = clause.map(|clause| clause.map(|clause| (clause.kind, clause.program_counter != 0)));
@@ -345,7 +345,7 @@ impl Callbacks for World {
         }
     }
 
-    fn garbage_collection_finished(&self, cx: &InCallback<'_>) {
+    fn garbage_collection_finished(&self, cx: &InNoGc<'_>) {
         if self.handles.lock(cx).is_empty() {
             return; // an early one: `force_gc` at the start
         }
@@ -362,14 +362,14 @@ impl Callbacks for World {
         }
     }
 
-    fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, event: EventPipeEvent<'_>) {
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
         let provider = cx.event_pipe_provider_info(event.provider);
         if provider.as_ref().is_ok_and(|name| name == "Corprof-World") {
             tell(&format!("event {}", event.id), Ok((event.version, event.data)));
         }
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         if let Some(handle) = self.handles.lock(cx).pop() {
             tell("handle destroy", handle.destroy());
         }
@@ -393,7 +393,7 @@ impl Callbacks for PanicsOnProfilerThread {
         Ok(Self)
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         eprintln!("shutdown of a quiet profiler");
     }
 }
@@ -410,7 +410,7 @@ impl Callbacks for DoesNotListen {
         Ok(Self)
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         let refused = cx.spawn_profiler_thread("late", |_| eprintln!("a late thread")).is_err();
         eprintln!("shutdown all the same, late thread refused: {refused}");
     }

@@ -17,7 +17,7 @@ impl FunctionHooks for Calls {
     type Function = ();
     type Thread = ();
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<()> {
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<()> {
         let is_wanted = cx.names().function(function).to_string().starts_with("Known.Fib(");
         if is_wanted { Hook::Yes(()) } else { Hook::No }
     }
@@ -49,14 +49,14 @@ impl Callbacks for Smoke {
         Ok(profiler)
     }
 
-    fn class_load_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, status: Result<()>) {
+    fn class_load_finished(&self, cx: &mut InCallback<'_>, class: ClassId, status: Result<()>) {
         let name = cx.names().class(class).to_string();
         if status.is_ok() && name == "Known" {
             eprintln!("loaded {name}");
         }
     }
 
-    fn exception_thrown(&self, cx: &InCallback<'_>, _thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, cx: &InNoGc<'_>, _thrown: ObjectId<'_>) {
         if self.has_walked.swap(true, Relaxed) {
             return;
         }
@@ -68,7 +68,7 @@ impl Callbacks for Smoke {
         eprintln!("walked {walked:?}: {}", names.join(" < "));
     }
 
-    fn shutdown(&self, _: &mut InTriggers<'_>) {
+    fn shutdown(&self, _: &mut InCallback<'_>) {
         let Calls { entered, left } = &*self.calls;
         eprintln!("hooks entered={} left={}", entered.load(Relaxed), left.load(Relaxed));
     }

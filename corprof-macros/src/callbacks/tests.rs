@@ -38,8 +38,8 @@ fn events_follow_the_methods_and_everything_else_stays() {
         impl<'a> corprof::Callbacks for Beeper where u8: Copy {
             /// At each class.
             #[inline]
-            fn class_load_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, status: Result<()>) { beep() }
-            fn thread_assigned_to_os_thread<'t>(self: &Self, _: &'t mut InTriggers<'_>, _: ThreadId, _: u32) {}
+            fn class_load_finished(&self, cx: &mut InCallback<'_>, class: ClassId, status: Result<()>) { beep() }
+            fn thread_assigned_to_os_thread<'t>(self: &Self, _: &'t mut InCallback<'_>, _: ThreadId, _: u32) {}
         }
     });
     let wanted = quote! {
@@ -48,8 +48,8 @@ fn events_follow_the_methods_and_everything_else_stays() {
         impl<'a> corprof::Callbacks for Beeper where u8: Copy {
             /// At each class.
             #[inline]
-            fn class_load_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, status: Result<()>) { beep() }
-            fn thread_assigned_to_os_thread<'t>(self: &Self, _: &'t mut InTriggers<'_>, _: ThreadId, _: u32) {}
+            fn class_load_finished(&self, cx: &mut InCallback<'_>, class: ClassId, status: Result<()>) { beep() }
+            fn thread_assigned_to_os_thread<'t>(self: &Self, _: &'t mut InCallback<'_>, _: ThreadId, _: u32) {}
         }
         impl<'a> ::corprof::profiler::Subscriber for Beeper where u8: Copy {
             const EVENTS: ::corprof::event_mask::EventSet = {
@@ -88,7 +88,7 @@ fn only_a_profiler_that_may_lack_initialize_needs_default() {
     let initialize = quote! { fn initialize(_: &mut InInitialize<'_>) -> Result<Self, BoxError> { Ok(Self) } };
     assert!(!by_default(initialize.clone()));
     assert!(by_default(quote! { #[cfg(windows)] #initialize }));
-    assert!(by_default(quote! { fn thread_created(&self, _: &mut InTriggers<'_>, _: ThreadId) {} }));
+    assert!(by_default(quote! { fn thread_created(&self, _: &mut InCallback<'_>, _: ThreadId) {} }));
     // Its own mistake is enough.
     assert!(!by_default(
         quote! { fn initialize(&self, _: &mut InInitialize<'_>) -> Result<Self, BoxError> { Ok(Self) } }
@@ -104,7 +104,7 @@ fn conditions_go_along_with_the_event() {
             #[cfg(feature = "loud")]
             #[cfg_attr(test, cfg(unix), inline, cfg_attr(debug_assertions, cold, cfg(not(miri))))]
             #[cfg_attr(windows, inline)]
-            fn thread_created(&self, _: &mut InTriggers<'_>, _: ThreadId) {}
+            fn thread_created(&self, _: &mut InCallback<'_>, _: ThreadId) {}
         }
     }));
     let wanted = pretty(quote! {
@@ -150,10 +150,10 @@ fn each_mistake_in_a_method_has_its_message() {
     for (method, wanted) in [
         (quote! { fn thread_craeted(&self) {} }, "did you mean `thread_created`?"),
         (quote! { fn helper(&self) {} }, "move it to a plain `impl Beeper { … }` block"),
-        (quote! { fn thread_created(&mut self, _: &mut InTriggers<'_>, _: ThreadId) {} }, "take `&self`"),
-        (quote! { fn thread_created(self, _: &mut InTriggers<'_>, _: ThreadId) {} }, "take `&self`"),
-        (quote! { fn thread_created(self: Arc<Self>, _: &mut InTriggers<'_>, _: ThreadId) {} }, "take `&self`"),
-        (quote! { fn thread_created(_: &mut InTriggers<'_>, _: ThreadId) {} }, "needs `&self`"),
+        (quote! { fn thread_created(&mut self, _: &mut InCallback<'_>, _: ThreadId) {} }, "take `&self`"),
+        (quote! { fn thread_created(self, _: &mut InCallback<'_>, _: ThreadId) {} }, "take `&self`"),
+        (quote! { fn thread_created(self: Arc<Self>, _: &mut InCallback<'_>, _: ThreadId) {} }, "take `&self`"),
+        (quote! { fn thread_created(_: &mut InCallback<'_>, _: ThreadId) {} }, "needs `&self`"),
         (quote! { fn thread_created(&self, _: ThreadId) {} }, "has 3 parameters, `&self` included, and this one has 2"),
         (
             quote! { fn initialize(&self, _: &mut InInitialize<'_>) -> Result<(), BoxError> { Ok(()) } },
@@ -163,9 +163,9 @@ fn each_mistake_in_a_method_has_its_message() {
             quote! { fn initialize() -> Result<Self, BoxError> { Ok(Self) } },
             "`initialize` has 1 parameter and this one has 0",
         ),
-        (quote! { async fn thread_created(&self, _: &mut InTriggers<'_>, _: ThreadId) {} }, "cannot be async"),
-        (quote! { fn thread_created<T>(&self, _: &mut InTriggers<'_>, _: T) {} }, "cannot be generic"),
-        (quote! { fn thread_created<const N: usize>(&self, _: &mut InTriggers<'_>) {} }, "cannot be generic"),
+        (quote! { async fn thread_created(&self, _: &mut InCallback<'_>, _: ThreadId) {} }, "cannot be async"),
+        (quote! { fn thread_created<T>(&self, _: &mut InCallback<'_>, _: T) {} }, "cannot be generic"),
+        (quote! { fn thread_created<const N: usize>(&self, _: &mut InCallback<'_>) {} }, "cannot be generic"),
         (quote! { const EVENTS: EventSet = EventSet::EMPTY; }, "remove this line"),
         (quote! { const LIMIT: u32 = 1; }, "`Callbacks` has no constant `LIMIT`"),
         (quote! { type Out = u32; }, "`Callbacks` has no type `Out`"),
@@ -185,7 +185,7 @@ fn a_method_with_a_mistake_is_left_out_and_the_others_stay() {
         impl Callbacks for Beeper {
             fn thread_craeted(&self) {}
             fn shutdown(&self) {}
-            fn thread_created(&self, _: &mut InTriggers<'_>, _: ThreadId) {}
+            fn thread_created(&self, _: &mut InCallback<'_>, _: ThreadId) {}
         }
     });
     assert_eq!(messages(tokens.clone()).len(), 2);

@@ -105,15 +105,15 @@ impl Callback<'_> {
         }
         match self.row.sync_info {
             SyncInfo::None if self.row.wrapper == Wrapper::Calls => None,
-            SyncInfo::All if !self.facts.args.contains("ObjectId<") => Some("InTriggers"),
-            _ => Some("InCallback"),
+            SyncInfo::All if !self.facts.args.contains("ObjectId<") => Some("InCallback"),
+            _ => Some("InNoGc"),
         }
     }
 
     /// The context as an argument, with its comma.
     pub fn context_argument(&self) -> String {
         match self.context() {
-            Some("InTriggers") => "cx: &mut InTriggers<'_>, ".to_owned(),
+            Some("InCallback") => "cx: &mut InCallback<'_>, ".to_owned(),
             Some("Info") => "cx: &Info, ".to_owned(),
             Some(context) => format!("cx: &{context}<'_>, "),
             None => String::new(),
@@ -142,7 +142,7 @@ impl Callback<'_> {
 /// The callbacks of a profiler's beginning and end: signature and default answer.
 const CUSTOM: &[(&str, &str, &str)] = &[
     ("Initialize", "fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError>", "Err(NotImplemented.into())"),
-    ("Shutdown", "fn shutdown(&self, cx: &mut InTriggers<'_>)", ""),
+    ("Shutdown", "fn shutdown(&self, cx: &mut InCallback<'_>)", ""),
     (
         "InitializeForAttach",
         "fn initialize_for_attach(cx: &mut InAttach<'_>, client_data: &[u8]) -> Result<Self, BoxError>",

@@ -43,8 +43,8 @@ pub enum Entry {
 #[allow(missing_docs, reason = "the names of the types in corprof")]
 pub enum Context {
     Info,
+    InNoGc,
     InCallback,
-    InTriggers,
     InInitialize,
     ProfilerThread,
 }
@@ -200,9 +200,9 @@ impl InfoRow {
     pub fn context(&self) -> Context {
         let by_rule = match self.entry {
             // Older runtimes count: if one of them takes the call for a triggering one, it is one on all.
-            _ if self.may_move_objects() => Context::InTriggers,
+            _ if self.may_move_objects() => Context::InCallback,
             Entry::Async | Entry::None => Context::Info,
-            Entry::Sync => Context::InCallback,
+            Entry::Sync => Context::InNoGc,
             Entry::InitOnly => Context::InInitialize,
         };
         self.context.unwrap_or(by_rule)

@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use corprof_sys as sys;
 use windows_core::{BOOL, HRESULT, Ref};
 
-use crate::context::{Heap, InCallback};
+use crate::context::{Heap, InNoGc};
 use crate::event_mask::Event;
 use crate::id::{FunctionId, ReJitId, ThreadId};
 use crate::info::Info;
@@ -105,7 +105,7 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
         Event::ModuleAttachedToAssembly => {
             info.liveness().module_loaded(info.runtime(), subject);
             // SAFETY: the runtime has called `ModuleAttachedToAssembly`, and waits for its result (fact: contexts).
-            unsafe { InCallback::new(info, Heap::Moves) }.note_assembly(subject);
+            unsafe { InNoGc::new(info, Heap::Moves) }.note_assembly(subject);
         }
         Event::ModuleUnloadFinished => {
             info.liveness().module_gone(subject);

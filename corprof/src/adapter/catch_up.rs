@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use crate::context::InTriggers;
+use crate::context::InCallback;
 use crate::error::Result;
 use crate::event_mask::Event;
 use crate::id::{AssemblyId, FunctionId, ModuleId, ThreadId};
@@ -18,7 +18,7 @@ use super::Adapter;
 
 impl<P: Profiler> Adapter<P> {
     /// Reports what the runtime lists and no event has reported.
-    pub(super) fn catch_up(&self, cx: &mut InTriggers<'_>, catch_up: &CatchUp) {
+    pub(super) fn catch_up(&self, cx: &mut InCallback<'_>, catch_up: &CatchUp) {
         for step in [Self::report_modules, Self::report_threads, Self::report_functions] {
             // A profiler that has been disabled is told nothing more.
             match step(self, cx, catch_up) {
@@ -32,7 +32,7 @@ impl<P: Profiler> Adapter<P> {
         catch_up.complete();
     }
 
-    fn report_modules(&self, cx: &mut InTriggers<'_>, catch_up: &CatchUp) -> Result<ControlFlow<()>> {
+    fn report_modules(&self, cx: &mut InCallback<'_>, catch_up: &CatchUp) -> Result<ControlFlow<()>> {
         let events = [
             Event::AppDomainCreationFinished,
             Event::AssemblyLoadFinished,
@@ -53,25 +53,25 @@ impl<P: Profiler> Adapter<P> {
         let domains: BTreeSet<_> = assemblies.iter().filter_map(domain_of).collect();
         for domain in domains {
             let tell =
-                |profiler: &P, cx: &mut InTriggers<'_>| profiler.app_domain_creation_finished(cx, domain, Ok(()));
+                |profiler: &P, cx: &mut InCallback<'_>| profiler.app_domain_creation_finished(cx, domain, Ok(()));
             if self.report(cx, catch_up, Event::AppDomainCreationFinished, domain.as_raw(), tell).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
         for assembly in assemblies {
-            let tell = |profiler: &P, cx: &mut InTriggers<'_>| profiler.assembly_load_finished(cx, assembly, Ok(()));
+            let tell = |profiler: &P, cx: &mut InCallback<'_>| profiler.assembly_load_finished(cx, assembly, Ok(()));
             if self.report(cx, catch_up, Event::AssemblyLoadFinished, assembly.as_raw(), tell).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
         for (module, assembly) in all {
-            let tell = |profiler: &P, cx: &mut InTriggers<'_>| profiler.module_load_finished(cx, module, Ok(()));
+            let tell = |profiler: &P, cx: &mut InCallback<'_>| profiler.module_load_finished(cx, module, Ok(()));
             if self.report(cx, catch_up, Event::ModuleLoadFinished, module.as_raw(), tell).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
             let Some(assembly) = assembly else { continue };
             let tell =
-                |profiler: &P, cx: &mut InTriggers<'_>| profiler.module_attached_to_assembly(cx, module, assembly);
+                |profiler: &P, cx: &mut InCallback<'_>| profiler.module_attached_to_assembly(cx, module, assembly);
             if self.report(cx, catch_up, Event::ModuleAttachedToAssembly, module.as_raw(), tell).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
@@ -79,19 +79,19 @@ impl<P: Profiler> Adapter<P> {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn report_threads(&self, cx: &mut InTriggers<'_>, catch_up: &CatchUp) -> Result<ControlFlow<()>> {
+    fn report_threads(&self, cx: &mut InCallback<'_>, catch_up: &CatchUp) -> Result<ControlFlow<()>> {
         let events = [Event::ThreadCreated, Event::ThreadAssignedToOsThread];
         if !events.iter().any(|&event| P::EVENTS.contains(event)) {
             return Ok(ControlFlow::Continue(()));
         }
         for thread in cx.enum_threads()? {
-            let tell = |profiler: &P, cx: &mut InTriggers<'_>| profiler.thread_created(cx, thread);
+            let tell = |profiler: &P, cx: &mut InCallback<'_>| profiler.thread_created(cx, thread);
             if self.report(cx, catch_up, Event::ThreadCreated, thread.as_raw(), tell).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
             // None: the event comes when a thread of the system carries it.
             let Ok(os_id) = cx.os_thread_id(thread) else { continue };
-            let tell = |profiler: &P, cx: &mut InTriggers<'_>| profiler.thread_assigned_to_os_thread(cx, thread, os_id);
+            let tell = |profiler: &P, cx: &mut InCallback<'_>| profiler.thread_assigned_to_os_thread(cx, thread, os_id);
             if self.report(cx, catch_up, Event::ThreadAssignedToOsThread, thread.as_raw(), tell).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
@@ -99,7 +99,7 @@ impl<P: Profiler> Adapter<P> {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn report_functions(&self, cx: &mut InTriggers<'_>, catch_up: &CatchUp) -> Result<ControlFlow<()>> {
+    fn report_functions(&self, cx: &mut InCallback<'_>, catch_up: &CatchUp) -> Result<ControlFlow<()>> {
         if !P::EVENTS.contains(Event::JitCompilationFinished) {
             return Ok(ControlFlow::Continue(()));
         }
@@ -110,7 +110,7 @@ impl<P: Profiler> Adapter<P> {
                 continue;
             }
             let tell =
-                |profiler: &P, cx: &mut InTriggers<'_>| profiler.jit_compilation_finished(cx, function, Ok(()), true);
+                |profiler: &P, cx: &mut InCallback<'_>| profiler.jit_compilation_finished(cx, function, Ok(()), true);
             if self.report(cx, catch_up, Event::JitCompilationFinished, function.as_raw(), tell).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
@@ -119,7 +119,7 @@ impl<P: Profiler> Adapter<P> {
     }
 
     /// The compiled functions; none if the profiler is disabled meanwhile.
-    fn settled_functions(&self, cx: &mut InTriggers<'_>) -> Result<Option<Vec<FunctionId>>> {
+    fn settled_functions(&self, cx: &mut InCallback<'_>) -> Result<Option<Vec<FunctionId>>> {
         let begin = Instant::now();
         while self.state.gate.is_open() {
             match cx.jitted_functions() {
@@ -133,18 +133,18 @@ impl<P: Profiler> Adapter<P> {
     /// Calls the profiler's method, unless the thing has been reported; `Break` if the profiler has been disabled or detaches.
     fn report(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         catch_up: &CatchUp,
         event: Event,
         id: usize,
-        tell: impl FnOnce(&P, &mut InTriggers<'_>),
+        tell: impl FnOnce(&P, &mut InCallback<'_>),
     ) -> ControlFlow<()> {
         if !P::EVENTS.contains(event) || !catch_up.begin_report(event, id) {
             return ControlFlow::Continue(());
         }
         let mut is_in = self.call(cx, event, tell);
         while let Some(end) = catch_up.late_end() {
-            let tell = |profiler: &P, cx: &mut InTriggers<'_>| Self::tell_end(profiler, cx, end, id);
+            let tell = |profiler: &P, cx: &mut InCallback<'_>| Self::tell_end(profiler, cx, end, id);
             if P::EVENTS.contains(end) && is_in {
                 is_in = self.call(cx, end, tell);
             }
@@ -153,7 +153,7 @@ impl<P: Profiler> Adapter<P> {
     }
 
     /// Calls one method of the profiler, like a callback; `false` if the gate is closed.
-    fn call(&self, cx: &mut InTriggers<'_>, event: Event, tell: impl FnOnce(&P, &mut InTriggers<'_>)) -> bool {
+    fn call(&self, cx: &mut InCallback<'_>, event: Event, tell: impl FnOnce(&P, &mut InCallback<'_>)) -> bool {
         let Some(_inside) = self.state.gate.enter() else { return false };
         // SAFETY: inside the gate.
         let Some(profiler) = (unsafe { self.profiler() }) else { return false };
@@ -162,7 +162,7 @@ impl<P: Profiler> Adapter<P> {
     }
 
     /// An end that arrived while the beginning was being reported. The thing is gone by now: calls about it return errors.
-    fn tell_end(profiler: &P, cx: &mut InTriggers<'_>, end: Event, id: usize) {
+    fn tell_end(profiler: &P, cx: &mut InCallback<'_>, end: Event, id: usize) {
         match end {
             Event::AssemblyUnloadStarted => {
                 if let Some(assembly) = AssemblyId::from_raw(id) {

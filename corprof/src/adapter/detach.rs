@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use corprof_sys as sys;
 
-use crate::context::InTriggers;
+use crate::context::InCallback;
 use crate::error::{Error, Result};
 use crate::event_mask::EventMask;
 use crate::info::Info;
@@ -123,7 +123,7 @@ impl<P: Profiler> Adapter<P> {
         // SAFETY: this thread never ran managed code: the runtime answers all sync calls on it. Only the code below drops the
         // profiler (fact: contexts).
         let last_word = || unsafe {
-            let mut cx = InTriggers::new(info);
+            let mut cx = InCallback::new(info);
             let _ = cx.initialize_current_thread(); // if it fails, some calls return errors
             if let Some(profiler) = self.profiler() {
                 profiler.shutdown(&mut cx);

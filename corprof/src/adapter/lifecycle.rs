@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use corprof_sys as sys;
 use windows_core::{BOOL, HRESULT, IUnknown, Ref};
 
-use crate::context::{InAttach, InInitialize, InTriggers};
+use crate::context::{InAttach, InCallback, InInitialize};
 use crate::error::{E_FAIL, E_POINTER, Error, Result, S_OK};
 use crate::event_mask::{Event, Phase};
 use crate::info::Info;
@@ -21,7 +21,7 @@ use crate::session::{UnsupportedRuntime, first_runtime_with};
 
 use super::exception_pins::ExceptionPins;
 use super::settle;
-use super::{Adapter, in_triggers};
+use super::{Adapter, in_callback};
 
 /// How long Shutdown waits for callbacks that are still running, and then for the profiler threads. Callbacks are short, but
 /// one may wait for a thread that the end of the process has already stopped, and the application must still end.
@@ -71,7 +71,7 @@ pub(crate) unsafe extern "system" fn profiler_attach_complete<P: Profiler>(this:
     let _attaching = Attaching::begin();
     if let Some(info) = adapter.info.get() {
         // SAFETY: the runtime has called `ProfilerAttachComplete`, and waits for its result (fact: contexts).
-        let mut cx = unsafe { InTriggers::new(info) };
+        let mut cx = unsafe { InCallback::new(info) };
         if let Err(error) = settle::complete(&mut cx) {
             report::line(format_args!("the profiler {} cannot list modules and functions yet: {error}", P::NAME));
         }
@@ -81,7 +81,7 @@ pub(crate) unsafe extern "system" fn profiler_attach_complete<P: Profiler>(this:
     }
     // SAFETY: this is the thunk of that event.
     unsafe {
-        in_triggers(this, Event::ProfilerAttachComplete, 0, |profiler: &P, cx| profiler.profiler_attach_complete(cx))
+        in_callback(this, Event::ProfilerAttachComplete, 0, |profiler: &P, cx| profiler.profiler_attach_complete(cx))
     }
 }
 
@@ -104,7 +104,7 @@ pub(crate) unsafe extern "system" fn profiler_detach_succeeded<P: Profiler>(this
     // from calls.
     // SAFETY: this is the thunk of that event.
     let code = unsafe {
-        in_triggers(this, Event::ProfilerDetachSucceeded, 0, |profiler: &P, _| profiler.profiler_detach_succeeded())
+        in_callback(this, Event::ProfilerDetachSucceeded, 0, |profiler: &P, _| profiler.profiler_detach_succeeded())
     };
     adapter.state.gate.close(PATIENCE);
     if let Some(info) = adapter.info.get() {
@@ -225,7 +225,7 @@ impl<P: Profiler> Adapter<P> {
             if is_empty && !is_disabled && !info.profiler_threads().has_panicked() {
                 // SAFETY: only the code below drops the profiler, once. The runtime has called `Shutdown`, in which the table
                 // allows all sync calls, and waits for its result (fact: contexts).
-                let (profiler, mut cx) = unsafe { (self.profiler(), InTriggers::new(info)) };
+                let (profiler, mut cx) = unsafe { (self.profiler(), InCallback::new(info)) };
                 let last_word = || profiler.map(|profiler| profiler.shutdown(&mut cx));
                 catch(last_word, || self.state.report_last_panic("shutdown"));
             }

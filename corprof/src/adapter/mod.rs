@@ -1,7 +1,7 @@
 //! The one COM object: `ICorProfilerCallback11` over a [`Profiler`].
 //!
 //! The runtime calls the thunks of its vtable (`generated/thunks.rs`, and `lifecycle.rs` for the few that do more). Each goes
-//! through [`in_callback`] or [`in_triggers`] here: through the gate (`session/gate.rs`), past the SDK's own bookkeeping, under
+//! through [`in_no_gc`] or [`in_callback`] here: through the gate (`session/gate.rs`), past the SDK's own bookkeeping, under
 //! the panic guard, into the user's method. `factory.rs` makes the object when the runtime asks the library for it.
 
 pub(crate) mod bookkeeping;
@@ -22,7 +22,7 @@ use std::sync::{Arc, OnceLock};
 use corprof_sys as sys;
 use windows_core::{GUID, HRESULT, IUnknown, Interface};
 
-use crate::context::{Heap, InCallback, InTriggers};
+use crate::context::{Heap, InCallback, InNoGc};
 use crate::error::{E_NOINTERFACE, E_POINTER, S_OK};
 use crate::event_mask::Event;
 use crate::info::Info;
@@ -190,17 +190,17 @@ pub(crate) unsafe fn has_panicked<P: Profiler>(this: *mut c_void) -> bool {
 /// # Safety
 /// The runtime calls the thunk of `event` on `this`, an [`Adapter`] of this `P`.
 #[inline]
-pub(crate) unsafe fn in_callback<P: Profiler>(
+pub(crate) unsafe fn in_no_gc<P: Profiler>(
     this: *mut c_void,
     event: Event,
     subject: usize,
-    user: impl FnOnce(&P, &InCallback<'_>),
+    user: impl FnOnce(&P, &InNoGc<'_>),
 ) -> HRESULT {
     // SAFETY: the same promise.
     unsafe {
         enter(this, event, subject, move |profiler, info| {
             // Also, the calling thread is inside the callback `event` until `user` returns.
-            user(profiler, &InCallback::new(info, heap_at(event)))
+            user(profiler, &InNoGc::new(info, heap_at(event)))
         })
     }
 }
@@ -208,13 +208,13 @@ pub(crate) unsafe fn in_callback<P: Profiler>(
 /// Runs a callback from which a collection may start.
 ///
 /// # Safety
-/// As [`in_callback`].
+/// As [`in_no_gc`].
 #[inline]
-pub(crate) unsafe fn in_triggers<P: Profiler>(
+pub(crate) unsafe fn in_callback<P: Profiler>(
     this: *mut c_void,
     event: Event,
     subject: usize,
-    user: impl FnOnce(&P, &mut InTriggers<'_>),
+    user: impl FnOnce(&P, &mut InCallback<'_>),
 ) -> HRESULT {
     // SAFETY: the same promise.
     unsafe {
@@ -222,7 +222,7 @@ pub(crate) unsafe fn in_triggers<P: Profiler>(
             // Also, the calling thread is inside the callback `event` until `user` returns. The table that thunks are generated
             // from sends only callbacks here from which a collection may start.
             let _callback = Callback::begin(event);
-            user(profiler, &mut InTriggers::new(info))
+            user(profiler, &mut InCallback::new(info))
         })
     }
 }

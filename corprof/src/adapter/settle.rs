@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use corprof_sys as sys;
 
-use crate::context::InTriggers;
+use crate::context::InCallback;
 use crate::error::{Error, Result};
 use crate::event_mask::EventMask;
 use crate::id::{FunctionId, ModuleId};
@@ -23,7 +23,7 @@ const LONG: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Inside `InitializeForAttach`: from now on the runtime may be unloading something unannounced.
-pub(super) fn begin(cx: &mut InTriggers<'_>) -> Result<()> {
+pub(super) fn begin(cx: &mut InCallback<'_>) -> Result<()> {
     let info = cx.info();
     let modules = cx.list_modules()?;
     info.liveness().attach_begins(info.runtime(), find_scout(cx, &modules));
@@ -35,7 +35,7 @@ pub(super) fn begin(cx: &mut InTriggers<'_>) -> Result<()> {
 }
 
 /// The finalizer that unloads, a method of the core library: the first of the modules.
-fn find_scout(cx: &InTriggers<'_>, modules: &[ModuleId]) -> Option<(ModuleId, MethodDef)> {
+fn find_scout(cx: &InCallback<'_>, modules: &[ModuleId]) -> Option<(ModuleId, MethodDef)> {
     let core = *modules.first()?;
     let metadata = cx.metadata(core).ok()?;
     let class = metadata.find_type_def("System.Reflection.LoaderAllocatorScout", None).ok()??;
@@ -45,7 +45,7 @@ fn find_scout(cx: &InTriggers<'_>, modules: &[ModuleId]) -> Option<(ModuleId, Me
 
 /// Inside `ProfilerAttachComplete`, before the user's method: from now on the runtime announces each unload that begins. Waits
 /// for the others.
-pub(super) fn complete(cx: &mut InTriggers<'_>) -> Result<()> {
+pub(super) fn complete(cx: &mut InCallback<'_>) -> Result<()> {
     let info = cx.info();
     if info.liveness().may_miss_unloads(info.runtime()) {
         // Not before: the runtime has reported no new threads so far, and so the searcher could not work.
@@ -60,7 +60,7 @@ pub(super) fn complete(cx: &mut InTriggers<'_>) -> Result<()> {
 }
 
 /// What was unloaded unannounced is not listed any more, and what was loaded unannounced is.
-fn settle(cx: &mut InTriggers<'_>) -> Result<()> {
+fn settle(cx: &mut InCallback<'_>) -> Result<()> {
     let info = cx.info();
     let before = info.liveness().recorded_modules();
     let listed = cx.list_modules()?;
@@ -73,7 +73,7 @@ fn settle(cx: &mut InTriggers<'_>) -> Result<()> {
 /// Waits until the finalizer is on no stack.
 ///
 /// The runtime is suspended on a thread of corprof's own, as always. If it takes long, that thread goes on alone.
-fn wait_for(cx: &mut InTriggers<'_>, scout: FunctionId) -> Result<()> {
+fn wait_for(cx: &mut InCallback<'_>, scout: FunctionId) -> Result<()> {
     cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
     let (sender, answer) = channel();
     let look = move |cx: &mut ProfilerThread<'_>| {

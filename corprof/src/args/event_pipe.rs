@@ -72,7 +72,7 @@ impl<'cb> EventPipeEvent<'cb> {
     /// use corprof::args::EventPipeEvent;
     /// use corprof::prelude::*;
     ///
-    /// fn on_event(cx: &InCallback<'_>, event: &EventPipeEvent<'_>) {
+    /// fn on_event(cx: &InNoGc<'_>, event: &EventPipeEvent<'_>) {
     ///     let Some(event) = event.of_runtime(cx) else { return };
     ///     if let Ok(start) = event.decode::<GcStart>() {
     ///         println!("collection {} of generation {}: {}", start.number, start.generation, start.reason);

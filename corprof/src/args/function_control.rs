@@ -69,7 +69,7 @@ impl FunctionControl<'_> {
     /// Without this call the function is compiled again from the body that it was loaded with.
     ///
     /// # Safety
-    /// As for [`InTriggers::set_il_function_body`](crate::InTriggers::set_il_function_body): the code must be valid for the
+    /// As for [`InCallback::set_il_function_body`](crate::InCallback::set_il_function_body): the code must be valid for the
     /// function in its module, because the runtime does not verify it.
     ///
     /// # Errors

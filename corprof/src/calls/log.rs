@@ -7,7 +7,7 @@ use super::cold_call::cold_call;
 use super::queue::{EventQueue, EventWriter};
 use super::reader::{CallEvent, CallReader, Nesting, Ticks};
 use super::shadow_stack::ShadowStack;
-use crate::context::InTriggers;
+use crate::context::InCallback;
 use crate::hooks::clock::HookClock;
 use crate::hooks::{InHook, StackBoundary};
 use crate::id::ThreadId;
@@ -42,7 +42,7 @@ const DEEPEST: usize = 1 << 20;
 ///     type Function = ();
 ///     type Thread = CallWriter<FunctionId>;
 ///     const UNWINDS: bool = true;
-///     # fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> { Hook::Yes(()) }
+///     # fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> { Hook::Yes(()) }
 ///     fn thread_started(&self) -> CallWriter<FunctionId> {
 ///         self.0.writer()
 ///     }
@@ -139,10 +139,10 @@ impl<F: Send + 'static> CallLog<F> {
     /// Drains into `reader` every `every` or sooner, on a thread called `name`: see [`EventQueue::start`].
     ///
     /// # Errors
-    /// Those of [`spawn_profiler_thread`](InTriggers::spawn_profiler_thread).
+    /// Those of [`spawn_profiler_thread`](InCallback::spawn_profiler_thread).
     pub fn start<R: CallReader<F>>(
         &self,
-        cx: &InTriggers<'_>,
+        cx: &InCallback<'_>,
         name: &str,
         every: Duration,
         reader: R,

@@ -47,7 +47,7 @@ const MOST: usize = 1 << 20;
 ///     type Thread = CallTimer;
 ///     const UNWINDS: bool = true;
 ///
-///     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<u32> {
+///     fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<u32> {
 ///         Hook::Yes(self.0.number(&cx.names().function(function)))
 ///     }
 ///     fn thread_started(&self) -> CallTimer {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
 
-use crate::context::InTriggers;
+use crate::context::InCallback;
 use crate::lock::{try_unpoisoned, unpoisoned};
 use crate::profiler::BoxError;
 
@@ -37,7 +37,7 @@ const PAUSE: Duration = Duration::from_micros(50);
 /// impl FunctionHooks for Calls {
 ///     type Function = ();
 ///     type Thread = EventWriter<FunctionId>;
-///     # fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> { Hook::Yes(()) }
+///     # fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> { Hook::Yes(()) }
 ///     fn thread_started(&self) -> EventWriter<FunctionId> {
 ///         self.0.writer()
 ///     }
@@ -181,10 +181,10 @@ impl<E: Send + 'static> EventQueue<E> {
     /// Call [`finish`](Self::finish) at the end. The longer `every`, the more room the events need.
     ///
     /// # Errors
-    /// Those of [`spawn_profiler_thread`](InTriggers::spawn_profiler_thread).
+    /// Those of [`spawn_profiler_thread`](InCallback::spawn_profiler_thread).
     pub fn start<R: EventReader<E>>(
         &self,
-        cx: &InTriggers<'_>,
+        cx: &InCallback<'_>,
         name: &str,
         every: Duration,
         reader: R,

@@ -47,7 +47,7 @@ const MOST: usize = 1 << 17;
 ///     type Thread = Thread;
 ///     const UNWINDS: bool = true;
 ///
-///     fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Name> {
+///     fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<Name> {
 ///         Hook::Yes(cx.names().function(function))
 ///     }
 ///     fn thread_started(&self) -> Thread {
@@ -155,7 +155,7 @@ impl<F> ShadowStack<F> {
     }
 
     /// An exception has unwound functions: call this in [`unwound`](crate::hooks::FunctionHooks::unwound), or with the result
-    /// of [`stack_boundary`](crate::InCallback::stack_boundary).
+    /// of [`stack_boundary`](crate::InNoGc::stack_boundary).
     ///
     /// `left` receives those of them that are on the stack.
     #[inline]

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use crate::context::InTriggers;
+use crate::context::InCallback;
 use crate::system;
 
 use super::Detacher;
@@ -24,7 +24,7 @@ impl Detacher {
     /// # Errors
     /// `AddrInUse`: a profiler of this process listens already. Other errors of the system: the folder for temporary files cannot
     /// be written, or there can be no further thread.
-    pub fn listen(&self, cx: &InTriggers<'_>) -> io::Result<()> {
+    pub fn listen(&self, cx: &InCallback<'_>) -> io::Result<()> {
         let mut listener = system::Listener::new(&format!("{NAME}{}", std::process::id()))?;
         let detacher = self.clone();
         cx.spawn_profiler_thread("listens for a detach", move |cx| {

@@ -24,7 +24,7 @@
 //!         Ok(Self)
 //!     }
 //!
-//!     fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+//!     fn shutdown(&self, _cx: &mut InCallback<'_>) {
 //!         // The application ends or the profiler detaches: write the results.
 //!     }
 //! }
@@ -41,7 +41,7 @@ use std::sync::Arc;
 
 use corprof_sys as sys;
 
-use crate::context::{InAttach, InInitialize, InTriggers};
+use crate::context::{InAttach, InCallback, InInitialize};
 use crate::error::{Error, Result};
 use crate::generated::contract::contract;
 use crate::session::ending::{DETACH, Stage};
@@ -144,7 +144,7 @@ impl Detacher {
         }
     }
 
-    fn new(cx: &InTriggers<'_>) -> Result<Self> {
+    fn new(cx: &InCallback<'_>) -> Result<Self> {
         let runtime = cx.runtime_info()?;
         // Some flags prevent a detach up to .NET 9 only.
         cx.profiler().ending.set_lenient(runtime.major >= 10);

@@ -9,7 +9,7 @@ use super::method::Finished;
 use super::probe::Values;
 use super::{EditError, MethodEdit, Refusal};
 use crate::args::FunctionControl;
-use crate::context::InTriggers;
+use crate::context::InCallback;
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::id::{FunctionId, ModuleId};
 use crate::info::IlMapEntry;
@@ -61,13 +61,13 @@ impl fmt::Debug for CheckedBody {
     }
 }
 
-impl InTriggers<'_> {
+impl InCallback<'_> {
     /// Edits the body that `method` in `module` was loaded with, and verifies the result. Nothing reaches the runtime yet but
     /// rows of metadata.
     ///
     /// Rows that are added after `module_load_finished` take effect by `ApplyMetaData`, which this calls.
     ///
-    /// Call class: as [`metadata_emit`](crate::InCallback::metadata_emit) and [`apply_meta_data`](Self::apply_meta_data): **sync**,
+    /// Call class: as [`metadata_emit`](crate::InNoGc::metadata_emit) and [`apply_meta_data`](Self::apply_meta_data): **sync**,
     /// allowed after attach, may start a GC.
     ///
     /// # Errors
@@ -190,7 +190,7 @@ impl FunctionControl<'_> {
             return Err(Error::new(E_INVALIDARG, CALL).about("edited body", "it was made for another method"));
         }
         let _loaded = body.lifeline.pin(CALL)?;
-        // SAFETY: as in `InTriggers::set_checked_body`; the request is for this very method.
+        // SAFETY: as in `InCallback::set_checked_body`; the request is for this very method.
         unsafe { self.set_il_function_body(body.bytes()) }?;
         match self.set_il_instrumented_code_map(&body.il_map()) {
             Err(error) if error.code() == corprof_sys::CORPROF_E_DEBUGGING_DISABLED => Ok(()),

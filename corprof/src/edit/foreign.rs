@@ -9,7 +9,7 @@ use corprof_il::verify::{Dispatch, Resolve};
 use corprof_sys as sys;
 
 use super::live::LiveMetadata;
-use crate::context::InTriggers;
+use crate::context::InCallback;
 use crate::id::ModuleId;
 use crate::info::Definitions;
 use crate::metadata::signature::{MethodSignature, Type};
@@ -22,7 +22,7 @@ const EDIT: &str = "edit_method";
 /// Finds what a module names and other modules define.
 #[derive(Clone, Copy)]
 pub(super) struct Others<'a> {
-    cx: &'a InTriggers<'a>,
+    cx: &'a InCallback<'a>,
     module: ModuleId,
     lifeline: &'a Lifeline,
 }
@@ -35,7 +35,7 @@ struct Definition {
 }
 
 impl<'a> Others<'a> {
-    pub(super) const fn new(cx: &'a InTriggers<'a>, module: ModuleId, lifeline: &'a Lifeline) -> Self {
+    pub(super) const fn new(cx: &'a InCallback<'a>, module: ModuleId, lifeline: &'a Lifeline) -> Self {
         Self { cx, module, lifeline }
     }
 

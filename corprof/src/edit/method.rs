@@ -13,16 +13,16 @@ use super::foreign::Others;
 use super::live::LiveMetadata;
 use super::probe::Values;
 use super::{EditError, Refusal};
-use crate::context::InTriggers;
+use crate::context::InCallback;
 use crate::id::ModuleId;
 use crate::metadata::signature::{MethodSignature, Signature, Type};
 use crate::metadata::{MetadataEmit, MetadataImport, MethodDef, StandAloneSignature, Table};
 use crate::session::Row;
 use crate::session::liveness::Lifeline;
 
-/// A body that is being edited, in its module. [`InTriggers::edit_method`] lends it to a closure.
+/// A body that is being edited, in its module. [`InCallback::edit_method`] lends it to a closure.
 pub struct MethodEdit<'cb> {
-    cx: &'cb InTriggers<'cb>,
+    cx: &'cb InCallback<'cb>,
     lifeline: Lifeline,
     emit: MetadataEmit<'cb>,
     import: MetadataImport<'cb>,
@@ -61,7 +61,7 @@ impl Local {
 
 impl<'cb> MethodEdit<'cb> {
     pub(super) fn open(
-        cx: &'cb InTriggers<'cb>,
+        cx: &'cb InCallback<'cb>,
         lifeline: Lifeline,
         module: ModuleId,
         method: MethodDef,
@@ -162,7 +162,7 @@ impl<'cb> MethodEdit<'cb> {
 
     /// Adds to the metadata of the module what the other methods do not: rows are not looked for, and so defined each time.
     ///
-    /// [`apply_meta_data`](InTriggers::apply_meta_data) is called before the body is used; where that is refused, so is the edit.
+    /// [`apply_meta_data`](InCallback::apply_meta_data) is called before the body is used; where that is refused, so is the edit.
     /// The other methods do without.
     pub fn emit(&self) -> &MetadataEmit<'cb> {
         self.has_new_rows.set(true);
@@ -189,7 +189,7 @@ impl<'cb> MethodEdit<'cb> {
         &self.proofs
     }
 
-    pub(super) const fn context(&self) -> &'cb InTriggers<'cb> {
+    pub(super) const fn context(&self) -> &'cb InCallback<'cb> {
         self.cx
     }
 

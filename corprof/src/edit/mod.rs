@@ -1,11 +1,11 @@
 //! Edits method bodies: in terms of instructions and labels, with the tokens of their module, and verified.
 //!
-//! [`InTriggers::edit_method`] gives a closure the body that a method was loaded with, as a [`MethodEdit`]. The closure adds
+//! [`InCallback::edit_method`] gives a closure the body that a method was loaded with, as a [`MethodEdit`]. The closure adds
 //! locals, strings and references, and changes instructions. The result is verified; a body that breaks a rule is an error with
 //! all findings ([`EditError::Rejected`]), and never reaches the runtime. What passes is a [`CheckedBody`]:
 //!
-//! - [`InTriggers::set_checked_body`] replaces the method's body, in `module_load_finished` or `jit_compilation_started`;
-//!   [`InTriggers::edit_once`] edits and replaces it in one step, the first time only.
+//! - [`InCallback::set_checked_body`] replaces the method's body, in `module_load_finished` or `jit_compilation_started`;
+//!   [`InCallback::edit_once`] edits and replaces it in one step, the first time only.
 //! - [`FunctionControl::set_checked_body`](crate::args::FunctionControl::set_checked_body) is the answer to a ReJIT request.
 //!
 //! ```
@@ -20,7 +20,7 @@
 //!
 //! #[callbacks]
 //! impl Callbacks for Counts {
-//!     fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+//!     fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
 //!         if cx.names().function(function).as_str().starts_with("Shop.Cart.Add(") {
 //!             // It comes again for each tier: the body is edited once.
 //!             if let Err(error) = cx.edit_once(function, |edit| edit.count_calls(&CALLS)) {
@@ -31,9 +31,9 @@
 //! }
 //! ```
 //!
-//! [`InTriggers::edit_method`]: crate::InTriggers::edit_method
-//! [`InTriggers::set_checked_body`]: crate::InTriggers::set_checked_body
-//! [`InTriggers::edit_once`]: crate::InTriggers::edit_once
+//! [`InCallback::edit_method`]: crate::InCallback::edit_method
+//! [`InCallback::set_checked_body`]: crate::InCallback::set_checked_body
+//! [`InCallback::edit_once`]: crate::InCallback::edit_once
 //!
 //! # What is safe
 //!

@@ -3,7 +3,7 @@
 //! The trait that a profiler implements: all callbacks of `ICorProfilerCallback` to `ICorProfilerCallback11`.
 
 use crate::args::*;
-use crate::context::{InAttach, InCallback, InInitialize, InTriggers};
+use crate::context::{InAttach, InCallback, InInitialize, InNoGc};
 use crate::error::Result;
 use crate::id::*;
 use crate::info::Info;
@@ -49,7 +49,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::Shutdown`.
     #[doc(alias = "Shutdown")]
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {}
+    fn shutdown(&self, cx: &mut InCallback<'_>) {}
     /// An application domain is being created.
     ///
     /// Enabled by: `COR_PRF_MONITOR_APPDOMAIN_LOADS`.
@@ -60,7 +60,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "AppDomainCreationStarted")]
     fn app_domain_creation_started(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         app_domain: Inert<AppDomainId>,
     ) {}
     /// An application domain has been created, or could not be.
@@ -73,7 +73,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "AppDomainCreationFinished")]
     fn app_domain_creation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         app_domain: AppDomainId,
         status: Result<()>,
     ) {}
@@ -89,7 +89,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "AppDomainShutdownStarted")]
     fn app_domain_shutdown_started(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         app_domain: AppDomainId,
     ) {}
     /// An application domain has been shut down; its id is dead.
@@ -104,7 +104,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "AppDomainShutdownFinished")]
     fn app_domain_shutdown_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         app_domain: Inert<AppDomainId>,
         status: Result<()>,
     ) {}
@@ -118,7 +118,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "AssemblyLoadStarted")]
     fn assembly_load_started(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         assembly: Inert<AssemblyId>,
     ) {}
     /// An assembly has been loaded, or could not be.
@@ -131,7 +131,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "AssemblyLoadFinished")]
     fn assembly_load_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         assembly: AssemblyId,
         status: Result<()>,
     ) {}
@@ -145,7 +145,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::AssemblyUnloadStarted`.
     #[doc(alias = "AssemblyUnloadStarted")]
-    fn assembly_unload_started(&self, cx: &mut InTriggers<'_>, assembly: AssemblyId) {}
+    fn assembly_unload_started(&self, cx: &mut InCallback<'_>, assembly: AssemblyId) {}
     /// An assembly has been unloaded; its id is dead.
     ///
     /// Enabled by: `COR_PRF_MONITOR_ASSEMBLY_LOADS`.
@@ -158,7 +158,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "AssemblyUnloadFinished")]
     fn assembly_unload_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         assembly: Inert<AssemblyId>,
         status: Result<()>,
     ) {}
@@ -170,7 +170,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::ModuleLoadStarted`.
     #[doc(alias = "ModuleLoadStarted")]
-    fn module_load_started(&self, cx: &mut InTriggers<'_>, module: Inert<ModuleId>) {}
+    fn module_load_started(&self, cx: &mut InCallback<'_>, module: Inert<ModuleId>) {}
     /// A module has been loaded, or could not be. Its metadata can be read from here on; its assembly may not be known before `module_attached_to_assembly`.
     ///
     /// Enabled by: `COR_PRF_MONITOR_MODULE_LOADS`.
@@ -181,7 +181,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "ModuleLoadFinished")]
     fn module_load_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         module: ModuleId,
         status: Result<()>,
     ) {}
@@ -195,7 +195,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::ModuleUnloadStarted`.
     #[doc(alias = "ModuleUnloadStarted")]
-    fn module_unload_started(&self, cx: &mut InTriggers<'_>, module: ModuleId) {}
+    fn module_unload_started(&self, cx: &mut InCallback<'_>, module: ModuleId) {}
     /// A module has been unloaded; its id and those of its classes and functions are dead.
     ///
     /// Enabled by: `COR_PRF_MONITOR_MODULE_LOADS`.
@@ -208,7 +208,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "ModuleUnloadFinished")]
     fn module_unload_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         module: Inert<ModuleId>,
         status: Result<()>,
     ) {}
@@ -222,7 +222,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "ModuleAttachedToAssembly")]
     fn module_attached_to_assembly(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         module: ModuleId,
         assembly: AssemblyId,
     ) {}
@@ -236,7 +236,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::ClassLoadStarted`.
     #[doc(alias = "ClassLoadStarted")]
-    fn class_load_started(&self, cx: &mut InTriggers<'_>, class: Inert<ClassId>) {}
+    fn class_load_started(&self, cx: &mut InCallback<'_>, class: Inert<ClassId>) {}
     /// A class has been loaded, or could not be.
     ///
     /// Enabled by: `COR_PRF_MONITOR_CLASS_LOADS`.
@@ -249,7 +249,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "ClassLoadFinished")]
     fn class_load_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         class: ClassId,
         status: Result<()>,
     ) {}
@@ -263,7 +263,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::ClassUnloadStarted`.
     #[doc(alias = "ClassUnloadStarted")]
-    fn class_unload_started(&self, cx: &mut InTriggers<'_>, class: ClassId) {}
+    fn class_unload_started(&self, cx: &mut InCallback<'_>, class: ClassId) {}
     /// A class has been unloaded; its id is dead.
     ///
     /// Enabled by: `COR_PRF_MONITOR_CLASS_LOADS`.
@@ -276,7 +276,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "ClassUnloadFinished")]
     fn class_unload_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         class: Inert<ClassId>,
         status: Result<()>,
     ) {}
@@ -290,7 +290,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::FunctionUnloadStarted`.
     #[doc(alias = "FunctionUnloadStarted")]
-    fn function_unload_started(&self, cx: &InCallback<'_>, function: FunctionId) {}
+    fn function_unload_started(&self, cx: &InNoGc<'_>, function: FunctionId) {}
     /// The compiler begins to compile a function. The profiler may set another body here.
     ///
     /// Enabled by: `COR_PRF_MONITOR_JIT_COMPILATION`.
@@ -301,7 +301,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "JITCompilationStarted")]
     fn jit_compilation_started(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         is_safe_to_block: bool,
     ) {}
@@ -315,7 +315,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "JITCompilationFinished")]
     fn jit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         status: Result<()>,
         is_safe_to_block: bool,
@@ -332,7 +332,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "JITCachedFunctionSearchStarted")]
     fn jit_cached_function_search_started(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
     ) -> bool {
         true
@@ -349,7 +349,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "JITCachedFunctionSearchFinished")]
     fn jit_cached_function_search_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         result: JitCache,
     ) {}
@@ -361,7 +361,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::JITFunctionPitched`.
     #[doc(alias = "JITFunctionPitched")]
-    fn jit_function_pitched(&self, cx: &InCallback<'_>, function: FunctionId) {}
+    fn jit_function_pitched(&self, cx: &InNoGc<'_>, function: FunctionId) {}
     /// The compiler wants to inline `callee` into `caller`: return `true` to allow it, `false` to forbid it.
     ///
     /// Enabled by: `COR_PRF_MONITOR_JIT_COMPILATION`.
@@ -372,7 +372,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "JITInlining")]
     fn jit_inlining(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         caller: FunctionId,
         callee: FunctionId,
     ) -> bool {
@@ -388,7 +388,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::ThreadCreated`.
     #[doc(alias = "ThreadCreated")]
-    fn thread_created(&self, cx: &mut InTriggers<'_>, thread: ThreadId) {}
+    fn thread_created(&self, cx: &mut InCallback<'_>, thread: ThreadId) {}
     /// A managed thread has ended; its id is dead when this returns.
     ///
     /// Enabled by: `COR_PRF_MONITOR_THREADS`.
@@ -399,7 +399,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::ThreadDestroyed`.
     #[doc(alias = "ThreadDestroyed")]
-    fn thread_destroyed(&self, cx: &mut InTriggers<'_>, thread: ThreadId) {}
+    fn thread_destroyed(&self, cx: &mut InCallback<'_>, thread: ThreadId) {}
     /// A managed thread is now carried by the operating-system thread with this id.
     ///
     /// Enabled by: `COR_PRF_MONITOR_THREADS`.
@@ -410,7 +410,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "ThreadAssignedToOSThread")]
     fn thread_assigned_to_os_thread(
         &self,
-        cx: &InCallback<'_>,
+        cx: &InNoGc<'_>,
         thread: ThreadId,
         os_thread_id: u32,
     ) {}
@@ -424,7 +424,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::RemotingClientInvocationStarted`.
     #[doc(alias = "RemotingClientInvocationStarted")]
-    fn remoting_client_invocation_started(&self, cx: &InCallback<'_>) {}
+    fn remoting_client_invocation_started(&self, cx: &InNoGc<'_>) {}
     /// A remoting client sends a message (.NET Framework).
     ///
     /// **CoreCLR never makes this callback.**
@@ -437,7 +437,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "RemotingClientSendingMessage")]
     fn remoting_client_sending_message(
         &self,
-        cx: &InCallback<'_>,
+        cx: &InNoGc<'_>,
         cookie: Option<&Guid>,
         is_async: bool,
     ) {}
@@ -453,7 +453,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "RemotingClientReceivingReply")]
     fn remoting_client_receiving_reply(
         &self,
-        cx: &InCallback<'_>,
+        cx: &InNoGc<'_>,
         cookie: Option<&Guid>,
         is_async: bool,
     ) {}
@@ -467,7 +467,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::RemotingClientInvocationFinished`.
     #[doc(alias = "RemotingClientInvocationFinished")]
-    fn remoting_client_invocation_finished(&self, cx: &InCallback<'_>) {}
+    fn remoting_client_invocation_finished(&self, cx: &InNoGc<'_>) {}
     /// A remoting server has a message (.NET Framework).
     ///
     /// **CoreCLR never makes this callback.**
@@ -480,7 +480,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "RemotingServerReceivingMessage")]
     fn remoting_server_receiving_message(
         &self,
-        cx: &InCallback<'_>,
+        cx: &InNoGc<'_>,
         cookie: Option<&Guid>,
         is_async: bool,
     ) {}
@@ -494,7 +494,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::RemotingServerInvocationStarted`.
     #[doc(alias = "RemotingServerInvocationStarted")]
-    fn remoting_server_invocation_started(&self, cx: &InCallback<'_>) {}
+    fn remoting_server_invocation_started(&self, cx: &InNoGc<'_>) {}
     /// The method that a remoting message requested has returned (.NET Framework).
     ///
     /// **CoreCLR never makes this callback.**
@@ -505,7 +505,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::RemotingServerInvocationReturned`.
     #[doc(alias = "RemotingServerInvocationReturned")]
-    fn remoting_server_invocation_returned(&self, cx: &InCallback<'_>) {}
+    fn remoting_server_invocation_returned(&self, cx: &InNoGc<'_>) {}
     /// A remoting server sends its reply (.NET Framework).
     ///
     /// **CoreCLR never makes this callback.**
@@ -518,7 +518,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "RemotingServerSendingReply")]
     fn remoting_server_sending_reply(
         &self,
-        cx: &InCallback<'_>,
+        cx: &InNoGc<'_>,
         cookie: Option<&Guid>,
         is_async: bool,
     ) {}
@@ -534,7 +534,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "UnmanagedToManagedTransition")]
     fn unmanaged_to_managed_transition(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: Option<FunctionId>,
         reason: TransitionReason,
     ) {}
@@ -550,7 +550,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "ManagedToUnmanagedTransition")]
     fn managed_to_unmanaged_transition(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: Option<FunctionId>,
         reason: TransitionReason,
     ) {}
@@ -562,7 +562,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::RuntimeSuspendStarted`.
     #[doc(alias = "RuntimeSuspendStarted")]
-    fn runtime_suspend_started(&self, cx: &InCallback<'_>, reason: SuspendReason) {}
+    fn runtime_suspend_started(&self, cx: &InNoGc<'_>, reason: SuspendReason) {}
     /// All managed threads are suspended.
     ///
     /// Enabled by: `COR_PRF_MONITOR_SUSPENDS`.
@@ -571,7 +571,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::RuntimeSuspendFinished`.
     #[doc(alias = "RuntimeSuspendFinished")]
-    fn runtime_suspend_finished(&self, cx: &InCallback<'_>) {}
+    fn runtime_suspend_finished(&self, cx: &InNoGc<'_>) {}
     /// The runtime has given up suspending the managed threads.
     ///
     /// Enabled by: `COR_PRF_MONITOR_SUSPENDS`.
@@ -580,7 +580,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::RuntimeSuspendAborted`.
     #[doc(alias = "RuntimeSuspendAborted")]
-    fn runtime_suspend_aborted(&self, cx: &InCallback<'_>) {}
+    fn runtime_suspend_aborted(&self, cx: &InNoGc<'_>) {}
     /// The runtime begins to resume the managed threads.
     ///
     /// Enabled by: `COR_PRF_MONITOR_SUSPENDS`.
@@ -591,7 +591,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::RuntimeResumeStarted`.
     #[doc(alias = "RuntimeResumeStarted")]
-    fn runtime_resume_started(&self, cx: &InCallback<'_>) {}
+    fn runtime_resume_started(&self, cx: &InNoGc<'_>) {}
     /// The managed threads run again.
     ///
     /// Enabled by: `COR_PRF_MONITOR_SUSPENDS`.
@@ -602,7 +602,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::RuntimeResumeFinished`.
     #[doc(alias = "RuntimeResumeFinished")]
-    fn runtime_resume_finished(&self, cx: &InCallback<'_>) {}
+    fn runtime_resume_finished(&self, cx: &InNoGc<'_>) {}
     /// A managed thread has been suspended. Allocate nothing and take no lock: the thread may be inside the allocator.
     ///
     /// Enabled by: `COR_PRF_MONITOR_SUSPENDS`.
@@ -622,7 +622,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::RuntimeThreadResumed`.
     #[doc(alias = "RuntimeThreadResumed")]
-    fn runtime_thread_resumed(&self, cx: &InCallback<'_>, thread: Inert<ThreadId>) {}
+    fn runtime_thread_resumed(&self, cx: &InNoGc<'_>, thread: Inert<ThreadId>) {}
     /// A compacting collection has moved these ranges of the heap. Lengths are limited to 4 GiB: prefer `moved_references2`.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`.
@@ -633,7 +633,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::MovedReferences`.
     #[doc(alias = "MovedReferences")]
-    fn moved_references(&self, cx: &InCallback<'_>, ranges: MovedRanges<'_>) {}
+    fn moved_references(&self, cx: &InNoGc<'_>, ranges: MovedRanges<'_>) {}
     /// An object has been allocated on the heap; its fields are not set yet. From .NET 10 on, boxes made by unoptimised code are not reported: the runtime's managed code makes them, and does not check for a profiler.
     ///
     /// Enabled by: `COR_PRF_MONITOR_OBJECT_ALLOCATED` with `COR_PRF_ENABLE_OBJECT_ALLOCATED`, or `COR_PRF_HIGH_MONITOR_LARGEOBJECT_ALLOCATED`.
@@ -646,7 +646,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "ObjectAllocated")]
     fn object_allocated(
         &self,
-        cx: &InCallback<'_>,
+        cx: &InNoGc<'_>,
         object: ObjectId<'_>,
         class: ClassId,
     ) {}
@@ -660,7 +660,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::ObjectsAllocatedByClass`.
     #[doc(alias = "ObjectsAllocatedByClass")]
-    fn objects_allocated_by_class(&self, cx: &InCallback<'_>, counts: ClassCounts<'_>) {}
+    fn objects_allocated_by_class(&self, cx: &InNoGc<'_>, counts: ClassCounts<'_>) {}
     /// The objects that a surviving object refers to. The set is complete only after a full, blocking collection.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`.
@@ -671,7 +671,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "ObjectReferences")]
     fn object_references(
         &self,
-        cx: &InCallback<'_>,
+        cx: &InNoGc<'_>,
         object: ObjectId<'_>,
         class: ClassId,
         references: &[Option<ObjectId<'_>>],
@@ -684,7 +684,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::RootReferences`.
     #[doc(alias = "RootReferences")]
-    fn root_references(&self, cx: &InCallback<'_>, roots: &[Option<ObjectId<'_>>]) {}
+    fn root_references(&self, cx: &InNoGc<'_>, roots: &[Option<ObjectId<'_>>]) {}
     /// An exception has been thrown.
     ///
     /// Enabled by: `COR_PRF_MONITOR_EXCEPTIONS`.
@@ -693,7 +693,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::ExceptionThrown`.
     #[doc(alias = "ExceptionThrown")]
-    fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {}
+    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) {}
     /// The search for a handler enters this function.
     ///
     /// Enabled by: `COR_PRF_MONITOR_EXCEPTIONS`.
@@ -704,7 +704,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "ExceptionSearchFunctionEnter")]
     fn exception_search_function_enter(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
     ) {}
     /// The search for a handler has left the function.
@@ -715,7 +715,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::ExceptionSearchFunctionLeave`.
     #[doc(alias = "ExceptionSearchFunctionLeave")]
-    fn exception_search_function_leave(&self, cx: &mut InTriggers<'_>) {}
+    fn exception_search_function_leave(&self, cx: &mut InCallback<'_>) {}
     /// A filter of this function is about to run.
     ///
     /// Enabled by: `COR_PRF_MONITOR_EXCEPTIONS`.
@@ -726,7 +726,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "ExceptionSearchFilterEnter")]
     fn exception_search_filter_enter(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
     ) {}
     /// The filter has run.
@@ -737,7 +737,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::ExceptionSearchFilterLeave`.
     #[doc(alias = "ExceptionSearchFilterLeave")]
-    fn exception_search_filter_leave(&self, cx: &mut InTriggers<'_>) {}
+    fn exception_search_filter_leave(&self, cx: &mut InCallback<'_>) {}
     /// This function will catch the exception: the search is over.
     ///
     /// Enabled by: `COR_PRF_MONITOR_EXCEPTIONS`.
@@ -748,7 +748,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "ExceptionSearchCatcherFound")]
     fn exception_search_catcher_found(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
     ) {}
     /// An operating-system handler is entered.
@@ -759,7 +759,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::ExceptionOSHandlerEnter`.
     #[doc(alias = "ExceptionOSHandlerEnter")]
-    fn exception_os_handler_enter(&self, cx: &InCallback<'_>, unused: usize) {}
+    fn exception_os_handler_enter(&self, cx: &InNoGc<'_>, unused: usize) {}
     /// An operating-system handler has been left.
     ///
     /// **CoreCLR never makes this callback.**
@@ -768,7 +768,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::ExceptionOSHandlerLeave`.
     #[doc(alias = "ExceptionOSHandlerLeave")]
-    fn exception_os_handler_leave(&self, cx: &InCallback<'_>, unused: usize) {}
+    fn exception_os_handler_leave(&self, cx: &InNoGc<'_>, unused: usize) {}
     /// This function's frame is being unwound.
     ///
     /// Enabled by: `COR_PRF_MONITOR_EXCEPTIONS`.
@@ -779,7 +779,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "ExceptionUnwindFunctionEnter")]
     fn exception_unwind_function_enter(
         &self,
-        cx: &InCallback<'_>,
+        cx: &InNoGc<'_>,
         function: FunctionId,
     ) {}
     /// A function's frame has been unwound.
@@ -790,7 +790,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::ExceptionUnwindFunctionLeave`.
     #[doc(alias = "ExceptionUnwindFunctionLeave")]
-    fn exception_unwind_function_leave(&self, cx: &InCallback<'_>) {}
+    fn exception_unwind_function_leave(&self, cx: &InNoGc<'_>) {}
     /// A finally (or fault) block of this function is about to run.
     ///
     /// Enabled by: `COR_PRF_MONITOR_EXCEPTIONS`.
@@ -799,7 +799,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::ExceptionUnwindFinallyEnter`.
     #[doc(alias = "ExceptionUnwindFinallyEnter")]
-    fn exception_unwind_finally_enter(&self, cx: &InCallback<'_>, function: FunctionId) {}
+    fn exception_unwind_finally_enter(&self, cx: &InNoGc<'_>, function: FunctionId) {}
     /// The finally block has run.
     ///
     /// Enabled by: `COR_PRF_MONITOR_EXCEPTIONS`.
@@ -808,7 +808,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::ExceptionUnwindFinallyLeave`.
     #[doc(alias = "ExceptionUnwindFinallyLeave")]
-    fn exception_unwind_finally_leave(&self, cx: &InCallback<'_>) {}
+    fn exception_unwind_finally_leave(&self, cx: &InNoGc<'_>) {}
     /// The catch block of this function is about to run.
     ///
     /// Enabled by: `COR_PRF_MONITOR_EXCEPTIONS`.
@@ -819,7 +819,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "ExceptionCatcherEnter")]
     fn exception_catcher_enter(
         &self,
-        cx: &InCallback<'_>,
+        cx: &InNoGc<'_>,
         function: FunctionId,
         thrown: Option<ObjectId<'_>>,
     ) {}
@@ -831,7 +831,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::ExceptionCatcherLeave`.
     #[doc(alias = "ExceptionCatcherLeave")]
-    fn exception_catcher_leave(&self, cx: &mut InTriggers<'_>) {}
+    fn exception_catcher_leave(&self, cx: &mut InCallback<'_>) {}
     /// A COM wrapper's vtable has been created for a class. `vtable` is its address.
     ///
     /// Enabled by: `COR_PRF_MONITOR_CCW`.
@@ -846,7 +846,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "COMClassicVTableCreated")]
     fn com_classic_vtable_created(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         class: ClassId,
         iid: Option<&Guid>,
         vtable: usize,
@@ -868,7 +868,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "COMClassicVTableDestroyed")]
     fn com_classic_vtable_destroyed(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         class: ClassId,
         iid: Option<&Guid>,
         vtable: usize,
@@ -883,7 +883,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::ExceptionCLRCatcherFound`.
     #[doc(alias = "ExceptionCLRCatcherFound")]
-    fn exception_clr_catcher_found(&self, cx: &InCallback<'_>) {}
+    fn exception_clr_catcher_found(&self, cx: &InNoGc<'_>) {}
     /// The runtime's own code has caught the exception (.NET Framework).
     ///
     /// **CoreCLR never makes this callback.**
@@ -894,7 +894,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::ExceptionCLRCatcherExecute`.
     #[doc(alias = "ExceptionCLRCatcherExecute")]
-    fn exception_clr_catcher_execute(&self, cx: &InCallback<'_>) {}
+    fn exception_clr_catcher_execute(&self, cx: &InNoGc<'_>) {}
     /// A managed thread has been given a name.
     ///
     /// Enabled by: `COR_PRF_MONITOR_THREADS`.
@@ -907,7 +907,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "ThreadNameChanged")]
     fn thread_name_changed(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         thread: Inert<ThreadId>,
         name: &str,
     ) {}
@@ -923,7 +923,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "GarbageCollectionStarted")]
     fn garbage_collection_started(
         &self,
-        cx: &InCallback<'_>,
+        cx: &InNoGc<'_>,
         generations: Generations,
         reason: GcReason,
     ) {}
@@ -937,7 +937,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback2::SurvivingReferences`.
     #[doc(alias = "SurvivingReferences")]
-    fn surviving_references(&self, cx: &InCallback<'_>, ranges: SurvivingRanges<'_>) {}
+    fn surviving_references(&self, cx: &InNoGc<'_>, ranges: SurvivingRanges<'_>) {}
     /// A garbage collection has ended. With `HIGH_BASIC_GC` alone and background collections, the runtime reports a few ends without a `garbage_collection_started`: count one of the two, and do not pair them.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`, or `COR_PRF_HIGH_BASIC_GC`.
@@ -948,7 +948,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback2::GarbageCollectionFinished`.
     #[doc(alias = "GarbageCollectionFinished")]
-    fn garbage_collection_finished(&self, cx: &InCallback<'_>) {}
+    fn garbage_collection_finished(&self, cx: &InNoGc<'_>) {}
     /// An object has been put into the finalizer's queue.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`.
@@ -963,7 +963,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "FinalizeableObjectQueued")]
     fn finalizeable_object_queued(
         &self,
-        cx: &InCallback<'_>,
+        cx: &InNoGc<'_>,
         is_critical: bool,
         object: ObjectId<'_>,
     ) {}
@@ -975,7 +975,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback2::RootReferences2`.
     #[doc(alias = "RootReferences2")]
-    fn root_references2(&self, cx: &InCallback<'_>, roots: Roots<'_>) {}
+    fn root_references2(&self, cx: &InNoGc<'_>, roots: Roots<'_>) {}
     /// A garbage-collection handle has been created, on this thread, inside the call that creates it. If that call is `create_handle`, do not take a lock here that is held around it.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`.
@@ -986,7 +986,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "HandleCreated")]
     fn handle_created(
         &self,
-        cx: &InCallback<'_>,
+        cx: &InNoGc<'_>,
         handle: HandleId,
         object: Option<ObjectId<'_>>,
     ) {}
@@ -996,7 +996,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback2::HandleDestroyed`.
     #[doc(alias = "HandleDestroyed")]
-    fn handle_destroyed(&self, cx: &InCallback<'_>, handle: HandleId) {}
+    fn handle_destroyed(&self, cx: &InNoGc<'_>, handle: HandleId) {}
     /// The library has been attached to a running application: make the profiler; `initialize` is not called then. Without this method an attach fails.
     ///
     /// Enabled by: nothing, it is always made.
@@ -1021,7 +1021,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback3::ProfilerAttachComplete`.
     #[doc(alias = "ProfilerAttachComplete")]
-    fn profiler_attach_complete(&self, cx: &mut InTriggers<'_>) {}
+    fn profiler_attach_complete(&self, cx: &mut InCallback<'_>) {}
     /// The runtime has released a profiler that requested its detach by a raw `RequestProfilerDetach`; all calls return errors from now on. A profiler that detaches by its [`Detacher`](crate::detach::Detacher) gets [`shutdown`](Self::shutdown) instead.
     ///
     /// Enabled by: nothing, it is always made.
@@ -1043,7 +1043,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "ReJITCompilationStarted")]
     fn rejit_compilation_started(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         rejit: ReJitId,
         is_safe_to_block: bool,
@@ -1060,7 +1060,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "GetReJITParameters")]
     fn get_rejit_parameters(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         module: ModuleId,
         method: MethodDef,
         control: FunctionControl<'_>,
@@ -1077,7 +1077,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "ReJITCompilationFinished")]
     fn rejit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         rejit: ReJitId,
         status: Result<()>,
@@ -1095,7 +1095,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "ReJITError")]
     fn rejit_error(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         module: ModuleId,
         method: MethodDef,
         function: Option<FunctionId>,
@@ -1111,7 +1111,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback4::MovedReferences2`.
     #[doc(alias = "MovedReferences2")]
-    fn moved_references2(&self, cx: &InCallback<'_>, ranges: MovedRanges<'_>) {}
+    fn moved_references2(&self, cx: &InNoGc<'_>, ranges: MovedRanges<'_>) {}
     /// These ranges of the heap have survived a collection that did not move them. Comes before `surviving_references`, with the same ranges.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`.
@@ -1122,7 +1122,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback4::SurvivingReferences2`.
     #[doc(alias = "SurvivingReferences2")]
-    fn surviving_references2(&self, cx: &InCallback<'_>, ranges: SurvivingRanges<'_>) {}
+    fn surviving_references2(&self, cx: &InNoGc<'_>, ranges: SurvivingRanges<'_>) {}
     /// The pairs that a ConditionalWeakTable holds together: `value` lives as long as `key`.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`.
@@ -1133,7 +1133,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "ConditionalWeakTableElementReferences")]
     fn conditional_weak_table_element_references(
         &self,
-        cx: &InCallback<'_>,
+        cx: &InNoGc<'_>,
         elements: WeakTableElements<'_>,
     ) {}
     /// The runtime asks which assembly references the profiler will add to the assembly at `path`.
@@ -1152,7 +1152,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "GetAssemblyReferences")]
     fn get_assembly_references(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         path: &str,
         provider: AssemblyReferenceProvider<'_>,
     ) {}
@@ -1166,7 +1166,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "ModuleInMemorySymbolsUpdated")]
     fn module_in_memory_symbols_updated(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         module: ModuleId,
     ) {}
     /// The compiler begins to compile a dynamic method, which has no metadata. `il` is its body, without a header.
@@ -1179,7 +1179,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "DynamicMethodJITCompilationStarted")]
     fn dynamic_method_jit_compilation_started(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         is_safe_to_block: bool,
         il: &[u8],
@@ -1194,7 +1194,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "DynamicMethodJITCompilationFinished")]
     fn dynamic_method_jit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         status: Result<()>,
         is_safe_to_block: bool,
@@ -1209,7 +1209,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "DynamicMethodUnloaded")]
     fn dynamic_method_unloaded(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: Inert<FunctionId>,
     ) {}
     /// An event of a session that this profiler started, on the thread that wrote it. It may come inside any call to the runtime, so the lock of a callback may be held. Events written on this thread while the callback runs are not delivered, because the callback would be called within itself.
@@ -1222,7 +1222,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "EventPipeEventDelivered")]
     fn event_pipe_event_delivered(
         &self,
-        cx: &InCallback<'_>,
+        cx: &InNoGc<'_>,
         event: EventPipeEvent<'_>,
     ) {}
     /// An EventPipe provider has been created.
@@ -1233,7 +1233,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     #[doc(alias = "EventPipeProviderCreated")]
     fn event_pipe_provider_created(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         provider: EventPipeProviderId<'_>,
     ) {}
 }

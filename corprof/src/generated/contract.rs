@@ -209,7 +209,7 @@ macro_rules! contract {
         "\nCall class: **async**, allowed after attach, never starts a GC.\n\n# Errors\n`CORPROF_E_DATAINCOMPLETE`, `CORPROF_E_PROFILER_DETACHING`, `E_INVALIDARG`, `HRESULT_FROM_WIN32(ERROR_INSUFFICIENT_BUFFER)`."
     };
     (EnumThreads) => {
-        "\nCall class: **sync**, allowed after attach, starts no GC, but lets one in that waits for this thread.\nNote: called during a server collection, on one of its threads, it deadlocks on the lock that the collection holds (live, .NET 8). Its macro does not count it as triggering, and accepts it everywhere; corprof offers it by &mut InTriggers, because it leaves cooperative mode.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_OUTOFMEMORY`."
+        "\nCall class: **sync**, allowed after attach, starts no GC, but lets one in that waits for this thread.\nNote: called during a server collection, on one of its threads, it deadlocks on the lock that the collection holds (live, .NET 8). Its macro does not count it as triggering, and accepts it everywhere; corprof offers it by &mut InCallback, because it leaves cooperative mode.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_OUTOFMEMORY`."
     };
     (InitializeCurrentThread) => {
         "\nCall class: **sync**, allowed after attach, never starts a GC.\nNote: allocates the per-thread data that later async calls need: call it once on a profiler-created thread.\n\n# Errors\n`CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`."

@@ -8,7 +8,7 @@ use core::ffi::c_void;
 use corprof_sys::*;
 use corprof_sys as sys;
 use windows_core::{BOOL, GUID, HRESULT, IUnknown_Vtbl, Ref};
-use crate::adapter::{Adapter, bookkeeping, in_callback, in_triggers, lifecycle};
+use crate::adapter::{Adapter, bookkeeping, in_no_gc, in_callback, lifecycle};
 use crate::args::*;
 use crate::event_mask::Event;
 use crate::id::*;
@@ -158,7 +158,7 @@ unsafe extern "system" fn app_domain_creation_started<P: Profiler>(
     this: *mut c_void,
     appDomainId: AppDomainID,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -176,7 +176,7 @@ unsafe extern "system" fn app_domain_creation_finished<P: Profiler>(
     appDomainId: AppDomainID,
     hrStatus: HRESULT,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -196,7 +196,7 @@ unsafe extern "system" fn app_domain_shutdown_started<P: Profiler>(
     this: *mut c_void,
     appDomainId: AppDomainID,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -214,7 +214,7 @@ unsafe extern "system" fn app_domain_shutdown_finished<P: Profiler>(
     appDomainId: AppDomainID,
     hrStatus: HRESULT,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -234,7 +234,7 @@ unsafe extern "system" fn assembly_load_started<P: Profiler>(
     this: *mut c_void,
     assemblyId: AssemblyID,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -252,7 +252,7 @@ unsafe extern "system" fn assembly_load_finished<P: Profiler>(
     assemblyId: AssemblyID,
     hrStatus: HRESULT,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -272,7 +272,7 @@ unsafe extern "system" fn assembly_unload_started<P: Profiler>(
     this: *mut c_void,
     assemblyId: AssemblyID,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -290,7 +290,7 @@ unsafe extern "system" fn assembly_unload_finished<P: Profiler>(
     assemblyId: AssemblyID,
     hrStatus: HRESULT,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -310,7 +310,7 @@ unsafe extern "system" fn module_load_started<P: Profiler>(
     this: *mut c_void,
     moduleId: ModuleID,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -328,7 +328,7 @@ unsafe extern "system" fn module_load_finished<P: Profiler>(
     moduleId: ModuleID,
     hrStatus: HRESULT,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -348,7 +348,7 @@ unsafe extern "system" fn module_unload_started<P: Profiler>(
     this: *mut c_void,
     moduleId: ModuleID,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -366,7 +366,7 @@ unsafe extern "system" fn module_unload_finished<P: Profiler>(
     moduleId: ModuleID,
     hrStatus: HRESULT,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -387,7 +387,7 @@ unsafe extern "system" fn module_attached_to_assembly<P: Profiler>(
     moduleId: ModuleID,
     AssemblyId: AssemblyID,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -407,7 +407,7 @@ unsafe extern "system" fn class_load_started<P: Profiler>(
     this: *mut c_void,
     classId: ClassID,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -425,7 +425,7 @@ unsafe extern "system" fn class_load_finished<P: Profiler>(
     classId: ClassID,
     hrStatus: HRESULT,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -445,7 +445,7 @@ unsafe extern "system" fn class_unload_started<P: Profiler>(
     this: *mut c_void,
     classId: ClassID,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -463,7 +463,7 @@ unsafe extern "system" fn class_unload_finished<P: Profiler>(
     classId: ClassID,
     hrStatus: HRESULT,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -483,7 +483,7 @@ unsafe extern "system" fn function_unload_started<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -502,7 +502,7 @@ unsafe extern "system" fn jit_compilation_started<P: Profiler>(
     fIsSafeToBlock: BOOL,
 ) -> HRESULT {
     bookkeeping::jit_compilation_started::<P>(this, functionId, fIsSafeToBlock);
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -524,7 +524,7 @@ unsafe extern "system" fn jit_compilation_finished<P: Profiler>(
     hrStatus: HRESULT,
     fIsSafeToBlock: BOOL,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -549,7 +549,7 @@ unsafe extern "system" fn jit_cached_function_search_started<P: Profiler>(
     bookkeeping::jit_cached_function_search_started::<
         P,
     >(this, functionId, pbUseCachedFunction);
-    let result = in_triggers::<
+    let result = in_callback::<
         P,
     >(
         this,
@@ -575,7 +575,7 @@ unsafe extern "system" fn jit_cached_function_search_finished<P: Profiler>(
     result: COR_PRF_JIT_CACHE,
 ) -> HRESULT {
     bookkeeping::jit_cached_function_search_finished::<P>(this, functionId, result);
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -595,7 +595,7 @@ unsafe extern "system" fn jit_function_pitched<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -615,7 +615,7 @@ unsafe extern "system" fn jit_inlining<P: Profiler>(
     pfShouldInline: *mut BOOL,
 ) -> HRESULT {
     bookkeeping::jit_inlining::<P>(this, callerId, calleeId, pfShouldInline);
-    let result = in_triggers::<
+    let result = in_callback::<
         P,
     >(
         this,
@@ -637,7 +637,7 @@ unsafe extern "system" fn thread_created<P: Profiler>(
     this: *mut c_void,
     threadId: ThreadID,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -654,7 +654,7 @@ unsafe extern "system" fn thread_destroyed<P: Profiler>(
     this: *mut c_void,
     threadId: ThreadID,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -672,7 +672,7 @@ unsafe extern "system" fn thread_assigned_to_os_thread<P: Profiler>(
     managedThreadId: ThreadID,
     osThreadId: u32,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -691,7 +691,7 @@ unsafe extern "system" fn thread_assigned_to_os_thread<P: Profiler>(
 unsafe extern "system" fn remoting_client_invocation_started<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -705,7 +705,7 @@ unsafe extern "system" fn remoting_client_sending_message<P: Profiler>(
     pCookie: *const GUID,
     fIsAsync: BOOL,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -726,7 +726,7 @@ unsafe extern "system" fn remoting_client_receiving_reply<P: Profiler>(
     pCookie: *const GUID,
     fIsAsync: BOOL,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -745,7 +745,7 @@ unsafe extern "system" fn remoting_client_receiving_reply<P: Profiler>(
 unsafe extern "system" fn remoting_client_invocation_finished<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -759,7 +759,7 @@ unsafe extern "system" fn remoting_server_receiving_message<P: Profiler>(
     pCookie: *const GUID,
     fIsAsync: BOOL,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -778,7 +778,7 @@ unsafe extern "system" fn remoting_server_receiving_message<P: Profiler>(
 unsafe extern "system" fn remoting_server_invocation_started<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -790,7 +790,7 @@ unsafe extern "system" fn remoting_server_invocation_started<P: Profiler>(
 unsafe extern "system" fn remoting_server_invocation_returned<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -804,7 +804,7 @@ unsafe extern "system" fn remoting_server_sending_reply<P: Profiler>(
     pCookie: *const GUID,
     fIsAsync: BOOL,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -825,7 +825,7 @@ unsafe extern "system" fn unmanaged_to_managed_transition<P: Profiler>(
     functionId: FunctionID,
     reason: COR_PRF_TRANSITION_REASON,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -846,7 +846,7 @@ unsafe extern "system" fn managed_to_unmanaged_transition<P: Profiler>(
     functionId: FunctionID,
     reason: COR_PRF_TRANSITION_REASON,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -866,7 +866,7 @@ unsafe extern "system" fn runtime_suspend_started<P: Profiler>(
     this: *mut c_void,
     suspendReason: COR_PRF_SUSPEND_REASON,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -882,7 +882,7 @@ unsafe extern "system" fn runtime_suspend_started<P: Profiler>(
 unsafe extern "system" fn runtime_suspend_finished<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -894,7 +894,7 @@ unsafe extern "system" fn runtime_suspend_finished<P: Profiler>(
 unsafe extern "system" fn runtime_suspend_aborted<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -906,7 +906,7 @@ unsafe extern "system" fn runtime_suspend_aborted<P: Profiler>(
 unsafe extern "system" fn runtime_resume_started<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -918,7 +918,7 @@ unsafe extern "system" fn runtime_resume_started<P: Profiler>(
 unsafe extern "system" fn runtime_resume_finished<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -931,7 +931,7 @@ unsafe extern "system" fn runtime_thread_suspended<P: Profiler>(
     this: *mut c_void,
     threadId: ThreadID,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -948,7 +948,7 @@ unsafe extern "system" fn runtime_thread_resumed<P: Profiler>(
     this: *mut c_void,
     threadId: ThreadID,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -968,7 +968,7 @@ unsafe extern "system" fn moved_references<P: Profiler>(
     newObjectIDRangeStart: *const ObjectID,
     cObjectIDRangeLength: *const u32,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -991,7 +991,7 @@ unsafe extern "system" fn object_allocated<P: Profiler>(
     objectId: ObjectID,
     classId: ClassID,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -1013,7 +1013,7 @@ unsafe extern "system" fn objects_allocated_by_class<P: Profiler>(
     classIds: *const ClassID,
     cObjects: *const u32,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -1033,7 +1033,7 @@ unsafe extern "system" fn object_references<P: Profiler>(
     cObjectRefs: u32,
     objectRefIds: *const ObjectID,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -1055,7 +1055,7 @@ unsafe extern "system" fn root_references<P: Profiler>(
     cRootRefs: u32,
     rootRefIds: *const ObjectID,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -1072,7 +1072,7 @@ unsafe extern "system" fn exception_thrown<P: Profiler>(
     this: *mut c_void,
     thrownObjectId: ObjectID,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -1089,7 +1089,7 @@ unsafe extern "system" fn exception_search_function_enter<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -1105,7 +1105,7 @@ unsafe extern "system" fn exception_search_function_enter<P: Profiler>(
 unsafe extern "system" fn exception_search_function_leave<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -1118,7 +1118,7 @@ unsafe extern "system" fn exception_search_filter_enter<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -1134,7 +1134,7 @@ unsafe extern "system" fn exception_search_filter_enter<P: Profiler>(
 unsafe extern "system" fn exception_search_filter_leave<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -1147,7 +1147,7 @@ unsafe extern "system" fn exception_search_catcher_found<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -1164,7 +1164,7 @@ unsafe extern "system" fn exception_os_handler_enter<P: Profiler>(
     this: *mut c_void,
     __unused: usize,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -1181,7 +1181,7 @@ unsafe extern "system" fn exception_os_handler_leave<P: Profiler>(
     this: *mut c_void,
     __unused: usize,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -1198,7 +1198,7 @@ unsafe extern "system" fn exception_unwind_function_enter<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -1214,7 +1214,7 @@ unsafe extern "system" fn exception_unwind_function_enter<P: Profiler>(
 unsafe extern "system" fn exception_unwind_function_leave<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -1227,7 +1227,7 @@ unsafe extern "system" fn exception_unwind_finally_enter<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -1243,7 +1243,7 @@ unsafe extern "system" fn exception_unwind_finally_enter<P: Profiler>(
 unsafe extern "system" fn exception_unwind_finally_leave<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -1257,7 +1257,7 @@ unsafe extern "system" fn exception_catcher_enter<P: Profiler>(
     functionId: FunctionID,
     objectId: ObjectID,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -1276,7 +1276,7 @@ unsafe extern "system" fn exception_catcher_enter<P: Profiler>(
 unsafe extern "system" fn exception_catcher_leave<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -1292,7 +1292,7 @@ unsafe extern "system" fn com_classic_vtable_created<P: Profiler>(
     pVTable: *mut c_void,
     cSlots: u32,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -1316,7 +1316,7 @@ unsafe extern "system" fn com_classic_vtable_destroyed<P: Profiler>(
     implementedIID: *const GUID,
     pVTable: *mut c_void,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -1336,7 +1336,7 @@ unsafe extern "system" fn com_classic_vtable_destroyed<P: Profiler>(
 unsafe extern "system" fn exception_clr_catcher_found<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -1348,7 +1348,7 @@ unsafe extern "system" fn exception_clr_catcher_found<P: Profiler>(
 unsafe extern "system" fn exception_clr_catcher_execute<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -1364,7 +1364,7 @@ unsafe extern "system" fn thread_name_changed<P: Profiler>(
     name: *const u16,
 ) -> HRESULT {
     bookkeeping::thread_name_changed::<P>(this, threadId, cchName, name);
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -1386,7 +1386,7 @@ unsafe extern "system" fn garbage_collection_started<P: Profiler>(
     generationCollected: *const BOOL,
     reason: COR_PRF_GC_REASON,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -1408,7 +1408,7 @@ unsafe extern "system" fn surviving_references<P: Profiler>(
     objectIDRangeStart: *const ObjectID,
     cObjectIDRangeLength: *const u32,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -1428,7 +1428,7 @@ unsafe extern "system" fn surviving_references<P: Profiler>(
 unsafe extern "system" fn garbage_collection_finished<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -1442,7 +1442,7 @@ unsafe extern "system" fn finalizeable_object_queued<P: Profiler>(
     finalizerFlags: u32,
     objectID: ObjectID,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -1466,7 +1466,7 @@ unsafe extern "system" fn root_references2<P: Profiler>(
     rootFlags: *const COR_PRF_GC_ROOT_FLAGS,
     rootIds: *const usize,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -1490,7 +1490,7 @@ unsafe extern "system" fn handle_created<P: Profiler>(
     handleId: GCHandleID,
     initialObjectId: ObjectID,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -1510,7 +1510,7 @@ unsafe extern "system" fn handle_destroyed<P: Profiler>(
     this: *mut c_void,
     handleId: GCHandleID,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -1532,7 +1532,7 @@ unsafe extern "system" fn rejit_compilation_started<P: Profiler>(
     bookkeeping::rejit_compilation_started::<
         P,
     >(this, functionId, rejitId, fIsSafeToBlock);
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -1556,7 +1556,7 @@ unsafe extern "system" fn get_rejit_parameters<P: Profiler>(
     pFunctionControl: Ref<'_, ICorProfilerFunctionControl>,
 ) -> HRESULT {
     bookkeeping::get_rejit_parameters::<P>(this, moduleId, methodId, &pFunctionControl);
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -1583,7 +1583,7 @@ unsafe extern "system" fn rejit_compilation_finished<P: Profiler>(
     bookkeeping::rejit_compilation_finished::<
         P,
     >(this, functionId, rejitId, hrStatus, fIsSafeToBlock);
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -1616,7 +1616,7 @@ unsafe extern "system" fn rejit_error<P: Profiler>(
     hrStatus: HRESULT,
 ) -> HRESULT {
     bookkeeping::rejit_error::<P>(this, moduleId, methodId, functionId, hrStatus);
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -1641,7 +1641,7 @@ unsafe extern "system" fn moved_references2<P: Profiler>(
     newObjectIDRangeStart: *const ObjectID,
     cObjectIDRangeLength: *const usize,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -1665,7 +1665,7 @@ unsafe extern "system" fn surviving_references2<P: Profiler>(
     objectIDRangeStart: *const ObjectID,
     cObjectIDRangeLength: *const usize,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -1689,7 +1689,7 @@ unsafe extern "system" fn conditional_weak_table_element_references<P: Profiler>
     valueRefIds: *const ObjectID,
     rootIds: *const GCHandleID,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -1712,7 +1712,7 @@ unsafe extern "system" fn get_assembly_references<P: Profiler>(
     wszAssemblyPath: *const u16,
     pAsmRefProvider: Ref<'_, ICorProfilerAssemblyReferenceProvider>,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -1732,7 +1732,7 @@ unsafe extern "system" fn module_in_memory_symbols_updated<P: Profiler>(
     this: *mut c_void,
     moduleId: ModuleID,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -1752,7 +1752,7 @@ unsafe extern "system" fn dynamic_method_jit_compilation_started<P: Profiler>(
     pILHeader: LPCBYTE,
     cbILHeader: u32,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -1781,7 +1781,7 @@ unsafe extern "system" fn dynamic_method_jit_compilation_finished<P: Profiler>(
     hrStatus: HRESULT,
     fIsSafeToBlock: BOOL,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -1808,7 +1808,7 @@ unsafe extern "system" fn dynamic_method_unloaded<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,
@@ -1836,7 +1836,7 @@ unsafe extern "system" fn event_pipe_event_delivered<P: Profiler>(
     numStackFrames: u32,
     stackFrames: *const usize,
 ) -> HRESULT {
-    in_callback::<
+    in_no_gc::<
         P,
     >(
         this,
@@ -1867,7 +1867,7 @@ unsafe extern "system" fn event_pipe_provider_created<P: Profiler>(
     this: *mut c_void,
     provider: EVENTPIPE_PROVIDER,
 ) -> HRESULT {
-    in_triggers::<
+    in_callback::<
         P,
     >(
         this,

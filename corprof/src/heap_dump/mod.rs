@@ -42,7 +42,7 @@
 //!         Ok(profiler)
 //!     }
 //!
-//!     fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, event: EventPipeEvent<'_>) {
+//!     fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
 //!         self.snapshots.event_pipe_event_delivered(cx, &event);
 //!     }
 //! }
@@ -70,7 +70,7 @@ use std::time::{Duration, Instant};
 use corprof_events::{KeywordSet, Keywords, Level, Provider};
 
 use crate::args::EventPipeEvent;
-use crate::context::InCallback;
+use crate::context::InNoGc;
 use crate::error::Result;
 use crate::id::{ClassId, EventPipeProviderId};
 use crate::info::EventPipeProviderConfig;
@@ -242,7 +242,7 @@ impl HeapSnapshots {
     /// Call this in the callback of this name. Returns whether the event is a block of a heap dump; other events are the
     /// profiler's own, or tell of the collections that a snapshot forces.
     #[inline]
-    pub fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, event: &EventPipeEvent<'_>) -> bool {
+    pub fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: &EventPipeEvent<'_>) -> bool {
         self.0.is_listening.load(Relaxed) && self.0.event(cx, event)
     }
 }
@@ -272,12 +272,12 @@ impl Shared {
     }
 
     #[cold]
-    fn event(&self, cx: &InCallback<'_>, event: &EventPipeEvent<'_>) -> bool {
+    fn event(&self, cx: &InNoGc<'_>, event: &EventPipeEvent<'_>) -> bool {
         self.is_runtime(cx, event.provider) && self.lock().as_mut().is_some_and(|run| run.event(cx, event))
     }
 
     /// Whether it is the runtime's provider. A provider keeps its identifier as long as the process lives.
-    fn is_runtime(&self, cx: &InCallback<'_>, provider: EventPipeProviderId<'_>) -> bool {
+    fn is_runtime(&self, cx: &InNoGc<'_>, provider: EventPipeProviderId<'_>) -> bool {
         let known = self.provider.load(Relaxed);
         if known != 0 {
             return known == provider.as_raw();

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::blocks::{Blocks, is_block};
 use super::{BlockSink, HeapDumpCost, HeapDumpError};
 use crate::args::EventPipeEvent;
-use crate::context::InCallback;
+use crate::context::InNoGc;
 use crate::error::Result;
 use crate::id::ClassId;
 
@@ -90,7 +90,7 @@ impl Run {
     /// Takes an event of the runtime's provider. Returns whether it is a block of a dump.
     ///
     /// The events of collections may come several times, if other sessions of the profiler ask for them.
-    pub(super) fn event(&mut self, cx: &InCallback<'_>, event: &EventPipeEvent<'_>) -> bool {
+    pub(super) fn event(&mut self, cx: &InNoGc<'_>, event: &EventPipeEvent<'_>) -> bool {
         self.has_events = true;
         if is_block(event.id) {
             self.block(cx, event.id, event.data);
@@ -135,7 +135,7 @@ impl Run {
         }
     }
 
-    fn block(&mut self, cx: &InCallback<'_>, event: u32, payload: &[u8]) {
+    fn block(&mut self, cx: &InNoGc<'_>, event: u32, payload: &[u8]) {
         match self.stage {
             Stage::Collecting | Stage::Dumping => self.stage = Stage::Dumping,
             // Of another tool's dump: ours has not begun, or is complete.

@@ -2,7 +2,7 @@
 
 use corprof_sys as sys;
 
-use crate::context::{InCallback, InInitialize};
+use crate::context::{InInitialize, InNoGc};
 use crate::error::{Error, Result};
 use crate::generated::contract::contract;
 use crate::id::FunctionId;
@@ -69,7 +69,7 @@ impl InInitialize<'_> {
     }
 }
 
-impl InCallback<'_> {
+impl InNoGc<'_> {
     /// The places of the arguments of a function that begins, and its frame info, as far as the event mask asks for them.
     #[doc = contract!(GetFunctionEnter3Info)]
     ///

@@ -1,7 +1,7 @@
 //! Hooks of either public trait, behind one private trait.
 
 use super::{FunctionHooks, Hook, HookKinds, HookValues, InHook, InSlowHook, StackBoundary, ValueHooks};
-use crate::context::InTriggers;
+use crate::context::InCallback;
 use crate::id::FunctionId;
 use crate::values::{Arguments, ReturnValue};
 
@@ -16,7 +16,7 @@ pub(crate) trait EitherHooks: Send + Sync + 'static {
     const TIMED: bool;
     const VALUES: HookValues;
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Self::Function>;
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<Self::Function>;
     fn thread_started(&self) -> Self::Thread;
     fn unwound(&self, thread: &mut Self::Thread, boundary: StackBoundary);
     fn thread_ended(&self, thread: Self::Thread);
@@ -64,7 +64,7 @@ impl<H: FunctionHooks> EitherHooks for Fast<H> {
     const TIMED: bool = H::TIMED;
     const VALUES: HookValues = HookValues::empty();
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Self::Function> {
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<Self::Function> {
         self.0.select(cx, function)
     }
 
@@ -117,7 +117,7 @@ impl<H: ValueHooks> EitherHooks for Slow<H> {
     const TIMED: bool = H::TIMED;
     const VALUES: HookValues = H::VALUES;
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Self::Function> {
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<Self::Function> {
         self.0.select(cx, function)
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use corprof_sys as sys;
 
 use super::suspensions::Form;
-use crate::context::{InCallback, InTriggers};
+use crate::context::{InCallback, InNoGc};
 use crate::error::{Error, Result};
 use crate::id::FunctionId;
 use crate::metadata::signature::{MethodSignature, Type};
@@ -25,7 +25,7 @@ pub(super) struct SlowPath {
 
 impl SlowPath {
     /// Records a function that is being compiled, whether the profiler hooks it or not.
-    pub(super) fn note(&self, cx: &InCallback<'_>, function: FunctionId) {
+    pub(super) fn note(&self, cx: &InNoGc<'_>, function: FunctionId) {
         if method(cx, function).is_ok_and(|(_, method)| is_suspended_by_the_runtime(&method)) {
             self.has_suspended.store(true, Relaxed);
         }
@@ -37,7 +37,7 @@ impl SlowPath {
     }
 
     /// Which of a method's forms a function is.
-    pub(super) fn form(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Form {
+    pub(super) fn form(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Form {
         let Ok((metadata, method)) = self::method(cx, function) else { return Form::Ordinary };
         let is_suspended = is_suspended_by_the_runtime(&method);
         let may_have_two =
@@ -61,7 +61,7 @@ impl SlowPath {
     /// application would crash; and on no processor does it return what its signature says. A method that returns a task may
     /// have a second, runtime-async form with the same metadata, once a runtime-async method was compiled: a caller of such a form
     /// is compiled before the form. From then on the runtime is [asked](is_named_by_its_token) which form a function is.
-    pub(super) fn check(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> std::result::Result<(), Unfit> {
+    pub(super) fn check(&self, cx: &mut InCallback<'_>, function: FunctionId) -> std::result::Result<(), Unfit> {
         let info = cx.function_info(function)?;
         {
             let metadata = cx.metadata(info.module)?;
@@ -105,7 +105,7 @@ pub(super) enum Unfit {
 /// returns the task, and the form for runtime-async callers has an identifier of its own (.NET 10 and 11, live test
 /// `runtime_async::values_of_methods_that_return_tasks_are_told_in_every_program`).
 pub(super) fn is_named_by_its_token(
-    cx: &mut InTriggers<'_>,
+    cx: &mut InCallback<'_>,
     function: FunctionId,
     info: &FunctionInfo,
 ) -> Result<bool> {
@@ -131,7 +131,7 @@ fn is_of_platform(attribute: &[u8]) -> bool {
 }
 
 /// What the metadata says of a function, and that itself.
-pub(super) fn method<'cx>(cx: &'cx InCallback<'_>, function: FunctionId) -> Result<(MetadataImport<'cx>, MethodProps)> {
+pub(super) fn method<'cx>(cx: &'cx InNoGc<'_>, function: FunctionId) -> Result<(MetadataImport<'cx>, MethodProps)> {
     let info = cx.function_info(function)?;
     let metadata = cx.metadata(info.module)?;
     let method = metadata.method(info.token)?;

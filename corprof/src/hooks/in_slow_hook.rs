@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-use crate::context::InCallback;
+use crate::context::InNoGc;
 use crate::error::{E_NOTIMPL, Error, Result};
 use crate::id::FunctionId;
 use crate::session::FrameInfo;
@@ -13,8 +13,8 @@ use super::InHook;
 /// The context of a hook that receives values ([`ValueHooks::VALUES`](super::ValueHooks::VALUES)).
 ///
 /// The runtime calls this hook through its own code, like a callback. So the context offers the calls of a callback that may
-/// start no collection ([`InCallback`]): names, the classes and sizes of objects, and
-/// [`walk_own_stack`](InCallback::walk_own_stack), which begins with the hooked function. The objects among the values do not
+/// start no collection ([`InNoGc`]): names, the classes and sizes of objects, and
+/// [`walk_own_stack`](InNoGc::walk_own_stack), which begins with the hooked function. The objects among the values do not
 /// move until the hook returns.
 ///
 /// In a hook that [inserted code](crate::InInitialize::hook_functions_with_values_by_il) calls, the thread is not inside a callback.
@@ -22,7 +22,7 @@ use super::InHook;
 /// looked up before are unknown. Look them up in [`select`](super::ValueHooks::select).
 pub struct InSlowHook<'h> {
     hook: InHook<'h>,
-    callback: InCallback<'h>,
+    callback: InNoGc<'h>,
     frame: Result<FrameInfo<'h>>,
 }
 
@@ -32,7 +32,7 @@ impl<'h> InSlowHook<'h> {
     /// # Safety
     /// Until this is dropped, the calling thread is inside a slow-path hook. `hook` and `frame` belong to that hook, and no
     /// object moves during `callback`.
-    pub(super) unsafe fn new(hook: InHook<'h>, callback: InCallback<'h>, frame: Result<FrameInfo<'h>>) -> Self {
+    pub(super) unsafe fn new(hook: InHook<'h>, callback: InNoGc<'h>, frame: Result<FrameInfo<'h>>) -> Self {
         Self { hook, callback, frame }
     }
 
@@ -74,10 +74,10 @@ impl<'h> InSlowHook<'h> {
 }
 
 impl<'h> Deref for InSlowHook<'h> {
-    type Target = InCallback<'h>;
+    type Target = InNoGc<'h>;
 
     #[inline]
-    fn deref(&self) -> &InCallback<'h> {
+    fn deref(&self) -> &InNoGc<'h> {
         &self.callback
     }
 }

@@ -6,7 +6,7 @@ use corprof_il::{Body, Instruction, Opcode, Prefix};
 use corprof_sys as sys;
 
 use super::fitness;
-use crate::context::InCallback;
+use crate::context::InNoGc;
 use crate::id::FunctionId;
 
 /// Bodies of at most so many bytes are inlined whatever they do (`ALWAYS_INLINE_SIZE` in jit/inline.h).
@@ -19,7 +19,7 @@ const SMALL: usize = 32;
 const CALLED_BY_THE_RUNTIME: [&str; 2] = [".cctor", "Main"];
 
 /// Whether the compiler inlines a function where it is called. Virtual methods are not counted among these.
-pub(super) fn is_inlined(cx: &InCallback<'_>, function: FunctionId) -> bool {
+pub(super) fn is_inlined(cx: &InNoGc<'_>, function: FunctionId) -> bool {
     let Ok((_, method)) = fitness::method(cx, function) else { return false };
     let (flags, how) = (method.flags, method.impl_flags);
     let is_overridden = flags.contains(sys::mdVirtual) && !flags.contains(sys::mdFinal);
@@ -30,7 +30,7 @@ pub(super) fn is_inlined(cx: &InCallback<'_>, function: FunctionId) -> bool {
     how.contains(sys::miAggressiveInlining) || is_small(cx, function)
 }
 
-fn is_small(cx: &InCallback<'_>, function: FunctionId) -> bool {
+fn is_small(cx: &InNoGc<'_>, function: FunctionId) -> bool {
     let Ok(info) = cx.function_info(function) else { return false };
     let Ok(bytes) = cx.il_function_body(info.module, info.token) else { return false };
     let Some(size) = code_size(&bytes).filter(|size| *size <= SMALL) else { return false };

@@ -18,7 +18,7 @@ use super::left_out::{LeftOut, Reasons};
 use super::stubs::OURS;
 use super::suspensions::Role;
 use super::{FunctionHooks, Hook, HookValues, ValueHooks, fitness};
-use crate::context::{InAttach, InInitialize, InTriggers};
+use crate::context::{InAttach, InCallback, InInitialize};
 use crate::edit::{EditError, HookCalls, MethodEdit};
 use crate::error::{E_FAIL, E_NOTIMPL, Error, Result};
 use crate::event_mask::EventMask;
@@ -270,7 +270,7 @@ fn attach<H: EitherHooks>(cx: &mut InAttach<'_>, hooks: H) -> std::result::Resul
 }
 
 fn install<H: EitherHooks>(
-    cx: &InTriggers<'_>,
+    cx: &InCallback<'_>,
     hooks: H,
     precompiled: Precompiled,
     more: EventMask,
@@ -315,7 +315,7 @@ impl<H: EitherHooks> Inserted<H> {
     unsafe fn decide(&'static self, function: FunctionId, types: Types) -> bool {
         let Some(_inside) = self.installed.gate().enter() else { return false };
         // SAFETY: the caller's promise.
-        let mut cx = unsafe { InTriggers::new(self.installed.info()) };
+        let mut cx = unsafe { InCallback::new(self.installed.info()) };
         let Ok((key, decision)) = self.known(&cx, function) else { return false };
         match decision {
             Some(Decision::Hooked) => return true,
@@ -349,14 +349,14 @@ impl<H: EitherHooks> Inserted<H> {
     }
 
     /// The method of a function, and what was decided about it.
-    fn known(&self, cx: &InTriggers<'_>, function: FunctionId) -> Result<(Key, Option<Decision>)> {
+    fn known(&self, cx: &InCallback<'_>, function: FunctionId) -> Result<(Key, Option<Decision>)> {
         let info = cx.function_info(function)?;
         let key = (info.module.as_raw(), info.token.as_raw());
         Ok((key, self.methods().get(&key).copied()))
     }
 
     /// What the method of a function should call, if the user wants that. `types`: whether those of its signature are loaded.
-    fn wanted(&'static self, cx: &mut InTriggers<'_>, function: FunctionId, types: Types) -> Option<HookCalls> {
+    fn wanted(&'static self, cx: &mut InCallback<'_>, function: FunctionId, types: Types) -> Option<HookCalls> {
         // As with the runtime's own hooks: a function without metadata, and those that handle exceptions. And one without IL, to
         // which nothing can be added.
         let is_fit = match fitness::method(cx, function) {
@@ -405,7 +405,7 @@ impl<H: EitherHooks> Inserted<H> {
     /// cannot have them.
     fn select(
         &'static self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         key: Key,
         function: FunctionId,
         types: Types,
@@ -439,7 +439,7 @@ impl<H: EitherHooks> CompileSlot for Inserted<H> {
     fn may_inline(&'static self, function: FunctionId) -> bool {
         let Some(_inside) = self.installed.gate().enter() else { return true };
         // SAFETY: the callback about inlining, which lets no collection in by what is called here (fact: contexts).
-        let cx = unsafe { InTriggers::new(self.installed.info()) };
+        let cx = unsafe { InCallback::new(self.installed.info()) };
         !matches!(self.known(&cx, function), Ok((_, Some(Decision::Hooked | Decision::Editing))))
     }
 

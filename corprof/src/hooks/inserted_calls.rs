@@ -5,7 +5,7 @@ use super::installed::{Installed, Record};
 use super::slow::not_asked;
 use super::stubs::Target;
 use super::{HookKinds, HookValues, InHook, InSlowHook, StackBoundary};
-use crate::context::{Heap, InCallback};
+use crate::context::{Heap, InNoGc};
 use crate::edit::{Entered, HookCalls, address_of_entry, range};
 use crate::values::{Arguments, ReturnValue};
 
@@ -48,7 +48,7 @@ impl<H: EitherHooks> Calls<H> {
         // this (`PROFILER_TO_CLR_ENTRYPOINT_SYNC` in vm/proftoeeinterfaceimpl.cpp), and no others of this context but walks, which
         // fail for lack of a start, need more than cooperative mode (fact: inserted-calls).
         unsafe {
-            let callback = InCallback::new(info, Heap::Still).in_slow_hook(None);
+            let callback = InNoGc::new(info, Heap::Still).in_slow_hook(None);
             let hook = InHook::new(info, record.function, stack_pointer(marker), begun);
             InSlowHook::new(hook, callback, Err(InSlowHook::no_frame()))
         }

@@ -23,7 +23,7 @@ use super::stubs::{OURS, TAGS, Target};
 use super::suspensions::{Callers, Form, KNOWS_CALLERS, Role, Suspendables, is_called_at_suspensions};
 use super::threads::{CallThreadState, State, Threads};
 use super::{Hook, HookedFunctions, InHook, clock, fitness, signature};
-use crate::context::{InInitialize, InTriggers};
+use crate::context::{InCallback, InInitialize};
 use crate::error::{E_NOTIMPL, Error, Result};
 use crate::event_mask::Event;
 use crate::id::FunctionId;
@@ -96,11 +96,11 @@ impl<H: EitherHooks> Installed<H> {
     }
 
     /// Makes hooks that inserted code calls.
-    pub(super) fn leak_inserted(user: H, cx: &InTriggers<'_>) -> Result<&'static Self> {
+    pub(super) fn leak_inserted(user: H, cx: &InCallback<'_>) -> Result<&'static Self> {
         Self::make(user, cx, true)
     }
 
-    fn make(user: H, cx: &InTriggers<'_>, is_inserted: bool) -> Result<&'static Self> {
+    fn make(user: H, cx: &InCallback<'_>, is_inserted: bool) -> Result<&'static Self> {
         let string_layout = if H::VALUES.is_empty() { StringLayout::default() } else { cx.string_layout()? };
         let info = Info::clone(cx);
         let profiler = Arc::clone(info.profiler());
@@ -232,7 +232,7 @@ impl<H: EitherHooks> Installed<H> {
             let function = hooks.info.function(function)?;
             // SAFETY: the runtime asks on the compiling thread, in preemptive mode, holds no lock that a collection waits for
             // (contracts.toml: SetFunctionIDMapper2), and waits for the answer (fact: select).
-            let mut cx = unsafe { InTriggers::new(&hooks.info) };
+            let mut cx = unsafe { InCallback::new(&hooks.info) };
             // The metadata is let go of again before `select`.
             let (method, is_marker, part) = match fitness::method(&cx, function) {
                 Ok((metadata, method)) => {

@@ -17,7 +17,7 @@
 //!     type Thread = u64;
 //!     const KINDS: HookKinds = HookKinds::ENTER;
 //!
-//!     fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> {
+//!     fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> {
 //!         Hook::Yes(())
 //!     }
 //!     fn thread_started(&self) -> u64 {
@@ -44,7 +44,7 @@
 //!         cx.hook_functions(profiler.calls.clone())?;
 //!         Ok(profiler)
 //!     }
-//!     fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+//!     fn shutdown(&self, _cx: &mut InCallback<'_>) {
 //!         eprintln!("{} calls", self.calls.0.load(Relaxed));
 //!     }
 //! }
@@ -100,9 +100,9 @@ mod wrapper;
 
 use std::sync::Arc;
 
+use crate::context::InCallback;
 #[cfg(doc)]
 use crate::context::InInitialize;
-use crate::context::InTriggers;
 use crate::id::FunctionId;
 
 pub use in_hook::InHook;
@@ -189,7 +189,7 @@ pub trait FunctionHooks: Send + Sync + 'static {
     /// calls after an inserted call.
     ///
     /// A function can be asked about under two identifiers: a method that a runtime-async method awaits has a second form.
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Self::Function>;
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<Self::Function>;
 
     /// Makes the state of a thread that begins, on that thread.
     fn thread_started(&self) -> Self::Thread;
@@ -263,7 +263,7 @@ impl<T: FunctionHooks> FunctionHooks for Arc<T> {
     const SUSPENDS: bool = T::SUSPENDS;
     const TIMED: bool = T::TIMED;
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Self::Function> {
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<Self::Function> {
         T::select(self, cx, function)
     }
 

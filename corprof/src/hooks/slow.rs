@@ -11,7 +11,7 @@ use super::either::EitherHooks;
 use super::installed::{Installed, Record};
 use super::stubs::{OURS, SlowTarget};
 use super::{HookValues, InHook, InSlowHook, wrapper};
-use crate::context::{Heap, InCallback};
+use crate::context::{Heap, InNoGc};
 use crate::error::{E_NOTIMPL, Error, INSUFFICIENT_BUFFER, Result};
 use crate::info::Info;
 use crate::session::FrameInfo;
@@ -67,11 +67,11 @@ impl<H: EitherHooks> Call<H> {
     }
 
     /// The context for the calls to the runtime.
-    fn callback(&self) -> InCallback<'static> {
+    fn callback(&self) -> InNoGc<'static> {
         // SAFETY: a `Call` is made in a hook that the runtime's wrapper has called: the wrapper has marked the thread as inside
-        // a callback, and switched it to cooperative mode, which no call by `&InCallback` leaves (contracts.toml: lets_gc_in)
+        // a callback, and switched it to cooperative mode, which no call by `&InNoGc` leaves (contracts.toml: lets_gc_in)
         // (fact: hook-mode).
-        let cx = unsafe { InCallback::new(self.info(), Heap::Still) };
+        let cx = unsafe { InNoGc::new(self.info(), Heap::Still) };
         cx.in_slow_hook(wrapper::walk_start(self.elt))
     }
 

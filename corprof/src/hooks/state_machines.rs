@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 
-use crate::context::InTriggers;
+use crate::context::InCallback;
 use crate::error::Result;
 use crate::id::{ClassId, FunctionId};
 use crate::metadata::{MetadataImport, MethodProps, Table, TypeDef, TypeRef, is_core_library};
@@ -42,7 +42,7 @@ pub(super) enum Part {
 
 impl Part {
     pub(super) fn of(
-        cx: &InTriggers<'_>,
+        cx: &InCallback<'_>,
         metadata: &MetadataImport<'_>,
         method: &MethodProps,
         function: FunctionId,
@@ -51,7 +51,7 @@ impl Part {
     }
 
     fn try_of(
-        cx: &InTriggers<'_>,
+        cx: &InCallback<'_>,
         metadata: &MetadataImport<'_>,
         method: &MethodProps,
         function: FunctionId,

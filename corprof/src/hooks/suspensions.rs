@@ -18,7 +18,7 @@ use super::either::EitherHooks;
 use super::fitness;
 use super::installed::{Installed, Record};
 use super::state_machines::{Machine, note_wait, waits};
-use crate::context::InTriggers;
+use crate::context::InCallback;
 use crate::id::FunctionId;
 use crate::info::Info;
 use crate::lock::unpoisoned;
@@ -82,7 +82,7 @@ pub(super) enum Form {
 
 impl Form {
     /// The form of a function; the ordinary one if in doubt.
-    pub(super) fn of(cx: &mut InTriggers<'_>, function: FunctionId, is_suspended: bool) -> Self {
+    pub(super) fn of(cx: &mut InCallback<'_>, function: FunctionId, is_suspended: bool) -> Self {
         let Ok(info) = cx.function_info(function) else { return Self::Ordinary };
         match fitness::is_named_by_its_token(cx, function, &info) {
             Ok(true) if is_suspended => Self::Wrapper,

@@ -5,7 +5,7 @@ use std::any::TypeId;
 use std::ops::ControlFlow;
 use std::ptr::NonNull;
 
-use crate::context::{Heap, InCallback};
+use crate::context::{Heap, InNoGc};
 use crate::error::{E_FAIL, E_NOTIMPL, Error, Result};
 use crate::event_mask::Event;
 use crate::session::panics::catch;
@@ -36,15 +36,15 @@ impl StackBoundary {
     }
 }
 
-impl InCallback<'_> {
+impl InNoGc<'_> {
     /// The boundary of the calling thread's stack: everything below the innermost managed frame has ended, whether it had hooks
     /// or not. Use it before reading a [`ShadowStack`](crate::calls::ShadowStack) in a callback.
     ///
-    /// This takes the first step of a [walk](InCallback::walk_own_stack), and has the same requirements. `None` if the stack
+    /// This takes the first step of a [walk](InNoGc::walk_own_stack), and has the same requirements. `None` if the stack
     /// has no managed frame.
     ///
     /// # Errors
-    /// As [`walk_own_stack`](InCallback::walk_own_stack).
+    /// As [`walk_own_stack`](InNoGc::walk_own_stack).
     pub fn stack_boundary(&self) -> Result<Option<StackBoundary>> {
         let mut boundary = None;
         self.walk_own_stack_with_registers(|frame| {
@@ -99,7 +99,7 @@ impl Event {
 }
 
 /// The boundary at this event; none if the runtime does not give it.
-fn boundary_at(cx: &InCallback<'_>, event: Event) -> Option<StackBoundary> {
+fn boundary_at(cx: &InNoGc<'_>, event: Event) -> Option<StackBoundary> {
     match event {
         // This exception has unwound nothing yet. But the runtime may have caught another before without reporting it: one that
         // a filter has let out, or that of a static constructor before it throws its own.
@@ -165,7 +165,7 @@ impl<H: EitherHooks> Installed<H> {
     pub(super) fn tell_unwound(&'static self, event: Event) {
         let Some(inside) = self.gate().enter() else { return };
         // SAFETY: the adapter reports `event` from inside its callback; nothing is claimed about the heap (fact: contexts).
-        let cx = unsafe { InCallback::new(self.info(), Heap::Moves) };
+        let cx = unsafe { InNoGc::new(self.info(), Heap::Moves) };
         let Some(boundary) = boundary_at(&cx, event) else { return };
         self.lend(&inside, |state| {
             // SAFETY: lent to this closure alone.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Hook, HookKinds, InSlowHook, StackBoundary};
-use crate::context::InTriggers;
+use crate::context::InCallback;
 use crate::id::FunctionId;
 use crate::values::{Arguments, ReturnValue};
 
@@ -63,7 +63,7 @@ pub trait ValueHooks: Send + Sync + 'static {
     const TIMED: bool = false;
 
     /// See [`FunctionHooks::select`](super::FunctionHooks::select).
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Self::Function>;
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<Self::Function>;
 
     /// See [`FunctionHooks::thread_started`](super::FunctionHooks::thread_started).
     fn thread_started(&self) -> Self::Thread;
@@ -118,7 +118,7 @@ impl<T: ValueHooks> ValueHooks for Arc<T> {
     const UNWINDS: bool = T::UNWINDS;
     const TIMED: bool = T::TIMED;
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<Self::Function> {
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<Self::Function> {
         T::select(self, cx, function)
     }
 

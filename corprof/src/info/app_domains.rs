@@ -2,7 +2,7 @@
 
 use corprof_sys as sys;
 
-use crate::context::InTriggers;
+use crate::context::InCallback;
 use crate::error::Result;
 use crate::ffi::buffer::{read_list_from, read_utf16};
 use crate::generated::contract::contract;
@@ -18,7 +18,7 @@ pub struct AppDomainInfo {
     pub process_id: usize,
 }
 
-impl InTriggers<'_> {
+impl InCallback<'_> {
     /// The name and process of `app_domain`.
     #[doc = contract!(GetAppDomainInfo)]
     ///

@@ -1,6 +1,6 @@
 //! Assemblies.
 
-use crate::context::InCallback;
+use crate::context::InNoGc;
 use crate::error::Result;
 use crate::ffi::buffer::read_utf16;
 use crate::generated::contract::contract;
@@ -18,7 +18,7 @@ pub struct AssemblyInfo {
     pub module: Option<ModuleId>,
 }
 
-impl InCallback<'_> {
+impl InNoGc<'_> {
     /// The name of `assembly`, its application domain and its module.
     #[doc = contract!(GetAssemblyInfo)]
     ///
@@ -38,7 +38,7 @@ impl InCallback<'_> {
     }
 }
 
-impl InCallback<'_> {
+impl InNoGc<'_> {
     /// A module is attached to its assembly: `module_attached_to_assembly` is under way.
     pub(crate) fn note_assembly(&self, module: usize) {
         if !self.loaded_assemblies().is_any_relied_on() {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use corprof_sys as sys;
 use windows_core::{BOOL, HRESULT};
 
-use crate::context::{InCallback, InTriggers};
+use crate::context::{InCallback, InNoGc};
 use crate::error::{Error, Result};
 use crate::ffi::buffer::{read_list, read_list_from};
 use crate::ffi::enumerate::read_all;
@@ -120,7 +120,7 @@ impl Info {
     /// The function whose code contains `ip`; none for an address outside managed code.
     ///
     /// Functions without metadata, such as dynamic methods, are not found;
-    /// [`function_version_from_ip`](InTriggers::function_version_from_ip) finds them.
+    /// [`function_version_from_ip`](InCallback::function_version_from_ip) finds them.
     #[doc = contract!(GetFunctionFromIP)]
     ///
     /// `CORPROF_E_NOT_YET_AVAILABLE`: the runtime is still starting. `CORPROF_E_SUSPENSION_IN_PROGRESS`: outside of callbacks,
@@ -174,7 +174,7 @@ impl Info {
     /// The native code of `function`: its start, and a second range if it was split.
     ///
     /// If there are several pieces of code, for tiers or ReJIT requests, this is one of them:
-    /// [`native_code`](Self::native_code) lists them all, and [`native_code_ranges`](InTriggers::native_code_ranges) gives the
+    /// [`native_code`](Self::native_code) lists them all, and [`native_code_ranges`](InCallback::native_code_ranges) gives the
     /// ranges of each.
     #[doc = contract!(GetCodeInfo2)]
     ///
@@ -229,7 +229,7 @@ impl Info {
     }
 }
 
-impl InCallback<'_> {
+impl InNoGc<'_> {
     /// The mapping from ranges of `code` to IL, in no particular order.
     ///
     /// The IL is the body that was compiled: if a profiler has replaced the body, the profiler's.
@@ -265,7 +265,7 @@ impl InCallback<'_> {
     }
 }
 
-impl InTriggers<'_> {
+impl InCallback<'_> {
     /// The function whose code contains `ip`, and the body that it was compiled from; none for an address outside managed code.
     ///
     /// Dynamic methods are found too. Outside of callbacks the call waits while the runtime is suspended.

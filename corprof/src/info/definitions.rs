@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::context::{InCallback, InTriggers};
+use crate::context::{InCallback, InNoGc};
 use crate::error::{Error, Result};
 use crate::id::ModuleId;
 use crate::metadata::{AssemblyRef, CORE_LIBRARY, Table, Token, TypeDef, TypeDefOrRef, TypeRef};
@@ -37,7 +37,7 @@ impl From<Error> for NotFound {
     }
 }
 
-impl InTriggers<'_> {
+impl InCallback<'_> {
     /// Lists the loaded assemblies, unless nothing was loaded since that was done.
     pub(crate) fn list_assemblies(&mut self) -> Result<()> {
         let changes = self.liveness().changes();
@@ -60,7 +60,7 @@ impl InTriggers<'_> {
 
 /// A search for definitions, and the assemblies that it relies on.
 pub(crate) struct Definitions<'a, 'cb> {
-    cx: &'a InCallback<'cb>,
+    cx: &'a InNoGc<'cb>,
     relied_on: RefCell<Vec<Arc<SoleAssembly>>>,
 }
 
@@ -72,7 +72,7 @@ enum Step {
 }
 
 impl<'a, 'cb> Definitions<'a, 'cb> {
-    pub(crate) fn new(cx: &'a InCallback<'cb>) -> Self {
+    pub(crate) fn new(cx: &'a InNoGc<'cb>) -> Self {
         Self { cx, relied_on: RefCell::default() }
     }
 

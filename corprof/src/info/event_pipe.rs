@@ -9,7 +9,7 @@ use corprof_events::{KeywordSet, Level, Provider};
 use corprof_sys as sys;
 use windows_core::BOOL;
 
-use crate::context::InTriggers;
+use crate::context::InCallback;
 use crate::error::{E_OUTOFMEMORY, Error, Result};
 use crate::ffi::buffer::{read_utf16, to_utf16};
 use crate::generated::contract::contract;
@@ -135,7 +135,7 @@ impl Info {
     }
 }
 
-/// A session of the runtime's own events, which [`start_runtime_events`](InTriggers::start_runtime_events) has started.
+/// A session of the runtime's own events, which [`start_runtime_events`](InCallback::start_runtime_events) has started.
 ///
 /// Dropping it does not stop the session: a stop waits for deliveries on other threads, and a value may be dropped where nothing
 /// may wait. It goes on until [`stop`](Self::stop), the profiler's shutdown or its detach.
@@ -150,7 +150,7 @@ impl RuntimeEvents {
     }
 }
 
-impl InTriggers<'_> {
+impl InCallback<'_> {
     /// Starts a session of the runtime's own events of this set, and of no others. They are delivered to
     /// [`event_pipe_event_delivered`](crate::Callbacks::event_pipe_event_delivered), which reads them by
     /// [`of_runtime`](crate::args::EventPipeEvent::of_runtime).

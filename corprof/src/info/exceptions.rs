@@ -2,7 +2,7 @@
 
 use corprof_sys as sys;
 
-use crate::context::InCallback;
+use crate::context::InNoGc;
 use crate::error::{Error, Result, S_FALSE};
 use crate::generated::contract::contract;
 
@@ -20,7 +20,7 @@ pub struct ExceptionClause {
     pub shadow_stack_pointer: usize,
 }
 
-impl InCallback<'_> {
+impl InNoGc<'_> {
     /// The clause of the calling thread's exception callback; none if the thread handles no exception.
     #[doc = contract!(GetNotifiedExceptionClauseInfo)]
     #[doc(alias = "GetNotifiedExceptionClauseInfo")]

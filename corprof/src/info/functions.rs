@@ -46,7 +46,7 @@ impl Info {
     /// The definition of a frame's function, with its type arguments. This includes type arguments that only the frame knows,
     /// for a function that is shared between instantiations, if the frame comes from a call that keeps them.
     ///
-    /// Frames of enter/leave hooks keep them. Frames of [`walk_own_stack`](crate::InCallback::walk_own_stack) do not: the
+    /// Frames of enter/leave hooks keep them. Frames of [`walk_own_stack`](crate::InNoGc::walk_own_stack) do not: the
     /// runtime puts only the function into the frame info of a stack walk.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use std::mem::ManuallyDrop;
 
 use corprof_sys as sys;
 
-use crate::context::InCallback;
+use crate::context::InNoGc;
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::generated::contract::contract;
 use crate::id::ObjectId;
@@ -45,7 +45,7 @@ unsafe impl Send for ObjectHandle {}
 // SAFETY: as above; shared access only reads it.
 unsafe impl Sync for ObjectHandle {}
 
-impl InCallback<'_> {
+impl InNoGc<'_> {
     /// Makes a handle to `object`.
     ///
     /// With `MONITOR_GC` on, the call makes [`handle_created`](crate::Callbacks::handle_created) on the calling thread. Hold no
@@ -89,7 +89,7 @@ impl ObjectHandle {
     /// `HIGH_BASIC_GC` alone that also comes at the end of background collections, while threads run. Whether the object exists,
     /// [`is_alive`](Self::is_alive) tells anywhere.
     #[doc(alias = "GetObjectIDFromHandle")]
-    pub fn get<'cx>(&self, cx: &'cx InCallback<'_>) -> Result<Option<ObjectId<'cx>>> {
+    pub fn get<'cx>(&self, cx: &'cx InNoGc<'_>) -> Result<Option<ObjectId<'cx>>> {
         const CALL: &str = "GetObjectIDFromHandle";
         cx.check_still(CALL)?;
         let object = self.object(CALL)?;

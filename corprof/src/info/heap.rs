@@ -8,7 +8,7 @@ use corprof_sys as sys;
 use windows_core::BOOL;
 
 use crate::args::Generation;
-use crate::context::{Heap, InCallback, InTriggers};
+use crate::context::{Heap, InCallback, InNoGc};
 use crate::error::{E_FAIL, Error, Result};
 use crate::event_mask::Phase;
 use crate::ffi::buffer::read_blank_list;
@@ -110,7 +110,7 @@ impl Info {
     }
 }
 
-impl InCallback<'_> {
+impl InNoGc<'_> {
     /// The ranges of the collected heap, each with its generation.
     #[doc = contract!(GetGenerationBounds)]
     #[doc(alias = "GetGenerationBounds")]
@@ -168,7 +168,7 @@ impl InCallback<'_> {
     }
 }
 
-impl InTriggers<'_> {
+impl InCallback<'_> {
     /// Calls `visit` with every object of the collected heap, until it returns `Break`.
     ///
     /// The application's threads are suspended meanwhile, so `visit` must be quick and must not wait for any of them. It may
@@ -181,14 +181,14 @@ impl InTriggers<'_> {
     #[doc(alias = "EnumerateGCHeapObjects")]
     pub fn enumerate_gc_heap_objects(
         &mut self,
-        visit: impl FnMut(&InCallback<'_>, ObjectId<'_>) -> ControlFlow<()>,
+        visit: impl FnMut(&InNoGc<'_>, ObjectId<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         const CALL: &str = "EnumerateGCHeapObjects";
         let info = self.as_version::<sys::ICorProfilerInfo15>(CALL)?;
         let suspension = self.suspend_for_heap(CALL)?;
         // SAFETY: only `visit` uses it. The runtime has suspended all threads by then, and treats its call like one during a
         // collection (fact: visits).
-        let inside = unsafe { InCallback::new(self, Heap::Still) };
+        let inside = unsafe { InNoGc::new(self, Heap::Still) };
         let mut walk = Walk { visitor: Visitor::new(visit), inside: &inside };
         // SAFETY: the trampoline belongs to this walk, and is called during this call only (fact: visits).
         let code = unsafe {
@@ -235,7 +235,7 @@ impl InTriggers<'_> {
     }
 }
 
-/// How long [`enumerate_gc_heap_objects`](InTriggers::enumerate_gc_heap_objects) waits for other suspensions on a
+/// How long [`enumerate_gc_heap_objects`](InCallback::enumerate_gc_heap_objects) waits for other suspensions on a
 /// [`ProfilerThread`].
 const SUSPENSION_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -253,14 +253,14 @@ impl Drop for HeapSuspension<'_> {
 /// The data that the runtime passes to the trampoline of a heap walk.
 struct Walk<'cx, F> {
     visitor: Visitor<F>,
-    inside: &'cx InCallback<'cx>,
+    inside: &'cx InNoGc<'cx>,
 }
 
 type HeapTrampoline = unsafe extern "system" fn(usize, *mut c_void) -> BOOL;
 
 /// The trampoline for a walk's type.
-fn heap_trampoline<F: FnMut(&InCallback<'_>, ObjectId<'_>) -> ControlFlow<()>>(_: &Walk<'_, F>) -> HeapTrampoline {
-    unsafe extern "system" fn trampoline<F: FnMut(&InCallback<'_>, ObjectId<'_>) -> ControlFlow<()>>(
+fn heap_trampoline<F: FnMut(&InNoGc<'_>, ObjectId<'_>) -> ControlFlow<()>>(_: &Walk<'_, F>) -> HeapTrampoline {
+    unsafe extern "system" fn trampoline<F: FnMut(&InNoGc<'_>, ObjectId<'_>) -> ControlFlow<()>>(
         object: usize,
         walk: *mut c_void,
     ) -> BOOL {

@@ -3,7 +3,7 @@
 use corprof_sys as sys;
 use windows_core::BOOL;
 
-use crate::context::InTriggers;
+use crate::context::InCallback;
 use crate::error::{E_OUTOFMEMORY, Error, Result};
 use crate::generated::contract::contract;
 use crate::id::{FunctionId, ModuleId};
@@ -16,10 +16,10 @@ const GET_BODY: &str = "GetILFunctionBody";
 impl Info {
     /// The body that `method` in `module` was loaded with: its header, its code, and the sections with its exception clauses.
     ///
-    /// A body set by [`set_il_function_body`](InTriggers::set_il_function_body) does not change this result, nor does a ReJIT
+    /// A body set by [`set_il_function_body`](InCallback::set_il_function_body) does not change this result, nor does a ReJIT
     /// request. So a rewritten body is the same each time: `jit_compilation_started` comes again for each tier and for on-stack
     /// replacement, and code that is added to an already rewritten body would run twice, or be invalid
-    /// ([`edit_once`](InTriggers::edit_once) edits the first time only). For the body that would
+    /// ([`edit_once`](InCallback::edit_once) edits the first time only). For the body that would
     /// be compiled now, see [`current_il_function_body`](Self::current_il_function_body).
     #[doc = contract!(GetILFunctionBody)]
     ///
@@ -37,7 +37,7 @@ impl Info {
     }
 
     /// The body that `method` in `module` is compiled from: the one set by the last
-    /// [`set_il_function_body`](InTriggers::set_il_function_body), if there was one, otherwise [its
+    /// [`set_il_function_body`](InCallback::set_il_function_body), if there was one, otherwise [its
     /// own](Self::il_function_body). Bodies of ReJIT requests are not found this way.
     ///
     /// It has the call class and the errors of [`il_function_body`](Self::il_function_body).
@@ -71,7 +71,7 @@ impl Info {
     }
 }
 
-impl InTriggers<'_> {
+impl InCallback<'_> {
     /// Replaces the body of `method` in `module`, for all later compilations. The original is kept: see
     /// [`il_function_body`](Info::il_function_body).
     ///

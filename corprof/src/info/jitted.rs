@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use corprof_sys as sys;
 
 use super::code::FunctionVersion;
-use crate::context::{InCallback, InTriggers};
+use crate::context::{InCallback, InNoGc};
 use crate::error::{Error, Result};
 use crate::ffi::enumerate::read_all;
 use crate::generated::contract::contract;
@@ -21,10 +21,10 @@ pub(crate) fn is_passing(error: &Error, begin: Instant) -> bool {
     error.code() == sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE && begin.elapsed() < PATIENCE
 }
 
-impl InCallback<'_> {
+impl InNoGc<'_> {
     /// The functions that have been or are being compiled just in time.
     ///
-    /// Bodies of ReJIT requests are left out: see [`jitted_function_versions`](InTriggers::jitted_function_versions).
+    /// Bodies of ReJIT requests are left out: see [`jitted_function_versions`](InCallback::jitted_function_versions).
     #[doc = contract!(EnumJITedFunctions)]
     ///
     /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: from .NET 10 on, while an assembly is being unloaded; ask again a moment later, as
@@ -53,11 +53,11 @@ impl InCallback<'_> {
     }
 }
 
-impl InTriggers<'_> {
+impl InCallback<'_> {
     /// The functions that have been compiled just in time so far, each with every body that it was compiled from.
     ///
     /// Once an assembly has been unloaded, corprof collects the result function by function, because the runtime's own call
-    /// follows freed memory. That takes longer, and the errors are those of [`jitted_functions`](InCallback::jitted_functions)
+    /// follows freed memory. That takes longer, and the errors are those of [`jitted_functions`](InNoGc::jitted_functions)
     /// and [`rejit_ids`](Self::rejit_ids).
     #[doc = contract!(EnumJITedFunctions2)]
     #[doc(alias = "EnumJITedFunctions2")]

@@ -2,7 +2,7 @@
 
 use corprof_sys as sys;
 
-use crate::context::InCallback;
+use crate::context::InNoGc;
 use crate::error::{Error, Result};
 use crate::ffi::buffer::read_blank_list;
 use crate::generated::contract::contract;
@@ -67,7 +67,7 @@ impl Info {
     }
 }
 
-impl InCallback<'_> {
+impl InNoGc<'_> {
     /// The offsets of the length and the text of a string.
     #[doc = contract!(GetStringLayout2)]
     #[doc(alias = "GetStringLayout2")]

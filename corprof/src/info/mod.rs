@@ -67,7 +67,7 @@ impl Info {
     /// use corprof::{Error, sys};
     ///
     /// /// Whether an object is in the part of the heap that is not collected.
-    /// fn is_frozen(cx: &InCallback<'_>, object: ObjectId<'_>) -> Result<bool> {
+    /// fn is_frozen(cx: &InNoGc<'_>, object: ObjectId<'_>) -> Result<bool> {
     ///     let mut is_frozen = BOOL(0);
     ///     // SAFETY: the object is alive, and the call writes one truth value and keeps nothing.
     ///     let code = unsafe {

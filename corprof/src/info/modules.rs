@@ -3,7 +3,7 @@
 use corprof_sys as sys;
 use windows_core::{IUnknown, Interface};
 
-use crate::context::{InCallback, InTriggers};
+use crate::context::{InCallback, InNoGc};
 use crate::error::{E_INVALIDARG, E_NOINTERFACE, E_NOTIMPL, Error, Result};
 use crate::ffi::buffer::read_utf16;
 use crate::ffi::enumerate::read_all;
@@ -54,7 +54,7 @@ impl Info {
     }
 }
 
-impl InCallback<'_> {
+impl InNoGc<'_> {
     /// Reads the metadata of `module`.
     ///
     /// The first call for a module makes the runtime convert its metadata to a growable form, for good, even if nobody adds to it.
@@ -103,7 +103,7 @@ impl InCallback<'_> {
     }
 }
 
-impl InTriggers<'_> {
+impl InCallback<'_> {
     /// The loaded modules.
     #[doc = contract!(EnumModules)]
     ///

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use corprof_sys as sys;
 use windows_core::BOOL;
 
-use crate::context::InCallback;
+use crate::context::InNoGc;
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::ffi::visitor::Visitor;
 use crate::generated::contract::contract;
@@ -63,7 +63,7 @@ impl ArrayObject {
     }
 }
 
-impl InCallback<'_> {
+impl InNoGc<'_> {
     /// The class of `object`.
     #[doc = contract!(GetClassFromObject)]
     #[doc(alias = "GetClassFromObject")]

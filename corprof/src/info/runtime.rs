@@ -3,11 +3,11 @@
 use corprof_sys as sys;
 
 use super::RuntimeInfo;
-use crate::context::InCallback;
+use crate::context::InNoGc;
 use crate::error::Result;
 use crate::generated::contract::contract;
 
-impl InCallback<'_> {
+impl InNoGc<'_> {
     /// The version of this runtime.
     ///
     /// To find out what it can do, check for the feature rather than the version: use [`Info::version`](crate::Info::version)

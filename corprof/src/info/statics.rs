@@ -5,14 +5,14 @@
 
 use corprof_sys as sys;
 
-use crate::context::InCallback;
+use crate::context::InNoGc;
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::generated::contract::contract;
 use crate::id::{AppDomainId, ClassId, ThreadId};
 use crate::metadata::FieldDef;
 use crate::session::liveness::Pinned;
 
-/// Explains an error of [`static_field_info`](InCallback::static_field_info).
+/// Explains an error of [`static_field_info`](InNoGc::static_field_info).
 fn explain_kind(error: Error) -> Error {
     if error.code() != E_INVALIDARG {
         return error;
@@ -23,7 +23,7 @@ fn explain_kind(error: Error) -> Error {
     )
 }
 
-impl InCallback<'_> {
+impl InNoGc<'_> {
     /// Explains an error about the address of a field.
     fn explain_address(&self, class: ClassId, error: Error) -> Error {
         if error.code() != sys::CORPROF_E_DATAINCOMPLETE {

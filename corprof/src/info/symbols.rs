@@ -3,7 +3,7 @@
 use corprof_sys as sys;
 use windows_core::HRESULT;
 
-use crate::context::InCallback;
+use crate::context::InNoGc;
 use crate::error::{Error, Result};
 use crate::generated::contract::contract;
 use crate::id::ModuleId;
@@ -11,7 +11,7 @@ use crate::id::ModuleId;
 /// The success code for a dynamic module.
 const IS_DYNAMIC: HRESULT = HRESULT(sys::COR_PRF_MODULE_DYNAMIC.bits().cast_signed());
 
-impl InCallback<'_> {
+impl InNoGc<'_> {
     /// The size in bytes of the symbols that were loaded from memory with `module`; none for a dynamic module, whose symbols
     /// change.
     #[doc = contract!(GetInMemorySymbolsLength)]

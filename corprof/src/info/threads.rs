@@ -2,7 +2,7 @@
 
 use corprof_sys as sys;
 
-use crate::context::{InCallback, InTriggers};
+use crate::context::{InCallback, InNoGc};
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::event_mask::Phase;
 use crate::ffi::enumerate::read_all;
@@ -70,7 +70,7 @@ impl Info {
     }
 }
 
-impl InCallback<'_> {
+impl InNoGc<'_> {
     /// The operating-system thread that currently carries `thread`.
     #[doc = contract!(GetThreadInfo)]
     ///
@@ -117,7 +117,7 @@ impl InCallback<'_> {
     }
 }
 
-impl InTriggers<'_> {
+impl InCallback<'_> {
     /// The managed threads that are alive.
     ///
     /// The runtime reads its list of threads under a lock that a collection holds from suspension to restart, and leaves

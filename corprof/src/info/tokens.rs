@@ -2,7 +2,7 @@
 
 use corprof_sys as sys;
 
-use crate::context::{InCallback, InTriggers};
+use crate::context::{InCallback, InNoGc};
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::generated::contract::contract;
 use crate::id::{ClassId, FunctionId, ModuleId};
@@ -11,14 +11,14 @@ use crate::metadata::{MethodDef, Token, TypeDef};
 
 use super::nested::Nested;
 
-impl InCallback<'_> {
+impl InNoGc<'_> {
     /// The function for `method`, a [`MethodDef`] or [`MemberRef`](crate::metadata::MemberRef) of `module`.
     ///
     /// It loads nothing: a function whose class is not loaded yet is not found.
     #[doc = contract!(GetFunctionFromToken)]
     ///
     /// `CORPROF_E_FUNCTION_IS_PARAMETERIZED`: the function or its class is generic, so there may be many: call
-    /// [`function_from_token_and_type_args`](InTriggers::function_from_token_and_type_args). `E_INVALIDARG`: it is not loaded,
+    /// [`function_from_token_and_type_args`](InCallback::function_from_token_and_type_args). `E_INVALIDARG`: it is not loaded,
     /// or no method. `CORPROF_E_RUNTIME_UNINITIALIZED`: too early, the runtime's own classes are not loaded.
     #[doc(alias = "GetFunctionFromToken")]
     pub fn function_from_token(&self, module: ModuleId, method: impl Into<Token>) -> Result<FunctionId> {
@@ -56,7 +56,7 @@ impl Info {
     }
 }
 
-impl InTriggers<'_> {
+impl InCallback<'_> {
     /// The class for `definition` of `module` with these type arguments; those of the enclosing classes come first. It is
     /// loaded if it was not.
     ///

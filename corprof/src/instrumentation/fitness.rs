@@ -2,7 +2,7 @@
 
 use corprof_sys as sys;
 
-use crate::context::InTriggers;
+use crate::context::InCallback;
 use crate::edit::{EditError, Refusal};
 use crate::error::Error;
 use crate::id::ModuleId;
@@ -50,12 +50,12 @@ pub(super) struct Fit<'cx> {
 
 /// Whether the runtime recompiles methods that it suspends itself. Those that do have `Task`s of their own for them (.NET 11); .NET 10
 /// makes them otherwise, and ignores the requests.
-pub(super) fn recompiles_suspended(cx: &mut InTriggers<'_>) -> bool {
+pub(super) fn recompiles_suspended(cx: &mut InCallback<'_>) -> bool {
     Lookup::new(cx).core_library_has_nested(SUSPENDING, "RuntimeAsyncTask`1") == Some(true)
 }
 
 impl<'cx> Fit<'cx> {
-    pub(super) fn new(cx: &'cx InTriggers<'_>, module: ModuleId, recompiles_suspended: bool) -> Result<Self, Unfit> {
+    pub(super) fn new(cx: &'cx InCallback<'_>, module: ModuleId, recompiles_suspended: bool) -> Result<Self, Unfit> {
         let flags = cx.module_info(module)?.flags;
         if flags.contains(sys::COR_PRF_MODULE_DYNAMIC) {
             return Err(Unfit::Refused(Refusal::DynamicModule));

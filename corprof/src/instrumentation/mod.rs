@@ -61,7 +61,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::context::{InAttach, InInitialize, InTriggers};
+use crate::context::{InAttach, InCallback, InInitialize};
 use crate::edit::{EditError, MethodEdit};
 use crate::error::Error;
 use crate::event_mask::EventMask;
@@ -121,7 +121,7 @@ impl InAttach<'_> {
     }
 }
 
-fn start(cx: &InTriggers<'_>) -> Result<Instrumentation, StartError> {
+fn start(cx: &InCallback<'_>) -> Result<Instrumentation, StartError> {
     if let Some(started) = started(cx) {
         return Ok(started);
     }
@@ -134,7 +134,7 @@ fn start(cx: &InTriggers<'_>) -> Result<Instrumentation, StartError> {
     Ok(Instrumentation { shared })
 }
 
-fn started(cx: &InTriggers<'_>) -> Option<Instrumentation> {
+fn started(cx: &InCallback<'_>) -> Option<Instrumentation> {
     let slot: Arc<dyn std::any::Any + Send + Sync> = Arc::clone(cx.instrumentation()?) as _;
     Some(Instrumentation { shared: slot.downcast().ok()? })
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use crate::context::InTriggers;
+use crate::context::InCallback;
 use crate::error::Result;
 use crate::id::ModuleId;
 use crate::lock::unpoisoned;
@@ -54,7 +54,7 @@ impl Selector {
     }
 
     /// The methods of one module.
-    pub(super) fn find(&self, cx: &InTriggers<'_>, module: ModuleId) -> Result<Vec<MethodDef>> {
+    pub(super) fn find(&self, cx: &InCallback<'_>, module: ModuleId) -> Result<Vec<MethodDef>> {
         let metadata = cx.metadata(module)?;
         if let Some(wanted) = &self.assembly {
             let assembly = metadata.assembly()?.map(|assembly| metadata.assembly_identity(assembly)).transpose()?;

@@ -18,7 +18,7 @@ use crate::session::liveness::Lifeline;
 
 /// Adds to the metadata of one module.
 ///
-/// Get it from [`InCallback::metadata_emit`](crate::context::InCallback::metadata_emit). Rows are added and never removed.
+/// Get it from [`InNoGc::metadata_emit`](crate::context::InNoGc::metadata_emit). Rows are added and never removed.
 /// Names and signatures are copied. That they name what exists is not checked: such errors appear when code that refers to them
 /// is compiled. The runtime's own reader and [`import`](Self::import) see a new row at once; types that the runtime has already
 /// loaded do not change.
@@ -26,7 +26,7 @@ use crate::session::liveness::Lifeline;
 /// # The effect on existing code
 ///
 /// References, specs, signatures and strings have no effect until code refers to them, and the author of that code is
-/// responsible for it ([`set_il_function_body`](crate::InTriggers::set_il_function_body) is `unsafe`). The application can see
+/// responsible for it ([`set_il_function_body`](crate::InCallback::set_il_function_body) is `unsafe`). The application can see
 /// them only by `Assembly.GetReferencedAssemblies`, which lists a new assembly reference; a reference that cannot be resolved
 /// breaks an application that loads all of them.
 ///
@@ -53,7 +53,7 @@ use crate::session::liveness::Lifeline;
 /// # use corprof::prelude::*;
 /// # use corprof::metadata::{MemberRef, UserString};
 /// /// Defines the rows for a call of `Console.WriteLine("here")`.
-/// fn prepare(cx: &InCallback<'_>, module: ModuleId) -> Result<Option<(UserString, MemberRef)>> {
+/// fn prepare(cx: &InNoGc<'_>, module: ModuleId) -> Result<Option<(UserString, MemberRef)>> {
 ///     let emit = cx.metadata_emit(module)?;
 ///     for reference in emit.import()?.assembly_refs()? {
 ///         if emit.import()?.assembly_ref(reference)?.name == "mscorlib" {

@@ -18,13 +18,13 @@ use crate::session::liveness::Lifeline;
 
 /// Reads the metadata of one module.
 ///
-/// Get it from [`InCallback::metadata`](crate::context::InCallback::metadata). It reads the module's own memory, and so cannot
+/// Get it from [`InNoGc::metadata`](crate::context::InNoGc::metadata). It reads the module's own memory, and so cannot
 /// outlive its callback; getting it again is cheap.
 ///
 /// ```
 /// # use corprof::prelude::*;
 /// /// The methods of a module's type that are marked as obsolete.
-/// fn obsolete(cx: &InCallback<'_>, module: ModuleId, type_name: &str) -> Result<Vec<String>> {
+/// fn obsolete(cx: &InNoGc<'_>, module: ModuleId, type_name: &str) -> Result<Vec<String>> {
 ///     let metadata = cx.metadata(module)?;
 ///     let mut names = Vec::new();
 ///     if let Some(class) = metadata.find_type_def(type_name, None)? {

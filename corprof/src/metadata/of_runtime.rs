@@ -1,6 +1,6 @@
 //! Methods of the runtime itself that no profiler changes or hooks.
 
-use crate::context::InCallback;
+use crate::context::InNoGc;
 use crate::error::Result;
 use crate::id::FunctionId;
 
@@ -64,7 +64,7 @@ pub(crate) fn is_of_the_runtime(metadata: &MetadataImport<'_>, method: &MethodPr
     answer() == Ok(true)
 }
 
-impl InCallback<'_> {
+impl InNoGc<'_> {
     /// Whether `function` is one by which the runtime itself calls managed code: a method of the core library that only native code
     /// calls (`UnmanagedCallersOnly`), except those of `Thread`. `false` if in doubt.
     ///

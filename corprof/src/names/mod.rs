@@ -14,7 +14,7 @@ mod tests;
 
 pub use crate::session::names::Name;
 
-use crate::context::InCallback;
+use crate::context::InNoGc;
 use crate::error::Result;
 use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
 use crate::metadata::MethodDef;
@@ -24,7 +24,7 @@ use spell::{Speller, code_name};
 use spelling::Spelling;
 
 /// The names of functions, classes, modules and assemblies, each made once: see
-/// [`InCallback::names`](crate::InCallback::names).
+/// [`InNoGc::names`](crate::InNoGc::names).
 ///
 /// Types inside a name are spelt as in IL assembly: `int32`, `string`, `native int`, `T&`, `T*`, `T[]`, `T[,]`, `method void
 /// *(int32)`; all others by their full name, nested ones with a `+`. Generic types and methods show their actual arguments, or
@@ -41,12 +41,12 @@ use spelling::Spelling;
 /// name that is not known yet allocates.
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a> {
-    cx: &'a InCallback<'a>,
+    cx: &'a InNoGc<'a>,
     kept: &'a NameStore,
     spelling: Spelling,
 }
 
-impl InCallback<'_> {
+impl InNoGc<'_> {
     /// The names of functions, classes, modules and assemblies: `cx.names().function(id)`.
     ///
     /// Call class: **sync**, allowed after attach, never starts a GC.
@@ -56,7 +56,7 @@ impl InCallback<'_> {
 }
 
 impl<'a> Names<'a> {
-    pub(crate) fn new(cx: &'a InCallback<'a>, kept: &'a NameStore) -> Self {
+    pub(crate) fn new(cx: &'a InNoGc<'a>, kept: &'a NameStore) -> Self {
         Self { cx, kept, spelling: Spelling::Il }
     }
 
@@ -67,7 +67,7 @@ impl<'a> Names<'a> {
     ///
     /// ```
     /// # use corprof::prelude::*;
-    /// fn tell(cx: &InCallback<'_>, function: FunctionId) {
+    /// fn tell(cx: &InNoGc<'_>, function: FunctionId) {
     ///     eprintln!("{} is {} in IL", cx.names().csharp().function(function), cx.names().function(function));
     /// }
     /// ```

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Name;
 use super::spelling::Spelling;
-use crate::context::InCallback;
+use crate::context::InNoGc;
 use crate::error::Result;
 use crate::ffi::buffer::Units;
 use crate::id::{ClassId, FunctionId, ModuleId};
@@ -45,7 +45,7 @@ pub(super) trait Source {
 
 /// The running runtime, for the length of one look-up.
 pub(super) struct Live<'a, 'cb> {
-    cx: &'a InCallback<'cb>,
+    cx: &'a InNoGc<'cb>,
     kept: &'a NameStore,
     /// From the beginning of the look-up.
     ticket: Ticket,
@@ -53,7 +53,7 @@ pub(super) struct Live<'a, 'cb> {
 }
 
 impl<'a, 'cb> Live<'a, 'cb> {
-    pub(super) fn new(cx: &'a InCallback<'cb>, kept: &'a NameStore, ticket: Ticket, spelling: Spelling) -> Self {
+    pub(super) fn new(cx: &'a InNoGc<'cb>, kept: &'a NameStore, ticket: Ticket, spelling: Spelling) -> Self {
         Self { cx, kept, ticket, spelling }
     }
 

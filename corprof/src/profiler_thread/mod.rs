@@ -35,7 +35,7 @@ use std::io;
 use std::ops::{ControlFlow, Deref, DerefMut};
 use std::time::Duration;
 
-use crate::context::{Context, InTriggers, sealed};
+use crate::context::{Context, InCallback, sealed};
 use crate::error::{Error, Result};
 use crate::generated::contract::contract;
 use crate::info::Info;
@@ -45,12 +45,12 @@ use crate::session::profiler_threads::ThreadSlot;
 
 /// The context of a thread that corprof has made, and that never ran managed code.
 ///
-/// It offers the calls of [`InTriggers`], and those that only such a thread may make. Calls about EventPipe sessions are made
+/// It offers the calls of [`InCallback`], and those that only such a thread may make. Calls about EventPipe sessions are made
 /// on another thread, because they could turn this one into a managed thread, which the runtime refuses most calls outside
 /// callbacks.
 #[derive(Debug)]
 pub struct ProfilerThread<'t> {
-    inner: InTriggers<'t>,
+    inner: InCallback<'t>,
 }
 
 static_assertions::assert_not_impl_any!(ProfilerThread<'static>: Send, Sync, Clone);
@@ -82,7 +82,7 @@ impl ProfilerThread<'_> {
     }
 }
 
-impl InTriggers<'_> {
+impl InCallback<'_> {
     /// Makes a thread called `name` that calls `run` with a context that allows more calls ([`ProfilerThread`]).
     ///
     /// Move data that the thread shares with the callbacks into `run` behind an `Arc`. `run` should return soon after
@@ -115,7 +115,7 @@ fn begin(slot: &ThreadSlot, info: &Info, name: &str, run: impl FnOnce(&mut Profi
     let life = || {
         // SAFETY: corprof has just made this thread, which has no managed code to run, and the runtime answers all sync calls
         // on it (fact: contexts).
-        let mut cx = ProfilerThread { inner: unsafe { InTriggers::new(info) } };
+        let mut cx = ProfilerThread { inner: unsafe { InCallback::new(info) } };
         match cx.initialize_current_thread() {
             Ok(()) => run(&mut cx),
             Err(error) => report::line(format_args!("the profiler's thread {name} was not run: {error}")),
@@ -125,9 +125,9 @@ fn begin(slot: &ThreadSlot, info: &Info, name: &str, run: impl FnOnce(&mut Profi
 }
 
 impl<'t> Deref for ProfilerThread<'t> {
-    type Target = InTriggers<'t>;
+    type Target = InCallback<'t>;
 
-    fn deref(&self) -> &InTriggers<'t> {
+    fn deref(&self) -> &InCallback<'t> {
         &self.inner
     }
 }

@@ -49,10 +49,10 @@ pub trait Merge: Default + Send + 'static {
 ///
 /// #[callbacks]
 /// impl Callbacks for Objects {
-///     fn object_allocated(&self, cx: &InCallback<'_>, _object: ObjectId<'_>, _class: ClassId) {
+///     fn object_allocated(&self, cx: &InNoGc<'_>, _object: ObjectId<'_>, _class: ClassId) {
 ///         self.0.with(cx, |count| count.0 += 1);
 ///     }
-///     fn shutdown(&self, cx: &mut InTriggers<'_>) {
+///     fn shutdown(&self, cx: &mut InCallback<'_>) {
 ///         self.0.read(cx, |count| eprintln!("{} objects", count.0));
 ///     }
 /// }
@@ -69,7 +69,7 @@ pub trait Merge: Default + Send + 'static {
 /// # #[derive(Default)]
 /// # struct Names(Vec<String>);
 /// # impl Merge for Names { fn merge(&mut self, mut other: Self) { self.0.append(&mut other.0); } }
-/// fn note(names: &ThreadState<Names>, cx: &mut InTriggers<'_>, domain: AppDomainId) {
+/// fn note(names: &ThreadState<Names>, cx: &mut InCallback<'_>, domain: AppDomainId) {
 ///     names.with(cx, |names| names.0.extend(cx.app_domain_info(domain).map(|info| info.name))); // may start a collection
 /// }
 /// ```

@@ -108,7 +108,7 @@ impl Builder {
     /// # struct Late;
     /// # #[callbacks] impl Callbacks for Late {
     /// #     fn initialize_for_attach(cx: &mut InAttach<'_>, _: &[u8]) -> Result<Self, BoxError> { cx.catch_up(); Ok(Self) }
-    /// #     fn module_load_finished(&self, _: &mut InTriggers<'_>, _: ModuleId, _: Result<()>) {}
+    /// #     fn module_load_finished(&self, _: &mut InCallback<'_>, _: ModuleId, _: Result<()>) {}
     /// # }
     /// # fn main() -> corprof::Result<()> {
     /// let attach = FakeClr::builder().attach(&[]);

@@ -227,7 +227,7 @@ impl FakeClr {
     ///
     /// #[callbacks]
     /// impl Callbacks for Modules {
-    ///     fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
+    ///     fn module_load_finished(&self, cx: &mut InCallback<'_>, module: ModuleId, _status: Result<()>) {
     ///         self.0.lock(cx).push(module);
     ///     }
     /// }

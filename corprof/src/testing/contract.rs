@@ -119,7 +119,7 @@ pub(crate) struct Standing {
     /// Whether it carries a managed thread.
     pub(crate) managed: bool,
     pub(crate) in_callback: bool,
-    pub(crate) in_triggers_scope: bool,
+    pub(crate) may_trigger: bool,
     pub(crate) cooperative: bool,
     /// Whether it is inside a callback that is part of a collection.
     pub(crate) in_collection: bool,
@@ -166,7 +166,7 @@ impl Call {
             return Some(sys::CORPROF_E_CALL_ONLY_FROM_INIT);
         }
         // The runtime checks managed threads only, and leaves a profiler's own threads alone.
-        let is_out_of_place = !standing.in_callback || (triggers && !standing.in_triggers_scope);
+        let is_out_of_place = !standing.in_callback || (triggers && !standing.may_trigger);
         if entry == Entry::Sync && standing.managed && is_out_of_place {
             return Some(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE);
         }
@@ -187,7 +187,7 @@ impl Delivery {
         Standing {
             managed,
             in_callback: self.sync_info != SyncInfo::None,
-            in_triggers_scope: self.sync_info == SyncInfo::All,
+            may_trigger: self.sync_info == SyncInfo::All,
             cooperative: self.cooperative,
             in_collection: self.during_gc,
         }
@@ -245,7 +245,7 @@ mod tests {
         standing: Standing {
             managed: true,
             in_callback: false,
-            in_triggers_scope: false,
+            may_trigger: false,
             cooperative: false,
             in_collection: false,
         },

@@ -235,13 +235,13 @@ impl Runtime {
     /// of another suspension, this returns an error.
     pub(super) fn visit_heap(&self, mut visit: impl FnMut(usize) -> bool) -> Result<(), HRESULT> {
         let standing = here::standing(self.id);
-        if standing.in_callback && !standing.in_triggers_scope {
+        if standing.in_callback && !standing.may_trigger {
             return Err(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE);
         }
         let Ok(_suspended) = self.suspension.try_lock() else { return Err(sys::CORPROF_E_SUSPENSION_IN_PROGRESS) };
         let addresses: Vec<usize> = self.world().heap.objects.values().map(|object| object.address).collect();
         // During the visit, calls about objects are allowed, as during a collection.
-        let visiting = Standing { in_callback: true, in_triggers_scope: false, in_collection: true, ..standing };
+        let visiting = Standing { in_callback: true, may_trigger: false, in_collection: true, ..standing };
         let _inside = here::enter(self.id, |_| visiting);
         let _ = addresses.into_iter().all(&mut visit);
         Ok(())

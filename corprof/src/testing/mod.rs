@@ -14,7 +14,7 @@
 //!
 //! #[callbacks]
 //! impl Callbacks for Loads {
-//!     fn class_load_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, _status: Result<()>) {
+//!     fn class_load_finished(&self, cx: &mut InCallback<'_>, class: ClassId, _status: Result<()>) {
 //!         self.0.lock().unwrap().push(cx.names().class(class));
 //!     }
 //! }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use corprof_sys as sys;
 
-use crate::context::InTriggers;
+use crate::context::InCallback;
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::id::{ClassId, FunctionId, ModuleId};
 use crate::info::{Definitions, NotFound};
@@ -34,7 +34,7 @@ pub(crate) enum Types {
 
 /// Looks up the types that the signature of a function names.
 pub(crate) struct Lookup<'a, 'cb> {
-    cx: &'a mut InTriggers<'cb>,
+    cx: &'a mut InCallback<'cb>,
     /// The only module, besides the core library, whose types are known to be those meant; none if all types are loaded.
     only: Option<ModuleId>,
     /// The assemblies that types were found in by name.
@@ -53,7 +53,7 @@ impl From<NotFound> for Unreadable {
 }
 
 impl<'a, 'cb> Lookup<'a, 'cb> {
-    pub(crate) fn new(cx: &'a mut InTriggers<'cb>) -> Self {
+    pub(crate) fn new(cx: &'a mut InCallback<'cb>) -> Self {
         Self { cx, only: None, assemblies: Vec::new() }
     }
 

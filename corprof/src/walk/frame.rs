@@ -16,7 +16,7 @@ use super::Registers;
 /// ```compile_fail,E0521
 /// # use corprof::prelude::*;
 /// # use std::ops::ControlFlow;
-/// fn top(cx: &InCallback<'_>) -> Option<corprof::walk::FrameInfo<'_>> {
+/// fn top(cx: &InNoGc<'_>) -> Option<corprof::walk::FrameInfo<'_>> {
 ///     let mut top = None;
 ///     let _ = cx.walk_own_stack(|frame| {
 ///         top = frame.info(); // borrowed data escapes
@@ -75,7 +75,7 @@ impl<'w> Frame<'w> {
     }
 
     /// The registers at the return to this frame, if the walk includes them
-    /// ([`walk_own_stack_with_registers`](crate::InCallback::walk_own_stack_with_registers)).
+    /// ([`walk_own_stack_with_registers`](crate::InNoGc::walk_own_stack_with_registers)).
     pub fn registers(&self) -> Option<Registers<'w>> {
         self.registers
     }

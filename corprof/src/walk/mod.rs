@@ -3,7 +3,7 @@
 //! A thread's stack is a sandwich: frames of managed functions, and between them blocks of native code. There are two ways to
 //! walk it:
 //!
-//! - [`walk_own_stack`](crate::InCallback::walk_own_stack) walks the stack of the thread of a callback: the code that allocated
+//! - [`walk_own_stack`](crate::InNoGc::walk_own_stack) walks the stack of the thread of a callback: the code that allocated
 //!   this object or threw that exception. No thread is suspended (`own.rs`; `start.rs` for the start of a walk in a slow hook).
 //! - [`Sampler`] takes samples of all threads, from a thread of its own, which stops them (`sampler.rs` for its options,
 //!   `sampling.rs` for its loop, `drawing.rs` for rounds that walk one thread, `schedule.rs` for its times, `activity.rs` for which

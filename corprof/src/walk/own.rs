@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use corprof_sys as sys;
 use windows_core::HRESULT;
 
-use crate::context::{InCallback, Place};
+use crate::context::{InNoGc, Place};
 use crate::error::{E_FAIL, Error, Result, S_FALSE, S_OK};
 use crate::ffi::visitor::Visitor;
 use crate::generated::contract::contract;
@@ -18,7 +18,7 @@ use super::{Frame, Registers};
 
 const CALL: &str = "DoStackSnapshot";
 
-impl InCallback<'_> {
+impl InNoGc<'_> {
     /// Calls `visit` with each frame of the calling thread's stack, the innermost first, until it returns `Break`.
     ///
     /// Needs `EventMask::ENABLE_STACK_SNAPSHOT`, which any [`add_events`](crate::Info::add_events) can set. The runtime shows
@@ -36,7 +36,7 @@ impl InCallback<'_> {
     /// ```
     /// # use corprof::prelude::*;
     /// # use std::ops::ControlFlow;
-    /// fn callers(cx: &InCallback<'_>) -> Result<Vec<Name>> {
+    /// fn callers(cx: &InNoGc<'_>) -> Result<Vec<Name>> {
     ///     let mut callers = Vec::new();
     ///     cx.walk_own_stack(|frame| {
     ///         callers.extend(frame.function().map(|function| cx.names().function(function)));

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release};
 use std::time::Duration;
 
-use crate::context::InTriggers;
+use crate::context::InCallback;
 use crate::error::Error;
 use crate::event_mask::EventMask;
 
@@ -207,7 +207,7 @@ impl Sampler {
     /// set, or the profiler is being shut down.
     pub fn start(
         self,
-        cx: &InTriggers<'_>,
+        cx: &InCallback<'_>,
         mut see: impl FnMut(&mut Round<'_, '_>) + Send + 'static,
     ) -> Result<(), SamplerError> {
         let strategy = match self.strategy {

@@ -83,49 +83,49 @@ impl Callbacks for Latecomer {
         Ok(Self::default())
     }
 
-    fn profiler_attach_complete(&self, _cx: &mut InTriggers<'_>) {
+    fn profiler_attach_complete(&self, _cx: &mut InCallback<'_>) {
         self.is_complete.store(true, SeqCst);
     }
 
-    fn app_domain_creation_finished(&self, _cx: &mut InTriggers<'_>, domain: AppDomainId, status: Result<()>) {
+    fn app_domain_creation_finished(&self, _cx: &mut InCallback<'_>, domain: AppDomainId, status: Result<()>) {
         assert!(status.is_ok() && !self.is_complete.load(SeqCst));
         self.tell("domain", domain.as_raw());
     }
 
-    fn assembly_load_finished(&self, cx: &mut InTriggers<'_>, assembly: AssemblyId, _status: Result<()>) {
+    fn assembly_load_finished(&self, cx: &mut InCallback<'_>, assembly: AssemblyId, _status: Result<()>) {
         self.tell("assembly", assembly.as_raw());
         self.check("assembly", cx.assembly_info(assembly));
     }
 
-    fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
+    fn module_load_finished(&self, cx: &mut InCallback<'_>, module: ModuleId, _status: Result<()>) {
         self.check("module", cx.module_info(module));
         self.tell("module", module.as_raw());
     }
 
-    fn module_attached_to_assembly(&self, _cx: &mut InTriggers<'_>, module: ModuleId, _assembly: AssemblyId) {
+    fn module_attached_to_assembly(&self, _cx: &mut InCallback<'_>, module: ModuleId, _assembly: AssemblyId) {
         self.tell("attached", module.as_raw());
     }
 
-    fn module_unload_started(&self, _cx: &mut InTriggers<'_>, module: ModuleId) {
+    fn module_unload_started(&self, _cx: &mut InCallback<'_>, module: ModuleId) {
         self.tell("module ends", module.as_raw());
     }
 
-    fn thread_created(&self, _cx: &mut InTriggers<'_>, thread: ThreadId) {
+    fn thread_created(&self, _cx: &mut InCallback<'_>, thread: ThreadId) {
         self.tell("thread", thread.as_raw());
     }
 
-    fn thread_assigned_to_os_thread(&self, _cx: &InCallback<'_>, thread: ThreadId, os_thread: u32) {
+    fn thread_assigned_to_os_thread(&self, _cx: &InNoGc<'_>, thread: ThreadId, os_thread: u32) {
         assert!(os_thread != 0);
         self.tell("assigned", thread.as_raw());
     }
 
-    fn thread_destroyed(&self, _cx: &mut InTriggers<'_>, thread: ThreadId) {
+    fn thread_destroyed(&self, _cx: &mut InCallback<'_>, thread: ThreadId) {
         self.tell("thread ends", thread.as_raw());
     }
 
     fn jit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         _status: Result<()>,
         _is_safe_to_block: bool,

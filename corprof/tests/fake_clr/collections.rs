@@ -27,23 +27,23 @@ struct Tracker {
 
 #[callbacks]
 impl Callbacks for Tracker {
-    fn object_allocated(&self, cx: &InCallback<'_>, object: ObjectId<'_>, class: ClassId) {
+    fn object_allocated(&self, cx: &InNoGc<'_>, object: ObjectId<'_>, class: ClassId) {
         assert_eq!(cx.class_of(object), Ok(class));
         self.allocated.lock().unwrap().push(object.as_raw());
     }
-    fn moved_references2(&self, _cx: &InCallback<'_>, ranges: MovedRanges<'_>) {
+    fn moved_references2(&self, _cx: &InNoGc<'_>, ranges: MovedRanges<'_>) {
         self.moved.lock().unwrap().extend(ranges.iter());
     }
-    fn surviving_references2(&self, _cx: &InCallback<'_>, ranges: SurvivingRanges<'_>) {
+    fn surviving_references2(&self, _cx: &InNoGc<'_>, ranges: SurvivingRanges<'_>) {
         self.kept.lock().unwrap().extend(ranges.iter());
     }
-    fn root_references2(&self, cx: &InCallback<'_>, roots: Roots<'_>) {
+    fn root_references2(&self, cx: &InNoGc<'_>, roots: Roots<'_>) {
         assert!(roots.iter().all(|root| cx.class_of(root.object.unwrap()).is_ok()));
         self.roots.fetch_add(roots.iter().count(), SeqCst);
     }
     fn object_references(
         &self,
-        cx: &InCallback<'_>,
+        cx: &InNoGc<'_>,
         object: ObjectId<'_>,
         class: ClassId,
         references: &[Option<ObjectId<'_>>],
@@ -52,7 +52,7 @@ impl Callbacks for Tracker {
         let references = references.iter().flatten().map(|object| object.as_raw()).collect();
         self.references.lock().unwrap().push((object.as_raw(), references));
     }
-    fn objects_allocated_by_class(&self, cx: &InCallback<'_>, counts: ClassCounts<'_>) {
+    fn objects_allocated_by_class(&self, cx: &InNoGc<'_>, counts: ClassCounts<'_>) {
         let counts = counts.iter().map(|(class, count)| (cx.names().class(class).to_string(), count));
         self.counts.lock().unwrap().extend(counts);
     }
@@ -141,7 +141,7 @@ struct Walker(Mutex<Vec<Result<Vec<usize>>>>);
 
 #[callbacks]
 impl Callbacks for Walker {
-    fn class_load_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, _status: Result<()>) {
+    fn class_load_finished(&self, cx: &mut InCallback<'_>, class: ClassId, _status: Result<()>) {
         let mut seen = Vec::new();
         let walk = cx.enumerate_gc_heap_objects(|cx, object| {
             assert_ne!(cx.class_of(object), Ok(class));
@@ -150,7 +150,7 @@ impl Callbacks for Walker {
         });
         self.0.lock().unwrap().push(walk.map(|()| seen));
     }
-    fn garbage_collection_finished(&self, cx: &InCallback<'_>) {
+    fn garbage_collection_finished(&self, cx: &InNoGc<'_>) {
         extern "system" fn nobody(_object: usize, _state: *mut c_void) -> BOOL {
             panic!("an object where none may be visited")
         }
@@ -187,7 +187,7 @@ struct Follower;
 
 #[callbacks]
 impl Callbacks for Follower {
-    fn surviving_references2(&self, _cx: &InCallback<'_>, _ranges: SurvivingRanges<'_>) {}
+    fn surviving_references2(&self, _cx: &InNoGc<'_>, _ranges: SurvivingRanges<'_>) {}
 }
 
 #[test]
@@ -214,5 +214,5 @@ impl Callbacks for LateFollower {
     fn initialize_for_attach(_cx: &mut InAttach<'_>, _data: &[u8]) -> Result<Self, BoxError> {
         Ok(Self)
     }
-    fn surviving_references2(&self, _cx: &InCallback<'_>, _ranges: SurvivingRanges<'_>) {}
+    fn surviving_references2(&self, _cx: &InNoGc<'_>, _ranges: SurvivingRanges<'_>) {}
 }

@@ -60,7 +60,7 @@ impl Default for Leaver {
 }
 
 impl Leaver {
-    fn start(&self, cx: &mut InTriggers<'_>, detacher: Detacher) -> Result<(), BoxError> {
+    fn start(&self, cx: &mut InCallback<'_>, detacher: Detacher) -> Result<(), BoxError> {
         *self.given.lock().unwrap() = Some((detacher.clone(), Info::clone(cx)));
         *self.last.1.lock().unwrap() = Some(Info::clone(cx));
         let log = Arc::clone(&self.log);
@@ -94,7 +94,7 @@ impl Callbacks for Leaver {
         Ok(profiler)
     }
 
-    fn class_load_finished(&self, _cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
+    fn class_load_finished(&self, _cx: &mut InCallback<'_>, _class: ClassId, _status: Result<()>) {
         let act = self.at_load.lock().unwrap().take();
         if let Some(act) = act {
             act();
@@ -102,7 +102,7 @@ impl Callbacks for Leaver {
         }
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         assert!(cx.enum_modules().is_ok(), "the last word may ask");
         let detacher = self.given.lock().unwrap().as_ref().map(|(detacher, _)| detacher.clone());
         assert!(detacher.is_none_or(|detacher| detacher.wait().is_err()), "the detach waits for this");
@@ -272,7 +272,7 @@ impl Callbacks for Stayer {
         cx.add_events(*FLAG.lock().unwrap())?;
         Ok(profiler)
     }
-    fn class_load_finished(&self, _cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {}
+    fn class_load_finished(&self, _cx: &mut InCallback<'_>, _class: ClassId, _status: Result<()>) {}
 }
 
 #[test]

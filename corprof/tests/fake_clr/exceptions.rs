@@ -16,7 +16,7 @@ struct Catchers;
 
 #[callbacks]
 impl Callbacks for Catchers {
-    fn exception_catcher_leave(&self, _cx: &mut InTriggers<'_>) {}
+    fn exception_catcher_leave(&self, _cx: &mut InCallback<'_>) {}
 }
 
 /// Has no callback, and asks for the events.
@@ -39,7 +39,7 @@ struct PanicsAtExceptions;
 
 #[callbacks]
 impl Callbacks for PanicsAtExceptions {
-    fn exception_thrown(&self, _cx: &InCallback<'_>, _thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, _cx: &InNoGc<'_>, _thrown: ObjectId<'_>) {
         panic!("exception_thrown");
     }
 }

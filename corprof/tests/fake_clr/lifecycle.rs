@@ -25,10 +25,10 @@ struct Fragile {
 
 #[callbacks]
 impl Callbacks for Fragile {
-    fn class_load_finished(&self, _cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
+    fn class_load_finished(&self, _cx: &mut InCallback<'_>, _class: ClassId, _status: Result<()>) {
         assert!(self.classes.fetch_add(1, SeqCst) == 0, "on purpose");
     }
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         self.shut.fetch_add(1, SeqCst);
     }
 }
@@ -148,8 +148,8 @@ impl Callbacks for Visitor {
         *profiler.0.lock().unwrap() = Some(data.to_owned());
         Ok(profiler)
     }
-    fn profiler_attach_complete(&self, _cx: &mut InTriggers<'_>) {}
-    fn thread_created(&self, cx: &mut InTriggers<'_>, _thread: ThreadId) {
+    fn profiler_attach_complete(&self, _cx: &mut InCallback<'_>) {}
+    fn thread_created(&self, cx: &mut InCallback<'_>, _thread: ThreadId) {
         // SAFETY: takes a number; the interface is not kept.
         let code = unsafe { cx.as_raw::<sys::ICorProfilerInfo3>().unwrap().RequestProfilerDetach(0) };
         assert_eq!(code, HRESULT(0));

@@ -22,20 +22,20 @@ impl Scribe {
 
 #[callbacks]
 impl Callbacks for Scribe {
-    fn assembly_load_finished(&self, cx: &mut InTriggers<'_>, assembly: AssemblyId, _status: Result<()>) {
+    fn assembly_load_finished(&self, cx: &mut InCallback<'_>, assembly: AssemblyId, _status: Result<()>) {
         self.note(format!("assembly {}", cx.names().assembly(assembly)));
     }
-    fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
+    fn module_load_finished(&self, cx: &mut InCallback<'_>, module: ModuleId, _status: Result<()>) {
         self.note(format!("module {}", cx.names().module(module)));
     }
-    fn class_load_started(&self, _cx: &mut InTriggers<'_>, class: Inert<ClassId>) {
+    fn class_load_started(&self, _cx: &mut InCallback<'_>, class: Inert<ClassId>) {
         *self.1.lock().unwrap() = Some(class);
     }
-    fn class_load_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, _status: Result<()>) {
+    fn class_load_finished(&self, cx: &mut InCallback<'_>, class: ClassId, _status: Result<()>) {
         assert_eq!(*self.1.lock().unwrap(), Some(class.into()));
         self.note(format!("class {}", cx.names().class(class)));
     }
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _safe: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _safe: bool) {
         self.note(format!("jit {}", cx.names().function(function)));
         // No call named this class before: it is known from the function.
         let name = cx.names().csharp().function(function);
@@ -46,7 +46,7 @@ impl Callbacks for Scribe {
     }
     fn dynamic_method_jit_compilation_started(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         _safe: bool,
         il: &[u8],
@@ -54,19 +54,19 @@ impl Callbacks for Scribe {
         assert_eq!(il.len(), 2);
         self.note(format!("jit {}", cx.names().function(function)));
     }
-    fn jit_inlining(&self, cx: &mut InTriggers<'_>, _caller: FunctionId, callee: FunctionId) -> bool {
+    fn jit_inlining(&self, cx: &mut InCallback<'_>, _caller: FunctionId, callee: FunctionId) -> bool {
         !cx.names().function(callee).contains("Never")
     }
-    fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) {
         self.note(format!("thrown {}", cx.names().class(cx.class_of(thrown).unwrap())));
     }
-    fn exception_search_function_enter(&self, cx: &mut InTriggers<'_>, function: FunctionId) {
+    fn exception_search_function_enter(&self, cx: &mut InCallback<'_>, function: FunctionId) {
         self.note(format!("search {}", cx.names().function(function)));
     }
-    fn exception_unwind_finally_enter(&self, cx: &InCallback<'_>, function: FunctionId) {
+    fn exception_unwind_finally_enter(&self, cx: &InNoGc<'_>, function: FunctionId) {
         self.note(format!("finally {}", cx.names().function(function)));
     }
-    fn exception_catcher_enter(&self, cx: &InCallback<'_>, function: FunctionId, thrown: Option<ObjectId<'_>>) {
+    fn exception_catcher_enter(&self, cx: &InNoGc<'_>, function: FunctionId, thrown: Option<ObjectId<'_>>) {
         assert!(cx.class_of(thrown.unwrap()).is_ok());
         self.note(format!("catch {}", cx.names().function(function)));
     }

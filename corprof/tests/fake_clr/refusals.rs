@@ -67,13 +67,13 @@ impl Callbacks for Reckless {
         profiler.ask("initialize", cx);
         Ok(profiler)
     }
-    fn class_load_finished(&self, cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
+    fn class_load_finished(&self, cx: &mut InCallback<'_>, _class: ClassId, _status: Result<()>) {
         self.ask("class", cx);
     }
-    fn garbage_collection_started(&self, cx: &InCallback<'_>, _generations: Generations, _reason: GcReason) {
+    fn garbage_collection_started(&self, cx: &InNoGc<'_>, _generations: Generations, _reason: GcReason) {
         self.ask("collection", cx);
     }
-    fn thread_assigned_to_os_thread(&self, cx: &InCallback<'_>, _thread: ThreadId, _os_id: u32) {
+    fn thread_assigned_to_os_thread(&self, cx: &InNoGc<'_>, _thread: ThreadId, _os_id: u32) {
         self.ask("thread", cx);
     }
 }
@@ -100,7 +100,7 @@ struct Observer(Mutex<Vec<String>>);
 
 #[callbacks]
 impl Callbacks for Observer {
-    fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
+    fn module_load_finished(&self, cx: &mut InCallback<'_>, module: ModuleId, _status: Result<()>) {
         // SAFETY: the call is refused before it reaches the runtime.
         let body = unsafe { cx.set_il_function_body(module, MethodDef::from_raw(0x0600_0001), &[]) };
         let (tell, told) = mpsc::channel();
@@ -136,11 +136,11 @@ struct Late(Mutex<Vec<String>>);
 
 #[callbacks]
 impl Callbacks for Late {
-    fn thread_destroyed(&self, cx: &mut InTriggers<'_>, _thread: ThreadId) {
+    fn thread_destroyed(&self, cx: &mut InCallback<'_>, _thread: ThreadId) {
         let error = cx.event_pipe_start_session(&[], false).unwrap_err();
         self.0.lock().unwrap().push(error.to_string());
     }
-    fn class_load_finished(&self, cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {
+    fn class_load_finished(&self, cx: &mut InCallback<'_>, _class: ClassId, _status: Result<()>) {
         let answer = cx.event_pipe_start_session(&[], false);
         self.0.lock().unwrap().push(answer.map_or_else(|error| error.to_string(), |_| "started".to_owned()));
     }

@@ -25,7 +25,7 @@ struct Watcher {
 
 #[callbacks]
 impl Callbacks for Watcher {
-    fn class_load_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, _status: Result<()>) {
+    fn class_load_finished(&self, cx: &mut InCallback<'_>, class: ClassId, _status: Result<()>) {
         self.loads.lock().unwrap().push(cx.names().class(class).to_string());
         if cx.array_class(class) == Ok(None)
             && let Err(error) = cx.class_info(class)
@@ -35,14 +35,14 @@ impl Callbacks for Watcher {
     }
     fn jit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         _status: Result<()>,
         _is_safe_to_block: bool,
     ) {
         self.bodies.lock().unwrap().push(cx.rejit_ids(function).unwrap());
     }
-    fn handle_created(&self, _cx: &InCallback<'_>, _handle: HandleId, _object: Option<ObjectId<'_>>) {
+    fn handle_created(&self, _cx: &InNoGc<'_>, _handle: HandleId, _object: Option<ObjectId<'_>>) {
         self.handles.fetch_add(1, SeqCst);
     }
 }
@@ -99,7 +99,7 @@ struct Counter;
 
 #[callbacks]
 impl Callbacks for Counter {
-    fn objects_allocated_by_class(&self, _cx: &InCallback<'_>, _counts: ClassCounts<'_>) {}
+    fn objects_allocated_by_class(&self, _cx: &InNoGc<'_>, _counts: ClassCounts<'_>) {}
 }
 
 #[test]

@@ -17,7 +17,7 @@ impl Callbacks for Everything {
         cx.set_event_mask(loads | runtime | EventMask::MONITOR_GC)?;
         Ok(Self)
     }
-    fn app_domain_creation_finished(&self, cx: &mut InTriggers<'_>, domain: AppDomainId, _status: Result<()>) {
+    fn app_domain_creation_finished(&self, cx: &mut InCallback<'_>, domain: AppDomainId, _status: Result<()>) {
         assert_eq!(cx.app_domain_info(domain).unwrap().name, "DefaultDomain");
         let runtime = cx.runtime_info().unwrap();
         assert_eq!((runtime.major, runtime.minor), (8, 0));

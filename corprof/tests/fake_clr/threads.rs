@@ -23,17 +23,17 @@ impl Threads {
 
 #[callbacks]
 impl Callbacks for Threads {
-    fn thread_created(&self, cx: &mut InTriggers<'_>, thread: ThreadId) {
+    fn thread_created(&self, cx: &mut InCallback<'_>, thread: ThreadId) {
         self.note("created", cx, thread);
     }
-    fn thread_assigned_to_os_thread(&self, cx: &InCallback<'_>, thread: ThreadId, os_id: u32) {
+    fn thread_assigned_to_os_thread(&self, cx: &InNoGc<'_>, thread: ThreadId, os_id: u32) {
         assert_eq!(cx.os_thread_id(thread), Ok(os_id));
         self.note("assigned", cx, thread);
     }
-    fn thread_destroyed(&self, cx: &mut InTriggers<'_>, thread: ThreadId) {
+    fn thread_destroyed(&self, cx: &mut InCallback<'_>, thread: ThreadId) {
         self.note("destroyed", cx, thread);
     }
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, _function: FunctionId, _safe: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, _function: FunctionId, _safe: bool) {
         self.note("jit", cx, cx.current_thread().unwrap().unwrap());
     }
 }
@@ -95,7 +95,7 @@ struct Busy {
 impl Callbacks for Busy {
     fn jit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         _status: Result<()>,
         _safe: bool,
@@ -103,17 +103,17 @@ impl Callbacks for Busy {
         assert!(cx.names().function(function).starts_with("App.Worker"));
         self.jitted.fetch_add(1, SeqCst);
     }
-    fn object_allocated(&self, cx: &InCallback<'_>, object: ObjectId<'_>, class: ClassId) {
+    fn object_allocated(&self, cx: &InNoGc<'_>, object: ObjectId<'_>, class: ClassId) {
         assert_eq!(cx.class_of(object), Ok(class));
         self.allocated.fetch_add(1, SeqCst);
     }
-    fn thread_created(&self, _cx: &mut InTriggers<'_>, _thread: ThreadId) {
+    fn thread_created(&self, _cx: &mut InCallback<'_>, _thread: ThreadId) {
         self.threads.fetch_add(1, SeqCst);
     }
-    fn thread_destroyed(&self, _cx: &mut InTriggers<'_>, _thread: ThreadId) {
+    fn thread_destroyed(&self, _cx: &mut InCallback<'_>, _thread: ThreadId) {
         self.threads.fetch_sub(1, SeqCst);
     }
-    fn garbage_collection_finished(&self, _cx: &InCallback<'_>) {
+    fn garbage_collection_finished(&self, _cx: &InNoGc<'_>) {
         self.collections.fetch_add(1, SeqCst);
     }
 }

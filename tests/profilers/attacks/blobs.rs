@@ -32,7 +32,7 @@ impl Default for Blobs {
 
 #[callbacks]
 impl Callbacks for Blobs {
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         if !cx.names().function(function).starts_with("Empty.M") {
             return;
         }
@@ -48,7 +48,7 @@ impl Callbacks for Blobs {
         count.fetch_add(1, Relaxed);
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         let [edited, refused, defined] = [&self.edited, &self.refused, &self.defined].map(|count| count.load(Relaxed));
         eprintln!("attacks| edited={edited} refused={refused} defined={defined} ran={}", CALLS.get());
     }

@@ -150,7 +150,7 @@ impl Misuses {
 
 #[callbacks]
 impl Callbacks for Misuses {
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         let name = cx.names().function(function);
         if !name.as_str().starts_with("Victim") {
             return;
@@ -164,7 +164,7 @@ impl Callbacks for Misuses {
         }
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         let told = self.0.lock().unwrap();
         for (name, problems) in &told.refused {
             for problem in problems {

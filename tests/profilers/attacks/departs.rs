@@ -72,11 +72,11 @@ impl Callbacks for Departs {
         Ok(profiler)
     }
 
-    fn module_load_finished(&self, _cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
+    fn module_load_finished(&self, _cx: &mut InCallback<'_>, module: ModuleId, _status: Result<()>) {
         self.modules.lock().unwrap().push(module);
     }
 
-    fn garbage_collection_finished(&self, cx: &InCallback<'_>) {
+    fn garbage_collection_finished(&self, cx: &InNoGc<'_>) {
         let number = self.collections.fetch_add(1, Relaxed) + 1;
         let last = self.modules.lock().unwrap().last().copied();
         let _ = last.map(|module| cx.module_info(module));
@@ -87,12 +87,12 @@ impl Callbacks for Departs {
         }
     }
 
-    fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, event: EventPipeEvent<'_>) {
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
         self.taken.fetch_add(1, Relaxed);
         self.snapshots.event_pipe_event_delivered(cx, &event);
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         let modules = cx.enum_modules().map_or(0, |modules| modules.len());
         let [collections, events] = [&self.collections, &self.taken].map(|count| count.load(Relaxed));
         eprintln!("attacks| collections={collections} events={events} modules={modules}");

@@ -48,7 +48,7 @@ impl Callbacks for KeepsBodies {
         Ok(profiler)
     }
 
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         let Ok(info) = cx.function_info(function) else { return };
         let is_passing = cx
             .module_info(info.module)
@@ -62,12 +62,12 @@ impl Callbacks for KeepsBodies {
         }
     }
 
-    fn module_unload_started(&self, _cx: &mut InTriggers<'_>, module: ModuleId) {
+    fn module_unload_started(&self, _cx: &mut InCallback<'_>, module: ModuleId) {
         let gone = self.bodies.lock().unwrap().extract_if(.., |body| body.module() == module).collect::<Vec<_>>();
         self.gone.lock().unwrap().extend(gone);
     }
 
-    fn module_unload_finished(&self, cx: &mut InTriggers<'_>, _module: Inert<ModuleId>, _status: Result<()>) {
+    fn module_unload_finished(&self, cx: &mut InCallback<'_>, _module: Inert<ModuleId>, _status: Result<()>) {
         let gone = std::mem::take(&mut *self.gone.lock().unwrap());
         for body in gone {
             let is_refused = cx.set_checked_body(&body).is_err();
@@ -78,7 +78,7 @@ impl Callbacks for KeepsBodies {
         }
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         let [refused, accepted] = [&self.counts.refused, &self.counts.accepted].map(|count| count.load(Relaxed));
         eprintln!("attacks| refused={refused} accepted={accepted} counted={}", CALLS.get());
     }

@@ -35,7 +35,7 @@ fn read(metadata: &MetadataImport<'_>) -> Result<()> {
     metadata.module_name().map(drop)
 }
 
-fn emit(cx: &InCallback<'_>, module: ModuleId, reads: bool) -> Result<u64> {
+fn emit(cx: &InNoGc<'_>, module: ModuleId, reads: bool) -> Result<u64> {
     let mut random = Rng::new();
     let emit = cx.metadata_emit(module)?;
     let mut defined = define_nonsense(&mut random, &emit);
@@ -56,7 +56,7 @@ fn emit(cx: &InCallback<'_>, module: ModuleId, reads: bool) -> Result<u64> {
 }
 
 impl Shared {
-    fn add_to(&self, cx: &InCallback<'_>, module: ModuleId) {
+    fn add_to(&self, cx: &InNoGc<'_>, module: ModuleId) {
         if self.emitted.load(Relaxed) > MOST {
             return;
         }
@@ -66,7 +66,7 @@ impl Shared {
         };
     }
 
-    fn add_to_some(&self, cx: &mut InTriggers<'_>) {
+    fn add_to_some(&self, cx: &mut InCallback<'_>) {
         let Ok(modules) = cx.enum_modules() else { return };
         if let Some(module) = (!modules.is_empty()).then(|| modules[fastrand::usize(0..modules.len())]) {
             self.add_to(cx, module);
@@ -96,37 +96,37 @@ impl Callbacks for Emits {
         Ok(profiler)
     }
 
-    fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
+    fn module_load_finished(&self, cx: &mut InCallback<'_>, module: ModuleId, _status: Result<()>) {
         self.0.add_to(cx, module);
     }
 
-    fn class_load_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, _status: Result<()>) {
+    fn class_load_finished(&self, cx: &mut InCallback<'_>, class: ClassId, _status: Result<()>) {
         if let Ok(info) = cx.class_info(class) {
             self.0.add_to(cx, info.module);
         }
     }
 
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         if let Ok(info) = cx.function_info(function) {
             self.0.add_to(cx, info.module);
         }
     }
 
-    fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) {
         if let Ok(info) = cx.class_of(thrown).and_then(|class| cx.class_info(class)) {
             self.0.add_to(cx, info.module);
         }
     }
 
-    fn module_unload_started(&self, cx: &mut InTriggers<'_>, module: ModuleId) {
+    fn module_unload_started(&self, cx: &mut InCallback<'_>, module: ModuleId) {
         self.0.add_to(cx, module);
     }
 
-    fn module_unload_finished(&self, cx: &mut InTriggers<'_>, _module: Inert<ModuleId>, _status: Result<()>) {
+    fn module_unload_finished(&self, cx: &mut InCallback<'_>, _module: Inert<ModuleId>, _status: Result<()>) {
         self.0.add_to_some(cx);
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         let [emitted, refused] = [&self.0.emitted, &self.0.refused].map(|count| count.load(Relaxed));
         eprintln!("attacks| emitted={emitted} refused={refused}");
     }

@@ -20,7 +20,7 @@ impl FunctionHooks for Hooks {
     type Function = ();
     type Thread = ();
 
-    fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> {
+    fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> {
         Hook::Yes(())
     }
 
@@ -73,7 +73,7 @@ impl Callbacks for Failing {
         Err("as told".into())
     }
 
-    fn module_load_finished(&self, _cx: &mut InTriggers<'_>, _module: ModuleId, _status: Result<()>) {}
+    fn module_load_finished(&self, _cx: &mut InCallback<'_>, _module: ModuleId, _status: Result<()>) {}
 
-    fn event_pipe_event_delivered(&self, _cx: &InCallback<'_>, _event: corprof::args::EventPipeEvent<'_>) {}
+    fn event_pipe_event_delivered(&self, _cx: &InNoGc<'_>, _event: corprof::args::EventPipeEvent<'_>) {}
 }

@@ -119,7 +119,7 @@ impl Nonsense {
         }
     }
 
-    fn ask(&self, cx: &mut InTriggers<'_>, module: ModuleId, class: ClassId) {
+    fn ask(&self, cx: &mut InCallback<'_>, module: ModuleId, class: ClassId) {
         for table in tables() {
             for raw in ROWS.map(|row| table << 24 | row) {
                 self.note(cx.il_function_body(module, MethodDef::from_raw(raw)));
@@ -151,7 +151,7 @@ impl Nonsense {
     }
 
     /// Maps for debuggers that lead out of every body.
-    fn map(&self, cx: &mut InTriggers<'_>, function: FunctionId) {
+    fn map(&self, cx: &mut InCallback<'_>, function: FunctionId) {
         let entry = |old_offset, new_offset| IlMapEntry { old_offset, new_offset, is_accurate: true };
         let far = [entry(0, u32::MAX), entry(u32::MAX, 0), entry(u32::MAX - 1, 7), entry(0, 0)];
         for map in [&far[..], &[], &vec![entry(3, 3); 1 << 16]] {
@@ -161,7 +161,7 @@ impl Nonsense {
         }
     }
 
-    fn attack(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Result<()> {
+    fn attack(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Result<()> {
         self.map(cx, function);
         let info = cx.function_info(function)?;
         let class = info.class.unwrap();
@@ -185,14 +185,14 @@ impl Nonsense {
 
 #[callbacks]
 impl Callbacks for Nonsense {
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         let is_first = || !self.is_done.swap(true, Relaxed);
         if cx.names().function(function).to_string().starts_with("World.Main") && is_first() {
             self.attack(cx, function).unwrap();
         }
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         eprintln!("attacks| answers={} errors={}", self.answers.load(Relaxed), self.errors.load(Relaxed));
     }
 }

@@ -80,7 +80,7 @@ impl Callbacks for Outlives {
     }
 
     /// Waits until the keeper has the metadata, which it could not have of a module that has gone meanwhile.
-    fn module_load_finished(&self, _cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
+    fn module_load_finished(&self, _cx: &mut InCallback<'_>, module: ModuleId, _status: Result<()>) {
         let shared = &self.0;
         let number = {
             let mut changes = shared.changes.lock().unwrap();
@@ -92,11 +92,11 @@ impl Callbacks for Outlives {
         }
     }
 
-    fn module_unload_finished(&self, _cx: &mut InTriggers<'_>, module: Inert<ModuleId>, _status: Result<()>) {
+    fn module_unload_finished(&self, _cx: &mut InCallback<'_>, module: Inert<ModuleId>, _status: Result<()>) {
         self.0.changes.lock().unwrap().push(Change::Gone(module));
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         let [refused, answered] = [&self.0.refused, &self.0.answered].map(|count| count.load(Relaxed));
         eprintln!("attacks| refused={refused} answered={answered}");
     }
@@ -155,7 +155,7 @@ impl Callbacks for Leaves {
         Ok(Self::default())
     }
 
-    fn object_allocated(&self, cx: &InCallback<'_>, object: ObjectId<'_>, _class: ClassId) {
+    fn object_allocated(&self, cx: &InNoGc<'_>, object: ObjectId<'_>, _class: ClassId) {
         LAST.with_borrow_mut(|last| {
             if last.is_none() {
                 let handle = cx.create_handle(object, HandleKind::Strong).ok();
@@ -165,12 +165,12 @@ impl Callbacks for Leaves {
         });
     }
 
-    fn handle_destroyed(&self, cx: &InCallback<'_>, _handle: HandleId) {
+    fn handle_destroyed(&self, cx: &InNoGc<'_>, _handle: HandleId) {
         let _ = LAST.try_with(|last| last.try_borrow().map(drop));
         let _ = cx.runtime_info();
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         eprintln!("attacks| ended={} handles={}", ENDED.load(Relaxed), self.is_handled.load(Relaxed));
     }
 }

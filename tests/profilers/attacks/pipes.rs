@@ -23,7 +23,7 @@ impl Pipes {
         answer.ok()
     }
 
-    fn attack(&self, cx: &mut InTriggers<'_>, name: &str) {
+    fn attack(&self, cx: &mut InCallback<'_>, name: &str) {
         let config = EventPipeProviderConfig { name, keywords: u64::MAX, level: Level::Verbose, filter: None };
         let session = self.note(cx.event_pipe_start_session(&[config], false));
         let filtered = EventPipeProviderConfig { filter: Some(name), ..config };
@@ -65,7 +65,7 @@ impl Pipes {
 
 #[callbacks]
 impl Callbacks for Pipes {
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         let is_first = || !self.is_done.swap(true, Relaxed);
         if cx.names().function(function).to_string().starts_with("World.Main") && is_first() {
             for name in
@@ -77,11 +77,11 @@ impl Callbacks for Pipes {
         }
     }
 
-    fn event_pipe_event_delivered(&self, _cx: &InCallback<'_>, _event: EventPipeEvent<'_>) {
+    fn event_pipe_event_delivered(&self, _cx: &InNoGc<'_>, _event: EventPipeEvent<'_>) {
         self.delivered.fetch_add(1, Relaxed);
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         let [answers, errors, delivered] =
             [&self.answers, &self.errors, &self.delivered].map(|count| count.load(Relaxed));
         eprintln!("attacks| answers={answers} errors={errors} delivered={delivered}");

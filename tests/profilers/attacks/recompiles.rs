@@ -44,7 +44,7 @@ impl Callbacks for Recompiles {
         Ok(profiler)
     }
 
-    fn jit_inlining(&self, cx: &mut InTriggers<'_>, _caller: FunctionId, callee: FunctionId) -> bool {
+    fn jit_inlining(&self, cx: &mut InCallback<'_>, _caller: FunctionId, callee: FunctionId) -> bool {
         let number = self.0.asked.fetch_add(1, Relaxed) as usize;
         if let Ok(info) = cx.function_info(callee) {
             let mut inlined = self.0.inlined.lock().unwrap();
@@ -56,7 +56,7 @@ impl Callbacks for Recompiles {
         true
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         let [asked, requests] = [&self.0.asked, &self.0.requests].map(|count| count.load(Relaxed));
         eprintln!("attacks| asked={asked} requests={requests}");
     }

@@ -36,7 +36,7 @@ pub(crate) struct Creates {
 }
 
 impl Creates {
-    fn create(&self, cx: &InCallback<'_>, object: ObjectId<'_>) {
+    fn create(&self, cx: &InNoGc<'_>, object: ObjectId<'_>) {
         self.end.count();
         match cx.create_handle(object, HandleKind::Weak) {
             Ok(handle) => self.handles.lock(cx).push(handle),
@@ -52,12 +52,12 @@ impl Callbacks for Creates {
         Ok(Self::default())
     }
 
-    fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) {
         self.create(cx, thrown);
         eprintln!("attacks| {} handles", self.handles.lock(cx).len());
     }
 
-    fn handle_created(&self, cx: &InCallback<'_>, _handle: HandleId, object: Option<ObjectId<'_>>) {
+    fn handle_created(&self, cx: &InNoGc<'_>, _handle: HandleId, object: Option<ObjectId<'_>>) {
         if let Some(object) = object {
             self.create(cx, object);
         }
@@ -74,7 +74,7 @@ pub(crate) struct Destroys {
 }
 
 impl Destroys {
-    fn destroy_one(&self, cx: &InCallback<'_>) {
+    fn destroy_one(&self, cx: &InNoGc<'_>) {
         let handle = self.handles.lock(cx).pop();
         if let Some(handle) = handle {
             handle.destroy().unwrap();
@@ -89,7 +89,7 @@ impl Callbacks for Destroys {
         Ok(Self::default())
     }
 
-    fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) {
         const HANDLES: usize = 100_000;
         let handles: Result<Vec<_>> = (0..HANDLES).map(|_| cx.create_handle(thrown, HandleKind::Weak)).collect();
         *self.handles.lock(cx) = handles.unwrap();
@@ -99,7 +99,7 @@ impl Callbacks for Destroys {
         eprintln!("attacks| destroyed {}, left {}", self.destroyed.load(Relaxed), self.handles.lock(cx).len());
     }
 
-    fn handle_destroyed(&self, cx: &InCallback<'_>, _handle: HandleId) {
+    fn handle_destroyed(&self, cx: &InNoGc<'_>, _handle: HandleId) {
         if self.is_destroying.load(Relaxed) {
             self.destroyed.fetch_add(1, Relaxed);
             self.destroy_one(cx);
@@ -116,7 +116,7 @@ pub(crate) struct Loads {
 }
 
 impl Loads {
-    fn find_list(&self, cx: &InTriggers<'_>, class: ClassId) -> Option<(ModuleId, TypeDef)> {
+    fn find_list(&self, cx: &InCallback<'_>, class: ClassId) -> Option<(ModuleId, TypeDef)> {
         let module = cx.class_info(class).ok()?.module;
         let list = cx.metadata(module).ok()?.find_type_def("System.Collections.Generic.List`1", None).ok()??;
         Some((module, list))
@@ -125,7 +125,7 @@ impl Loads {
 
 #[callbacks]
 impl Callbacks for Loads {
-    fn class_load_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, _status: Result<()>) {
+    fn class_load_finished(&self, cx: &mut InCallback<'_>, class: ClassId, _status: Result<()>) {
         let known = *self.list.lock(cx);
         let Some((module, list)) = known else {
             let found = self.find_list(cx, class);
@@ -155,7 +155,7 @@ pub(crate) struct Provides {
 
 #[callbacks]
 impl Callbacks for Provides {
-    fn event_pipe_provider_created(&self, cx: &mut InTriggers<'_>, _provider: EventPipeProviderId<'_>) {
+    fn event_pipe_provider_created(&self, cx: &mut InCallback<'_>, _provider: EventPipeProviderId<'_>) {
         self.end.count();
         let name = format!("Corprof-Attack-{}", self.end.calls.load(Relaxed));
         if let Err(error) = cx.event_pipe_create_provider(&name) {
@@ -163,7 +163,7 @@ impl Callbacks for Provides {
         }
     }
 
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         if cx.names().function(function).to_string().contains("World.Main") {
             cx.event_pipe_create_provider("Corprof-Attack").unwrap();
         }

@@ -23,7 +23,7 @@ struct Shared {
 
 impl Shared {
     /// Keeps the code of a function that has just been compiled, in place of what was compiled long ago.
-    fn keep(&self, cx: &InTriggers<'_>, function: FunctionId) {
+    fn keep(&self, cx: &InCallback<'_>, function: FunctionId) {
         for code in cx.native_code(function).unwrap_or_default() {
             let number = self.compiled.fetch_add(1, Relaxed) as usize;
             let mut kept = self.code.lock().unwrap();
@@ -82,7 +82,7 @@ impl Callbacks for Searches {
 
     fn jit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         _status: Result<()>,
         _is_safe_to_block: bool,
@@ -92,7 +92,7 @@ impl Callbacks for Searches {
 
     fn dynamic_method_jit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         _status: Result<()>,
         _is_safe_to_block: bool,
@@ -100,7 +100,7 @@ impl Callbacks for Searches {
         self.0.keep(cx, function);
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         let [answered, refused, compiled] =
             [&self.0.answered, &self.0.refused, &self.0.compiled].map(|it| it.load(Relaxed));
         eprintln!("attacks| searched: answered={answered} refused={refused} compiled={compiled}");

@@ -19,7 +19,7 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    fn try_at(&self, cx: &mut InTriggers<'_>, place: usize) {
+    fn try_at(&self, cx: &mut InCallback<'_>, place: usize) {
         if self.tries[place].fetch_add(1, Relaxed) >= TRIES {
             return;
         }
@@ -30,31 +30,31 @@ impl Sessions {
 
 #[callbacks]
 impl Callbacks for Sessions {
-    fn class_load_started(&self, cx: &mut InTriggers<'_>, _class: Inert<ClassId>) {
+    fn class_load_started(&self, cx: &mut InCallback<'_>, _class: Inert<ClassId>) {
         self.try_at(cx, 0);
     }
 
-    fn assembly_load_started(&self, cx: &mut InTriggers<'_>, _assembly: Inert<AssemblyId>) {
+    fn assembly_load_started(&self, cx: &mut InCallback<'_>, _assembly: Inert<AssemblyId>) {
         self.try_at(cx, 1);
     }
 
-    fn assembly_load_finished(&self, cx: &mut InTriggers<'_>, _assembly: AssemblyId, _status: Result<()>) {
+    fn assembly_load_finished(&self, cx: &mut InCallback<'_>, _assembly: AssemblyId, _status: Result<()>) {
         self.try_at(cx, 2);
     }
 
-    fn module_load_started(&self, cx: &mut InTriggers<'_>, _module: Inert<ModuleId>) {
+    fn module_load_started(&self, cx: &mut InCallback<'_>, _module: Inert<ModuleId>) {
         self.try_at(cx, 3);
     }
 
-    fn exception_catcher_leave(&self, cx: &mut InTriggers<'_>) {
+    fn exception_catcher_leave(&self, cx: &mut InCallback<'_>) {
         self.try_at(cx, 4);
     }
 
-    fn dynamic_method_unloaded(&self, cx: &mut InTriggers<'_>, _function: Inert<FunctionId>) {
+    fn dynamic_method_unloaded(&self, cx: &mut InCallback<'_>, _function: Inert<FunctionId>) {
         self.try_at(cx, 5);
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         let tries = self.tries.each_ref().map(|tries| tries.load(Relaxed).min(TRIES));
         let [refused, started] = [&self.refused, &self.started].map(|count| count.load(Relaxed));
         eprintln!("attacks| refused={refused} started={started} of {tries:?}");

@@ -64,7 +64,7 @@ impl<'s> Comparison<'s> {
     }
 
     /// Compares at each instruction of a piece of code.
-    pub(crate) fn compare(&mut self, cx: &InCallback<'_>, function: FunctionId, range: CodeRange, code: &[u8]) {
+    pub(crate) fn compare(&mut self, cx: &InNoGc<'_>, function: FunctionId, range: CodeRange, code: &[u8]) {
         let decoded = Decoded::of(range.start, code);
         let mut kept = Kept { stack: self.stack, cookies: decoded.cookies(), places: None };
         // How far above the frame pointer the caller's frame begins.
@@ -121,7 +121,7 @@ impl<'s> Comparison<'s> {
     /// Records a disagreement.
     fn note(
         &mut self,
-        cx: &InCallback<'_>,
+        cx: &InNoGc<'_>,
         function: FunctionId,
         code: &[u8],
         instruction: &Instruction,

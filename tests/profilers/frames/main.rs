@@ -46,7 +46,7 @@ struct LookedUp {
 }
 
 /// The first range of each piece of a function's code.
-fn pieces(cx: &mut InTriggers<'_>, function: FunctionId) -> Vec<CodeRange> {
+fn pieces(cx: &mut InCallback<'_>, function: FunctionId) -> Vec<CodeRange> {
     let codes = cx.native_code(function).unwrap_or_default();
     codes.into_iter().flat_map(|code| cx.native_code_ranges(code).unwrap_or_default()).collect()
 }
@@ -64,22 +64,22 @@ impl Callbacks for Frames {
         Ok(Self::default())
     }
 
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _: bool) {
         if cx.names().function(function).contains(".CompareFrames") {
             self.look_up(cx);
         }
     }
 
-    fn jit_compilation_finished(&self, _: &mut InTriggers<'_>, function: FunctionId, _: Result<()>, _: bool) {
+    fn jit_compilation_finished(&self, _: &mut InCallback<'_>, function: FunctionId, _: Result<()>, _: bool) {
         self.note(function);
     }
 
-    fn jit_cached_function_search_finished(&self, _: &mut InTriggers<'_>, function: FunctionId, _: JitCache) {
+    fn jit_cached_function_search_finished(&self, _: &mut InCallback<'_>, function: FunctionId, _: JitCache) {
         self.note(function);
     }
 
     /// The runtime takes registers as a start only on a thread in cooperative mode, as here.
-    fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) {
         if cx.class_of(thrown).is_ok_and(|class| cx.names().class(class).contains("FramesException")) {
             self.compare(cx);
         }
@@ -94,7 +94,7 @@ impl Frames {
     }
 
     /// Looks up all that was compiled so far.
-    fn look_up(&self, cx: &mut InTriggers<'_>) {
+    fn look_up(&self, cx: &mut InCallback<'_>) {
         let mut functions = self.0.lock().map(|state| state.functions.clone()).unwrap_or_default();
         functions.sort_unstable_by_key(|function| function.as_raw());
         functions.dedup();
@@ -110,7 +110,7 @@ impl Frames {
         }
     }
 
-    fn compare(&self, cx: &InCallback<'_>) {
+    fn compare(&self, cx: &InNoGc<'_>) {
         let Some(LookedUp { step, pieces }) = self.0.lock().ok().and_then(|mut state| state.looked_up.take()) else {
             return;
         };

@@ -115,16 +115,16 @@ impl<'m> Stack<'m> {
     }
 
     /// The runtime's answer: the caller's instruction, stack and frame pointer, if a thread was at `ip` on this stack.
-    pub(crate) fn caller(&self, cx: &InCallback<'_>, ip: usize, frame_pointer: usize) -> Option<[usize; 3]> {
+    pub(crate) fn caller(&self, cx: &InNoGc<'_>, ip: usize, frame_pointer: usize) -> Option<[usize; 3]> {
         self.walk(cx, ip, frame_pointer)?.caller
     }
 
     /// Whether the runtime shows the function at `ip`: it hides those of its own that handle exceptions.
-    pub(crate) fn shows(&self, cx: &InCallback<'_>, ip: usize) -> bool {
+    pub(crate) fn shows(&self, cx: &InNoGc<'_>, ip: usize) -> bool {
         self.walk(cx, ip, self.stack_pointer()).is_some_and(|walk| walk.is_shown)
     }
 
-    fn walk(&self, cx: &InCallback<'_>, ip: usize, frame_pointer: usize) -> Option<Walk> {
+    fn walk(&self, cx: &InNoGc<'_>, ip: usize, frame_pointer: usize) -> Option<Walk> {
         let mut context = Context([0; 4096]);
         let mut put = |place: usize, bytes: &[u8]| context.0[place..place + bytes.len()].copy_from_slice(bytes);
         put(place::FLAGS, &place::ALL.to_le_bytes());

@@ -148,16 +148,16 @@ fn one_anywhere(turn: &mut Turn, cx: &Info) {
     random_call!(turn, rows::ANYWHERE, actions::ANYWHERE, cx);
 }
 
-fn one_in_callback(turn: &mut Turn, cx: &InCallback<'_>, object: Option<ObjectId<'_>>) {
+fn one_in_no_gc(turn: &mut Turn, cx: &InNoGc<'_>, object: Option<ObjectId<'_>>) {
     match (object, turn.random.u32(0..4)) {
         (_, 0) => one_anywhere(turn, cx),
         (Some(object), 1 | 2) => one_of_object(turn, cx, object),
-        _ => random_call!(turn, rows::IN_CALLBACK, actions::IN_CALLBACK, cx),
+        _ => random_call!(turn, rows::IN_NO_GC, actions::IN_NO_GC, cx),
     }
 }
 
 /// The matrix asks about an object without other subjects.
-fn one_of_object(turn: &mut Turn, cx: &InCallback<'_>, object: ObjectId<'_>) {
+fn one_of_object(turn: &mut Turn, cx: &InNoGc<'_>, object: ObjectId<'_>) {
     let (rows, more) = (rows::OF_OBJECTS, actions::OF_OBJECTS);
     let at = turn.random.usize(0..rows.len() + 2 * more.len());
     if let Some((name, ask)) = rows.get(at) {
@@ -172,11 +172,11 @@ fn one_of_object(turn: &mut Turn, cx: &InCallback<'_>, object: ObjectId<'_>) {
     }
 }
 
-fn one_in_triggers(turn: &mut Turn, cx: &mut InTriggers<'_>) {
+fn one_in_callback(turn: &mut Turn, cx: &mut InCallback<'_>) {
     if turn.random.u32(0..5) < 2 {
-        return one_in_callback(turn, cx, None);
+        return one_in_no_gc(turn, cx, None);
     }
-    random_call!(turn, rows::IN_TRIGGERS, actions::IN_TRIGGERS, cx);
+    random_call!(turn, rows::IN_CALLBACK, actions::IN_CALLBACK, cx);
 }
 
 /// On any thread, with no more than a clone of `Info`.
@@ -186,24 +186,24 @@ pub(super) fn anywhere(cx: &Info, place: &'static str) {
 }
 
 /// In a callback that may start no collection, and may be given an object.
-pub(super) fn in_callback(cx: &InCallback<'_>, place: &'static str, object: Option<ObjectId<'_>>) {
+pub(super) fn in_no_gc(cx: &InNoGc<'_>, place: &'static str, object: Option<ObjectId<'_>>) {
     let Some(mut turn) = Turn::take(place) else { return };
     for _ in 0..turn.random.u32(1..4) {
-        one_in_callback(&mut turn, cx, object);
+        one_in_no_gc(&mut turn, cx, object);
     }
 }
 
 /// Where calls about an object may be made, and no others.
-pub(super) fn of_object(cx: &InCallback<'_>, place: &'static str, object: ObjectId<'_>) {
+pub(super) fn of_object(cx: &InNoGc<'_>, place: &'static str, object: ObjectId<'_>) {
     let Some(mut turn) = Turn::take(place) else { return };
     one_of_object(&mut turn, cx, object);
 }
 
 /// In a callback that may start a collection.
-pub(super) fn in_triggers(cx: &mut InTriggers<'_>, place: &'static str) {
+pub(super) fn in_callback(cx: &mut InCallback<'_>, place: &'static str) {
     let Some(mut turn) = Turn::take(place) else { return };
     for _ in 0..turn.random.u32(1..4) {
-        one_in_triggers(&mut turn, cx);
+        one_in_callback(&mut turn, cx);
     }
 }
 
@@ -212,7 +212,7 @@ pub(super) fn on_own_thread(cx: &mut ProfilerThread<'_>, place: &'static str) {
     let Some(mut turn) = Turn::take(place) else { return };
     for _ in 0..turn.random.u32(1..4) {
         if turn.random.u32(0..3) > 0 {
-            one_in_triggers(&mut turn, cx);
+            one_in_callback(&mut turn, cx);
         } else {
             random_call!(turn, rows::ON_PROFILER_THREAD, actions::ON_OWN_THREAD, cx);
         }

@@ -19,9 +19,9 @@ use super::pools;
 use super::sessions;
 
 type OnAnyThread = (&'static str, fn(&Info, &mut Rng) -> Option<()>);
-type InAnyCallback = (&'static str, fn(&InCallback<'_>, &mut Rng) -> Option<()>);
-type OfObject = (&'static str, fn(&InCallback<'_>, ObjectId<'_>, &mut Rng) -> Option<()>);
-type WithTriggers = (&'static str, fn(&mut InTriggers<'_>, &mut Rng) -> Option<()>);
+type InAnyCallback = (&'static str, fn(&InNoGc<'_>, &mut Rng) -> Option<()>);
+type OfObject = (&'static str, fn(&InNoGc<'_>, ObjectId<'_>, &mut Rng) -> Option<()>);
+type WithTriggers = (&'static str, fn(&mut InCallback<'_>, &mut Rng) -> Option<()>);
 type OnProfilerThread = (&'static str, fn(&mut ProfilerThread<'_>, &mut Rng) -> Option<()>);
 
 /// On any thread.
@@ -87,7 +87,7 @@ pub(super) const ANYWHERE: &[OnAnyThread] = &[
 ];
 
 /// In every callback.
-pub(super) const IN_CALLBACK: &[InAnyCallback] = &[
+pub(super) const IN_NO_GC: &[InAnyCallback] = &[
     ("names: function", |cx, random| Some(drop(cx.names().function(pools::FUNCTIONS.pick(random)?)))),
     ("names: class", |cx, random| Some(drop(cx.names().csharp().class(pools::CLASSES.pick(random)?)))),
     ("names: module", |cx, random| Some(drop(cx.names().module(pools::MODULES.pick(random)?)))),
@@ -170,7 +170,7 @@ pub(super) const OF_OBJECTS: &[OfObject] = &[
 ];
 
 /// In callbacks from which a collection may start.
-pub(super) const IN_TRIGGERS: &[WithTriggers] = &[
+pub(super) const IN_CALLBACK: &[WithTriggers] = &[
     ("EnumModules", |cx, random| {
         pools::MODULES.put_all(random, cx.enum_modules().ok()?);
         Some(())
@@ -202,7 +202,7 @@ pub(super) const IN_TRIGGERS: &[WithTriggers] = &[
     ("EventPipeStopSession", |cx, random| sessions::stop(cx, random)),
     ("EnumerateGCHeapObjects", |cx, random| {
         let mut left = random.u32(1..5000);
-        let visit = |cx: &InCallback<'_>, object: ObjectId<'_>| {
+        let visit = |cx: &InNoGc<'_>, object: ObjectId<'_>| {
             left -= 1;
             act::of_object(cx, "visit of the heap", object);
             if left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }

@@ -90,7 +90,7 @@ impl Probe for Acts {
     }
 }
 
-pub(super) fn edit_method(cx: &mut InTriggers<'_>, random: &mut Rng) -> Option<()> {
+pub(super) fn edit_method(cx: &mut InCallback<'_>, random: &mut Rng) -> Option<()> {
     let (module, method) = pools::METHODS.pick(random)?;
     let edit = Edit::any(random);
     let body = cx.edit_method(module, method, |open| edit.apply(open)).ok()?;
@@ -101,14 +101,14 @@ pub(super) fn edit_method(cx: &mut InTriggers<'_>, random: &mut Rng) -> Option<(
     Some(())
 }
 
-pub(super) fn edit_once(cx: &mut InTriggers<'_>, random: &mut Rng) -> Option<()> {
+pub(super) fn edit_once(cx: &mut InCallback<'_>, random: &mut Rng) -> Option<()> {
     let function = pools::FUNCTIONS.pick(random)?;
     let edit = Edit::any(random);
     cx.edit_once(function, |open| edit.apply(open)).ok().map(drop)
 }
 
 /// In the compilation of this function.
-pub(super) fn edit_this(cx: &mut InTriggers<'_>, function: FunctionId, random: &mut Rng) {
+pub(super) fn edit_this(cx: &mut InCallback<'_>, function: FunctionId, random: &mut Rng) {
     let edit = Edit::any(random);
     let _ = cx.edit_once(function, |open| edit.apply(open));
 }

@@ -25,8 +25,8 @@ pub(super) fn install(cx: &mut InInitialize<'_>, plan: &Plan) -> Result<()> {
 struct Acts;
 
 /// A third of all functions, by name, so that repeated runs hook the same.
-fn select(cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<()> {
-    act::in_triggers(cx, "select of hooks");
+fn select(cx: &mut InCallback<'_>, function: FunctionId) -> Hook<()> {
+    act::in_callback(cx, "select of hooks");
     let name = cx.names().function(function);
     let is_chosen = plan::current().is_some_and(|plan| plan.number(name.as_str()).is_multiple_of(3));
     if is_chosen { Hook::Yes(()) } else { Hook::No }
@@ -36,7 +36,7 @@ impl FunctionHooks for Acts {
     type Function = ();
     type Thread = u64;
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<()> {
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<()> {
         select(cx, function)
     }
 
@@ -64,7 +64,7 @@ impl ValueHooks for Acts {
     type Thread = u64;
     const VALUES: HookValues = HookValues::ARGUMENTS.union(HookValues::RESULT);
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<()> {
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<()> {
         select(cx, function)
     }
 
@@ -76,12 +76,12 @@ impl ValueHooks for Acts {
         *thread += 1;
         arguments.this().into_iter().chain(arguments.iter()).for_each(read);
         let object = arguments.iter().find_map(|value| if let Value::Object(object) = value { object } else { None });
-        act::in_callback(cx, "hook enter with values", object);
+        act::in_no_gc(cx, "hook enter with values", object);
     }
 
     fn leave_with_value(&self, cx: &InSlowHook<'_>, thread: &mut u64, (): &(), value: &ReturnValue<'_>) {
         *thread += 1;
         value.get().into_iter().for_each(read);
-        act::in_callback(cx, "hook leave with value", None);
+        act::in_no_gc(cx, "hook leave with value", None);
     }
 }

@@ -54,7 +54,7 @@ fn any_answer(callback: &str) -> bool {
     is_always || fastrand::u32(..10) > 0
 }
 
-fn start_sampler(cx: &InTriggers<'_>, random: &mut Rng) -> Option<()> {
+fn start_sampler(cx: &InCallback<'_>, random: &mut Rng) -> Option<()> {
     let strategy = [Strategy::SuspendedRuntime, Strategy::Signals, Strategy::Seeded][random.usize(0..3)];
     let mode = if random.bool() { Mode::Cpu } else { Mode::Wall };
     let sampler =
@@ -78,7 +78,7 @@ fn start_sampler(cx: &InTriggers<'_>, random: &mut Rng) -> Option<()> {
 /// On .NET 8 a profiler that only listens to what the collector finds ends applications that unload code, as does a dump of the heap
 /// (A11 of issue 35): 2 of 5 runs of `Fire unload 5 6` with `DOTNET_gcConcurrent=0` under the idle matrix. So there the heap is not
 /// walked.
-pub(crate) fn may_walk_heap(cx: &InTriggers<'_>) -> bool {
+pub(crate) fn may_walk_heap(cx: &InCallback<'_>) -> bool {
     cx.runtime_info().is_ok_and(|runtime| runtime.major >= 10)
 }
 
@@ -121,7 +121,7 @@ fn begin(cx: &mut InInitialize<'_>, plan: &Plan) -> Result<(), BoxError> {
         sessions::start(cx, &mut random);
         sessions::start_of_runtime(cx, &mut random);
     }
-    act::in_triggers(cx, "initialize");
+    act::in_callback(cx, "initialize");
     if let Some(detacher) = detacher {
         keep(&pools::DETACHERS, detacher.clone());
         match plan.detach {

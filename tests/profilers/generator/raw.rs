@@ -6,7 +6,7 @@ use corprof::prelude::*;
 use super::facts::{Known, NOTHING_YET};
 
 /// Gives a function the body that it has.
-pub(super) fn set_own_body(cx: &mut InTriggers<'_>, known: &Known) -> Result<()> {
+pub(super) fn set_own_body(cx: &mut InCallback<'_>, known: &Known) -> Result<()> {
     let body = cx.edit_method(known.module, known.method, |_| Ok(())).map_err(|error| match error {
         EditError::Runtime(error) => error,
         _ => NOTHING_YET,

@@ -10,7 +10,7 @@ use fastrand::Rng;
 use super::facts::event;
 use super::{may_walk_heap, pools};
 
-fn set(cx: &InTriggers<'_>, random: &mut Rng) -> KeywordSet {
+fn set(cx: &InCallback<'_>, random: &mut Rng) -> KeywordSet {
     const SETS: [KeywordSet; 5] = [
         KeywordSet::GC,
         KeywordSet::ALLOCATION_TICKS,
@@ -22,7 +22,7 @@ fn set(cx: &InTriggers<'_>, random: &mut Rng) -> KeywordSet {
     SETS[random.usize(0..kinds)]
 }
 
-pub(super) fn provide(cx: &mut InTriggers<'_>, random: &mut Rng) -> Option<()> {
+pub(super) fn provide(cx: &mut InCallback<'_>, random: &mut Rng) -> Option<()> {
     let provider = cx.event_pipe_create_provider(&format!("Corprof-Generated-{}", random.u32(0..5))).ok()?;
     let event = cx.event_pipe_define_event(provider, &event(random.u32(1..100))).ok()?;
     pools::PROVIDERS.put(random, (provider, event));
@@ -47,7 +47,7 @@ const NAMES: [&str; 5] = [
     "Corprof-None",
 ];
 
-pub(super) fn start(cx: &mut InTriggers<'_>, random: &mut Rng) -> Option<()> {
+pub(super) fn start(cx: &mut InCallback<'_>, random: &mut Rng) -> Option<()> {
     let configs: Vec<_> =
         (0..random.usize(1..4)).map(|_| config(NAMES[random.usize(0..NAMES.len())], random)).collect();
     let session = cx.event_pipe_start_session(&configs, random.bool()).ok()?;
@@ -55,7 +55,7 @@ pub(super) fn start(cx: &mut InTriggers<'_>, random: &mut Rng) -> Option<()> {
     Some(())
 }
 
-pub(super) fn start_of_runtime(cx: &mut InTriggers<'_>, random: &mut Rng) -> Option<()> {
+pub(super) fn start_of_runtime(cx: &mut InCallback<'_>, random: &mut Rng) -> Option<()> {
     let set = set(cx, random);
     let events = cx.start_runtime_events(set).ok()?;
     pools::SESSIONS.put(random, events.id());
@@ -63,13 +63,13 @@ pub(super) fn start_of_runtime(cx: &mut InTriggers<'_>, random: &mut Rng) -> Opt
     Some(())
 }
 
-pub(super) fn add(cx: &mut InTriggers<'_>, random: &mut Rng) -> Option<()> {
+pub(super) fn add(cx: &mut InCallback<'_>, random: &mut Rng) -> Option<()> {
     let session = pools::SESSIONS.pick(random)?;
     let config = config(NAMES[random.usize(0..NAMES.len())], random);
     cx.event_pipe_add_provider_to_session(session, &config).ok()
 }
 
-pub(super) fn stop(cx: &mut InTriggers<'_>, random: &mut Rng) -> Option<()> {
+pub(super) fn stop(cx: &mut InCallback<'_>, random: &mut Rng) -> Option<()> {
     // Half of the time it stays, to be stopped once more.
     let session = if random.bool() { pools::SESSIONS.pick(random)? } else { pools::SESSIONS.take(random)? };
     cx.event_pipe_stop_session(session).ok()

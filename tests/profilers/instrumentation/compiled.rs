@@ -53,7 +53,7 @@ impl Compiled {
 
 #[callbacks]
 impl Callbacks for Compiled {
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         let how = std::env::var("INSTRUMENTED").unwrap_or_default();
         let edited = cx.edit_once(function, |edit| match how.as_str() {
             "counter" => edit.count_calls(&CALLS),
@@ -72,7 +72,7 @@ impl Callbacks for Compiled {
 
     fn jit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         status: Result<()>,
         _is_safe_to_block: bool,
@@ -82,7 +82,7 @@ impl Callbacks for Compiled {
         }
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         for (what, count) in self.counts.lock().unwrap().iter() {
             eprintln!("compiled| {count} {what}");
         }

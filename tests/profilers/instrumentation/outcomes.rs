@@ -48,17 +48,17 @@ impl Callbacks for Outcomes {
         Ok(profiler)
     }
 
-    fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
+    fn module_load_finished(&self, cx: &mut InCallback<'_>, module: ModuleId, _status: Result<()>) {
         self.note(cx, module);
     }
 
-    fn module_attached_to_assembly(&self, cx: &mut InTriggers<'_>, module: ModuleId, _assembly: AssemblyId) {
+    fn module_attached_to_assembly(&self, cx: &mut InCallback<'_>, module: ModuleId, _assembly: AssemblyId) {
         self.note(cx, module);
     }
 }
 
 impl Outcomes {
-    fn begin(&self, cx: &InTriggers<'_>, instrumentation: Instrumentation) -> Result<(), BoxError> {
+    fn begin(&self, cx: &InCallback<'_>, instrumentation: Instrumentation) -> Result<(), BoxError> {
         let modules = Arc::clone(&self.modules);
         cx.spawn_profiler_thread("script", move |cx| {
             let script = Script { instrumentation, modules };
@@ -69,7 +69,7 @@ impl Outcomes {
         Ok(())
     }
 
-    fn note(&self, cx: &InCallback<'_>, module: ModuleId) {
+    fn note(&self, cx: &InNoGc<'_>, module: ModuleId) {
         if let Ok(metadata) = cx.metadata(module)
             && let Ok(name) = metadata.module_name()
         {

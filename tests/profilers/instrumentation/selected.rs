@@ -33,7 +33,7 @@ impl Callbacks for Selected {
         Ok(profiler)
     }
 
-    fn exception_thrown(&self, _cx: &InCallback<'_>, _thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, _cx: &InNoGc<'_>, _thrown: ObjectId<'_>) {
         self.has_thrown.store(true, Relaxed);
     }
 }

@@ -77,11 +77,11 @@ impl Callbacks for Suspended {
         Ok(profiler)
     }
 
-    fn exception_thrown(&self, _cx: &InCallback<'_>, _thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, _cx: &InNoGc<'_>, _thrown: ObjectId<'_>) {
         self.has_thrown.store(true, Relaxed);
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         for (name, counts, selection) in self.probed.get().into_iter().flatten() {
             let [entered, left, thrown] = [&counts.entered, &counts.left, &counts.thrown].map(|of| of.load(Relaxed));
             let outcomes: Vec<_> = selection.rewrites().iter().map(|rewrite| rewrite.outcome()).collect();

@@ -32,7 +32,7 @@ impl Callbacks for Whole {
         Ok(profiler)
     }
 
-    fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
+    fn module_load_finished(&self, cx: &mut InCallback<'_>, module: ModuleId, _status: Result<()>) {
         let share = std::env::var("INSTRUMENTED_SHARE").ok().and_then(|share| share.parse().ok()).unwrap_or(1);
         let is_counted = std::env::var_os("INSTRUMENTED").is_some_and(|how| how == "counter");
         let Ok(metadata) = cx.metadata(module) else { return };
@@ -43,7 +43,7 @@ impl Callbacks for Whole {
         self.rewrites.lock().unwrap().extend(rewrites);
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         let mut counts = BTreeMap::<&str, usize>::new();
         for rewrite in self.rewrites.lock().unwrap().drain(..) {
             let (kind, why) = match rewrite.outcome() {

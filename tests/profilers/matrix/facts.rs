@@ -79,7 +79,7 @@ impl Facts {
     }
 
     /// Makes handles enough for every place that is going to destroy one.
-    pub(super) fn make_handles(&self, cx: &InCallback<'_>, object: ObjectId<'_>) {
+    pub(super) fn make_handles(&self, cx: &InNoGc<'_>, object: ObjectId<'_>) {
         if self.handles().is_empty() {
             // Not under the lock: each makes a callback, which may destroy one.
             let made: Vec<_> = (0..200).map_while(|_| cx.create_handle(object, HandleKind::Weak).ok()).collect();
@@ -99,17 +99,17 @@ impl Facts {
     }
 
     /// Gathers everything about the program, which is just compiling a method of its main module.
-    pub(super) fn gather(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Result<(), BoxError> {
+    pub(super) fn gather(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Result<(), BoxError> {
         let module = cx.function_info(function)?.module;
         let assembly = cx.module_info(module)?.assembly.ok_or("no assembly")?;
         let app_domain = cx.assembly_info(assembly)?.app_domain.ok_or("no application domain")?;
-        let type_def = |cx: &InCallback<'_>, name: &str| -> Result<TypeDef, BoxError> {
+        let type_def = |cx: &InNoGc<'_>, name: &str| -> Result<TypeDef, BoxError> {
             Ok(cx.metadata(module)?.find_type_def(name, None)?.ok_or_else(|| format!("no class {name}"))?)
         };
         let [class_token, value_token, program] = ["Holder", "Pair", "Matrix"].map(|name| type_def(cx, name));
         let (class_token, value_token, program_token) = (class_token?, value_token?, program?);
         let rva_token = type_def(cx, "<PrivateImplementationDetails>")?;
-        let field = |cx: &InCallback<'_>, name: &str| -> Result<FieldDef, BoxError> {
+        let field = |cx: &InNoGc<'_>, name: &str| -> Result<FieldDef, BoxError> {
             let import = cx.metadata(module)?;
             let fields = import.fields(class_token)?;
             let found = fields.into_iter().find(|&field| import.field(field).is_ok_and(|props| props.name == name));
@@ -145,7 +145,7 @@ impl Facts {
     }
 }
 
-fn provider(cx: &mut InTriggers<'_>) -> Result<(EventPipeProviderId<'static>, EventPipeEventId)> {
+fn provider(cx: &mut InCallback<'_>) -> Result<(EventPipeProviderId<'static>, EventPipeEventId)> {
     let provider = cx.event_pipe_create_provider("Corprof-Matrix")?;
     Ok((provider, cx.event_pipe_define_event(provider, &event(1))?))
 }

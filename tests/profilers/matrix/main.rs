@@ -33,7 +33,7 @@ use corprof::metadata::MethodDef;
 use corprof::prelude::*;
 
 use fire::Id;
-use places::{FACTS, INFO, in_callback, in_triggers, on_thread, with_object};
+use places::{FACTS, INFO, in_callback, in_no_gc, on_thread, with_object};
 
 #[derive(Profiler)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E3001")]
@@ -62,24 +62,24 @@ impl Callbacks for Matrix {
         if fire::is_on() {
             fire::prepare(cx)?;
         }
-        in_triggers(cx, "initialize");
+        in_callback(cx, "initialize");
         let _ = INFO.set(Info::clone(cx));
         cx.set_environment_variable("CORPROF_MATRIX_PROBE", Some(&(probe as *const () as usize).to_string()))?;
         Ok(Self)
     }
 
-    fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, status: Result<()>) {
+    fn module_load_finished(&self, cx: &mut InCallback<'_>, module: ModuleId, status: Result<()>) {
         if cx.module_info(module).is_ok_and(|info| info.path.contains("System.Private.CoreLib")) {
             let _ = FACTS.core_module.set(module);
         }
         if status.is_ok() {
             fire::loaded(cx, Id::Module(module), "module_load_finished");
         }
-        in_triggers(cx, "module_load_finished");
+        in_callback(cx, "module_load_finished");
     }
 
-    fn jit_compilation_started(&self, cx: &mut InTriggers<'_>, function: FunctionId, _is_safe_to_block: bool) {
-        in_triggers(cx, "jit_compilation_started");
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
+        in_callback(cx, "jit_compilation_started");
         let name = cx.names().function(function);
         match name.as_str() {
             "Matrix.Ready()" => FACTS.gather(cx, function).unwrap(),
@@ -92,107 +92,107 @@ impl Callbacks for Matrix {
 
     fn dynamic_method_jit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         _status: Result<()>,
         _is_safe_to_block: bool,
     ) {
         let _ = FACTS.dynamic.set(function);
-        in_triggers(cx, "dynamic_method_jit_compilation_finished");
+        in_callback(cx, "dynamic_method_jit_compilation_finished");
     }
 
-    fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) {
         FACTS.make_handles(cx, thrown);
         with_object(cx, "exception_thrown", Some(thrown));
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
-        in_triggers(cx, "shutdown");
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
+        in_callback(cx, "shutdown");
         fire::shut_down();
     }
 
-    fn app_domain_creation_started(&self, cx: &mut InTriggers<'_>, _app_domain: Inert<AppDomainId>) {
-        in_triggers(cx, "app_domain_creation_started");
+    fn app_domain_creation_started(&self, cx: &mut InCallback<'_>, _app_domain: Inert<AppDomainId>) {
+        in_callback(cx, "app_domain_creation_started");
     }
 
-    fn app_domain_creation_finished(&self, cx: &mut InTriggers<'_>, _app_domain: AppDomainId, _status: Result<()>) {
-        in_triggers(cx, "app_domain_creation_finished");
+    fn app_domain_creation_finished(&self, cx: &mut InCallback<'_>, _app_domain: AppDomainId, _status: Result<()>) {
+        in_callback(cx, "app_domain_creation_finished");
     }
 
-    fn app_domain_shutdown_started(&self, cx: &mut InTriggers<'_>, _app_domain: AppDomainId) {
-        in_triggers(cx, "app_domain_shutdown_started");
+    fn app_domain_shutdown_started(&self, cx: &mut InCallback<'_>, _app_domain: AppDomainId) {
+        in_callback(cx, "app_domain_shutdown_started");
     }
 
     fn app_domain_shutdown_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         _app_domain: Inert<AppDomainId>,
         _status: Result<()>,
     ) {
-        in_triggers(cx, "app_domain_shutdown_finished");
+        in_callback(cx, "app_domain_shutdown_finished");
     }
 
-    fn assembly_load_started(&self, cx: &mut InTriggers<'_>, _assembly: Inert<AssemblyId>) {
-        in_triggers(cx, "assembly_load_started");
+    fn assembly_load_started(&self, cx: &mut InCallback<'_>, _assembly: Inert<AssemblyId>) {
+        in_callback(cx, "assembly_load_started");
     }
 
-    fn assembly_load_finished(&self, cx: &mut InTriggers<'_>, assembly: AssemblyId, status: Result<()>) {
+    fn assembly_load_finished(&self, cx: &mut InCallback<'_>, assembly: AssemblyId, status: Result<()>) {
         if status.is_ok() {
             fire::loaded(cx, Id::Assembly(assembly), "assembly_load_finished");
         }
-        in_triggers(cx, "assembly_load_finished");
+        in_callback(cx, "assembly_load_finished");
     }
 
-    fn assembly_unload_started(&self, cx: &mut InTriggers<'_>, assembly: AssemblyId) {
+    fn assembly_unload_started(&self, cx: &mut InCallback<'_>, assembly: AssemblyId) {
         fire::unloading(cx, Id::Assembly(assembly), "assembly_unload_started");
-        in_triggers(cx, "assembly_unload_started");
+        in_callback(cx, "assembly_unload_started");
     }
 
-    fn assembly_unload_finished(&self, cx: &mut InTriggers<'_>, _assembly: Inert<AssemblyId>, _status: Result<()>) {
-        in_triggers(cx, "assembly_unload_finished");
+    fn assembly_unload_finished(&self, cx: &mut InCallback<'_>, _assembly: Inert<AssemblyId>, _status: Result<()>) {
+        in_callback(cx, "assembly_unload_finished");
     }
 
-    fn module_load_started(&self, cx: &mut InTriggers<'_>, _module: Inert<ModuleId>) {
-        in_triggers(cx, "module_load_started");
+    fn module_load_started(&self, cx: &mut InCallback<'_>, _module: Inert<ModuleId>) {
+        in_callback(cx, "module_load_started");
     }
 
-    fn module_unload_started(&self, cx: &mut InTriggers<'_>, module: ModuleId) {
+    fn module_unload_started(&self, cx: &mut InCallback<'_>, module: ModuleId) {
         fire::unloading(cx, Id::Module(module), "module_unload_started");
-        in_triggers(cx, "module_unload_started");
+        in_callback(cx, "module_unload_started");
     }
 
-    fn module_unload_finished(&self, cx: &mut InTriggers<'_>, module: Inert<ModuleId>, _status: Result<()>) {
+    fn module_unload_finished(&self, cx: &mut InCallback<'_>, module: Inert<ModuleId>, _status: Result<()>) {
         fire::gone(module);
-        in_triggers(cx, "module_unload_finished");
+        in_callback(cx, "module_unload_finished");
     }
 
-    fn module_attached_to_assembly(&self, cx: &mut InTriggers<'_>, _module: ModuleId, _assembly: AssemblyId) {
-        in_triggers(cx, "module_attached_to_assembly");
+    fn module_attached_to_assembly(&self, cx: &mut InCallback<'_>, _module: ModuleId, _assembly: AssemblyId) {
+        in_callback(cx, "module_attached_to_assembly");
     }
 
-    fn class_load_started(&self, cx: &mut InTriggers<'_>, _class: Inert<ClassId>) {
-        in_triggers(cx, "class_load_started");
+    fn class_load_started(&self, cx: &mut InCallback<'_>, _class: Inert<ClassId>) {
+        in_callback(cx, "class_load_started");
     }
 
-    fn class_load_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, status: Result<()>) {
+    fn class_load_finished(&self, cx: &mut InCallback<'_>, class: ClassId, status: Result<()>) {
         if status.is_ok() {
             fire::loaded(cx, Id::Class(class), "class_load_finished");
         }
-        in_triggers(cx, "class_load_finished");
+        in_callback(cx, "class_load_finished");
     }
 
-    fn class_unload_started(&self, cx: &mut InTriggers<'_>, class: ClassId) {
+    fn class_unload_started(&self, cx: &mut InCallback<'_>, class: ClassId) {
         fire::unloading(cx, Id::Class(class), "class_unload_started");
-        in_triggers(cx, "class_unload_started");
+        in_callback(cx, "class_unload_started");
     }
 
-    fn class_unload_finished(&self, cx: &mut InTriggers<'_>, _class: Inert<ClassId>, _status: Result<()>) {
-        in_triggers(cx, "class_unload_finished");
+    fn class_unload_finished(&self, cx: &mut InCallback<'_>, _class: Inert<ClassId>, _status: Result<()>) {
+        in_callback(cx, "class_unload_finished");
     }
 
     fn jit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         function: FunctionId,
         status: Result<()>,
         _is_safe_to_block: bool,
@@ -200,96 +200,96 @@ impl Callbacks for Matrix {
         if status.is_ok() {
             fire::loaded(cx, Id::Function(function), "jit_compilation_finished");
         }
-        in_triggers(cx, "jit_compilation_finished");
+        in_callback(cx, "jit_compilation_finished");
     }
 
-    fn jit_cached_function_search_started(&self, cx: &mut InTriggers<'_>, _function: FunctionId) -> bool {
-        in_triggers(cx, "jit_cached_function_search_started");
+    fn jit_cached_function_search_started(&self, cx: &mut InCallback<'_>, _function: FunctionId) -> bool {
+        in_callback(cx, "jit_cached_function_search_started");
         true
     }
 
-    fn jit_cached_function_search_finished(&self, cx: &mut InTriggers<'_>, _function: FunctionId, _result: JitCache) {
-        in_triggers(cx, "jit_cached_function_search_finished");
+    fn jit_cached_function_search_finished(&self, cx: &mut InCallback<'_>, _function: FunctionId, _result: JitCache) {
+        in_callback(cx, "jit_cached_function_search_finished");
     }
 
-    fn jit_inlining(&self, cx: &mut InTriggers<'_>, _caller: FunctionId, _callee: FunctionId) -> bool {
-        in_triggers(cx, "jit_inlining");
+    fn jit_inlining(&self, cx: &mut InCallback<'_>, _caller: FunctionId, _callee: FunctionId) -> bool {
+        in_callback(cx, "jit_inlining");
         true
     }
 
-    fn thread_created(&self, cx: &mut InTriggers<'_>, _thread: ThreadId) {
+    fn thread_created(&self, cx: &mut InCallback<'_>, _thread: ThreadId) {
         fire::thread_begins();
-        in_triggers(cx, "thread_created");
+        in_callback(cx, "thread_created");
     }
 
-    fn thread_destroyed(&self, cx: &mut InTriggers<'_>, _thread: ThreadId) {
-        in_triggers(cx, "thread_destroyed");
+    fn thread_destroyed(&self, cx: &mut InCallback<'_>, _thread: ThreadId) {
+        in_callback(cx, "thread_destroyed");
     }
 
-    fn thread_assigned_to_os_thread(&self, cx: &InCallback<'_>, _thread: ThreadId, _os_thread_id: u32) {
-        in_callback(cx, "thread_assigned_to_os_thread");
+    fn thread_assigned_to_os_thread(&self, cx: &InNoGc<'_>, _thread: ThreadId, _os_thread_id: u32) {
+        in_no_gc(cx, "thread_assigned_to_os_thread");
     }
 
     fn unmanaged_to_managed_transition(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         _function: Option<FunctionId>,
         _reason: TransitionReason,
     ) {
-        in_triggers(cx, "unmanaged_to_managed_transition");
+        in_callback(cx, "unmanaged_to_managed_transition");
     }
 
     fn managed_to_unmanaged_transition(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         _function: Option<FunctionId>,
         _reason: TransitionReason,
     ) {
-        in_triggers(cx, "managed_to_unmanaged_transition");
+        in_callback(cx, "managed_to_unmanaged_transition");
     }
 
-    fn runtime_suspend_started(&self, cx: &InCallback<'_>, _reason: SuspendReason) {
-        in_callback(cx, "runtime_suspend_started");
+    fn runtime_suspend_started(&self, cx: &InNoGc<'_>, _reason: SuspendReason) {
+        in_no_gc(cx, "runtime_suspend_started");
     }
 
-    fn runtime_suspend_finished(&self, cx: &InCallback<'_>) {
-        in_callback(cx, "runtime_suspend_finished");
+    fn runtime_suspend_finished(&self, cx: &InNoGc<'_>) {
+        in_no_gc(cx, "runtime_suspend_finished");
     }
 
-    fn runtime_suspend_aborted(&self, cx: &InCallback<'_>) {
-        in_callback(cx, "runtime_suspend_aborted");
+    fn runtime_suspend_aborted(&self, cx: &InNoGc<'_>) {
+        in_no_gc(cx, "runtime_suspend_aborted");
     }
 
-    fn runtime_resume_started(&self, cx: &InCallback<'_>) {
-        in_callback(cx, "runtime_resume_started");
+    fn runtime_resume_started(&self, cx: &InNoGc<'_>) {
+        in_no_gc(cx, "runtime_resume_started");
     }
 
-    fn runtime_resume_finished(&self, cx: &InCallback<'_>) {
-        in_callback(cx, "runtime_resume_finished");
+    fn runtime_resume_finished(&self, cx: &InNoGc<'_>) {
+        in_no_gc(cx, "runtime_resume_finished");
     }
 
-    fn runtime_thread_resumed(&self, cx: &InCallback<'_>, _thread: corprof::id::Inert<ThreadId>) {
-        in_callback(cx, "runtime_thread_resumed");
+    fn runtime_thread_resumed(&self, cx: &InNoGc<'_>, _thread: corprof::id::Inert<ThreadId>) {
+        in_no_gc(cx, "runtime_thread_resumed");
     }
 
-    fn moved_references(&self, cx: &InCallback<'_>, _ranges: MovedRanges<'_>) {
-        in_callback(cx, "moved_references");
+    fn moved_references(&self, cx: &InNoGc<'_>, _ranges: MovedRanges<'_>) {
+        in_no_gc(cx, "moved_references");
     }
 
-    fn object_allocated(&self, cx: &InCallback<'_>, object: ObjectId<'_>, _class: ClassId) {
+    fn object_allocated(&self, cx: &InNoGc<'_>, object: ObjectId<'_>, _class: ClassId) {
         if modes::is_on() {
             modes::allocated(cx, object);
         }
         with_object(cx, "object_allocated", Some(object));
     }
 
-    fn objects_allocated_by_class(&self, cx: &InCallback<'_>, _counts: ClassCounts<'_>) {
-        in_callback(cx, "objects_allocated_by_class");
+    fn objects_allocated_by_class(&self, cx: &InNoGc<'_>, _counts: ClassCounts<'_>) {
+        in_no_gc(cx, "objects_allocated_by_class");
     }
 
     fn object_references(
         &self,
-        cx: &InCallback<'_>,
+        cx: &InNoGc<'_>,
         object: ObjectId<'_>,
         _class: ClassId,
         _references: &[Option<ObjectId<'_>>],
@@ -297,164 +297,164 @@ impl Callbacks for Matrix {
         with_object(cx, "object_references", Some(object));
     }
 
-    fn root_references(&self, cx: &InCallback<'_>, _roots: &[Option<ObjectId<'_>>]) {
-        in_callback(cx, "root_references");
+    fn root_references(&self, cx: &InNoGc<'_>, _roots: &[Option<ObjectId<'_>>]) {
+        in_no_gc(cx, "root_references");
     }
 
-    fn exception_search_function_enter(&self, cx: &mut InTriggers<'_>, _function: FunctionId) {
-        in_triggers(cx, "exception_search_function_enter");
+    fn exception_search_function_enter(&self, cx: &mut InCallback<'_>, _function: FunctionId) {
+        in_callback(cx, "exception_search_function_enter");
     }
 
-    fn exception_search_function_leave(&self, cx: &mut InTriggers<'_>) {
-        in_triggers(cx, "exception_search_function_leave");
+    fn exception_search_function_leave(&self, cx: &mut InCallback<'_>) {
+        in_callback(cx, "exception_search_function_leave");
     }
 
-    fn exception_search_filter_enter(&self, cx: &mut InTriggers<'_>, _function: FunctionId) {
-        in_triggers(cx, "exception_search_filter_enter");
+    fn exception_search_filter_enter(&self, cx: &mut InCallback<'_>, _function: FunctionId) {
+        in_callback(cx, "exception_search_filter_enter");
     }
 
-    fn exception_search_filter_leave(&self, cx: &mut InTriggers<'_>) {
-        in_triggers(cx, "exception_search_filter_leave");
+    fn exception_search_filter_leave(&self, cx: &mut InCallback<'_>) {
+        in_callback(cx, "exception_search_filter_leave");
     }
 
-    fn exception_search_catcher_found(&self, cx: &mut InTriggers<'_>, _function: FunctionId) {
-        in_triggers(cx, "exception_search_catcher_found");
+    fn exception_search_catcher_found(&self, cx: &mut InCallback<'_>, _function: FunctionId) {
+        in_callback(cx, "exception_search_catcher_found");
     }
 
-    fn exception_unwind_function_enter(&self, cx: &InCallback<'_>, _function: FunctionId) {
-        in_callback(cx, "exception_unwind_function_enter");
+    fn exception_unwind_function_enter(&self, cx: &InNoGc<'_>, _function: FunctionId) {
+        in_no_gc(cx, "exception_unwind_function_enter");
     }
 
-    fn exception_unwind_function_leave(&self, cx: &InCallback<'_>) {
-        in_callback(cx, "exception_unwind_function_leave");
+    fn exception_unwind_function_leave(&self, cx: &InNoGc<'_>) {
+        in_no_gc(cx, "exception_unwind_function_leave");
     }
 
-    fn exception_unwind_finally_enter(&self, cx: &InCallback<'_>, _function: FunctionId) {
-        in_callback(cx, "exception_unwind_finally_enter");
+    fn exception_unwind_finally_enter(&self, cx: &InNoGc<'_>, _function: FunctionId) {
+        in_no_gc(cx, "exception_unwind_finally_enter");
     }
 
-    fn exception_unwind_finally_leave(&self, cx: &InCallback<'_>) {
-        in_callback(cx, "exception_unwind_finally_leave");
+    fn exception_unwind_finally_leave(&self, cx: &InNoGc<'_>) {
+        in_no_gc(cx, "exception_unwind_finally_leave");
     }
 
-    fn exception_catcher_enter(&self, cx: &InCallback<'_>, _function: FunctionId, thrown: Option<ObjectId<'_>>) {
+    fn exception_catcher_enter(&self, cx: &InNoGc<'_>, _function: FunctionId, thrown: Option<ObjectId<'_>>) {
         with_object(cx, "exception_catcher_enter", thrown);
     }
 
-    fn exception_catcher_leave(&self, cx: &mut InTriggers<'_>) {
-        in_triggers(cx, "exception_catcher_leave");
+    fn exception_catcher_leave(&self, cx: &mut InCallback<'_>) {
+        in_callback(cx, "exception_catcher_leave");
     }
 
-    fn thread_name_changed(&self, cx: &mut InTriggers<'_>, _thread: corprof::id::Inert<ThreadId>, _name: &str) {
-        in_triggers(cx, "thread_name_changed");
+    fn thread_name_changed(&self, cx: &mut InCallback<'_>, _thread: corprof::id::Inert<ThreadId>, _name: &str) {
+        in_callback(cx, "thread_name_changed");
     }
 
-    fn garbage_collection_started(&self, cx: &InCallback<'_>, _generations: Generations, _reason: GcReason) {
+    fn garbage_collection_started(&self, cx: &InNoGc<'_>, _generations: Generations, _reason: GcReason) {
         modes::collection_started();
-        in_callback(cx, "garbage_collection_started");
+        in_no_gc(cx, "garbage_collection_started");
     }
 
-    fn surviving_references(&self, cx: &InCallback<'_>, _ranges: SurvivingRanges<'_>) {
-        in_callback(cx, "surviving_references");
+    fn surviving_references(&self, cx: &InNoGc<'_>, _ranges: SurvivingRanges<'_>) {
+        in_no_gc(cx, "surviving_references");
     }
 
-    fn garbage_collection_finished(&self, cx: &InCallback<'_>) {
-        in_callback(cx, "garbage_collection_finished");
+    fn garbage_collection_finished(&self, cx: &InNoGc<'_>) {
+        in_no_gc(cx, "garbage_collection_finished");
     }
 
-    fn finalizeable_object_queued(&self, cx: &InCallback<'_>, _is_critical: bool, object: ObjectId<'_>) {
+    fn finalizeable_object_queued(&self, cx: &InNoGc<'_>, _is_critical: bool, object: ObjectId<'_>) {
         with_object(cx, "finalizeable_object_queued", Some(object));
     }
 
-    fn root_references2(&self, cx: &InCallback<'_>, _roots: Roots<'_>) {
-        in_callback(cx, "root_references2");
+    fn root_references2(&self, cx: &InNoGc<'_>, _roots: Roots<'_>) {
+        in_no_gc(cx, "root_references2");
     }
 
-    fn handle_created(&self, cx: &InCallback<'_>, _handle: HandleId, object: Option<ObjectId<'_>>) {
+    fn handle_created(&self, cx: &InNoGc<'_>, _handle: HandleId, object: Option<ObjectId<'_>>) {
         with_object(cx, "handle_created", object);
     }
 
-    fn handle_destroyed(&self, cx: &InCallback<'_>, _handle: HandleId) {
-        in_callback(cx, "handle_destroyed");
+    fn handle_destroyed(&self, cx: &InNoGc<'_>, _handle: HandleId) {
+        in_no_gc(cx, "handle_destroyed");
     }
 
     fn rejit_compilation_started(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         _function: FunctionId,
         _rejit: ReJitId,
         _is_safe_to_block: bool,
     ) {
-        in_triggers(cx, "rejit_compilation_started");
+        in_callback(cx, "rejit_compilation_started");
     }
 
     fn get_rejit_parameters(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         _module: ModuleId,
         _method: MethodDef,
         _control: FunctionControl<'_>,
     ) {
-        in_triggers(cx, "get_rejit_parameters");
+        in_callback(cx, "get_rejit_parameters");
     }
 
     fn rejit_compilation_finished(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         _function: FunctionId,
         _rejit: ReJitId,
         _status: Result<()>,
         _is_safe_to_block: bool,
     ) {
-        in_triggers(cx, "rejit_compilation_finished");
+        in_callback(cx, "rejit_compilation_finished");
     }
 
     fn rejit_error(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         _module: ModuleId,
         _method: MethodDef,
         _function: Option<FunctionId>,
         _status: Result<()>,
     ) {
-        in_triggers(cx, "rejit_error");
+        in_callback(cx, "rejit_error");
     }
 
-    fn moved_references2(&self, cx: &InCallback<'_>, _ranges: MovedRanges<'_>) {
-        in_callback(cx, "moved_references2");
+    fn moved_references2(&self, cx: &InNoGc<'_>, _ranges: MovedRanges<'_>) {
+        in_no_gc(cx, "moved_references2");
     }
 
-    fn surviving_references2(&self, cx: &InCallback<'_>, _ranges: SurvivingRanges<'_>) {
-        in_callback(cx, "surviving_references2");
+    fn surviving_references2(&self, cx: &InNoGc<'_>, _ranges: SurvivingRanges<'_>) {
+        in_no_gc(cx, "surviving_references2");
     }
 
-    fn conditional_weak_table_element_references(&self, cx: &InCallback<'_>, _elements: WeakTableElements<'_>) {
-        in_callback(cx, "conditional_weak_table_element_references");
+    fn conditional_weak_table_element_references(&self, cx: &InNoGc<'_>, _elements: WeakTableElements<'_>) {
+        in_no_gc(cx, "conditional_weak_table_element_references");
     }
 
-    fn module_in_memory_symbols_updated(&self, cx: &mut InTriggers<'_>, _module: ModuleId) {
-        in_triggers(cx, "module_in_memory_symbols_updated");
+    fn module_in_memory_symbols_updated(&self, cx: &mut InCallback<'_>, _module: ModuleId) {
+        in_callback(cx, "module_in_memory_symbols_updated");
     }
 
     fn dynamic_method_jit_compilation_started(
         &self,
-        cx: &mut InTriggers<'_>,
+        cx: &mut InCallback<'_>,
         _function: FunctionId,
         _is_safe_to_block: bool,
         _il: &[u8],
     ) {
-        in_triggers(cx, "dynamic_method_jit_compilation_started");
+        in_callback(cx, "dynamic_method_jit_compilation_started");
     }
 
-    fn dynamic_method_unloaded(&self, cx: &mut InTriggers<'_>, _function: Inert<FunctionId>) {
-        in_triggers(cx, "dynamic_method_unloaded");
+    fn dynamic_method_unloaded(&self, cx: &mut InCallback<'_>, _function: Inert<FunctionId>) {
+        in_callback(cx, "dynamic_method_unloaded");
     }
 
-    fn event_pipe_event_delivered(&self, cx: &InCallback<'_>, _event: EventPipeEvent<'_>) {
-        in_callback(cx, "event_pipe_event_delivered");
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, _event: EventPipeEvent<'_>) {
+        in_no_gc(cx, "event_pipe_event_delivered");
     }
 
-    fn event_pipe_provider_created(&self, cx: &mut InTriggers<'_>, _provider: EventPipeProviderId<'_>) {
-        in_triggers(cx, "event_pipe_provider_created");
+    fn event_pipe_provider_created(&self, cx: &mut InCallback<'_>, _provider: EventPipeProviderId<'_>) {
+        in_callback(cx, "event_pipe_provider_created");
     }
 }

@@ -44,7 +44,7 @@ static FAULTS: [AtomicUsize; 128] = [const { AtomicUsize::new(0) }; 128];
 /// The subjects of the trials.
 static SUBJECTS: OnceLock<Vec<Facts>> = OnceLock::new();
 
-type Ask = fn(&InCallback<'_>, &Facts) -> Result<()>;
+type Ask = fn(&InNoGc<'_>, &Facts) -> Result<()>;
 
 /// Operations without a row in the contract table, which make several calls.
 const MORE: &[(&str, Ask)] = &[
@@ -101,7 +101,7 @@ fn wait_for(what: impl Fn() -> bool) {
 }
 
 /// Starts the thread that collects, and makes the trials that need a thread in preemptive mode.
-pub(super) fn start(cx: &mut InTriggers<'_>) {
+pub(super) fn start(cx: &mut InCallback<'_>) {
     cx.spawn_profiler_thread("collects", |cx| {
         while !cx.is_stopping() {
             if WANTED.load(SeqCst) > ASKED.load(SeqCst) {
@@ -140,7 +140,7 @@ pub(super) fn start(cx: &mut InTriggers<'_>) {
         for (method, ask) in rows::ANYWHERE {
             trial(method, &|facts| _ = ask(cx, facts));
         }
-        for (method, ask) in rows::IN_CALLBACK.iter().chain(MORE) {
+        for (method, ask) in rows::IN_NO_GC.iter().chain(MORE) {
             trial(method, &|facts| _ = ask(cx, facts));
         }
         return;
@@ -149,7 +149,7 @@ pub(super) fn start(cx: &mut InTriggers<'_>) {
 }
 
 /// Everything compiled so far, one function after the other, no module before the others have had their turn.
-fn subjects(cx: &mut InTriggers<'_>) -> Result<Vec<Facts>> {
+fn subjects(cx: &mut InCallback<'_>) -> Result<Vec<Facts>> {
     let known = FACTS.known()?;
     let mut of_modules: BTreeMap<usize, Vec<Known>> = BTreeMap::new();
     for function in cx.jitted_functions()? {
@@ -170,8 +170,8 @@ fn subject(number: usize) -> &'static Facts {
 }
 
 /// In `object_allocated`: the next trial, if this thread makes them.
-pub(super) fn allocated(cx: &InCallback<'_>, object: ObjectId<'_>) {
-    let rows = rows::ANYWHERE.len() + rows::IN_CALLBACK.len() + MORE.len() + rows::OF_OBJECTS.len();
+pub(super) fn allocated(cx: &InNoGc<'_>, object: ObjectId<'_>) {
+    let rows = rows::ANYWHERE.len() + rows::IN_NO_GC.len() + MORE.len() + rows::OF_OBJECTS.len();
     let next = NEXT.load(SeqCst);
     let is_ready = DONE.load(SeqCst) == WANTED.load(SeqCst) && next <= rows * TIMES;
     if !is_ready || TRIED_BY.get().is_none() || TRIED_BY.get().copied() != cx.current_thread().unwrap() {
@@ -196,19 +196,19 @@ pub(super) fn allocated(cx: &InCallback<'_>, object: ObjectId<'_>) {
 }
 
 fn name(row: usize) -> &'static str {
-    let in_callback = rows::IN_CALLBACK.iter().chain(MORE).map(|row| row.0);
-    let all = rows::ANYWHERE.iter().map(|row| row.0).chain(in_callback);
+    let in_no_gc = rows::IN_NO_GC.iter().chain(MORE).map(|row| row.0);
+    let all = rows::ANYWHERE.iter().map(|row| row.0).chain(in_no_gc);
     all.chain(rows::OF_OBJECTS.iter().map(|row| row.0)).nth(row).unwrap()
 }
 
 /// Makes the call of a row, and does not look at the answer, which is the other tests' concern.
-fn ask(row: usize, facts: &Facts, cx: &InCallback<'_>, object: ObjectId<'_>) {
+fn ask(row: usize, facts: &Facts, cx: &InNoGc<'_>, object: ObjectId<'_>) {
     if let Some((_, ask)) = rows::ANYWHERE.get(row) {
         let _ = ask(cx, facts);
-    } else if let Some((_, ask)) = rows::IN_CALLBACK.iter().chain(MORE).nth(row - rows::ANYWHERE.len()) {
+    } else if let Some((_, ask)) = rows::IN_NO_GC.iter().chain(MORE).nth(row - rows::ANYWHERE.len()) {
         let _ = ask(cx, facts);
     } else {
-        let (_, ask) = rows::OF_OBJECTS[row - rows::ANYWHERE.len() - rows::IN_CALLBACK.len() - MORE.len()];
+        let (_, ask) = rows::OF_OBJECTS[row - rows::ANYWHERE.len() - rows::IN_NO_GC.len() - MORE.len()];
         let _ = ask(cx, object);
     }
 }

@@ -84,32 +84,32 @@ fn ask_anywhere(info: &Info, place: &str) {
     }
 }
 
-fn ask_in_callback(cx: &InCallback<'_>, place: &str) {
+fn ask_in_no_gc(cx: &InNoGc<'_>, place: &str) {
     ask_anywhere(cx, place);
+    for (method, ask) in rows::IN_NO_GC {
+        tell(place, "InNoGc", method, &ask(cx, &FACTS));
+    }
+}
+
+fn ask_in_callback(cx: &mut InCallback<'_>, place: &str) {
+    ask_in_no_gc(cx, place);
     for (method, ask) in rows::IN_CALLBACK {
         tell(place, "InCallback", method, &ask(cx, &FACTS));
     }
 }
 
-fn ask_in_triggers(cx: &mut InTriggers<'_>, place: &str) {
-    ask_in_callback(cx, place);
-    for (method, ask) in rows::IN_TRIGGERS {
-        tell(place, "InTriggers", method, &ask(cx, &FACTS));
-    }
-}
-
 /// In a callback that may not start a collection.
-pub(super) fn in_callback(cx: &InCallback<'_>, place: &'static str) {
+pub(super) fn in_no_gc(cx: &InNoGc<'_>, place: &'static str) {
     with_object(cx, place, None);
 }
 
 /// In a callback that may not start a collection, and may be given an object.
-pub(super) fn with_object(cx: &InCallback<'_>, place: &'static str, object: Option<ObjectId<'_>>) {
+pub(super) fn with_object(cx: &InNoGc<'_>, place: &'static str, object: Option<ObjectId<'_>>) {
     if fire::is_on() {
         return fire::with_object(cx, place, object);
     }
     once(place, || {
-        ask_in_callback(cx, place);
+        ask_in_no_gc(cx, place);
         if let Some(object) = object {
             for (method, ask) in rows::OF_OBJECTS {
                 tell(place, "ObjectId", method, &ask(cx, object));
@@ -123,12 +123,12 @@ pub(super) fn with_object(cx: &InCallback<'_>, place: &'static str, object: Opti
 }
 
 /// In a callback that may start a collection.
-pub(super) fn in_triggers(cx: &mut InTriggers<'_>, place: &'static str) {
+pub(super) fn in_callback(cx: &mut InCallback<'_>, place: &'static str) {
     if fire::is_on() {
-        return fire::in_triggers(cx, place);
+        return fire::in_callback(cx, place);
     }
     once(place, || {
-        ask_in_triggers(cx, place);
+        ask_in_callback(cx, place);
         if place == "jit_compilation_started" {
             tell_raw(cx, place, raw::INSPECTING);
             tell_raw(cx, place, raw::AT_START_UP);
@@ -153,15 +153,15 @@ pub(super) fn on_thread(info: &Info, place: &'static str) {
 /// On a profiler thread, before and after the calls that mark it.
 fn on_profiler_thread(cx: &mut ProfilerThread<'_>) {
     IS_UNCHECKED.set(true);
-    ask_in_triggers(cx, "profiler thread");
+    ask_in_callback(cx, "profiler thread");
     for (method, ask) in rows::ON_PROFILER_THREAD {
         tell("profiler thread", "ProfilerThread", method, &ask(cx, &FACTS));
     }
-    ask_in_triggers(cx, "profiler thread that is marked");
+    ask_in_callback(cx, "profiler thread that is marked");
 }
 
 /// Has the profiler's threads do their part, and waits for them, twenty seconds each at most.
-pub(super) fn others(cx: &mut InTriggers<'_>) {
+pub(super) fn others(cx: &mut InCallback<'_>) {
     if fire::is_on() {
         return fire::start(cx);
     }
@@ -189,7 +189,7 @@ pub(super) fn others(cx: &mut InTriggers<'_>) {
 }
 
 /// The calls that mark a thread for good, on one that does nothing else.
-pub(super) fn marking(cx: &mut InTriggers<'_>) {
+pub(super) fn marking(cx: &mut InCallback<'_>) {
     tell_raw(cx, "scratch", raw::MARKING);
     IS_UNCHECKED.set(true);
 }

@@ -9,7 +9,7 @@ use windows_core::{BOOL, HRESULT, Interface};
 use super::facts::Known;
 
 /// Gives a function the body that it has.
-pub(super) fn set_own_body(cx: &mut InTriggers<'_>, known: &Known) -> Result<()> {
+pub(super) fn set_own_body(cx: &mut InCallback<'_>, known: &Known) -> Result<()> {
     let body = cx.il_function_body(known.module, known.method)?;
     // SAFETY: it is the function's own body.
     unsafe { cx.set_il_function_body(known.module, known.method, &body) }

@@ -64,7 +64,7 @@ rows! {
 
 rows! {
     /// In every callback.
-    IN_CALLBACK: &InCallback<'_>;
+    IN_NO_GC: &InNoGc<'_>;
 
     DoStackSnapshot(cx) cx.walk_own_stack(|_| ControlFlow::Continue(()));
     EnumJITedFunctions(cx) cx.jitted_functions();
@@ -93,7 +93,7 @@ rows! {
 }
 
 /// How a method is asked about an object.
-type AskOfObject = fn(&InCallback<'_>, ObjectId<'_>) -> Result<()>;
+type AskOfObject = fn(&InNoGc<'_>, ObjectId<'_>) -> Result<()>;
 
 /// In callbacks that are given an object.
 pub(super) const OF_OBJECTS: &[(&str, AskOfObject)] = &[
@@ -126,7 +126,7 @@ impl EventPipeProviderListener for Listener {
 
 rows! {
     /// In callbacks from which a collection may start.
-    IN_TRIGGERS: &mut InTriggers<'_>;
+    IN_CALLBACK: &mut InCallback<'_>;
 
     ApplyMetaData(cx, known) cx.apply_meta_data(known.module);
     EnumJITedFunctions2(cx) cx.jitted_function_versions();

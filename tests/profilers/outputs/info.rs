@@ -10,7 +10,7 @@ use windows_core::BOOL;
 use super::marks::Report;
 
 /// The calls about functions, which are compiled.
-pub(super) fn ask_functions(report: &mut Report, cx: &mut InTriggers<'_>, functions: &[FunctionId]) -> Result<()> {
+pub(super) fn ask_functions(report: &mut Report, cx: &mut InCallback<'_>, functions: &[FunctionId]) -> Result<()> {
     for &function in functions {
         let starts = cx.native_code(function)?;
         let function = function.as_raw();
@@ -43,7 +43,7 @@ pub(super) fn ask_functions(report: &mut Report, cx: &mut InTriggers<'_>, functi
 /// The other calls, about a class and a method of this module.
 pub(super) fn ask(
     report: &mut Report,
-    cx: &mut InTriggers<'_>,
+    cx: &mut InCallback<'_>,
     module: ModuleId,
     class: ClassId,
     method: u32,
@@ -127,7 +127,7 @@ fn lists(report: &mut Report, info: &sys::ICorProfilerInfo14) {
 }
 
 /// The calls about an object, and the boxed value's class.
-pub(super) fn ask_object(report: &mut Report, cx: &InCallback<'_>, object: ObjectId<'_>) -> Result<()> {
+pub(super) fn ask_object(report: &mut Report, cx: &InNoGc<'_>, object: ObjectId<'_>) -> Result<()> {
     let class = cx.class_of(object)?;
     let object = object.as_raw();
     // SAFETY: the copy lives for this call only, in a callback.
@@ -160,7 +160,7 @@ fn handles(report: &mut Report, info: &sys::ICorProfilerInfo14, object: usize) {
 }
 
 /// An array's shape: of two dimensions.
-pub(super) fn ask_array(report: &mut Report, cx: &InCallback<'_>, array: ObjectId<'_>) -> Result<()> {
+pub(super) fn ask_array(report: &mut Report, cx: &InNoGc<'_>, array: ObjectId<'_>) -> Result<()> {
     const DIMENSIONS: usize = 2;
     let array = array.as_raw();
     // SAFETY: the copy lives for this call only, in a callback.

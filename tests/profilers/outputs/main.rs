@@ -35,7 +35,7 @@ fn expect<E: std::fmt::Display>(what: &str, done: Result<(), E>) {
 }
 
 impl Outputs {
-    fn ask_all(&self, cx: &mut InTriggers<'_>) -> Result<()> {
+    fn ask_all(&self, cx: &mut InCallback<'_>) -> Result<()> {
         let Some(class) = *lock(&self.class) else { return Ok(()) };
         let mut report = lock(&self.report);
         info::ask_functions(&mut report, cx, &lock(&self.functions))?;
@@ -51,7 +51,7 @@ impl Outputs {
 
 #[callbacks]
 impl Callbacks for Outputs {
-    fn class_load_finished(&self, cx: &mut InTriggers<'_>, class: ClassId, _status: Result<()>) {
+    fn class_load_finished(&self, cx: &mut InCallback<'_>, class: ClassId, _status: Result<()>) {
         let name = cx.names().class(class);
         if name.starts_with("Facts.Known<") || name.as_str() == "Holder" {
             lock(&self.class).get_or_insert(class);
@@ -60,7 +60,7 @@ impl Callbacks for Outputs {
 
     fn jit_compilation_finished(
         &self,
-        _cx: &mut InTriggers<'_>,
+        _cx: &mut InCallback<'_>,
         function: FunctionId,
         _status: Result<()>,
         _is_safe_to_block: bool,
@@ -71,7 +71,7 @@ impl Callbacks for Outputs {
         }
     }
 
-    fn object_allocated(&self, cx: &InCallback<'_>, object: ObjectId<'_>, class: ClassId) {
+    fn object_allocated(&self, cx: &InNoGc<'_>, object: ObjectId<'_>, class: ClassId) {
         if cx.array_class(class).is_ok_and(|array| array.is_some_and(|array| array.rank == 2)) {
             expect("an array", info::ask_array(&mut lock(&self.report), cx, object));
         } else if cx.names().class(class).as_str() == "Pair" {
@@ -79,11 +79,11 @@ impl Callbacks for Outputs {
         }
     }
 
-    fn exception_thrown(&self, cx: &InCallback<'_>, thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) {
         expect("an exception", info::ask_object(&mut lock(&self.report), cx, thrown));
     }
 
-    fn shutdown(&self, cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
         expect("the end", self.ask_all(cx));
         lock(&self.report).tell();
     }
@@ -114,7 +114,7 @@ struct Seen {
 }
 
 impl Counts {
-    fn add(&self, cx: &InCallback<'_>, module: ModuleId) -> Result<()> {
+    fn add(&self, cx: &InNoGc<'_>, module: ModuleId) -> Result<()> {
         let emit = cx.metadata_emit(module)?;
         for number in 0..ADDED {
             emit.define_user_string(&format!("added {number}"))?;
@@ -126,7 +126,7 @@ impl Counts {
         Ok(())
     }
 
-    fn read(&self, cx: &InCallback<'_>, module: ModuleId) -> Result<()> {
+    fn read(&self, cx: &InNoGc<'_>, module: ModuleId) -> Result<()> {
         let import = cx.metadata(module)?;
         let methods = |class: &TypeDef| import.methods(*class);
         let methods: Vec<_> = import.type_defs()?.iter().map(methods).collect::<Result<Vec<_>>>()?.concat();
@@ -163,7 +163,7 @@ impl Counts {
 
 #[callbacks]
 impl Callbacks for Emits {
-    fn module_load_finished(&self, cx: &mut InTriggers<'_>, module: ModuleId, _status: Result<()>) {
+    fn module_load_finished(&self, cx: &mut InCallback<'_>, module: ModuleId, _status: Result<()>) {
         if !cx.module_info(module).is_ok_and(|info| info.path.ends_with("Facts.dll")) {
             return;
         }
@@ -174,7 +174,7 @@ impl Callbacks for Emits {
         self.counts.is_done.store(true, Relaxed);
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         let counts = &self.counts;
         let [added, compared, wrong] =
             [&counts.added, &counts.compared, &counts.wrong].map(|count| count.load(Relaxed));

@@ -9,7 +9,7 @@ impl Callbacks for Both {
     fn initialize_for_attach(_cx: &mut InAttach<'_>, _data: &[u8]) -> Result<Self, BoxError> {
         Ok(Self)
     }
-    fn object_allocated(&self, _cx: &InCallback<'_>, _object: ObjectId<'_>, _class: ClassId) {}
+    fn object_allocated(&self, _cx: &InNoGc<'_>, _object: ObjectId<'_>, _class: ClassId) {}
 }
 
 fn main() {}

@@ -2,7 +2,7 @@
 use corprof::prelude::*;
 use std::ops::ControlFlow;
 
-fn domains(cx: &mut InTriggers<'_>, domain: AppDomainId) -> Result<()> {
+fn domains(cx: &mut InCallback<'_>, domain: AppDomainId) -> Result<()> {
     cx.walk_own_stack(|_| {
         let _ = cx.app_domain_info(domain);
         ControlFlow::Continue(())

@@ -1,7 +1,7 @@
 //! A collection cannot be asked for from inside of a callback.
 use corprof::prelude::*;
 
-fn collect(cx: &mut InTriggers<'_>) {
+fn collect(cx: &mut InCallback<'_>) {
     let _ = cx.force_gc();
 }
 

@@ -1,7 +1,7 @@
 //! A context belongs to the thread that the runtime called.
 use corprof::prelude::*;
 
-fn ask(cx: &InCallback<'_>, module: ModuleId) {
+fn ask(cx: &InNoGc<'_>, module: ModuleId) {
     std::thread::scope(|scope| scope.spawn(|| cx.names().module(module)).join());
 }
 

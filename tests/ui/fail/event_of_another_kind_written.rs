@@ -7,7 +7,7 @@ use corprof::prelude::*;
 #[event(provider = "Shop-Orders", id = 7)]
 struct Placed;
 
-fn write(cx: &InTriggers<'_>, placed: &OwnEvent<Placed>) {
+fn write(cx: &InCallback<'_>, placed: &OwnEvent<Placed>) {
     let _ = placed.write(cx, &8);
 }
 

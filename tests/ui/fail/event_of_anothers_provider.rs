@@ -3,7 +3,7 @@ use corprof::info::EventPipeEventDefinition;
 use corprof::id::EventPipeProviderId;
 use corprof::prelude::*;
 
-fn define(cx: &mut InTriggers<'_>, provider: EventPipeProviderId<'_>, event: &EventPipeEventDefinition<'_>) {
+fn define(cx: &mut InCallback<'_>, provider: EventPipeProviderId<'_>, event: &EventPipeEventDefinition<'_>) {
     let _ = cx.event_pipe_define_event(provider, event);
 }
 

@@ -9,7 +9,7 @@ struct Collector(Mutex<Vec<EventPipeProviderId<'static>>>);
 
 #[callbacks]
 impl Callbacks for Collector {
-    fn event_pipe_event_delivered(&self, _cx: &InCallback<'_>, event: EventPipeEvent<'_>) {
+    fn event_pipe_event_delivered(&self, _cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
         self.0.lock().unwrap().push(event.provider);
     }
 }

@@ -3,7 +3,7 @@ use corprof::walk::Frame;
 use corprof::prelude::*;
 use std::ops::ControlFlow;
 
-fn top<'cb>(cx: &InCallback<'cb>, top: &mut Option<Frame<'cb>>) {
+fn top<'cb>(cx: &InNoGc<'cb>, top: &mut Option<Frame<'cb>>) {
     let _ = cx.walk_own_stack(|frame| {
         *top = Some(frame);
         ControlFlow::Break(())

@@ -4,7 +4,7 @@ struct Beeper;
 
 #[callbacks]
 impl Callbacks for Beeper {
-    fn thread_created<T>(&self, _cx: &mut InTriggers<'_>, _thread: T) {}
+    fn thread_created<T>(&self, _cx: &mut InCallback<'_>, _thread: T) {}
 }
 
 fn main() {}

@@ -7,7 +7,7 @@ impl FunctionHooks for Calls {
     type Function = ();
     type Thread = std::rc::Rc<u64>;
 
-    fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> {
+    fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> {
         Hook::No
     }
 

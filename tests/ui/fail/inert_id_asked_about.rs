@@ -2,7 +2,7 @@
 use corprof::id::Inert;
 use corprof::prelude::*;
 
-fn module_load_started(cx: &mut InTriggers<'_>, module: Inert<ModuleId>) {
+fn module_load_started(cx: &mut InCallback<'_>, module: Inert<ModuleId>) {
     let _ = cx.module_info(module);
 }
 

@@ -1,7 +1,7 @@
 //! Metadata reads the memory of its module, which may go away after the callback.
 use corprof::{metadata::MetadataImport, prelude::*};
 
-fn ask(cx: &InCallback<'_>, module: ModuleId) -> Result<MetadataImport<'static>> {
+fn ask(cx: &InNoGc<'_>, module: ModuleId) -> Result<MetadataImport<'static>> {
     cx.metadata(module)
 }
 

@@ -4,7 +4,7 @@ struct Beeper;
 
 #[callbacks]
 impl Callbacks for Beeper {
-    fn thread_created(&mut self, _cx: &mut InTriggers<'_>, _thread: ThreadId) {}
+    fn thread_created(&mut self, _cx: &mut InCallback<'_>, _thread: ThreadId) {}
 }
 
 fn main() {}

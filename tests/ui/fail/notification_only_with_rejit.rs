@@ -9,7 +9,7 @@ struct Beside;
 impl Callbacks for Beside {
     fn rejit_error(
         &self,
-        _cx: &mut InTriggers<'_>,
+        _cx: &mut InCallback<'_>,
         _module: ModuleId,
         _method: MethodDef,
         _function: Option<FunctionId>,

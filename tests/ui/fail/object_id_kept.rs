@@ -5,7 +5,7 @@ struct Keeper(Mutex<Option<ObjectId<'static>>>);
 
 #[callbacks]
 impl Callbacks for Keeper {
-    fn object_allocated(&self, cx: &InCallback<'_>, object: ObjectId<'_>, _class: ClassId) {
+    fn object_allocated(&self, cx: &InNoGc<'_>, object: ObjectId<'_>, _class: ClassId) {
         *self.0.lock(cx) = Some(object);
     }
 }

@@ -2,7 +2,7 @@
 use corprof::metadata::MethodDef;
 use corprof::prelude::*;
 
-fn rewrite(cx: &mut InTriggers<'_>, module: ModuleId, method: MethodDef) {
+fn rewrite(cx: &mut InCallback<'_>, module: ModuleId, method: MethodDef) {
     let _ = cx.request_rejit(&[(module, method)]);
 }
 

@@ -1,7 +1,7 @@
 //! A call that may start a collection needs the context for itself.
 use corprof::prelude::*;
 
-fn ask(cx: &InTriggers<'_>, domain: AppDomainId) {
+fn ask(cx: &InCallback<'_>, domain: AppDomainId) {
     let _ = cx.app_domain_info(domain);
 }
 

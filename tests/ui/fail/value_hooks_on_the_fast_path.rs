@@ -9,7 +9,7 @@ impl ValueHooks for Hooks {
     type Thread = ();
     const VALUES: HookValues = HookValues::ARGUMENTS;
 
-    fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> { Hook::Yes(()) }
+    fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> { Hook::Yes(()) }
     fn thread_started(&self) {}
 }
 

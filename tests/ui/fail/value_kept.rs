@@ -11,7 +11,7 @@ impl ValueHooks for Keeper {
     type Thread = ();
     const VALUES: HookValues = HookValues::ARGUMENTS;
 
-    fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> { Hook::Yes(()) }
+    fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> { Hook::Yes(()) }
     fn thread_started(&self) {}
     fn enter_with_args(&self, _cx: &InSlowHook<'_>, _thread: &mut (), (): &(), args: &Arguments<'_>) {
         *self.0.lock().unwrap() = args.get(0);

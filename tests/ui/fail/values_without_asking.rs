@@ -9,7 +9,7 @@ impl FunctionHooks for Hooks {
     type Function = ();
     type Thread = ();
 
-    fn select(&self, _cx: &mut InTriggers<'_>, _function: FunctionId) -> Hook<()> { Hook::Yes(()) }
+    fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> { Hook::Yes(()) }
     fn thread_started(&self) {}
     fn enter_with_args(&self, _cx: &InSlowHook<'_>, _thread: &mut (), (): &(), _args: &Arguments<'_>) {}
 }

@@ -4,7 +4,7 @@ struct Beeper;
 
 #[callbacks]
 impl Callbacks for Beeper {
-    fn class_load_finished(&self, _cx: &mut InTriggers<'_>, _function: FunctionId, _status: Result<()>) {}
+    fn class_load_finished(&self, _cx: &mut InCallback<'_>, _function: FunctionId, _status: Result<()>) {}
 }
 
 fn main() {}

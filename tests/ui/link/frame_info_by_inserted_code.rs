@@ -6,7 +6,7 @@ impl ValueHooks for Hooks {
     type Function = ();
     type Thread = ();
     const VALUES: HookValues = HookValues::ARGUMENTS.union(HookValues::FRAME);
-    fn select(&self, _: &mut InTriggers<'_>, _: FunctionId) -> Hook<()> { Hook::No }
+    fn select(&self, _: &mut InCallback<'_>, _: FunctionId) -> Hook<()> { Hook::No }
     fn thread_started(&self) {}
 }
 fn start(cx: &mut InInitialize<'_>) -> corprof::Result<()> {

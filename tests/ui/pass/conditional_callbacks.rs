@@ -7,17 +7,17 @@ struct Beeper;
 #[callbacks]
 impl Callbacks for Beeper {
     #[cfg(any())]
-    fn class_load_finished(&self, _cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {}
+    fn class_load_finished(&self, _cx: &mut InCallback<'_>, _class: ClassId, _status: Result<()>) {}
 
     /// Several conditions, all of them true.
     #[cfg(all())]
     #[cfg(not(any()))]
     #[cfg_attr(all(), cfg(all()), inline)]
-    fn thread_created(&self, _cx: &mut InTriggers<'_>, _thread: ThreadId) {}
+    fn thread_created(&self, _cx: &mut InCallback<'_>, _thread: ThreadId) {}
 
     #[cfg(all())]
     #[cfg_attr(all(), cfg(any()))]
-    fn thread_destroyed(&self, _cx: &mut InTriggers<'_>, _thread: ThreadId) {}
+    fn thread_destroyed(&self, _cx: &mut InCallback<'_>, _thread: ThreadId) {}
 }
 
 fn main() {

@@ -22,7 +22,7 @@ struct MANIFEST(bool);
 
 #[::corprof::callbacks]
 impl ::corprof::Callbacks for MANIFEST {
-    fn thread_created(&self, _cx: &mut ::corprof::InTriggers<'_>, _thread: ::corprof::id::ThreadId) {}
+    fn thread_created(&self, _cx: &mut ::corprof::InCallback<'_>, _thread: ::corprof::id::ThreadId) {}
 }
 
 /// Nothing to do.

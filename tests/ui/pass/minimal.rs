@@ -7,7 +7,7 @@ struct Beeper;
 
 #[callbacks]
 impl Callbacks for Beeper {
-    fn class_load_finished(&self, _cx: &mut InTriggers<'_>, _class: ClassId, _status: Result<()>) {}
+    fn class_load_finished(&self, _cx: &mut InCallback<'_>, _class: ClassId, _status: Result<()>) {}
 }
 
 fn main() {

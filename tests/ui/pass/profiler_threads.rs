@@ -22,7 +22,7 @@ impl Callbacks for Collector {
         Ok(profiler)
     }
 
-    fn garbage_collection_finished(&self, cx: &InCallback<'_>) {
+    fn garbage_collection_finished(&self, cx: &InNoGc<'_>) {
         let kept = self.kept.lock(cx);
         let object = kept.as_ref().and_then(|handle| handle.get(cx).ok().flatten());
         let _ = object.map(|object| cx.object_size(object));

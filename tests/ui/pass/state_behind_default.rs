@@ -9,7 +9,7 @@ struct Counter {
 
 #[callbacks]
 impl Callbacks for Counter {
-    fn thread_created(&self, _cx: &mut InTriggers<'_>, _thread: ThreadId) {
+    fn thread_created(&self, _cx: &mut InCallback<'_>, _thread: ThreadId) {
         self.threads.fetch_add(1, Relaxed);
     }
 }
@@ -27,7 +27,7 @@ impl Callbacks for Named {
         Ok(Self { name: std::env::var("NAME")? })
     }
 
-    fn shutdown(&self, _cx: &mut InTriggers<'_>) {
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
         eprintln!("{}", self.name);
     }
 }

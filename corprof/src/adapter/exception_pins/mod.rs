@@ -35,7 +35,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::context::{Heap, InCallback};
+use crate::context::{Heap, InNoGc};
 use crate::event_mask::Event;
 use crate::id::ObjectId;
 use crate::info::{HandleKind, Info, ObjectHandle, RuntimeInfo};
@@ -114,7 +114,7 @@ impl ExceptionPins {
     pub(super) fn for_runtime(info: &Info) -> Option<Self> {
         static LAST_KEY: AtomicU64 = AtomicU64::new(0);
         // SAFETY: called from Initialize, which is a callback; nothing is claimed about the heap (fact: contexts).
-        let cx = unsafe { InCallback::new(info, Heap::Moves) };
+        let cx = unsafe { InNoGc::new(info, Heap::Moves) };
         let runtime = cx.runtime_info().ok()?;
         let is_wanted = has_fault(runtime) && !is_switched_off(std::env::var_os(SWITCH).as_deref());
         is_wanted.then(|| Self {
@@ -152,7 +152,7 @@ impl ExceptionPins {
             stack.leave(stack_pointer);
             // SAFETY: the thread is in `ExceptionThrown`, which the runtime makes in cooperative mode, so that no collection
             // moves objects until a call leaves that mode; the calls made here do not (fact: still).
-            let cx = unsafe { InCallback::new(info, Heap::Still) };
+            let cx = unsafe { InNoGc::new(info, Heap::Still) };
             let pin = |object: ObjectId<'_>| cx.create_handle(object, HandleKind::Pinned).ok();
             // SAFETY: the object of `ExceptionThrown`, in that callback; as above (fact: still).
             let handles = match unsafe { ObjectId::from_raw(exception) } {

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use crate::context::InCallback;
+use crate::context::InNoGc;
 use crate::id::{ClassId, ModuleId, ObjectId};
 use crate::metadata::TypeDef;
 
@@ -22,7 +22,7 @@ pub(super) struct Wrapper {
 
 impl Wrapper {
     /// The object that `exception` wraps, if it is such an exception. `cx` belongs to the callback that received `exception`.
-    pub(super) fn object_in<'gc>(&self, cx: &InCallback<'_>, exception: ObjectId<'gc>) -> Option<ObjectId<'gc>> {
+    pub(super) fn object_in<'gc>(&self, cx: &InNoGc<'_>, exception: ObjectId<'gc>) -> Option<ObjectId<'gc>> {
         let mut class = 0;
         // SAFETY: the object is alive while its id is; the call writes one id and keeps nothing (fact: still, outputs).
         let code =
@@ -44,7 +44,7 @@ impl Wrapper {
     }
 
     /// The layout, if `class` is the class.
-    fn find_layout(&self, cx: &InCallback<'_>, class: usize) -> Option<(usize, usize)> {
+    fn find_layout(&self, cx: &InNoGc<'_>, class: usize) -> Option<(usize, usize)> {
         let class = ClassId::from_raw(class)?;
         // The class cannot be unloaded while an object of it exists.
         let found = cx.runtime().ask_class(class).ok()?;
@@ -67,7 +67,7 @@ impl Wrapper {
 }
 
 /// The definition of the class: in the module of the class that all others derive from.
-fn find_definition(cx: &InCallback<'_>, class: ClassId) -> Option<(ModuleId, TypeDef)> {
+fn find_definition(cx: &InNoGc<'_>, class: ClassId) -> Option<(ModuleId, TypeDef)> {
     let mut info = cx.runtime().ask_class(class).ok()?;
     for _ in 0..MOST_BASES {
         let Some(parent) = info.parent else {

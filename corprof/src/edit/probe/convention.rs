@@ -7,7 +7,7 @@
 use corprof_il::signature::{CallingConvention, MethodSignature, Primitive, Type};
 
 use super::super::{EditError, MethodEdit};
-use crate::context::InTriggers;
+use crate::context::InCallback;
 use crate::error::Result;
 use crate::metadata::{
     AssemblyIdentity, AssemblyRef, CORE_LIBRARY, MetadataImport, StandAloneSignature, Token, TypeDefOrRef,
@@ -23,7 +23,7 @@ const FORWARDER: &str = "System.Runtime";
 /// The token of the public key that all core libraries are signed with.
 const CORE_KEY: [u8; 8] = [0x7c, 0xec, 0x85, 0xd7, 0xbe, 0xa7, 0x79, 0x8e];
 
-impl InTriggers<'_> {
+impl InCallback<'_> {
     /// Finds out, once, whether the core library has the modifier.
     pub(crate) fn find_suppression(&mut self) {
         if self.has_suppression().get().is_none()

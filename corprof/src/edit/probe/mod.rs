@@ -127,7 +127,7 @@ impl MethodEdit<'_> {
     /// The last of several probes in a method is the outermost. Arguments and results are read by the signature; the first 16
     /// arguments, `this` included, can be read. A type parameter, or a struct with one, is
     /// [unreadable](crate::values::Unreadable::TypeParameter), as instantiations share the body. Outside of
-    /// [`edit_once`](crate::InTriggers::edit_once), structs of other assemblies than the method's own and the core library are
+    /// [`edit_once`](crate::InCallback::edit_once), structs of other assemblies than the method's own and the core library are
     /// [unreadable](crate::values::Unreadable::AmbiguousType) as well, since another version of that assembly may yet be loaded.
     ///
     /// The method is not inlined any more if exceptions are wanted, and line numbers in its stack traces are lost. Each call of

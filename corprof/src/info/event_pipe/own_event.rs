@@ -7,13 +7,13 @@ use corprof_events::{EncodeError, EventDefinition, ProviderEvent};
 use windows_core::GUID;
 
 use super::{EventPipeEventDefinition, EventPipeField, EventPipePayload};
-use crate::context::InTriggers;
+use crate::context::InCallback;
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::id::{EventPipeEventId, EventPipeProviderId};
 use crate::info::Info;
 
 /// A kind of event that a provider of this profiler has, with its type `E`.
-/// [`event_pipe_define`](InTriggers::event_pipe_define) makes it.
+/// [`event_pipe_define`](InCallback::event_pipe_define) makes it.
 pub struct OwnEvent<E> {
     id: EventPipeEventId,
     // Covariant, so that a kind that is kept as `OwnEvent<E<'static>>` writes an `E` with texts that live for a moment.
@@ -75,7 +75,7 @@ impl<E> Debug for OwnEvent<E> {
     }
 }
 
-impl InTriggers<'_> {
+impl InCallback<'_> {
     /// Adds a kind of event to a provider of this profiler, which has the name that the event's type gives.
     ///
     /// ```
@@ -97,7 +97,7 @@ impl InTriggers<'_> {
     /// }
     ///
     /// # #[allow(dead_code)]
-    /// fn loaded(cx: &InTriggers<'_>, kind: &OwnEvent<Loaded<'static>>, path: &str) -> Result<()> {
+    /// fn loaded(cx: &InCallback<'_>, kind: &OwnEvent<Loaded<'static>>, path: &str) -> Result<()> {
     ///     kind.write(cx, &Loaded { path: Text::from(path), classes: 12 })
     /// }
     /// ```

@@ -6,7 +6,7 @@ use corprof_events::{FieldType, Level};
 use corprof_sys as sys;
 use windows_core::{BOOL, GUID};
 
-use crate::context::InTriggers;
+use crate::context::InCallback;
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::ffi::buffer::to_utf16;
 use crate::generated::contract::contract;
@@ -136,7 +136,7 @@ impl Info {
     }
 }
 
-impl InTriggers<'_> {
+impl InCallback<'_> {
     /// Makes a provider. Sessions request its events by its name.
     #[doc = contract!(EventPipeCreateProvider)]
     ///

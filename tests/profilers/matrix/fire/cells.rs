@@ -17,25 +17,25 @@ use super::prices::price;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Level {
     Info,
-    InCallback,
+    InNoGc,
     Object,
-    InTriggers,
+    InCallback,
     ProfilerThread,
 }
 
 impl Level {
-    const ALL: [Self; 5] = [Self::Info, Self::InCallback, Self::Object, Self::InTriggers, Self::ProfilerThread];
+    const ALL: [Self; 5] = [Self::Info, Self::InNoGc, Self::Object, Self::InCallback, Self::ProfilerThread];
 
     pub(super) fn name(self) -> &'static str {
-        ["Info", "InCallback", "ObjectId", "InTriggers", "ProfilerThread"][self as usize]
+        ["Info", "InNoGc", "ObjectId", "InCallback", "ProfilerThread"][self as usize]
     }
 
     fn len(self) -> usize {
         match self {
             Self::Info => rows::ANYWHERE.len(),
-            Self::InCallback => rows::IN_CALLBACK.len(),
+            Self::InNoGc => rows::IN_NO_GC.len(),
             Self::Object => rows::OF_OBJECTS.len(),
-            Self::InTriggers => rows::IN_TRIGGERS.len(),
+            Self::InCallback => rows::IN_CALLBACK.len(),
             Self::ProfilerThread => rows::ON_PROFILER_THREAD.len(),
         }
     }
@@ -43,9 +43,9 @@ impl Level {
     fn method(self, row: usize) -> &'static str {
         match self {
             Self::Info => rows::ANYWHERE[row].0,
-            Self::InCallback => rows::IN_CALLBACK[row].0,
+            Self::InNoGc => rows::IN_NO_GC[row].0,
             Self::Object => rows::OF_OBJECTS[row].0,
-            Self::InTriggers => rows::IN_TRIGGERS[row].0,
+            Self::InCallback => rows::IN_CALLBACK[row].0,
             Self::ProfilerThread => rows::ON_PROFILER_THREAD[row].0,
         }
     }

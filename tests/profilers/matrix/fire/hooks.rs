@@ -9,10 +9,10 @@ use corprof::prelude::*;
 
 use super::super::rows;
 use super::cells::Level;
-use super::{VALUES, ask_anywhere, ask_in_callback, fault, ids, lock, visit};
+use super::{VALUES, ask_anywhere, ask_in_no_gc, fault, ids, lock, visit};
 
 /// Functions of the program's class `Args`, which check their arguments themselves.
-fn select(cx: &InTriggers<'_>, function: FunctionId) -> Hook<()> {
+fn select(cx: &InCallback<'_>, function: FunctionId) -> Hook<()> {
     if cx.names().function(function).starts_with("Args.") { Hook::Yes(()) } else { Hook::No }
 }
 
@@ -23,7 +23,7 @@ impl FunctionHooks for Fast {
     type Function = ();
     type Thread = ();
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<()> {
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<()> {
         select(cx, function)
     }
 
@@ -52,7 +52,7 @@ impl ValueHooks for WithValues {
     type Thread = ();
     const VALUES: HookValues = HookValues::all();
 
-    fn select(&self, cx: &mut InTriggers<'_>, function: FunctionId) -> Hook<()> {
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<()> {
         select(cx, function)
     }
 
@@ -79,7 +79,7 @@ impl ValueHooks for WithValues {
 }
 
 /// A value, and of an object its address and its class: neither changes while the hook runs.
-fn described(cx: &InCallback<'_>, value: Value<'_>) -> String {
+fn described(cx: &InNoGc<'_>, value: Value<'_>) -> String {
     let mut text = match value {
         Value::Object(Some(object)) => format!("{:#x} {:?}", object.as_raw(), cx.class_of(object)),
         Value::String(Some(string)) => format!("{:#x} {string}", string.object().as_raw()),
@@ -91,7 +91,7 @@ fn described(cx: &InCallback<'_>, value: Value<'_>) -> String {
 
 fn in_slow_hook(cx: &InSlowHook<'_>, name: &'static str, object: Option<ObjectId<'_>>, values: impl Fn() -> String) {
     let Some((visit, plan)) = visit(name, "InSlowHook") else { return };
-    let cx: &InCallback<'_> = cx;
+    let cx: &InNoGc<'_> = cx;
     // A lock that no holder keeps across a collection may be waited for in any mode of the thread.
     let _guard = lock(plan, cx);
     let before = values();
@@ -103,11 +103,11 @@ fn in_slow_hook(cx: &InSlowHook<'_>, name: &'static str, object: Option<ObjectId
             fault(format_args!("the values of a hook are {now} and were {before} after {method} in {name}"));
         }
     };
-    ask_in_callback(&visit, cx, check);
+    ask_in_no_gc(&visit, cx, check);
     if let Some(object) = object {
         visit.ask(Level::Object, |row| rows::OF_OBJECTS[row].1(cx, object), check);
     }
-    if !visit.is_full(Level::InCallback) {
+    if !visit.is_full(Level::InNoGc) {
         ids::ask(cx, name);
     }
 }

@@ -52,7 +52,7 @@ fn ids() -> MutexGuard<'static, Option<Ids>> {
 }
 
 /// All that can be asked about it.
-fn answers(cx: &InCallback<'_>, id: Id) -> Vec<(&'static str, Result<()>)> {
+fn answers(cx: &InNoGc<'_>, id: Id) -> Vec<(&'static str, Result<()>)> {
     match id {
         Id::Assembly(id) => vec![("assembly_info", cx.assembly_info(id).map(drop))],
         Id::Module(id) => {
@@ -77,7 +77,7 @@ fn is_refused(answer: &Result<()>) -> bool {
 }
 
 /// In a callback about `id`, which is therefore there.
-fn must_answer(cx: &InCallback<'_>, id: Id, place: &str) {
+fn must_answer(cx: &InNoGc<'_>, id: Id, place: &str) {
     for (call, answer) in answers(cx, id) {
         if is_refused(&answer) {
             fault(format_args!("{call} refuses {id:?} as dead in {place} ({})", described(cx, id)));
@@ -87,7 +87,7 @@ fn must_answer(cx: &InCallback<'_>, id: Id, place: &str) {
     }
 }
 
-fn described(cx: &InCallback<'_>, id: Id) -> String {
+fn described(cx: &InNoGc<'_>, id: Id) -> String {
     match id {
         Id::Assembly(_) | Id::Module(_) => String::new(),
         Id::Class(id) => cx.names().class(id).to_string(),
@@ -96,7 +96,7 @@ fn described(cx: &InCallback<'_>, id: Id) -> String {
 }
 
 /// In the first callback about it: it is kept for later calls.
-pub(in super::super) fn loaded(cx: &InCallback<'_>, id: Id, place: &'static str) {
+pub(in super::super) fn loaded(cx: &InNoGc<'_>, id: Id, place: &'static str) {
     if !IS_BURNING.load(Relaxed) {
         return;
     }
@@ -128,7 +128,7 @@ fn push<T>(kept: &mut VecDeque<T>, id: T) {
 }
 
 /// In the callback that says that it is about to go.
-pub(in super::super) fn unloading(cx: &InCallback<'_>, id: Id, place: &'static str) {
+pub(in super::super) fn unloading(cx: &InNoGc<'_>, id: Id, place: &'static str) {
     if IS_BURNING.load(Relaxed) {
         must_answer(cx, id, place);
     }
@@ -151,7 +151,7 @@ pub(in super::super) fn gone(module: Inert<ModuleId>) {
 
 /// Before .NET 10 the runtime does not report the classes over which shared code was made. Their life has to be
 /// proved from the place of the code. Without a proof corprof refuses the call, because it could crash.
-fn tells_shared_classes(cx: &InCallback<'_>) -> bool {
+fn tells_shared_classes(cx: &InNoGc<'_>) -> bool {
     cx.runtime_info().is_ok_and(|runtime| runtime.major >= 10)
 }
 
@@ -164,7 +164,7 @@ fn doubted() {
 }
 
 /// Asks about one of each kind.
-pub(super) fn ask(cx: &InCallback<'_>, place: &'static str) {
+pub(super) fn ask(cx: &InNoGc<'_>, place: &'static str) {
     let next = NEXT.fetch_add(1, Relaxed);
     let (lasting, passing, dead) = {
         let ids = ids();
@@ -204,7 +204,7 @@ pub(super) fn ask(cx: &InCallback<'_>, place: &'static str) {
 }
 
 /// Decides about dead identifiers that were answered: those that have not begun anew since are a fault.
-pub(super) fn settle(cx: &InCallback<'_>) {
+pub(super) fn settle(cx: &InNoGc<'_>) {
     let settled: Vec<_> = {
         let mut ids = ids();
         let Some(ids) = ids.as_mut() else { return };

@@ -70,7 +70,7 @@ fn number(variable: &str) -> Option<u64> {
 fn plan() -> Option<&'static Plan> {
     let make = || {
         let condition = env::var("MATRIX_FIRE").ok()?;
-        let mut contexts = vec!["Info", "InCallback", "InTriggers", "ProfilerThread"];
+        let mut contexts = vec!["Info", "InNoGc", "InCallback", "ProfilerThread"];
         contexts.extend(match env::var("MATRIX_HOOKS").as_deref() {
             Ok("fast") => Some("InHook"),
             Ok("values") => Some("InSlowHook"),
@@ -116,7 +116,7 @@ pub(super) fn prepare(cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
 }
 
 /// From here on the callbacks ask, as there is one of everything to ask about, and so do other threads.
-pub(super) fn start(cx: &mut InTriggers<'_>) {
+pub(super) fn start(cx: &mut InCallback<'_>) {
     if plan().is_some_and(|plan| plan.is_idle) {
         return;
     }
@@ -181,9 +181,9 @@ fn ask_anywhere(visit: &Visit, info: &Info, check: impl FnMut(&str)) {
     visit.ask(Level::Info, |row| rows::ANYWHERE[row].1(info, &FACTS), check);
 }
 
-fn ask_in_callback(visit: &Visit, cx: &InCallback<'_>, mut check: impl FnMut(&str)) {
+fn ask_in_no_gc(visit: &Visit, cx: &InNoGc<'_>, mut check: impl FnMut(&str)) {
     ask_anywhere(visit, cx, &mut check);
-    visit.ask(Level::InCallback, |row| rows::IN_CALLBACK[row].1(cx, &FACTS), &mut check);
+    visit.ask(Level::InNoGc, |row| rows::IN_NO_GC[row].1(cx, &FACTS), &mut check);
 }
 
 /// On a thread that is in no callback.
@@ -194,8 +194,8 @@ pub(super) fn on_thread(info: &Info, name: &'static str) {
 }
 
 /// In a callback that may start no collection, and may be given an object: its class must not change.
-pub(super) fn with_object(cx: &InCallback<'_>, name: &'static str, object: Option<ObjectId<'_>>) {
-    let Some((visit, plan)) = visit(name, "InCallback") else { return };
+pub(super) fn with_object(cx: &InNoGc<'_>, name: &'static str, object: Option<ObjectId<'_>>) {
+    let Some((visit, plan)) = visit(name, "InNoGc") else { return };
     let _guard = lock(plan, cx);
     // Objects that are unreadable here (see `finalizeable_object_queued`) are not compared.
     let class = object.and_then(|object| Some((object, cx.class_of(object).ok()?)));
@@ -206,7 +206,7 @@ pub(super) fn with_object(cx: &InCallback<'_>, name: &'static str, object: Optio
             now => fault(format_args!("an object of {class:?} is of {now:?} after {method} in {name}")),
         }
     };
-    ask_in_callback(&visit, cx, check);
+    ask_in_no_gc(&visit, cx, check);
     if let Some(object) = object {
         visit.ask(Level::Object, |row| rows::OF_OBJECTS[row].1(cx, object), check);
     }
@@ -214,25 +214,25 @@ pub(super) fn with_object(cx: &InCallback<'_>, name: &'static str, object: Optio
 }
 
 /// In a callback that may start a collection.
-pub(super) fn in_triggers(cx: &mut InTriggers<'_>, name: &'static str) {
-    if let Some((visit, plan)) = visit(name, "InTriggers") {
-        ask_in_triggers(&visit, plan, cx, name);
+pub(super) fn in_callback(cx: &mut InCallback<'_>, name: &'static str) {
+    if let Some((visit, plan)) = visit(name, "InCallback") {
+        ask_in_callback(&visit, plan, cx, name);
     }
 }
 
-fn ask_in_triggers(visit: &Visit, plan: &Plan, cx: &mut InTriggers<'_>, name: &'static str) {
+fn ask_in_callback(visit: &Visit, plan: &Plan, cx: &mut InCallback<'_>, name: &'static str) {
     {
         let _guard = lock(plan, cx);
-        ask_in_callback(visit, cx, |_| {});
+        ask_in_no_gc(visit, cx, |_| {});
         ids::ask(cx, name);
     }
-    visit.ask(Level::InTriggers, |row| rows::IN_TRIGGERS[row].1(cx, &FACTS), |_| {});
+    visit.ask(Level::InCallback, |row| rows::IN_CALLBACK[row].1(cx, &FACTS), |_| {});
 }
 
 /// On a profiler thread: with the calls that mark it, or without.
 fn on_profiler_thread(cx: &mut ProfilerThread<'_>, name: &'static str, is_marked: bool) {
     let Some((visit, plan)) = visit(name, "ProfilerThread") else { return };
-    ask_in_triggers(&visit, plan, cx, name);
+    ask_in_callback(&visit, plan, cx, name);
     if is_marked {
         visit.ask(Level::ProfilerThread, |row| rows::ON_PROFILER_THREAD[row].1(cx, &FACTS), |_| {});
     }

@@ -158,13 +158,13 @@ impl Plan {
     pub(super) fn contexts(&self) -> Vec<(&'static str, &'static [&'static str])> {
         let mut contexts: Vec<(_, &[_])> = vec![
             ("Info", &["Info"]),
-            ("InCallback", &["Info", "InCallback", "ObjectId"]),
-            ("InTriggers", &["Info", "InCallback", "InTriggers"]),
-            ("ProfilerThread", &["Info", "InCallback", "InTriggers", "ProfilerThread"]),
+            ("InNoGc", &["Info", "InNoGc", "ObjectId"]),
+            ("InCallback", &["Info", "InNoGc", "InCallback"]),
+            ("ProfilerThread", &["Info", "InNoGc", "InCallback", "ProfilerThread"]),
         ];
         match self.hooks {
             "fast" => contexts.push(("InHook", &["Info"])),
-            "values" => contexts.push(("InSlowHook", &["Info", "InCallback", "ObjectId"])),
+            "values" => contexts.push(("InSlowHook", &["Info", "InNoGc", "ObjectId"])),
             _ => {}
         }
         contexts

@@ -29,8 +29,8 @@ pub(super) fn emit(contracts: &Contracts) -> Result<TokenStream, Error> {
 fn bound(context: Context) -> Option<&'static str> {
     match context {
         Context::Info => None,
-        Context::InCallback => Some("InCallbackContext"),
-        Context::InTriggers => Some("MayTriggerGc"),
+        Context::InNoGc => Some("InCallbackContext"),
+        Context::InCallback => Some("MayTriggerGc"),
         Context::InInitialize => Some("AtStartUp"),
         Context::ProfilerThread => Some("OnProfilerThread"),
     }

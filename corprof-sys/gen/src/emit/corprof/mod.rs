@@ -100,7 +100,7 @@ fn callbacks_trait(callbacks: &[Callback<'_>]) -> Result<TokenStream, Error> {
     }
     Ok(quote! {
         use crate::args::*;
-        use crate::context::{InAttach, InCallback, InInitialize, InTriggers};
+        use crate::context::{InAttach, InCallback, InInitialize, InNoGc};
         use crate::error::Result;
         use crate::id::*;
         use crate::info::Info;

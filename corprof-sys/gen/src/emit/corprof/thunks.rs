@@ -24,7 +24,7 @@ pub(super) fn emit(model: &Model, callbacks: &[Callback<'_>]) -> Result<TokenStr
         use corprof_sys as sys;
         use windows_core::{BOOL, GUID, HRESULT, IUnknown_Vtbl, Ref};
 
-        use crate::adapter::{Adapter, bookkeeping, in_callback, in_triggers, lifecycle};
+        use crate::adapter::{Adapter, bookkeeping, in_no_gc, in_callback, lifecycle};
         use crate::args::*;
         use crate::event_mask::Event;
         use crate::id::*;
@@ -41,9 +41,9 @@ fn thunk(model: &Model, callback: &Callback<'_>) -> Result<TokenStream, Error> {
     let (name, event) = (format_ident!("{}", callback.name()), event(callback));
     let params = types::params(model, &callback.method.params);
     let (enter, has_context) = match callback.context() {
-        Some("InTriggers") => (quote!(in_triggers), true),
-        Some(_) => (quote!(in_callback), true),
-        None => (quote!(in_callback), false),
+        Some("InCallback") => (quote!(in_callback), true),
+        Some(_) => (quote!(in_no_gc), true),
+        None => (quote!(in_no_gc), false),
     };
     let args: Vec<_> = argument_names(callback)?;
     let wires = match &callback.facts.wire {

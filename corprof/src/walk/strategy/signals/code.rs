@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use crate::context::InTriggers;
+use crate::context::InCallback;
 use crate::id::FunctionId;
 use crate::info::CodeRange;
 use crate::profiler_thread::ProfilerThread;
@@ -51,7 +51,7 @@ struct Range {
 pub(super) struct Asking<'a, 'i> {
     pub(super) known: &'a mut KnownCode,
     pub(super) natives: &'a RefCell<Natives>,
-    pub(super) cx: &'a mut InTriggers<'i>,
+    pub(super) cx: &'a mut InCallback<'i>,
 }
 
 impl KnownCode {
@@ -100,7 +100,7 @@ impl KnownCode {
     }
 
     /// Records the code of the function at an address.
-    fn note(&mut self, cx: &mut InTriggers<'_>, address: usize) -> Code {
+    fn note(&mut self, cx: &mut InCallback<'_>, address: usize) -> Code {
         // While the runtime starts it does not answer, and there is no code to find.
         let version = cx.function_version_from_ip(address).ok().flatten();
         let Some(version) = version else { return Code::default() };

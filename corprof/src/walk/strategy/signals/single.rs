@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use crate::context::InTriggers;
+use crate::context::InCallback;
 use crate::system::signals::RawSample;
 
 use super::code::{Asking, KnownCode};
@@ -39,7 +39,7 @@ pub struct CallerPosition {
 
 impl SignalStep {
     /// Looks up the function at an address, as the sampler's thread does when it first sees it.
-    pub fn look_up(&mut self, cx: &mut InTriggers<'_>, address: usize) {
+    pub fn look_up(&mut self, cx: &mut InCallback<'_>, address: usize) {
         Asking { known: &mut self.known, natives: &self.natives, cx }.at(address);
     }
 
