@@ -644,12 +644,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::ObjectAllocated`.
     #[doc(alias = "ObjectAllocated")]
-    fn object_allocated(
-        &self,
-        cx: &InNoGc<'_>,
-        object: ObjectId<'_>,
-        class: ClassId,
-    ) {}
+    fn object_allocated(&self, cx: &InNoGc<'_>, object: ObjectId<'_>, class: ClassId) {}
     /// The numbers of objects allocated since the last collection, by class.
     ///
     /// Enabled by: `COR_PRF_MONITOR_GC`.
@@ -777,11 +772,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::ExceptionUnwindFunctionEnter`.
     #[doc(alias = "ExceptionUnwindFunctionEnter")]
-    fn exception_unwind_function_enter(
-        &self,
-        cx: &InNoGc<'_>,
-        function: FunctionId,
-    ) {}
+    fn exception_unwind_function_enter(&self, cx: &InNoGc<'_>, function: FunctionId) {}
     /// A function's frame has been unwound.
     ///
     /// Enabled by: `COR_PRF_MONITOR_EXCEPTIONS`.
@@ -1220,11 +1211,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback10::EventPipeEventDelivered`.
     #[doc(alias = "EventPipeEventDelivered")]
-    fn event_pipe_event_delivered(
-        &self,
-        cx: &InNoGc<'_>,
-        event: EventPipeEvent<'_>,
-    ) {}
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {}
     /// An EventPipe provider has been created.
     ///
     /// Enabled by: `COR_PRF_HIGH_MONITOR_EVENT_PIPE`.
