@@ -1,6 +1,6 @@
 //! The runtimes that the project is tested on, and their sources.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use crate::arm64::Qemu;
 use crate::cache::Cache;
@@ -187,20 +187,15 @@ const ARM64: &str = "linux-arm64";
 /// # Errors
 /// As [`Known::install`].
 pub fn for_arm64(cache: &Cache) -> Result<Runtime> {
-    ensure!(has_arm64(), NO_NET_10_FOR_ARM64);
     let runtime = Known::find("10", ARM64)?.install(cache)?;
     Ok(Runtime { emulator: Some(Qemu.into()), ..runtime })
 }
 
-/// Whether [`for_arm64`] will find one.
+/// Why [`for_arm64`] will find none, if so.
 #[must_use]
-pub fn has_arm64() -> bool {
-    Known::find("10", ARM64).is_ok_and(Known::is_at_hand)
+pub fn lacks_arm64() -> Option<String> {
+    Known::find("10", ARM64).map_or_else(|error| Some(error.to_string()), Known::lacks)
 }
-
-/// The message for a machine without .NET 10 for arm64.
-pub const NO_NET_10_FOR_ARM64: &str = "there is no .NET 10 for arm64 here: name a folder that has \
-                                       dotnet-10-arm64.tar.xz by CORPROF_RUNTIMES (CONTRIBUTING.md, Runtimes)";
 
 /// The runtimes for all tests on `system`, the newest first: [`KNOWN`], and the user's own if it is another. `get` returns the
 /// runtime with a name. Prints a note for each that is missing, except .NET 8, which every machine can get.

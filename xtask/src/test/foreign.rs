@@ -103,7 +103,7 @@ pub(super) struct Arm64 {
 impl Arm64 {
     /// Why this machine cannot run the live tests, if that cannot be changed.
     pub(super) fn lacks() -> Option<String> {
-        arm64::lacks().or_else(|| (!known::has_arm64()).then(|| known::NO_NET_10_FOR_ARM64.to_owned()))
+        arm64::lacks().or_else(known::lacks_arm64)
     }
 
     fn target(&self) -> Result<&Target> {
