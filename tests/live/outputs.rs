@@ -25,7 +25,7 @@ fn run(runtime: &Runtime, profiler: &str, app: &str) -> Result<Outcome> {
 fn calls_write_as_much_as_they_count_and_no_more() -> Result<()> {
     for runtime in Runtime::all()? {
         // The calls about metadata, and those about objects.
-        for (app, calls, answers) in [("Facts", 75, 390), ("World", 75, 390)] {
+        for (app, calls, answers) in [("Facts", 75, 370), ("World", 75, 370)] {
             let outcome = run(&runtime, "Outputs", app)?;
             let asked = outcome.stderr.lines().filter(|line| line.starts_with("outputs| asked ")).count();
             println!("{runtime}, {app}: {asked} calls, {} answers", count(&outcome, "answers")?);

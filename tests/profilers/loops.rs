@@ -40,7 +40,7 @@ fn is_of_program(name: &str) -> bool {
 fn count(loops: &mut BTreeMap<String, Loop>, stack: &[Name]) {
     let Some(first) = stack.iter().position(|name| is_of_program(name)) else { return };
     // Between two loops.
-    if named(&stack[first], "Calls").is_some() || stack[first].starts_with("Loops.Main") {
+    if named(&stack[first], "Calls").is_some() || is_beside(&stack[first]) {
         return;
     }
     let hot = stack.iter().enumerate().find_map(|(place, name)| Some((place, named(name, "Hot")?)));
@@ -60,6 +60,11 @@ fn count(loops: &mut BTreeMap<String, Loop>, stack: &[Name]) {
     if !is_right {
         known.wrong = Some(stack.join(" < "));
     }
+}
+
+/// Whether this method neither has a loop nor is called by one.
+fn is_beside(name: &Name) -> bool {
+    name.starts_with("Loops.Main") || name.starts_with("Loops.CompareFrames")
 }
 
 #[callbacks]
