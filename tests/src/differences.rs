@@ -36,6 +36,8 @@ pub enum Difference {
     FaultInFilters,
     /// It ends, without a profiler as well, when it collects after more than a few native threads have gone in managed code.
     FewThreadsMayGo,
+    /// It ends now and then, without a profiler as well, when a native thread runs managed code once more after its detach.
+    NoWayBack,
     /// Methods that are suspended by the runtime itself can be recompiled; elsewhere requests are ignored, and refused by corprof.
     RecompiledSuspensions,
     /// A class is made for each layout of a suspended method.
@@ -85,6 +87,7 @@ impl Difference {
             | Self::SampledAllocations
             | Self::MutableOptimization => 10..=NEWEST,
             Self::ManagedEntries
+            | Self::NoWayBack
             | Self::RecompiledSuspensions
             | Self::ClassesOfContinuations
             | Self::WaitsWhileBufferIsFull
