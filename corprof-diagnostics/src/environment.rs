@@ -1,7 +1,7 @@
 //! The environment of a process, as its runtime has it.
 
-use crate::bytes::{Cursor, Malformed};
 use crate::ipc::Invalid;
+use corprof_nettrace::bytes::{Cursor, Malformed};
 
 /// An environment of more bytes is not read.
 pub(crate) const LARGEST: usize = 4 << 20;

@@ -6,8 +6,8 @@
 
 use uuid::Uuid;
 
-use crate::bytes::{Cursor, Malformed};
 use crate::hresult::HResult;
+use corprof_nettrace::bytes::{Cursor, Malformed};
 
 /// How every message begins.
 pub const MAGIC: [u8; 14] = *b"DOTNET_IPC_V1\0";

@@ -41,7 +41,6 @@
 //! Linux: tested live on .NET 10 and 8, in a container as well. Windows: the pipes are tested under Wine, and process info and
 //! environment were asked of .NET 8 there. macOS: written, not tested.
 
-mod bytes;
 mod client;
 mod deadline;
 mod discovery;

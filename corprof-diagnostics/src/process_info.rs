@@ -2,8 +2,8 @@
 
 use uuid::Uuid;
 
-use crate::bytes::{Cursor, Malformed};
 use crate::ipc::Invalid;
+use corprof_nettrace::bytes::{Cursor, Malformed};
 
 /// A process as its runtime describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,76 +1,76 @@
-//! Little-endian values off the front of a slice, as `.nettrace` has them.
+//! Little-endian values off the front of a slice, as both the diagnostics protocol and `.nettrace` have them.
 //!
 //! Nothing here panics or allocates more than the slice holds: a missing value is an error, and a length that is too large is
 //! detected before any memory is allocated for it.
 
 /// The slice ended before the value did, or the value is none of its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub struct Malformed;
 
 /// The rest of a slice.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Cursor<'a> {
+pub struct Cursor<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Cursor<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+    pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
     /// The unread bytes.
-    pub(crate) fn rest(&self) -> &'a [u8] {
+    pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
     #[inline]
-    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
+    pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
         let (bytes, rest) = self.rest.split_at_checked(count).ok_or(Malformed)?;
         self.rest = rest;
         Ok(bytes)
     }
 
     #[inline]
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let (bytes, rest) = self.rest.split_first_chunk().ok_or(Malformed)?;
         self.rest = rest;
         Ok(*bytes)
     }
 
     #[inline]
-    pub(crate) fn u8(&mut self) -> Result<u8, Malformed> {
+    pub fn u8(&mut self) -> Result<u8, Malformed> {
         let (byte, rest) = self.rest.split_first().ok_or(Malformed)?;
         self.rest = rest;
         Ok(*byte)
     }
 
     #[inline]
-    pub(crate) fn u16(&mut self) -> Result<u16, Malformed> {
+    pub fn u16(&mut self) -> Result<u16, Malformed> {
         self.array().map(u16::from_le_bytes)
     }
 
     #[inline]
-    pub(crate) fn u32(&mut self) -> Result<u32, Malformed> {
+    pub fn u32(&mut self) -> Result<u32, Malformed> {
         self.array().map(u32::from_le_bytes)
     }
 
     #[inline]
-    pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
+    pub fn u64(&mut self) -> Result<u64, Malformed> {
         self.array().map(u64::from_le_bytes)
     }
 
     /// A u32 that counts something in memory.
-    pub(crate) fn count(&mut self) -> Result<usize, Malformed> {
+    pub fn count(&mut self) -> Result<usize, Malformed> {
         usize::try_from(self.u32()?).map_err(|_| Malformed)
     }
 
     /// Seven bits a byte, the lowest first; the eighth says that more follow.
     #[inline]
-    pub(crate) fn varuint64(&mut self) -> Result<u64, Malformed> {
+    pub fn varuint64(&mut self) -> Result<u64, Malformed> {
         let first = self.u8()?;
         if first < 0x80 {
             return Ok(u64::from(first));
@@ -91,18 +91,18 @@ impl<'a> Cursor<'a> {
     }
 
     #[inline]
-    pub(crate) fn varuint32(&mut self) -> Result<u32, Malformed> {
+    pub fn varuint32(&mut self) -> Result<u32, Malformed> {
         self.varuint64().and_then(|value| u32::try_from(value).map_err(|_| Malformed))
     }
 
     /// A varuint whose lowest bit is the sign.
-    pub(crate) fn varint64(&mut self) -> Result<i64, Malformed> {
+    pub fn varint64(&mut self) -> Result<i64, Malformed> {
         let value = self.varuint64()?;
         Ok((value >> 1).cast_signed() ^ -((value & 1).cast_signed()))
     }
 
     /// UTF-16 up to a terminating zero. Invalid UTF-16 becomes U+FFFD.
-    pub(crate) fn utf16z(&mut self) -> Result<String, Malformed> {
+    pub fn utf16z(&mut self) -> Result<String, Malformed> {
         let units = self.rest.chunks_exact(2);
         let length = units.clone().position(|unit| unit == [0, 0]).ok_or(Malformed)?;
         let text = utf16(units.take(length));
@@ -110,13 +110,24 @@ impl<'a> Cursor<'a> {
         Ok(text)
     }
 
+    /// UTF-16 after its length in units, the terminating zero among them; the length 0 is no string at all.
+    pub fn counted_utf16(&mut self) -> Result<Option<String>, Malformed> {
+        let units = self.count()?;
+        if units == 0 {
+            return Ok(None);
+        }
+        let bytes = self.bytes(units.checked_mul(2).ok_or(Malformed)?)?;
+        let text = bytes.strip_suffix(&[0, 0]).ok_or(Malformed)?;
+        Ok(Some(utf16(text.chunks_exact(2))))
+    }
+
     /// UTF-8 after its length in bytes as a varuint. Invalid UTF-8 becomes U+FFFD.
-    pub(crate) fn utf8(&mut self) -> Result<String, Malformed> {
+    pub fn utf8(&mut self) -> Result<String, Malformed> {
         self.utf8_bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
     }
 
     /// The bytes of [`utf8`](Self::utf8).
-    pub(crate) fn utf8_bytes(&mut self) -> Result<&'a [u8], Malformed> {
+    pub fn utf8_bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let length = usize::try_from(self.varuint32()?).map_err(|_| Malformed)?;
         self.bytes(length)
     }
@@ -166,6 +177,10 @@ mod tests {
         assert_eq!(cursor.utf16z().as_deref(), Ok("ab"));
         assert_eq!(cursor.rest(), b"c");
         assert_eq!(Cursor::new(b"a\0b").utf16z(), Err(Malformed));
+        assert_eq!(Cursor::new(b"\x02\0\0\0a\0\0\0").counted_utf16(), Ok(Some("a".to_owned())));
+        assert_eq!(Cursor::new(b"\0\0\0\0").counted_utf16(), Ok(None));
+        assert_eq!(Cursor::new(b"\x01\0\0\0a\0").counted_utf16(), Err(Malformed), "without its terminator");
+        assert_eq!(Cursor::new(b"\xff\xff\xff\xffa\0").counted_utf16(), Err(Malformed));
         assert_eq!(Cursor::new(b"\x02\xc3\xa4").utf8().as_deref(), Ok("ä"));
     }
 }

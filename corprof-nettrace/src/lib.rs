@@ -34,7 +34,8 @@
 
 mod blocks;
 mod buffer;
-mod bytes;
+#[doc(hidden)]
+pub mod bytes;
 mod error;
 mod event;
 mod header;
