@@ -8,15 +8,13 @@ use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
+use crate::connections::Connections;
 use crate::deadline::Deadline;
-use crate::discovery::Process;
 use crate::environment::{self, Environment};
 use crate::error::{Error, Result};
 use crate::hresult::HResult;
 use crate::ipc::{self, Command, HEADER_SIZE, Header, Payload};
 use crate::process_info::ProcessInfo;
-use crate::server::Connections;
-use crate::session::{EventPipeSession, SessionConfig};
 use crate::transport::Stream;
 
 /// The default time limit for an answer. A runtime answers within milliseconds, unless a collection or another tool's
@@ -53,8 +51,9 @@ impl Client {
         Self::new(Endpoint::Port { path: port.to_owned(), pid: None })
     }
 
-    pub(crate) fn of_process(process: &Process) -> Self {
-        Self::new(Endpoint::Port { path: process.port.clone(), pid: Some(process.pid) })
+    /// Of the runtime of a process, which listens at this socket or pipe.
+    pub(crate) fn of_process(pid: u32, port: &Path) -> Self {
+        Self::new(Endpoint::Port { path: port.to_owned(), pid: Some(pid) })
     }
 
     pub(crate) fn of_connections(connections: Arc<Connections>, cookie: Uuid) -> Self {
@@ -186,26 +185,6 @@ impl Client {
                 asked => return asked.map(drop),
             }
         }
-    }
-
-    /// Starts a session of events. They come as a `.nettrace`, by the session's [`Read`](std::io::Read).
-    ///
-    /// The session records what happens after this call has returned, unless the runtime takes longer than a second to turn it on.
-    ///
-    /// # Errors
-    /// If the runtime refuses or does not answer in time; [`Unsupported`](Error::Unsupported) names the parts of `config`
-    /// that need a newer runtime.
-    pub fn start_session(&self, config: &SessionConfig) -> Result<EventPipeSession> {
-        EventPipeSession::start(self, config)
-    }
-
-    /// Stops a session and waits until the runtime has sent all of it. Another thread must read it meanwhile, or this times
-    /// out. [`EventPipeSession::stop`] needs no other thread.
-    ///
-    /// # Errors
-    /// If the runtime does not answer in time, or not properly. That there is no such session is no error.
-    pub fn stop_session(&self, id: u64) -> Result<()> {
-        self.ask("stop the session", Command::STOP_TRACING, &id.to_le_bytes(), self.timeout).map(drop)
     }
 
     /// Sends a question in one piece.

@@ -87,7 +87,7 @@ impl Process {
     /// A client of the process. It connects at the first query.
     #[must_use]
     pub fn client(&self) -> Client {
-        Client::of_process(self)
+        Client::of_process(self.pid, &self.port)
     }
 }
 

@@ -42,6 +42,7 @@
 //! environment were asked of .NET 8 there. macOS: written, not tested.
 
 mod client;
+mod connections;
 mod deadline;
 mod discovery;
 mod environment;

@@ -262,11 +262,33 @@ const STOP: &str = "stop the session";
 /// How long [`Client::start_session`] waits at most for the session to record events.
 const LONGEST_START: Duration = Duration::from_secs(1);
 
+impl Client {
+    /// Starts a session of events. They come as a `.nettrace`, by the session's [`Read`](std::io::Read).
+    ///
+    /// The session records what happens after this call has returned, unless the runtime takes longer than a second to turn it on.
+    ///
+    /// # Errors
+    /// If the runtime refuses or does not answer in time; [`Unsupported`](Error::Unsupported) names the parts of `config`
+    /// that need a newer runtime.
+    pub fn start_session(&self, config: &SessionConfig) -> Result<EventPipeSession> {
+        EventPipeSession::start(self, config)
+    }
+
+    /// Stops a session and waits until the runtime has sent all of it. Another thread must read it meanwhile, or this times
+    /// out. [`EventPipeSession::stop`] needs no other thread.
+    ///
+    /// # Errors
+    /// If the runtime does not answer in time, or not properly. That there is no such session is no error.
+    pub fn stop_session(&self, id: u64) -> Result<()> {
+        self.ask(STOP, Command::STOP_TRACING, &id.to_le_bytes(), self.timeout()).map(drop)
+    }
+}
+
 impl EventPipeSession {
     /// How long a read waits, if nothing else is said.
     pub const DEFAULT_READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-    pub(crate) fn start(client: &Client, config: &SessionConfig) -> Result<Self> {
+    fn start(client: &Client, config: &SessionConfig) -> Result<Self> {
         const ACTION: &str = "start a session of events";
         let bad = |what| Err(Error::BadRequest { action: ACTION, what });
         if config.providers.is_empty() || config.providers.iter().any(|provider| provider.name.is_empty()) {

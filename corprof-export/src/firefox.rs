@@ -10,7 +10,7 @@ use fxprof_processed_profile::{
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::about::Caption;
+use crate::caption::Caption;
 use crate::profile::{Thread, nanoseconds};
 use crate::{FrameId, FrameKind, Profile, StackId, Unit};
 

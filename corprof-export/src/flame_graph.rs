@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use crate::about::{Caption, thousands};
+use crate::caption::{Caption, thousands};
 use crate::view::{Item, Look, Node, View, clipped, looks, visible};
 use crate::{FrameKind, Profile, Unit};
 

@@ -1,9 +1,5 @@
 //! The formats, and the extensions that choose them.
 
-use std::path::Path;
-
-use crate::Error;
-
 /// A format of profiles, with its viewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -47,23 +43,14 @@ const ENDINGS: [(&str, Format); 11] = [
 const TEXT: &str = ".txt";
 
 impl Format {
-    /// The format that the name of a file asks for; upper and lower case are the same.
-    ///
-    /// # Errors
-    /// [`Error::UnknownExtension`], which lists the known ones, and [`Error::TraceOfSamples`] for `.trace.json`.
-    pub fn of_path(path: impl AsRef<Path>) -> Result<Self, Error> {
-        let path = path.as_ref();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-        if name.ends_with(".trace.json") || name.ends_with(".trace.json.gz") {
-            return Err(Error::TraceOfSamples { path: path.to_owned() });
-        }
-        let found = ending_of(&name).map(|(_, format)| format);
-        found.ok_or_else(|| Error::UnknownExtension { path: path.to_owned() })
-    }
-
     /// How many bytes at the end of a file's name are its extension: 0 if it is none of the known ones.
     pub(crate) fn ending_of(name: &str) -> usize {
         ending_of(&name.to_ascii_lowercase()).map_or(0, |(ending, _)| ending.len())
+    }
+
+    /// The format of a name in lower case, if it ends in a known extension.
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        ending_of(name).map(|(_, format)| format)
     }
 }
 

@@ -9,7 +9,8 @@ use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use serde::Serialize;
 
-use crate::about::{Caption, Mode};
+use crate::about::Mode;
+use crate::caption::Caption;
 use crate::flame_graph::{class, escaped};
 use crate::profile::nanoseconds;
 use crate::view::looks;

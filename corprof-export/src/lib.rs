@@ -47,6 +47,7 @@
 //!
 
 mod about;
+mod caption;
 mod error;
 mod firefox;
 mod flame_graph;

@@ -7,7 +7,8 @@ use indexmap::{IndexMap, IndexSet};
 use prost::Message;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use crate::about::{Caption, Mode};
+use crate::about::Mode;
+use crate::caption::Caption;
 use crate::profile::{Thread, nanoseconds};
 use crate::{FrameId, Profile, StackId, Unit};
 

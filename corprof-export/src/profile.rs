@@ -1,7 +1,6 @@
 //! The profile: samples in memory, independent of the output format.
 
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +9,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::about::About;
 use crate::frame::FrameData;
-use crate::{Error, Format, Frame, FrameId, FrameKind, kind, write};
+use crate::{Frame, FrameId, FrameKind, kind};
 
 /// The unit of the weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,7 +45,7 @@ pub struct Losses {
     pub samples_dropped: u64,
 }
 
-/// Samples of a run, gathered once and written in any [`Format`].
+/// Samples of a run, gathered once and written in any [`Format`](crate::Format).
 ///
 /// Handles ([`FrameId`], [`StackId`], [`ThreadId`]) are of the profile that gave them; another one takes them for
 /// something else or for nothing, but does not panic.
@@ -313,25 +312,6 @@ impl Profile {
     /// The losses so far.
     pub fn losses(&self) -> Losses {
         self.losses
-    }
-
-    /// Writes the profile in the format that the extension of the path asks for, and says which that was.
-    ///
-    /// # Errors
-    /// If the extension is unknown, or the file cannot be written; a file that was there is then as it was.
-    pub fn write(&self, path: impl AsRef<Path>) -> Result<Format, Error> {
-        let path = path.as_ref();
-        let format = Format::of_path(path)?;
-        write::replace(path, |file| self.write_to(format, file))?;
-        Ok(format)
-    }
-
-    /// Writes the profile in a format of your choice. The writer is best buffered.
-    ///
-    /// # Errors
-    /// Those of the writer.
-    pub fn write_to(&self, format: Format, writer: impl std::io::Write) -> std::io::Result<()> {
-        write::encode(self, format, writer)
     }
 
     /// The frames of a stack, innermost first.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, SerializeStruct, Serializer};
 
-use crate::about::Caption;
+use crate::caption::Caption;
 use crate::profile::{Sample, Thread};
 use crate::{FrameId, Profile, Unit};
 

@@ -1,4 +1,4 @@
-//! From a profile to bytes, and from bytes to a file.
+//! From a profile to bytes, in the format that a file's name asks for, and from bytes to a file.
 
 use std::fs::{File, Permissions};
 use std::io::{self, BufWriter, Write};
@@ -9,8 +9,44 @@ use flate2::write::GzEncoder;
 
 use crate::{Error, Format, Profile, firefox, flame_graph, folded, html, pprof, speedscope};
 
+impl Format {
+    /// The format that the name of a file asks for; upper and lower case are the same.
+    ///
+    /// # Errors
+    /// [`Error::UnknownExtension`], which lists the known ones, and [`Error::TraceOfSamples`] for `.trace.json`.
+    pub fn of_path(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        if name.ends_with(".trace.json") || name.ends_with(".trace.json.gz") {
+            return Err(Error::TraceOfSamples { path: path.to_owned() });
+        }
+        Self::of_name(&name).ok_or_else(|| Error::UnknownExtension { path: path.to_owned() })
+    }
+}
+
+impl Profile {
+    /// Writes the profile in the format that the extension of the path asks for, and says which that was.
+    ///
+    /// # Errors
+    /// If the extension is unknown, or the file cannot be written; a file that was there is then as it was.
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<Format, Error> {
+        let path = path.as_ref();
+        let format = Format::of_path(path)?;
+        replace(path, |file| self.write_to(format, file))?;
+        Ok(format)
+    }
+
+    /// Writes the profile in a format of your choice. The writer is best buffered.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_to(&self, format: Format, writer: impl std::io::Write) -> std::io::Result<()> {
+        encode(self, format, writer)
+    }
+}
+
 /// Writes `profile` in `format`.
-pub(crate) fn encode(profile: &Profile, format: Format, writer: impl Write) -> io::Result<()> {
+fn encode(profile: &Profile, format: Format, writer: impl Write) -> io::Result<()> {
     match format {
         Format::Html => html::write(profile, writer),
         Format::FlameGraph => flame_graph::write(profile, writer),

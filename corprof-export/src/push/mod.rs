@@ -51,6 +51,7 @@ mod message;
 mod options;
 #[cfg(feature = "push-otlp")]
 mod otlp;
+mod random;
 
 pub use destination::{Destination, DestinationError, Engine};
 pub use options::{Label, Limits, OptionError, Options};
@@ -354,12 +355,9 @@ impl Drop for Sender {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.has_ended = true;
-        let rest = state
-            .sending
-            .take()
-            .into_iter()
-            .chain(state.waiting.drain(..).map(|waiting| waiting.samples).collect::<Vec<_>>());
-        for samples in rest.collect::<Vec<_>>() {
+        let mut unsent: Vec<_> = state.sending.take().into_iter().collect();
+        unsent.extend(state.waiting.drain(..).map(|waiting| waiting.samples));
+        for samples in unsent {
             let why = state.counts.error.take().unwrap_or_else(|| "not sent before the end".to_owned());
             state.lose(samples, why);
         }
@@ -378,5 +376,5 @@ struct Lost {
 /// Between three and five quarters of a pause: a fleet does not come back all at once.
 fn spread(pause: Duration) -> Duration {
     let quarter = pause / 4;
-    (pause - quarter).saturating_add(quarter.mul_f64((message::random() % 1000) as f64 / 500.0))
+    (pause - quarter).saturating_add(quarter.mul_f64((random::random() % 1000) as f64 / 500.0))
 }

@@ -16,7 +16,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message as _;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use super::{Options, message};
+use super::{Options, random::random};
 use crate::about::Mode;
 use crate::profile::{Thread, nanoseconds};
 use crate::{FrameId, FrameKind, Profile, StackId, Unit};
@@ -113,7 +113,7 @@ fn profiles(tables: &mut Tables<'_>, rows: &[Row]) -> Vec<otlp::Profile> {
             duration_nano: nanoseconds(profile.duration()),
             period_type,
             period: interval.map_or(0, signed),
-            profile_id: message::random().to_be_bytes().to_vec(),
+            profile_id: random().to_be_bytes().to_vec(),
             ..otlp::Profile::default()
         });
     }
