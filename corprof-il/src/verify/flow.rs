@@ -29,7 +29,7 @@ pub(super) fn check(report: &mut Report<'_>, frame: &Frame, contexts: &Contexts,
                 "an instruction that does not go on",
             );
         }
-        stands(report, place, insn, contexts, frame);
+        check_place(report, place, insn, contexts, frame);
         if contexts.all.is_empty() {
             continue;
         }
@@ -117,8 +117,8 @@ fn fall_through(report: &mut Report<'_>, contexts: &Contexts, place: u32) {
     }
 }
 
-/// Instructions that may stand in some places only.
-fn stands(report: &mut Report<'_>, place: u32, insn: &Instruction, contexts: &Contexts, frame: &Frame) {
+/// Checks an instruction that is allowed in some places only.
+fn check_place(report: &mut Report<'_>, place: u32, insn: &Instruction, contexts: &Contexts, frame: &Frame) {
     let here = contexts.at(place);
     let inner = || here.and_then(|number| contexts.get(number));
     match insn.opcode() {

@@ -143,7 +143,7 @@ impl<P: Profiler> Adapter<P> {
             return ControlFlow::Continue(());
         }
         let mut is_in = self.call(cx, event, tell);
-        while let Some(end) = catch_up.late_end() {
+        while let Some(end) = catch_up.postponed_end() {
             let tell = |profiler: &P, cx: &mut InCallback<'_>| Self::tell_end(profiler, cx, end, id);
             if P::EVENTS.contains(end) && is_in {
                 is_in = self.call(cx, end, tell);

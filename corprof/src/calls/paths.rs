@@ -103,7 +103,7 @@ impl Paths {
 
     /// Adds to the time of a path.
     #[inline]
-    pub(super) fn spend(&mut self, path: u32, ticks: u64) {
+    pub(super) fn add_time(&mut self, path: u32, ticks: u64) {
         if let Some((_, sums)) = self.nodes.get_index_mut(path as usize) {
             sums.ticks += ticks;
         }
@@ -111,7 +111,7 @@ impl Paths {
 
     /// Adds to the time of a path in which the thread was not on a processor.
     #[cold]
-    pub(super) fn wait(&mut self, path: u32, waited: Duration) {
+    pub(super) fn add_wait(&mut self, path: u32, waited: Duration) {
         if let Some((_, sums)) = self.nodes.get_index_mut(path as usize) {
             sums.waited += u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
         }

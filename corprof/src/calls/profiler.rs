@@ -131,7 +131,7 @@ impl CallProfiler {
     }
 
     pub(super) fn add_at(&self, mut timer: CallTimer, now: u64) {
-        timer.pass(now);
+        timer.charge_until(now);
         timer.paths.note_lost(timer.stack.lost());
         lock(&self.ended).merge(timer.paths);
     }
@@ -194,13 +194,13 @@ impl CallTimer {
     }
 
     pub(super) fn unwound_at(&mut self, boundary: StackBoundary, now: u64) {
-        self.pass(now);
+        self.charge_until(now);
         self.stack.unwound(boundary, drop);
     }
 
     #[inline]
     pub(super) fn enter_at(&mut self, stack_pointer: usize, function: u32, now: u64) -> u32 {
-        self.pass(now);
+        self.charge_until(now);
         self.stack.unwound(StackBoundary::of_caller(stack_pointer), drop);
         let caller = self.stack.top().copied().unwrap_or(NOBODY);
         let path = self.paths.call(caller, function);
@@ -209,7 +209,7 @@ impl CallTimer {
     }
 
     pub(super) fn suspended_at(&mut self, stack_pointer: usize, now: u64) {
-        self.pass(now);
+        self.charge_until(now);
         if let Some(path) = self.stack.suspended_at(stack_pointer, drop) {
             self.paths.suspend(path, self.last);
         }
@@ -222,35 +222,36 @@ impl CallTimer {
 
     #[inline]
     pub(super) fn leave_at(&mut self, stack_pointer: usize, now: u64) {
-        self.pass(now);
+        self.charge_until(now);
         self.stack.leave_at(stack_pointer, drop);
     }
 
-    /// Counts the time until `now` for the running function.
+    /// Adds the time until `now` to the running function's.
     #[inline]
-    fn pass(&mut self, now: u64) {
+    fn charge_until(&mut self, now: u64) {
         // The counters of two processors may differ a little.
-        let mut spent = now.saturating_sub(self.last);
+        let mut elapsed = now.saturating_sub(self.last);
         self.last = now;
-        if self.waits.is_due(now, spent) {
-            cold_call(|| self.ask(&mut spent));
+        if self.waits.is_check_due(now, elapsed) {
+            cold_call(|| elapsed = self.check_wait(elapsed));
         }
         if let Some(&path) = self.stack.top() {
-            self.paths.spend(path, spent);
+            self.paths.add_time(path, elapsed);
         }
     }
 
-    /// Asks whether the thread was on a processor. The system likes to take a thread off it meanwhile, so the time until there is
-    /// an answer is time of the same function.
+    /// Checks for how much of the elapsed time the thread was on no processor. The check may itself take the thread off its
+    /// processor, so the time of the check belongs to the same function: the result is the elapsed time with it.
     #[cold]
-    fn ask(&mut self, spent: &mut u64) {
-        let is_long = self.waits.is_long(*spent);
-        let Some((after, waited)) = self.waits.ask(&self.clock, self.last) else { return };
-        *spent += after - self.last;
-        self.last = after;
+    fn check_wait(&mut self, elapsed: u64) -> u64 {
+        let is_long = self.waits.is_long(elapsed);
+        let Some((checked, waited)) = self.waits.check(&self.clock, self.last) else { return elapsed };
+        let elapsed = elapsed + (checked - self.last);
+        self.last = checked;
         if is_long && let Some(&path) = self.stack.top() {
-            self.paths.wait(path, waited.min(self.clock.between(0, *spent)));
+            self.paths.add_wait(path, waited.min(self.clock.between(0, elapsed)));
         }
+        elapsed
     }
 
     #[cfg(all(test, target_os = "linux"))]
@@ -271,7 +272,7 @@ fn measure(clock: &HookClock) -> Overhead {
             timer.enter_at(1, 1, clock.now());
             timer.leave_at(1, clock.now());
         }
-        timer.pass(clock.now());
+        timer.charge_until(clock.now());
         // The timer took all of this time: after the callee's enter and before its leave, or in its caller.
         let mut times =
             timer.paths.iter().map(|(_, _, sums)| clock.between(0, sums.ticks).as_nanos() as f64 / CALLS as f64);

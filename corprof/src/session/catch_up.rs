@@ -1,4 +1,4 @@
-//! [`CatchUp`]: what an attached profiler has been told of, so that each thing that was there already is reported once.
+//! [`CatchUp`]: what has been reported to an attached profiler, so that each thing that was there already is reported once.
 //!
 //! The runtime lists a thing a moment before it reports it by an event. So the catch-up and the events both ask here first, and
 //! the first of them reports it. The set exists only for a profiler that catches up. Nothing here waits, because the runtime
@@ -16,26 +16,27 @@ use rustc_hash::FxHashMap;
 use crate::event_mask::{Event, EventSet};
 use crate::lock::unpoisoned;
 
-/// What has been reported, since the attach.
+/// What has been reported since the attach.
 #[derive(Default)]
-pub(crate) struct CatchUp(Mutex<Told>);
+pub(crate) struct CatchUp(Mutex<Reports>);
 
 #[derive(Default)]
-struct Told {
-    /// By the event that reports the thing's beginning.
-    things: FxHashMap<(Event, usize), State>,
-    /// How many threads are compiling a function, as far as the event at their start was made.
-    compiling: FxHashMap<usize, u32>,
-    /// What the catch-up is reporting right now, and the ends that have arrived meanwhile.
+struct Reports {
+    /// By the event that reports the beginning of a thing, and the thing's identifier.
+    states: FxHashMap<(Event, usize), State>,
+    /// How many threads are compiling a function whose `jit_compilation_started` was seen.
+    compilations: FxHashMap<usize, u32>,
+    /// The report that the catch-up is making right now.
     current: Option<(Event, usize)>,
-    late_ends: VecDeque<Event>,
-    is_over: bool,
+    /// The ends of the thing of `current` that have arrived meanwhile.
+    postponed_ends: VecDeque<Event>,
+    is_complete: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    ToldByEvent,
-    ToldByCatchUp,
+    ReportedByEvent,
+    ReportedByCatchUp,
     /// The runtime may have listed it before.
     Ended,
 }
@@ -87,101 +88,105 @@ pub(crate) const fn must_see(callbacks: EventSet, event: Event) -> bool {
 }
 
 impl CatchUp {
-    fn told(&self) -> MutexGuard<'_, Told> {
+    fn reports(&self) -> MutexGuard<'_, Reports> {
         unpoisoned(self.0.lock())
     }
 
-    /// The runtime makes an event about the thing `id`: whether the profiler's method is to be called now.
-    pub(crate) fn delivers(&self, event: Event, id: usize) -> bool {
-        let mut told = self.told();
+    /// The runtime makes an event about the thing `id`: whether the profiler's method is to be called now. If not, the catch-up has
+    /// reported it, or will.
+    pub(crate) fn is_for_profiler(&self, event: Event, id: usize) -> bool {
+        let mut reports = self.reports();
         match event {
             Event::JitCompilationStarted => {
-                *told.compiling.entry(id).or_default() += 1;
+                reports.compilation_started(id);
                 true
             }
-            Event::JitCompilationFinished => told.finishes(id),
-            event if is_beginning(event) => told.begins(event, id),
-            event => told.ends(event, id),
+            Event::JitCompilationFinished => reports.compilation_finished(id),
+            event if is_beginning(event) => reports.thing_begins(event, id),
+            event => reports.thing_ends(event, id),
         }
     }
 
     /// The catch-up is about to report a thing that the runtime has listed: whether it is the first. If so, ask for
-    /// [`late_end`](Self::late_end) afterwards, until there is none.
+    /// [`postponed_end`](Self::postponed_end) afterwards, until there is none.
     pub(crate) fn begin_report(&self, event: Event, id: usize) -> bool {
-        let mut told = self.told();
+        let mut reports = self.reports();
         // The event at the end of this compilation reports the function.
-        let is_coming = event == Event::JitCompilationFinished && told.compiling.contains_key(&id);
-        if is_coming || told.things.contains_key(&(event, id)) {
+        let is_compiling = event == Event::JitCompilationFinished && reports.compilations.contains_key(&id);
+        if is_compiling || reports.states.contains_key(&(event, id)) {
             return false;
         }
-        told.things.insert((event, id), State::ToldByCatchUp);
-        told.current = Some((event, id));
+        reports.states.insert((event, id), State::ReportedByCatchUp);
+        reports.current = Some((event, id));
         true
     }
 
     /// The next end of that thing that is still to be reported.
-    pub(crate) fn late_end(&self) -> Option<Event> {
-        let mut told = self.told();
-        let end = told.late_ends.pop_front();
+    pub(crate) fn postponed_end(&self) -> Option<Event> {
+        let mut reports = self.reports();
+        let end = reports.postponed_ends.pop_front();
         if end.is_none() {
-            told.current = None;
+            reports.current = None;
         }
         end
     }
 
-    /// The catch-up is over. What it has reported stays known, because an event about it may still be on its way.
+    /// The catch-up is complete. What it has reported stays known, because an event about it may still be on its way.
     pub(crate) fn complete(&self) {
-        let mut told = self.told();
-        told.is_over = true;
-        told.things.retain(|_, state| *state == State::ToldByCatchUp);
-        told.things.shrink_to_fit();
+        let mut reports = self.reports();
+        reports.is_complete = true;
+        reports.states.retain(|_, state| *state == State::ReportedByCatchUp);
+        reports.states.shrink_to_fit();
     }
 }
 
-impl Told {
-    fn begins(&mut self, event: Event, id: usize) -> bool {
-        if self.things.get(&(event, id)) == Some(&State::ToldByCatchUp) {
+impl Reports {
+    fn thing_begins(&mut self, event: Event, id: usize) -> bool {
+        let state = self.states.get(&(event, id)).copied();
+        if state == Some(State::ReportedByCatchUp) {
             return false;
         }
-        self.tell(event, id);
+        if !self.is_complete {
+            self.states.insert((event, id), State::ReportedByEvent);
+        }
         true
     }
 
-    fn tell(&mut self, event: Event, id: usize) {
-        if !self.is_over {
-            self.things.insert((event, id), State::ToldByEvent);
+    fn thing_ends(&mut self, event: Event, id: usize) -> bool {
+        let begins = beginnings(event);
+        for &begin in begins {
+            if self.is_complete {
+                self.states.remove(&(begin, id));
+            } else {
+                self.states.insert((begin, id), State::Ended);
+            }
         }
+        let is_current = self.current.is_some_and(|(begin, current)| current == id && begins.contains(&begin));
+        if is_current {
+            self.postponed_ends.push_back(event);
+        }
+        !is_current
     }
 
-    /// A compilation is over. If it was seen to start, it is another one than those that the runtime has listed: functions are
-    /// compiled several times.
-    fn finishes(&mut self, id: usize) -> bool {
+    fn compilation_started(&mut self, function: usize) {
+        *self.compilations.entry(function).or_default() += 1;
+    }
+
+    /// If the compilation was seen to start, it is not one of those that the runtime has listed: functions are compiled several
+    /// times.
+    fn compilation_finished(&mut self, function: usize) -> bool {
         const EVENT: Event = Event::JitCompilationFinished;
-        let Entry::Occupied(mut count) = self.compiling.entry(id) else { return self.begins(EVENT, id) };
+        let Entry::Occupied(mut count) = self.compilations.entry(function) else {
+            return self.thing_begins(EVENT, function);
+        };
         *count.get_mut() -= 1;
         if *count.get() == 0 {
             count.remove();
         }
-        if !self.is_over {
-            self.things.entry((EVENT, id)).or_insert(State::ToldByEvent);
+        if !self.is_complete {
+            self.states.entry((EVENT, function)).or_insert(State::ReportedByEvent);
         }
         true
-    }
-
-    fn ends(&mut self, event: Event, id: usize) -> bool {
-        let begins = beginnings(event);
-        let is_current = self.current.is_some_and(|(begin, current)| current == id && begins.contains(&begin));
-        for &begin in begins {
-            if self.is_over {
-                self.things.remove(&(begin, id));
-            } else {
-                self.things.insert((begin, id), State::Ended);
-            }
-        }
-        if is_current {
-            self.late_ends.push_back(event);
-        }
-        !is_current
     }
 }
 
