@@ -30,8 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use class_assembly::assembly;
-use corprof::args::EventPipeEvent;
-use corprof::heap_dump::{BlockFile, HeapDumpError, HeapSnapshots};
+use corprof::heap_dump::{BlockFile, HeapDumpError};
 use corprof::prelude::*;
 use corprof::settings::Settings;
 use report_files::{of_process, with_ending, write};
@@ -52,12 +51,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const DEADLINE: Duration = Duration::from_secs(3600);
 
 /// The profiler. The command `corprof` has several in one library, which exports them together.
-#[derive(Default, Profiler)]
+#[derive(Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A2D")]
 #[cfg_attr(corprof_bundle, profiler(no_export))]
-pub struct Dumper {
-    snapshots: HeapSnapshots,
-}
+pub struct Dumper;
 
 #[callbacks]
 impl Callbacks for Dumper {
@@ -66,13 +63,11 @@ impl Callbacks for Dumper {
     }
 
     fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
-        let profiler = Self::default();
         let detacher = cx.detacher()?;
         let out = Settings::of_attach(data)?.of("HEAP_OUT").path();
         let out = out.ok_or("HEAP_OUT is missing: attach it by `corprof heap PID`")?;
-        let snapshots = profiler.snapshots.clone();
         cx.spawn_profiler_thread("leaves", move |cx| {
-            if work(cx, &snapshots, &out).is_break() {
+            if work(cx, &out).is_break() {
                 return; // the application ends
             }
             let left = of_process(&out, ".left");
@@ -84,16 +79,12 @@ impl Callbacks for Dumper {
                 eprintln!("dumper: cannot detach: {error}");
             }
         })?;
-        Ok(profiler)
-    }
-
-    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
-        self.snapshots.event_pipe_event_delivered(cx, &event);
+        Ok(Self)
     }
 }
 
 /// Waits until the snapshot is wanted, and has it taken, until it is done or no longer wanted.
-fn work(cx: &mut ProfilerThread<'_>, snapshots: &HeapSnapshots, out: &Path) -> ControlFlow<()> {
+fn work(cx: &mut ProfilerThread<'_>, out: &Path) -> ControlFlow<()> {
     let (wanted, start) = (with_ending(out, ".wanted"), Instant::now());
     while !wanted.exists() {
         if start.elapsed() > PATIENCE || !out.exists() {
@@ -102,9 +93,10 @@ fn work(cx: &mut ProfilerThread<'_>, snapshots: &HeapSnapshots, out: &Path) -> C
         cx.wait(LOOK)?;
     }
     let is_done = Arc::new(AtomicBool::new(false));
-    let (is_written, snapshots, file) = (Arc::clone(&is_done), snapshots.clone(), out.to_owned());
+    let is_written = Arc::clone(&is_done);
+    let file = out.to_owned();
     let thread = cx.spawn_profiler_thread("snapshot", move |cx| {
-        write(NAME, &of_process(&file, ""), &text(snapshot(cx, &snapshots, &file)));
+        write(NAME, &of_process(&file, ""), &text(snapshot(cx, &file)));
         is_written.store(true, Ordering::Release);
     });
     if let Err(error) = thread {
@@ -118,12 +110,12 @@ fn work(cx: &mut ProfilerThread<'_>, snapshots: &HeapSnapshots, out: &Path) -> C
 }
 
 /// Takes the snapshot, and describes it.
-fn snapshot(cx: &mut ProfilerThread<'_>, snapshots: &HeapSnapshots, out: &Path) -> Result<String, HeapDumpError> {
+fn snapshot(cx: &mut ProfilerThread<'_>, out: &Path) -> Result<String, HeapDumpError> {
     let blocks = File::options().write(true).open(out).map_err(HeapDumpError::Sink)?;
     let file = BlockFile::create(out).map_err(HeapDumpError::Sink)?;
     // Windows may refuse that while the reader has it open: then the reader removes it.
     let _ = std::fs::remove_file(out);
-    let dump = snapshots.take(cx, DEADLINE, file).inspect_err(|_| {
+    let dump = cx.take_heap_snapshot(DEADLINE, file).inspect_err(|_| {
         // The reader has it open, so that it would take room until the reader has learned the reason: which needs some itself.
         let _ = blocks.set_len(0);
     })?;

@@ -16,9 +16,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use class_assembly::assembly;
-use corprof::args::EventPipeEvent;
 use corprof::detach::Detacher;
-use corprof::heap_dump::{BlockFile, HeapSnapshots};
+use corprof::heap_dump::BlockFile;
 use corprof::prelude::*;
 use corprof::settings::{Setting, SettingError, Settings};
 use corprof_export::{Output, application_name};
@@ -39,12 +38,10 @@ const DEADLINE: Duration = Duration::from_secs(600);
 const LEAST: i64 = 1000;
 
 /// The profiler. In the library of the command `corprof`, `examples/src/lib.rs` exports it (`no_export` here).
-#[derive(Default, Profiler)]
+#[derive(Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A1F")]
 #[cfg_attr(corprof_bundle, profiler(no_export))]
-pub struct Leaks {
-    snapshots: HeapSnapshots,
-}
+pub struct Leaks;
 
 struct Options {
     first: Duration,
@@ -86,18 +83,12 @@ impl Callbacks for Leaks {
         let detacher = cx.detacher()?;
         Self::start(cx, Options::read(&Settings::of_attach(data)?)?, Some(detacher))
     }
-
-    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
-        self.snapshots.event_pipe_event_delivered(cx, &event);
-    }
 }
 
 impl Leaks {
     fn start(cx: &InCallback<'_>, options: Options, detacher: Option<Detacher>) -> Result<Self, BoxError> {
-        let profiler = Self::default();
-        let snapshots = profiler.snapshots.clone();
         cx.spawn_profiler_thread("leaks", move |cx| {
-            match answer(cx, &snapshots, &options) {
+            match answer(cx, &options) {
                 Ok(answer) => report!("{answer}"),
                 Err(error) => report!("leaks: no answer: {error}"),
             }
@@ -106,24 +97,24 @@ impl Leaks {
                 std::thread::spawn(move || detacher.detach());
             }
         })?;
-        Ok(profiler)
+        Ok(Self)
     }
 }
 
 /// Waits, takes both snapshots, and says what has grown.
-fn answer(cx: &mut ProfilerThread<'_>, snapshots: &HeapSnapshots, options: &Options) -> Result<String, BoxError> {
+fn answer(cx: &mut ProfilerThread<'_>, options: &Options) -> Result<String, BoxError> {
     let has_ended = "the application has ended before the second snapshot: set LEAKS_FIRST and LEAKS_SECONDS to less";
     if cx.wait(options.first).is_break() {
         return Err(has_ended.into());
     }
     // Of the first heap, only sums are kept.
-    let before = Summary::of(&Dominators::of(&snapshot(cx, snapshots)?), DEFAULT_DEPTH);
+    let before = Summary::of(&Dominators::of(&snapshot(cx)?), DEFAULT_DEPTH);
     let start = Instant::now();
     if cx.wait(options.seconds).is_break() {
         return Err(has_ended.into());
     }
     let seconds = start.elapsed().as_secs_f64();
-    let graph = snapshot(cx, snapshots)?;
+    let graph = snapshot(cx)?;
     let tree = Dominators::of(&graph);
     let after = Summary::of(&tree, DEFAULT_DEPTH);
     if let Some(out) = &options.out {
@@ -134,10 +125,10 @@ fn answer(cx: &mut ProfilerThread<'_>, snapshots: &HeapSnapshots, options: &Opti
 }
 
 /// One snapshot, as a graph with the names of its classes.
-fn snapshot(cx: &mut ProfilerThread<'_>, snapshots: &HeapSnapshots) -> Result<HeapGraph, BoxError> {
+fn snapshot(cx: &mut ProfilerThread<'_>) -> Result<HeapGraph, BoxError> {
     // While the application stands still, the blocks only go into a file. To make a graph takes longer.
     let file = tempfile::NamedTempFile::new()?;
-    let dump = snapshots.take(cx, DEADLINE, BlockFile::create(file.path())?)?;
+    let dump = cx.take_heap_snapshot(DEADLINE, BlockFile::create(file.path())?)?;
     let (objects, pause) = (dump.cost.objects, dump.cost.pause);
     report!("leaks: a snapshot of {objects} objects: the application stood still for {} ms", pause.as_millis());
     let mut reader = BulkReader::new(GraphBuilder::new(application_name()), usize::BITS == 64);

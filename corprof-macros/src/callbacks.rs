@@ -63,17 +63,26 @@ fn with_events(mut block: ItemImpl, errors: &mut Vec<Error>) -> TokenStream {
     let helpers = format!("a plain `impl {} {{ … }}` block", block.self_ty.to_token_stream());
     let mut events = Vec::new();
     let mut has_initialize = false;
-    block.items.retain(|item| match check(item, &helpers) {
-        Ok(None) => true,
-        Ok(Some((callback, method))) => {
-            has_initialize |= callback.name == "initialize" && method.attrs.iter().find_map(condition).is_none();
-            events.push(add_event(callback, &method.attrs));
-            true
+    let mut every = None;
+    block.items.retain_mut(|item| {
+        if let ImplItem::Fn(method) = item
+            && method.sig.ident == "every"
+        {
+            every = Some(every_events(method, errors));
+            return true;
         }
-        Err(error) => {
-            has_initialize |= matches!(item, ImplItem::Fn(method) if method.sig.ident == "initialize");
-            errors.push(error);
-            false
+        match check(item, &helpers) {
+            Ok(None) => true,
+            Ok(Some((callback, method))) => {
+                has_initialize |= callback.name == "initialize" && method.attrs.iter().find_map(condition).is_none();
+                events.push(add_event(callback, &method.attrs));
+                true
+            }
+            Err(error) => {
+                has_initialize |= matches!(item, ImplItem::Fn(method) if method.sig.ident == "initialize");
+                errors.push(error);
+                false
+            }
         }
     });
     let making = Ident::new(if has_initialize { "ByInitialize" } else { "WithoutInitialize" }, Span::call_site());
@@ -87,11 +96,77 @@ fn with_events(mut block: ItemImpl, errors: &mut Vec<Error>) -> TokenStream {
         #(#[#conditions])*
         impl #generics ::corprof::profiler::Subscriber for #ty #bounds {
             const EVENTS: ::corprof::event_mask::EventSet = {
-                let __corprof_events = ::corprof::event_mask::EventSet::EMPTY;
+                let __corprof_events = <Self as ::corprof::profiler::Subscriber>::EVERY;
                 #(#events)*
                 __corprof_events
             };
+            const EVERY: ::corprof::event_mask::EventSet = {
+                let __corprof_events = ::corprof::event_mask::EventSet::EMPTY;
+                #every
+                __corprof_events
+            };
             type Making = ::corprof::profiler::#making;
+        }
+    }
+}
+
+/// The events of `every`, from its attribute `#[events(…)]`, which it removes.
+fn every_events(method: &mut ImplItemFn, errors: &mut Vec<Error>) -> TokenStream {
+    let every = "fn every(&self, cx: &InNoGc<'_>, event: &CallbackEvent<'_>)";
+    if method.sig.inputs.len() != 3 || method.sig.receiver().is_none() {
+        let message = format!("`every` has other parameters\nwrite `{every}`");
+        errors.push(Error::new(method.sig.ident.span(), message));
+    }
+    let at = method.attrs.iter().position(|attribute| attribute.path().is_ident("events"));
+    let Some(at) = at else {
+        let message = "`every` does not say which events it is for\n\
+                       write `#[events(MONITOR_EXCEPTIONS, ClassLoadFinished)]` above it: flags of the event mask, or single events";
+        errors.push(Error::new(method.sig.ident.span(), message));
+        return TokenStream::new();
+    };
+    let attribute = method.attrs.remove(at);
+    let names = match attribute.parse_args_with(Punctuated::<Ident, Token![,]>::parse_terminated) {
+        Ok(names) => names,
+        Err(error) => {
+            errors.push(error);
+            return TokenStream::new();
+        }
+    };
+    let mut sets = Vec::new();
+    for name in &names {
+        match event_set(name) {
+            Ok(set) => sets.push(set),
+            Err(error) => errors.push(error),
+        }
+    }
+    let conditions = method.attrs.iter().filter_map(condition);
+    quote! {
+        #(#[#conditions])*
+        let __corprof_events = __corprof_events #(#sets)*;
+    }
+}
+
+/// Adds the events that a name in `#[events(…)]` stands for.
+fn event_set(name: &Ident) -> Result<TokenStream> {
+    let text = name.to_string();
+    // Flags are written in capitals; whether there is such a flag, the compiler knows.
+    if text.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_') {
+        return Ok(quote! {
+            .union(::corprof::event_mask::EventSet::enabled_by(::corprof::event_mask::EventMask::#name))
+        });
+    }
+    match CALLBACKS.iter().find(|callback| callback.event == text) {
+        Some(callback) if callback.is_in_every => Ok(quote!(.with(::corprof::event_mask::Event::#name))),
+        Some(callback) => {
+            let message = format!("`every` does not hear of `{text}`: write its own method `{}`", callback.name);
+            Err(Error::new(name.span(), message))
+        }
+        None => {
+            let hint = match nearest(&text) {
+                Some(callback) => format!(": did you mean `{}`?", callback.event),
+                None => String::new(),
+            };
+            Err(Error::new(name.span(), format!("there is no event `{text}`{hint}")))
         }
     }
 }

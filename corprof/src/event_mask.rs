@@ -6,6 +6,7 @@
 use corprof_sys as sys;
 
 use crate::error::{E_FAIL, E_INVALIDARG, Error, Result};
+use crate::generated::callback_event::IN_EVERY;
 use crate::generated::events::{ALTERNATIVES, FLAGS, MAIN_PROFILER_ONLY};
 pub use crate::generated::events::{Event, EventMask};
 
@@ -137,6 +138,21 @@ impl EventSet {
         self.0 & 1 << event as u8 != 0
     }
 
+    /// The callbacks that [`every`](crate::Callbacks::every) hears of, out of those that these flags turn on.
+    #[must_use]
+    pub const fn enabled_by(flags: EventMask) -> Self {
+        let mut events = Self::EMPTY;
+        let mut at = 0;
+        while at < ALTERNATIVES.len() {
+            let event = Event::ALL[at];
+            if IN_EVERY.contains(event) && is_enabled(ALTERNATIVES[at], flags) {
+                events = events.with(event);
+            }
+            at += 1;
+        }
+        events
+    }
+
     /// The first of these callbacks that a profiler of this kind cannot receive.
     const fn first_forbidden(self, kind: Kind) -> Option<Event> {
         let mut at = 0;
@@ -179,6 +195,18 @@ impl EventSet {
         }
         mask
     }
+}
+
+/// Whether the flags contain one of the masks that turn an event on.
+const fn is_enabled(masks: &[EventMask], flags: EventMask) -> bool {
+    let mut at = 0;
+    while at < masks.len() {
+        if flags.contains(masks[at]) {
+            return true;
+        }
+        at += 1;
+    }
+    false
 }
 
 /// A kind of profiler, from which the runtime withholds some events.
@@ -320,6 +348,27 @@ mod tests {
         assert_eq!(forbidden(&events, Kind::NotificationOnly), Some(Event::ObjectsAllocatedByClass));
         assert_eq!(forbidden(&[Event::RejitError], Kind::Attached), None);
         assert_eq!(forbidden(&[Event::RejitError], Kind::NotificationOnly), Some(Event::RejitError));
+    }
+
+    #[test]
+    fn a_flag_stands_for_its_events() {
+        let events = EventSet::enabled_by(EventMask::MONITOR_SUSPENDS | EventMask::HIGH_BASIC_GC);
+        let names: Vec<_> = events.iter().map(Event::name).collect();
+        // `RuntimeThreadSuspended` is not for `every`.
+        assert_eq!(
+            names,
+            [
+                "RuntimeSuspendStarted",
+                "RuntimeSuspendFinished",
+                "RuntimeSuspendAborted",
+                "RuntimeResumeStarted",
+                "RuntimeResumeFinished",
+                "RuntimeThreadResumed",
+                "GarbageCollectionStarted",
+                "GarbageCollectionFinished"
+            ]
+        );
+        assert_eq!(events.mask(), EventMask::MONITOR_SUSPENDS | EventMask::HIGH_BASIC_GC);
     }
 
     #[test]

@@ -20,8 +20,28 @@
 //! }
 //! ```
 //!
-//! Read on: [`Callbacks`] for the events, [`context`] for which calls are allowed where, [`id`] for the identifiers and their
-//! lifetimes, [`sync`] for locks. [The book] explains everything in order.
+//! # Where to go on
+//!
+//! | to | see |
+//! |---|---|
+//! | know which events there are, and how the profiler is made | [`Callbacks`] |
+//! | log any event | [`CallbackEvent`] |
+//! | know which calls are allowed where, and find a call | [`context`], [`info`] |
+//! | name functions, classes, modules | [`names`] |
+//! | read objects, arguments and results | [`values`] |
+//! | sample all threads, walk a stack | [`walk`] |
+//! | see functions begin and end, count and time calls | [`hooks`], [`calls`] |
+//! | change the code of methods | [`instrumentation`], [`edit`] |
+//! | read and add metadata | [`metadata`] |
+//! | take a snapshot of the heap | [`heap_dump`] |
+//! | receive the runtime's own events, write events | [`events`], [`info::EventPipeProviderConfig`] |
+//! | keep identifiers, share state | [`id`], [`sync`] |
+//! | work on a thread of the profiler's | [`profiler_thread`] |
+//! | leave the application | [`detach`] |
+//! | understand an error | [`error`], [`wrong_context`] |
+//! | test a profiler without .NET | `testing`, by the feature of this name |
+//!
+//! [The book] explains everything in order.
 //!
 //! Code that breaks a rule of the profiling API does not compile; a failure that only shows at run time is a named [`Error`];
 //! and a panic ends the profiler, not the application. corprof cannot protect the application from a profiler that aborts,
@@ -42,6 +62,7 @@ extern crate self as corprof;
 
 mod adapter;
 pub mod args;
+mod callback_event;
 pub mod calls;
 pub mod context;
 pub mod detach;
@@ -84,6 +105,7 @@ pub use corprof_sys as sys;
 pub use windows_core;
 pub use windows_core::GUID as Guid;
 
+pub use callback_event::CallbackEvent;
 pub use context::{InAttach, InCallback, InInitialize, InNoGc};
 pub use error::{Error, Result};
 pub use event_mask::EventMask;

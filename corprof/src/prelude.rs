@@ -3,6 +3,7 @@
 //! Everything else is imported by its module: arguments of rarer callbacks from [`args`](crate::args), rarer identifiers from
 //! [`id`](crate::id), values of hooks from [`hooks::values`](crate::hooks::values), the sampler from [`walk`](crate::walk).
 
+pub use crate::callback_event::CallbackEvent;
 pub use crate::context::{InAttach, InCallback, InInitialize, InNoGc};
 pub use crate::error::{Error, Result, ResultExt};
 pub use crate::event_mask::EventMask;

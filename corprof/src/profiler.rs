@@ -13,8 +13,10 @@ pub use crate::generated::callbacks::Callbacks;
     note = "write `#[callbacks]` above the `impl Callbacks for {Self}` block: it turns on the events of the callbacks in it"
 )]
 pub trait Subscriber: Sized {
-    /// The callbacks in the block.
+    /// The callbacks in the block, and those of [`EVERY`](Self::EVERY).
     const EVENTS: EventSet;
+    /// The callbacks that [`every`](Callbacks::every) is for.
+    const EVERY: EventSet;
 
     /// [`ByInitialize`] or [`WithoutInitialize`].
     #[doc(hidden)]

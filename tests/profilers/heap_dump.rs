@@ -12,20 +12,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use corprof::args::EventPipeEvent;
 use corprof::detach::Detacher;
 use corprof::events::{KeywordSet, Keywords, Level};
-use corprof::heap_dump::{BlockFile, HeapDump, HeapDumpError, HeapSnapshots};
+use corprof::heap_dump::{BlockFile, HeapDump, HeapDumpError};
 use corprof::info::EventPipeProviderConfig;
 use corprof::prelude::*;
 
 const PATIENCE: Duration = Duration::from_secs(300);
 
-#[derive(Profiler, Default)]
+#[derive(Profiler)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1231")]
-struct Dumps {
-    snapshots: HeapSnapshots,
-}
+struct Dumps;
 
 /// What a snapshot has come to, a fact a line.
 fn told<S>(cx: &InCallback<'_>, dump: Result<HeapDump<S>, HeapDumpError>) -> String {
@@ -49,13 +46,7 @@ fn answer(folder: &Path, number: u32, text: &str) {
     }
 }
 
-fn obey(
-    snapshots: &HeapSnapshots,
-    cx: &mut ProfilerThread<'_>,
-    order: &str,
-    blocks: &Path,
-    detacher: Option<Detacher>,
-) -> String {
+fn obey(cx: &mut ProfilerThread<'_>, order: &str, blocks: &Path, detacher: Option<Detacher>) -> String {
     match order {
         "bare" => {
             let start = Instant::now();
@@ -63,10 +54,10 @@ fn obey(
         }
         "two" => {
             let is_refused = Arc::new(AtomicBool::new(false));
-            let (others, is_told) = (snapshots.clone(), Arc::clone(&is_refused));
+            let is_told = Arc::clone(&is_refused);
             let second = cx.spawn_profiler_thread("second", move |cx| {
                 loop {
-                    match others.take(cx, PATIENCE, |_, _: &[u8]| Ok(())) {
+                    match cx.take_heap_snapshot(PATIENCE, |_, _: &[u8]| Ok(())) {
                         Err(HeapDumpError::Busy) => break is_told.store(true, SeqCst),
                         _ if cx.wait(Duration::from_millis(1)).is_break() => break,
                         _ => {}
@@ -83,7 +74,7 @@ fn obey(
                 Ok(())
             };
             let dump = loop {
-                match snapshots.take(cx, PATIENCE, sink.clone()) {
+                match cx.take_heap_snapshot(PATIENCE, sink.clone()) {
                     // The other began first. It tries again, and is refused then.
                     Err(HeapDumpError::Busy) if !cx.wait(Duration::from_millis(1)).is_break() => {}
                     dump => break dump,
@@ -93,27 +84,27 @@ fn obey(
         }
         "fail" => {
             let mut left = 3;
-            let dump = snapshots.take(cx, PATIENCE, move |_, _: &[u8]| {
+            let dump = cx.take_heap_snapshot(PATIENCE, move |_, _: &[u8]| {
                 left -= 1;
                 if left > 0 { Ok(()) } else { Err(io::Error::other("the disk is full")) }
             });
             told(cx, dump)
         }
         "late" => {
-            let dump = snapshots.take(cx, Duration::ZERO, |_, _: &[u8]| Ok(()));
+            let dump = cx.take_heap_snapshot(Duration::ZERO, |_, _: &[u8]| Ok(()));
             told(cx, dump)
         }
         "doubled" => {
             let set = KeywordSet::new(Keywords::GC_HEAP_DUMP, Level::Informational);
             let session = cx.event_pipe_start_session(&[EventPipeProviderConfig::runtime(set)], false);
-            let dump = snapshots.take(cx, PATIENCE, |_, _: &[u8]| Ok(()));
+            let dump = cx.take_heap_snapshot(PATIENCE, |_, _: &[u8]| Ok(()));
             let stopped = session.and_then(|session| cx.event_pipe_stop_session(session));
             format!("{stopped:?}\n{}", told(cx, dump))
         }
         "storm" | "leave" => {
             let mut text = String::new();
             while !cx.is_stopping() {
-                let dump = snapshots.take(cx, PATIENCE, |_, _: &[u8]| Ok(()));
+                let dump = cx.take_heap_snapshot(PATIENCE, |_, _: &[u8]| Ok(()));
                 if let Ok(dump) = &dump {
                     eprintln!("heap_dump| {} objects", dump.cost.objects);
                 }
@@ -127,7 +118,7 @@ fn obey(
         }
         _ => match BlockFile::create(blocks) {
             Ok(file) => {
-                let dump = snapshots.take(cx, PATIENCE, file);
+                let dump = cx.take_heap_snapshot(PATIENCE, file);
                 told(cx, dump)
             }
             Err(error) => format!("error: {error}\n"),
@@ -138,9 +129,8 @@ fn obey(
 #[callbacks]
 impl Callbacks for Dumps {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
-        let profiler = Self::default();
         let folder = PathBuf::from(std::env::var_os("DUMPS").ok_or("DUMPS names no folder")?);
-        let (snapshots, detacher) = (profiler.snapshots.clone(), cx.detacher().ok());
+        let detacher = cx.detacher().ok();
         cx.spawn_profiler_thread("dumps", move |cx| {
             let mut number = 1;
             while cx.wait(Duration::from_millis(20)).is_continue() {
@@ -149,15 +139,11 @@ impl Callbacks for Dumps {
                     continue; // it is still being written
                 }
                 let blocks = folder.join(format!("{number}.blocks"));
-                let text = obey(&snapshots, cx, order.trim(), &blocks, detacher.clone());
+                let text = obey(cx, order.trim(), &blocks, detacher.clone());
                 answer(&folder, number, &text);
                 number += 1;
             }
         })?;
-        Ok(profiler)
-    }
-
-    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
-        self.snapshots.event_pipe_event_delivered(cx, &event);
+        Ok(Self)
     }
 }

@@ -53,9 +53,13 @@ fn events_follow_the_methods_and_everything_else_stays() {
         }
         impl<'a> ::corprof::profiler::Subscriber for Beeper where u8: Copy {
             const EVENTS: ::corprof::event_mask::EventSet = {
-                let __corprof_events = ::corprof::event_mask::EventSet::EMPTY;
+                let __corprof_events = <Self as ::corprof::profiler::Subscriber>::EVERY;
                 let __corprof_events = __corprof_events.with(::corprof::event_mask::Event::ClassLoadFinished);
                 let __corprof_events = __corprof_events.with(::corprof::event_mask::Event::ThreadAssignedToOsThread);
+                __corprof_events
+            };
+            const EVERY: ::corprof::event_mask::EventSet = {
+                let __corprof_events = ::corprof::event_mask::EventSet::EMPTY;
                 __corprof_events
             };
             type Making = ::corprof::profiler::WithoutInitialize;
@@ -71,6 +75,10 @@ fn no_methods_no_events() {
         impl Callbacks for Quiet {}
         impl ::corprof::profiler::Subscriber for Quiet {
             const EVENTS: ::corprof::event_mask::EventSet = {
+                let __corprof_events = <Self as ::corprof::profiler::Subscriber>::EVERY;
+                __corprof_events
+            };
+            const EVERY: ::corprof::event_mask::EventSet = {
                 let __corprof_events = ::corprof::event_mask::EventSet::EMPTY;
                 __corprof_events
             };
@@ -109,7 +117,7 @@ fn conditions_go_along_with_the_event() {
     }));
     let wanted = pretty(quote! {
         const EVENTS: ::corprof::event_mask::EventSet = {
-            let __corprof_events = ::corprof::event_mask::EventSet::EMPTY;
+            let __corprof_events = <Self as ::corprof::profiler::Subscriber>::EVERY;
             #[cfg(windows)]
             #[cfg(feature = "loud")]
             #[cfg_attr(test, cfg(unix), cfg_attr(debug_assertions, cfg(not(miri))))]

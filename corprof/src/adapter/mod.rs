@@ -231,7 +231,8 @@ pub(crate) unsafe fn in_callback<P: Profiler>(
 /// is no other.
 #[inline]
 unsafe fn enter<P: Profiler>(this: *mut c_void, event: Event, subject: usize, user: impl FnOnce(&P, &Info)) -> HRESULT {
-    let is_implemented = P::EVENTS.contains(event);
+    // Features of the SDK receive events of EventPipe as well, where the profiler's own method would.
+    let is_implemented = P::EVENTS.contains(event) || event == Event::EventPipeEventDelivered;
     let must_see = must_see(P::EVENTS, event);
     if !is_implemented && !must_see && !bookkeeping::needs_bookkeeping(event) && !exception_pins::depend_on(event) {
         return S_OK;
@@ -242,7 +243,10 @@ unsafe fn enter<P: Profiler>(this: *mut c_void, event: Event, subject: usize, us
     // SAFETY: the runtime holds a reference while it calls (fact: profiler-object).
     let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
     let Some(info) = adapter.info.get() else { return outline(|| S_OK) };
-    let is_told = must_see && info.catch_up().is_some_and(|catch_up| !catch_up.delivers(event, subject));
+    let is_for_profiler = match info.catch_up() {
+        Some(catch_up) if must_see => catch_up.is_for_profiler(event, subject),
+        _ => true,
+    };
     // Bookkeeping goes on when the profiler is disabled, as an earlier callback may still be running.
     bookkeeping::before(info, event, subject);
     if exception_pins::depend_on(event)
@@ -251,11 +255,10 @@ unsafe fn enter<P: Profiler>(this: *mut c_void, event: Event, subject: usize, us
         // SAFETY: this is that callback; the thunks pass on the runtime's arguments (fact: arguments).
         unsafe { pins.note(info, event, subject) };
     }
-    // `event` is a constant in each thunk: the others pay nothing.
-    let delivery = (event == Event::EventPipeEventDelivered).then(Delivery::begin);
+    let delivery = Delivery::of(event);
     let _suspended = bookkeeping::is_in_suspension(event).then(InSuspension::begin);
     let _subject = bookkeeping::is_about_function(event).then(|| Subject::begin(subject));
-    if is_implemented && !is_told && delivery != Some(None) {
+    if is_implemented && is_for_profiler && !delivery.is_nested() {
         let run = move |_inside: Inside| {
             // SAFETY: inside the gate.
             let Some(profiler) = (unsafe { adapter.profiler() }) else {
@@ -281,22 +284,44 @@ thread_local! {
     static IS_DELIVERING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Marks that an EventPipe event is being delivered on the calling thread.
+/// Whether a callback delivers an EventPipe event, which it marks on the calling thread.
 ///
 /// Events written meanwhile, by the callback or by the runtime in one of the callback's calls, would be delivered inside the
 /// callback, and so on until the stack is exhausted. So they are not delivered.
-#[derive(PartialEq, Eq)]
-struct Delivery(PhantomData<*mut ()>);
+enum Delivery {
+    /// Another callback.
+    None,
+    Outermost(DeliveryMark),
+    Nested,
+}
 
 impl Delivery {
-    /// None if a delivery is under way on this thread.
-    fn begin() -> Option<Self> {
-        // Not `then_some`: the value would be made in any case, and its drop would end the delivery that is under way.
-        (!IS_DELIVERING.replace(true)).then(|| Self(PhantomData))
+    /// That of a callback. `event` is a constant in each thunk: other callbacks pay nothing.
+    #[inline]
+    fn of(event: Event) -> Self {
+        match event {
+            Event::EventPipeEventDelivered => Self::begin(),
+            _ => Self::None,
+        }
+    }
+
+    fn begin() -> Self {
+        if IS_DELIVERING.replace(true) {
+            return Self::Nested;
+        }
+        Self::Outermost(DeliveryMark(PhantomData))
+    }
+
+    #[inline]
+    fn is_nested(&self) -> bool {
+        matches!(self, Self::Nested)
     }
 }
 
-impl Drop for Delivery {
+/// The mark of the outermost delivery.
+struct DeliveryMark(PhantomData<*mut ()>);
+
+impl Drop for DeliveryMark {
     fn drop(&mut self) {
         IS_DELIVERING.set(false);
     }
@@ -336,10 +361,10 @@ mod tests {
     #[test]
     fn deliveries_within_a_delivery_are_refused_until_it_ends() {
         let outer = Delivery::begin();
-        assert!(outer.is_some());
+        assert!(!outer.is_nested());
         // A refusal must not end the delivery.
-        assert!(Delivery::begin().is_none() && Delivery::begin().is_none());
+        assert!(Delivery::begin().is_nested() && Delivery::begin().is_nested());
         drop(outer);
-        assert!(Delivery::begin().is_some());
+        assert!(!Delivery::begin().is_nested());
     }
 }

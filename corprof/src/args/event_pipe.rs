@@ -3,8 +3,7 @@
 use windows_core::GUID;
 
 use crate::id::{EventPipeProviderId, ThreadId};
-use crate::session::Info;
-use crate::session::wire;
+use crate::session::{DeliveredEvent, Info, wire};
 
 /// An event of an EventPipe session that this profiler started. It is valid until the callback returns.
 #[derive(Clone, Copy, Debug)]
@@ -89,10 +88,57 @@ impl<'cb> EventPipeEvent<'cb> {
 }
 
 impl EventPipeEvent<'_> {
+    /// The event for the profiler's own method, unless a feature of the SDK keeps it.
+    ///
+    /// # Safety
+    /// As [`new`](Self::new).
+    #[allow(clippy::too_many_arguments, reason = "they are those of EventPipeEventDelivered")]
+    pub(crate) unsafe fn for_profiler(
+        info: &Info,
+        provider: usize,
+        id: u32,
+        version: u32,
+        metadata_size: u32,
+        metadata: *const u8,
+        data_size: u32,
+        data: *const u8,
+        activity: *const GUID,
+        related_activity: *const GUID,
+        thread: usize,
+        frames: u32,
+        stack: *const usize,
+    ) -> Option<Self> {
+        if let Some(observer) = info.event_observer() {
+            // SAFETY: the caller's promise.
+            let data = unsafe { wire::slice(data_size, data) };
+            if observer.keeps(info, DeliveredEvent { provider, id, version, data }) {
+                return None;
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            Self::new(
+                info,
+                provider,
+                id,
+                version,
+                metadata_size,
+                metadata,
+                data_size,
+                data,
+                activity,
+                related_activity,
+                thread,
+                frames,
+                stack,
+            )
+        }
+    }
+
     /// # Safety
     /// Each (count, pointer) pair describes an array that outlives the result; so do the GUIDs, which may be null.
     #[allow(clippy::too_many_arguments, reason = "they are those of EventPipeEventDelivered")]
-    pub(crate) unsafe fn new(
+    unsafe fn new(
         info: &Info,
         provider: usize,
         id: u32,

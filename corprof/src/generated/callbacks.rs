@@ -3,6 +3,7 @@
 //! The trait that a profiler implements: all callbacks of `ICorProfilerCallback` to `ICorProfilerCallback11`.
 
 use crate::args::*;
+use crate::callback_event::CallbackEvent;
 use crate::context::{InAttach, InCallback, InInitialize, InNoGc};
 use crate::error::Result;
 use crate::id::*;
@@ -26,6 +27,31 @@ use windows_core::GUID as Guid;
     note = "write them, or at least an empty block: `#[callbacks] impl Callbacks for {Self} {{}}`"
 )]
 pub trait Callbacks: Subscriber + Send + Sync + 'static {
+    /// Any of the events that `#[events(…)]` above the method names, with its arguments; before the event's own
+    /// method, if the profiler has that as well.
+    ///
+    /// The attribute takes flags of the [event mask](crate::EventMask), each for all events that it turns on, and
+    /// names of single events:
+    ///
+    /// ```
+    /// # use corprof::prelude::*;
+    /// # #[derive(Profiler)]
+    /// # #[profiler(clsid = "5F0D6D0E-4C4B-4E0C-9B53-6C2B6E6D1C01")]
+    /// # struct Log;
+    /// #[callbacks]
+    /// impl Callbacks for Log {
+    ///     #[events(MONITOR_EXCEPTIONS, ClassLoadFinished)]
+    ///     fn every(&self, cx: &InNoGc<'_>, event: &CallbackEvent<'_>) {
+    ///         eprintln!("{}", event.named(cx)); // ExceptionThrown(thrown: System.FormatException)
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// Events that corprof makes up after an attach ([`catch_up`](crate::InAttach::catch_up)) come here, too. The context
+    /// is the cautious one, because among the events are some inside of collections. `runtime_thread_suspended`, where
+    /// next to nothing is allowed, and the questions `get_rejit_parameters` and `get_assembly_references` have their
+    /// own methods only.
+    fn every(&self, cx: &InNoGc<'_>, event: &CallbackEvent<'_>) {}
     /// The runtime has loaded the library: make the profiler. Events and calls that must be asked for at the start are asked for here. After an error the application runs without the profiler, and what was started here (threads, sessions, a sampler, hooks) is ended.
     ///
     /// Enabled by: nothing, it is always made.
@@ -1203,7 +1229,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
         cx: &mut InCallback<'_>,
         function: Inert<FunctionId>,
     ) {}
-    /// An event of a session that this profiler started, on the thread that wrote it. It may come inside any call to the runtime, so the lock of a callback may be held. Events written on this thread while the callback runs are not delivered, because the callback would be called within itself.
+    /// An event of a session that this profiler started, on the thread that wrote it. It may come inside any call to the runtime, so the lock of a callback may be held. Events written on this thread while the callback runs are not delivered, because the callback would be called within itself. The blocks of a [heap snapshot](crate::heap_dump) of this profiler's do not come here.
     ///
     /// Enabled by: `EventPipeStartSession`.
     ///

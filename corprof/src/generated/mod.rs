@@ -2,6 +2,7 @@
 //! corprof-sys/gen.
 
 mod absent;
+pub(crate) mod callback_event;
 pub(crate) mod callbacks;
 pub(crate) mod contract;
 #[cfg(feature = "testing")]

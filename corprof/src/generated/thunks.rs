@@ -10,6 +10,7 @@ use corprof_sys as sys;
 use windows_core::{BOOL, GUID, HRESULT, IUnknown_Vtbl, Ref};
 use crate::adapter::{Adapter, bookkeeping, in_no_gc, in_callback, lifecycle};
 use crate::args::*;
+use crate::callback_event::CallbackEvent;
 use crate::event_mask::Event;
 use crate::id::*;
 use crate::metadata::MethodDef;
@@ -166,6 +167,15 @@ unsafe extern "system" fn app_domain_creation_started<P: Profiler>(
         0,
         move |profiler, cx| {
             if let Some(app_domain) = wire::from_wire(cx, appDomainId) {
+                if P::EVERY.contains(Event::AppDomainCreationStarted) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::AppDomainCreationStarted {
+                                app_domain,
+                            },
+                        );
+                }
                 profiler.app_domain_creation_started(cx, app_domain)
             }
         },
@@ -187,6 +197,16 @@ unsafe extern "system" fn app_domain_creation_finished<P: Profiler>(
                 wire::from_wire(cx, appDomainId),
                 wire::from_wire(cx, hrStatus),
             ) {
+                if P::EVERY.contains(Event::AppDomainCreationFinished) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::AppDomainCreationFinished {
+                                app_domain,
+                                status,
+                            },
+                        );
+                }
                 profiler.app_domain_creation_finished(cx, app_domain, status)
             }
         },
@@ -204,6 +224,15 @@ unsafe extern "system" fn app_domain_shutdown_started<P: Profiler>(
         0,
         move |profiler, cx| {
             if let Some(app_domain) = wire::from_wire(cx, appDomainId) {
+                if P::EVERY.contains(Event::AppDomainShutdownStarted) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::AppDomainShutdownStarted {
+                                app_domain,
+                            },
+                        );
+                }
                 profiler.app_domain_shutdown_started(cx, app_domain)
             }
         },
@@ -225,6 +254,16 @@ unsafe extern "system" fn app_domain_shutdown_finished<P: Profiler>(
                 wire::from_wire(cx, appDomainId),
                 wire::from_wire(cx, hrStatus),
             ) {
+                if P::EVERY.contains(Event::AppDomainShutdownFinished) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::AppDomainShutdownFinished {
+                                app_domain,
+                                status,
+                            },
+                        );
+                }
                 profiler.app_domain_shutdown_finished(cx, app_domain, status)
             }
         },
@@ -242,6 +281,15 @@ unsafe extern "system" fn assembly_load_started<P: Profiler>(
         assemblyId,
         move |profiler, cx| {
             if let Some(assembly) = wire::from_wire(cx, assemblyId) {
+                if P::EVERY.contains(Event::AssemblyLoadStarted) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::AssemblyLoadStarted {
+                                assembly,
+                            },
+                        );
+                }
                 profiler.assembly_load_started(cx, assembly)
             }
         },
@@ -263,6 +311,16 @@ unsafe extern "system" fn assembly_load_finished<P: Profiler>(
                 wire::from_wire(cx, assemblyId),
                 wire::from_wire(cx, hrStatus),
             ) {
+                if P::EVERY.contains(Event::AssemblyLoadFinished) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::AssemblyLoadFinished {
+                                assembly,
+                                status,
+                            },
+                        );
+                }
                 profiler.assembly_load_finished(cx, assembly, status)
             }
         },
@@ -280,6 +338,15 @@ unsafe extern "system" fn assembly_unload_started<P: Profiler>(
         assemblyId,
         move |profiler, cx| {
             if let Some(assembly) = wire::from_wire(cx, assemblyId) {
+                if P::EVERY.contains(Event::AssemblyUnloadStarted) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::AssemblyUnloadStarted {
+                                assembly,
+                            },
+                        );
+                }
                 profiler.assembly_unload_started(cx, assembly)
             }
         },
@@ -301,6 +368,16 @@ unsafe extern "system" fn assembly_unload_finished<P: Profiler>(
                 wire::from_wire(cx, assemblyId),
                 wire::from_wire(cx, hrStatus),
             ) {
+                if P::EVERY.contains(Event::AssemblyUnloadFinished) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::AssemblyUnloadFinished {
+                                assembly,
+                                status,
+                            },
+                        );
+                }
                 profiler.assembly_unload_finished(cx, assembly, status)
             }
         },
@@ -318,6 +395,15 @@ unsafe extern "system" fn module_load_started<P: Profiler>(
         moduleId,
         move |profiler, cx| {
             if let Some(module) = wire::from_wire(cx, moduleId) {
+                if P::EVERY.contains(Event::ModuleLoadStarted) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ModuleLoadStarted {
+                                module,
+                            },
+                        );
+                }
                 profiler.module_load_started(cx, module)
             }
         },
@@ -339,6 +425,16 @@ unsafe extern "system" fn module_load_finished<P: Profiler>(
                 wire::from_wire(cx, moduleId),
                 wire::from_wire(cx, hrStatus),
             ) {
+                if P::EVERY.contains(Event::ModuleLoadFinished) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ModuleLoadFinished {
+                                module,
+                                status,
+                            },
+                        );
+                }
                 profiler.module_load_finished(cx, module, status)
             }
         },
@@ -356,6 +452,15 @@ unsafe extern "system" fn module_unload_started<P: Profiler>(
         moduleId,
         move |profiler, cx| {
             if let Some(module) = wire::from_wire(cx, moduleId) {
+                if P::EVERY.contains(Event::ModuleUnloadStarted) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ModuleUnloadStarted {
+                                module,
+                            },
+                        );
+                }
                 profiler.module_unload_started(cx, module)
             }
         },
@@ -377,6 +482,16 @@ unsafe extern "system" fn module_unload_finished<P: Profiler>(
                 wire::from_wire(cx, moduleId),
                 wire::from_wire(cx, hrStatus),
             ) {
+                if P::EVERY.contains(Event::ModuleUnloadFinished) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ModuleUnloadFinished {
+                                module,
+                                status,
+                            },
+                        );
+                }
                 profiler.module_unload_finished(cx, module, status)
             }
         },
@@ -398,6 +513,16 @@ unsafe extern "system" fn module_attached_to_assembly<P: Profiler>(
                 wire::from_wire(cx, moduleId),
                 wire::from_wire(cx, AssemblyId),
             ) {
+                if P::EVERY.contains(Event::ModuleAttachedToAssembly) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ModuleAttachedToAssembly {
+                                module,
+                                assembly,
+                            },
+                        );
+                }
                 profiler.module_attached_to_assembly(cx, module, assembly)
             }
         },
@@ -415,6 +540,15 @@ unsafe extern "system" fn class_load_started<P: Profiler>(
         classId,
         move |profiler, cx| {
             if let Some(class) = wire::from_wire(cx, classId) {
+                if P::EVERY.contains(Event::ClassLoadStarted) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ClassLoadStarted {
+                                class,
+                            },
+                        );
+                }
                 profiler.class_load_started(cx, class)
             }
         },
@@ -436,6 +570,16 @@ unsafe extern "system" fn class_load_finished<P: Profiler>(
                 wire::from_wire(cx, classId),
                 wire::from_wire(cx, hrStatus),
             ) {
+                if P::EVERY.contains(Event::ClassLoadFinished) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ClassLoadFinished {
+                                class,
+                                status,
+                            },
+                        );
+                }
                 profiler.class_load_finished(cx, class, status)
             }
         },
@@ -453,6 +597,15 @@ unsafe extern "system" fn class_unload_started<P: Profiler>(
         classId,
         move |profiler, cx| {
             if let Some(class) = wire::from_wire(cx, classId) {
+                if P::EVERY.contains(Event::ClassUnloadStarted) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ClassUnloadStarted {
+                                class,
+                            },
+                        );
+                }
                 profiler.class_unload_started(cx, class)
             }
         },
@@ -474,6 +627,16 @@ unsafe extern "system" fn class_unload_finished<P: Profiler>(
                 wire::from_wire(cx, classId),
                 wire::from_wire(cx, hrStatus),
             ) {
+                if P::EVERY.contains(Event::ClassUnloadFinished) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ClassUnloadFinished {
+                                class,
+                                status,
+                            },
+                        );
+                }
                 profiler.class_unload_finished(cx, class, status)
             }
         },
@@ -513,6 +676,16 @@ unsafe extern "system" fn jit_compilation_started<P: Profiler>(
                 wire::from_wire(cx, functionId),
                 wire::from_wire(cx, fIsSafeToBlock),
             ) {
+                if P::EVERY.contains(Event::JitCompilationStarted) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::JitCompilationStarted {
+                                function,
+                                is_safe_to_block,
+                            },
+                        );
+                }
                 profiler.jit_compilation_started(cx, function, is_safe_to_block)
             }
         },
@@ -536,6 +709,17 @@ unsafe extern "system" fn jit_compilation_finished<P: Profiler>(
                 wire::from_wire(cx, hrStatus),
                 wire::from_wire(cx, fIsSafeToBlock),
             ) {
+                if P::EVERY.contains(Event::JitCompilationFinished) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::JitCompilationFinished {
+                                function,
+                                status,
+                                is_safe_to_block,
+                            },
+                        );
+                }
                 profiler.jit_compilation_finished(cx, function, status, is_safe_to_block)
             }
         },
@@ -557,6 +741,15 @@ unsafe extern "system" fn jit_cached_function_search_started<P: Profiler>(
         functionId,
         move |profiler, cx| {
             if let Some(function) = wire::from_wire(cx, functionId) {
+                if P::EVERY.contains(Event::JitCachedFunctionSearchStarted) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::JitCachedFunctionSearchStarted {
+                                function,
+                            },
+                        );
+                }
                 wire::answer(
                     pbUseCachedFunction,
                     profiler.jit_cached_function_search_started(cx, function),
@@ -586,6 +779,16 @@ unsafe extern "system" fn jit_cached_function_search_finished<P: Profiler>(
                 wire::from_wire(cx, functionId),
                 wire::from_wire(cx, result),
             ) {
+                if P::EVERY.contains(Event::JitCachedFunctionSearchFinished) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::JitCachedFunctionSearchFinished {
+                                function,
+                                result,
+                            },
+                        );
+                }
                 profiler.jit_cached_function_search_finished(cx, function, result)
             }
         },
@@ -626,6 +829,16 @@ unsafe extern "system" fn jit_inlining<P: Profiler>(
                 wire::from_wire(cx, callerId),
                 wire::from_wire(cx, calleeId),
             ) {
+                if P::EVERY.contains(Event::JitInlining) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::JitInlining {
+                                caller,
+                                callee,
+                            },
+                        );
+                }
                 wire::answer(pfShouldInline, profiler.jit_inlining(cx, caller, callee))
             }
         },
@@ -645,6 +858,15 @@ unsafe extern "system" fn thread_created<P: Profiler>(
         threadId,
         move |profiler, cx| {
             if let Some(thread) = wire::from_wire(cx, threadId) {
+                if P::EVERY.contains(Event::ThreadCreated) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ThreadCreated {
+                                thread,
+                            },
+                        );
+                }
                 profiler.thread_created(cx, thread)
             }
         },
@@ -662,6 +884,15 @@ unsafe extern "system" fn thread_destroyed<P: Profiler>(
         threadId,
         move |profiler, cx| {
             if let Some(thread) = wire::from_wire(cx, threadId) {
+                if P::EVERY.contains(Event::ThreadDestroyed) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ThreadDestroyed {
+                                thread,
+                            },
+                        );
+                }
                 profiler.thread_destroyed(cx, thread)
             }
         },
@@ -683,6 +914,16 @@ unsafe extern "system" fn thread_assigned_to_os_thread<P: Profiler>(
                 wire::from_wire(cx, managedThreadId),
                 wire::from_wire(cx, osThreadId),
             ) {
+                if P::EVERY.contains(Event::ThreadAssignedToOsThread) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ThreadAssignedToOsThread {
+                                thread,
+                                os_thread_id,
+                            },
+                        );
+                }
                 profiler.thread_assigned_to_os_thread(cx, thread, os_thread_id)
             }
         },
@@ -836,6 +1077,16 @@ unsafe extern "system" fn unmanaged_to_managed_transition<P: Profiler>(
                 wire::from_wire(cx, functionId),
                 wire::from_wire(cx, reason),
             ) {
+                if P::EVERY.contains(Event::UnmanagedToManagedTransition) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::UnmanagedToManagedTransition {
+                                function,
+                                reason,
+                            },
+                        );
+                }
                 profiler.unmanaged_to_managed_transition(cx, function, reason)
             }
         },
@@ -857,6 +1108,16 @@ unsafe extern "system" fn managed_to_unmanaged_transition<P: Profiler>(
                 wire::from_wire(cx, functionId),
                 wire::from_wire(cx, reason),
             ) {
+                if P::EVERY.contains(Event::ManagedToUnmanagedTransition) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ManagedToUnmanagedTransition {
+                                function,
+                                reason,
+                            },
+                        );
+                }
                 profiler.managed_to_unmanaged_transition(cx, function, reason)
             }
         },
@@ -874,6 +1135,15 @@ unsafe extern "system" fn runtime_suspend_started<P: Profiler>(
         0,
         move |profiler, cx| {
             if let Some(reason) = wire::from_wire(cx, suspendReason) {
+                if P::EVERY.contains(Event::RuntimeSuspendStarted) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::RuntimeSuspendStarted {
+                                reason,
+                            },
+                        );
+                }
                 profiler.runtime_suspend_started(cx, reason)
             }
         },
@@ -888,7 +1158,12 @@ unsafe extern "system" fn runtime_suspend_finished<P: Profiler>(
         this,
         Event::RuntimeSuspendFinished,
         0,
-        move |profiler, cx| { profiler.runtime_suspend_finished(cx) },
+        move |profiler, cx| {
+            if P::EVERY.contains(Event::RuntimeSuspendFinished) {
+                profiler.every(cx, &CallbackEvent::RuntimeSuspendFinished);
+            }
+            profiler.runtime_suspend_finished(cx)
+        },
     )
 }
 unsafe extern "system" fn runtime_suspend_aborted<P: Profiler>(
@@ -900,7 +1175,12 @@ unsafe extern "system" fn runtime_suspend_aborted<P: Profiler>(
         this,
         Event::RuntimeSuspendAborted,
         0,
-        move |profiler, cx| { profiler.runtime_suspend_aborted(cx) },
+        move |profiler, cx| {
+            if P::EVERY.contains(Event::RuntimeSuspendAborted) {
+                profiler.every(cx, &CallbackEvent::RuntimeSuspendAborted);
+            }
+            profiler.runtime_suspend_aborted(cx)
+        },
     )
 }
 unsafe extern "system" fn runtime_resume_started<P: Profiler>(
@@ -912,7 +1192,12 @@ unsafe extern "system" fn runtime_resume_started<P: Profiler>(
         this,
         Event::RuntimeResumeStarted,
         0,
-        move |profiler, cx| { profiler.runtime_resume_started(cx) },
+        move |profiler, cx| {
+            if P::EVERY.contains(Event::RuntimeResumeStarted) {
+                profiler.every(cx, &CallbackEvent::RuntimeResumeStarted);
+            }
+            profiler.runtime_resume_started(cx)
+        },
     )
 }
 unsafe extern "system" fn runtime_resume_finished<P: Profiler>(
@@ -924,7 +1209,12 @@ unsafe extern "system" fn runtime_resume_finished<P: Profiler>(
         this,
         Event::RuntimeResumeFinished,
         0,
-        move |profiler, cx| { profiler.runtime_resume_finished(cx) },
+        move |profiler, cx| {
+            if P::EVERY.contains(Event::RuntimeResumeFinished) {
+                profiler.every(cx, &CallbackEvent::RuntimeResumeFinished);
+            }
+            profiler.runtime_resume_finished(cx)
+        },
     )
 }
 unsafe extern "system" fn runtime_thread_suspended<P: Profiler>(
@@ -956,6 +1246,15 @@ unsafe extern "system" fn runtime_thread_resumed<P: Profiler>(
         threadId,
         move |profiler, cx| {
             if let Some(thread) = wire::from_wire(cx, threadId) {
+                if P::EVERY.contains(Event::RuntimeThreadResumed) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::RuntimeThreadResumed {
+                                thread,
+                            },
+                        );
+                }
                 profiler.runtime_thread_resumed(cx, thread)
             }
         },
@@ -981,6 +1280,15 @@ unsafe extern "system" fn moved_references<P: Profiler>(
                 newObjectIDRangeStart,
                 cObjectIDRangeLength,
             ) {
+                if P::EVERY.contains(Event::MovedReferences) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::MovedReferences {
+                                ranges,
+                            },
+                        );
+                }
                 profiler.moved_references(cx, ranges)
             }
         },
@@ -1002,6 +1310,16 @@ unsafe extern "system" fn object_allocated<P: Profiler>(
                 wire::from_wire(cx, objectId),
                 wire::from_wire(cx, classId),
             ) {
+                if P::EVERY.contains(Event::ObjectAllocated) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ObjectAllocated {
+                                object,
+                                class,
+                            },
+                        );
+                }
                 profiler.object_allocated(cx, object, class)
             }
         },
@@ -1021,6 +1339,15 @@ unsafe extern "system" fn objects_allocated_by_class<P: Profiler>(
         0,
         move |profiler, cx| {
             if let Some(counts) = ClassCounts::new(cx, cClassCount, classIds, cObjects) {
+                if P::EVERY.contains(Event::ObjectsAllocatedByClass) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ObjectsAllocatedByClass {
+                                counts,
+                            },
+                        );
+                }
                 profiler.objects_allocated_by_class(cx, counts)
             }
         },
@@ -1045,6 +1372,17 @@ unsafe extern "system" fn object_references<P: Profiler>(
                 wire::from_wire(cx, classId),
                 Some(wire::objects(cObjectRefs, objectRefIds)),
             ) {
+                if P::EVERY.contains(Event::ObjectReferences) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ObjectReferences {
+                                object,
+                                class,
+                                references,
+                            },
+                        );
+                }
                 profiler.object_references(cx, object, class, references)
             }
         },
@@ -1063,6 +1401,15 @@ unsafe extern "system" fn root_references<P: Profiler>(
         0,
         move |profiler, cx| {
             if let Some(roots) = Some(wire::objects(cRootRefs, rootRefIds)) {
+                if P::EVERY.contains(Event::RootReferences) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::RootReferences {
+                                roots,
+                            },
+                        );
+                }
                 profiler.root_references(cx, roots)
             }
         },
@@ -1080,6 +1427,15 @@ unsafe extern "system" fn exception_thrown<P: Profiler>(
         thrownObjectId,
         move |profiler, cx| {
             if let Some(thrown) = wire::from_wire(cx, thrownObjectId) {
+                if P::EVERY.contains(Event::ExceptionThrown) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ExceptionThrown {
+                                thrown,
+                            },
+                        );
+                }
                 profiler.exception_thrown(cx, thrown)
             }
         },
@@ -1097,6 +1453,15 @@ unsafe extern "system" fn exception_search_function_enter<P: Profiler>(
         functionId,
         move |profiler, cx| {
             if let Some(function) = wire::from_wire(cx, functionId) {
+                if P::EVERY.contains(Event::ExceptionSearchFunctionEnter) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ExceptionSearchFunctionEnter {
+                                function,
+                            },
+                        );
+                }
                 profiler.exception_search_function_enter(cx, function)
             }
         },
@@ -1111,7 +1476,12 @@ unsafe extern "system" fn exception_search_function_leave<P: Profiler>(
         this,
         Event::ExceptionSearchFunctionLeave,
         0,
-        move |profiler, cx| { profiler.exception_search_function_leave(cx) },
+        move |profiler, cx| {
+            if P::EVERY.contains(Event::ExceptionSearchFunctionLeave) {
+                profiler.every(cx, &CallbackEvent::ExceptionSearchFunctionLeave);
+            }
+            profiler.exception_search_function_leave(cx)
+        },
     )
 }
 unsafe extern "system" fn exception_search_filter_enter<P: Profiler>(
@@ -1126,6 +1496,15 @@ unsafe extern "system" fn exception_search_filter_enter<P: Profiler>(
         functionId,
         move |profiler, cx| {
             if let Some(function) = wire::from_wire(cx, functionId) {
+                if P::EVERY.contains(Event::ExceptionSearchFilterEnter) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ExceptionSearchFilterEnter {
+                                function,
+                            },
+                        );
+                }
                 profiler.exception_search_filter_enter(cx, function)
             }
         },
@@ -1140,7 +1519,12 @@ unsafe extern "system" fn exception_search_filter_leave<P: Profiler>(
         this,
         Event::ExceptionSearchFilterLeave,
         0,
-        move |profiler, cx| { profiler.exception_search_filter_leave(cx) },
+        move |profiler, cx| {
+            if P::EVERY.contains(Event::ExceptionSearchFilterLeave) {
+                profiler.every(cx, &CallbackEvent::ExceptionSearchFilterLeave);
+            }
+            profiler.exception_search_filter_leave(cx)
+        },
     )
 }
 unsafe extern "system" fn exception_search_catcher_found<P: Profiler>(
@@ -1155,6 +1539,15 @@ unsafe extern "system" fn exception_search_catcher_found<P: Profiler>(
         functionId,
         move |profiler, cx| {
             if let Some(function) = wire::from_wire(cx, functionId) {
+                if P::EVERY.contains(Event::ExceptionSearchCatcherFound) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ExceptionSearchCatcherFound {
+                                function,
+                            },
+                        );
+                }
                 profiler.exception_search_catcher_found(cx, function)
             }
         },
@@ -1206,6 +1599,15 @@ unsafe extern "system" fn exception_unwind_function_enter<P: Profiler>(
         functionId,
         move |profiler, cx| {
             if let Some(function) = wire::from_wire(cx, functionId) {
+                if P::EVERY.contains(Event::ExceptionUnwindFunctionEnter) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ExceptionUnwindFunctionEnter {
+                                function,
+                            },
+                        );
+                }
                 profiler.exception_unwind_function_enter(cx, function)
             }
         },
@@ -1220,7 +1622,12 @@ unsafe extern "system" fn exception_unwind_function_leave<P: Profiler>(
         this,
         Event::ExceptionUnwindFunctionLeave,
         0,
-        move |profiler, cx| { profiler.exception_unwind_function_leave(cx) },
+        move |profiler, cx| {
+            if P::EVERY.contains(Event::ExceptionUnwindFunctionLeave) {
+                profiler.every(cx, &CallbackEvent::ExceptionUnwindFunctionLeave);
+            }
+            profiler.exception_unwind_function_leave(cx)
+        },
     )
 }
 unsafe extern "system" fn exception_unwind_finally_enter<P: Profiler>(
@@ -1235,6 +1642,15 @@ unsafe extern "system" fn exception_unwind_finally_enter<P: Profiler>(
         functionId,
         move |profiler, cx| {
             if let Some(function) = wire::from_wire(cx, functionId) {
+                if P::EVERY.contains(Event::ExceptionUnwindFinallyEnter) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ExceptionUnwindFinallyEnter {
+                                function,
+                            },
+                        );
+                }
                 profiler.exception_unwind_finally_enter(cx, function)
             }
         },
@@ -1249,7 +1665,12 @@ unsafe extern "system" fn exception_unwind_finally_leave<P: Profiler>(
         this,
         Event::ExceptionUnwindFinallyLeave,
         0,
-        move |profiler, cx| { profiler.exception_unwind_finally_leave(cx) },
+        move |profiler, cx| {
+            if P::EVERY.contains(Event::ExceptionUnwindFinallyLeave) {
+                profiler.every(cx, &CallbackEvent::ExceptionUnwindFinallyLeave);
+            }
+            profiler.exception_unwind_finally_leave(cx)
+        },
     )
 }
 unsafe extern "system" fn exception_catcher_enter<P: Profiler>(
@@ -1268,6 +1689,16 @@ unsafe extern "system" fn exception_catcher_enter<P: Profiler>(
                 wire::from_wire(cx, functionId),
                 wire::from_wire(cx, objectId),
             ) {
+                if P::EVERY.contains(Event::ExceptionCatcherEnter) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ExceptionCatcherEnter {
+                                function,
+                                thrown,
+                            },
+                        );
+                }
                 profiler.exception_catcher_enter(cx, function, thrown)
             }
         },
@@ -1282,7 +1713,12 @@ unsafe extern "system" fn exception_catcher_leave<P: Profiler>(
         this,
         Event::ExceptionCatcherLeave,
         0,
-        move |profiler, cx| { profiler.exception_catcher_leave(cx) },
+        move |profiler, cx| {
+            if P::EVERY.contains(Event::ExceptionCatcherLeave) {
+                profiler.every(cx, &CallbackEvent::ExceptionCatcherLeave);
+            }
+            profiler.exception_catcher_leave(cx)
+        },
     )
 }
 unsafe extern "system" fn com_classic_vtable_created<P: Profiler>(
@@ -1305,6 +1741,18 @@ unsafe extern "system" fn com_classic_vtable_created<P: Profiler>(
                 Some(pVTable as usize),
                 Some(cSlots),
             ) {
+                if P::EVERY.contains(Event::ComClassicVtableCreated) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ComClassicVtableCreated {
+                                class,
+                                iid,
+                                vtable,
+                                slots,
+                            },
+                        );
+                }
                 profiler.com_classic_vtable_created(cx, class, iid, vtable, slots)
             }
         },
@@ -1375,6 +1823,16 @@ unsafe extern "system" fn thread_name_changed<P: Profiler>(
                 wire::from_wire(cx, threadId),
                 Some(&wire::utf16(cchName, name)),
             ) {
+                if P::EVERY.contains(Event::ThreadNameChanged) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ThreadNameChanged {
+                                thread,
+                                name,
+                            },
+                        );
+                }
                 profiler.thread_name_changed(cx, thread, name)
             }
         },
@@ -1397,6 +1855,16 @@ unsafe extern "system" fn garbage_collection_started<P: Profiler>(
                 Some(Generations::new(cGenerations, generationCollected)),
                 wire::from_wire(cx, reason),
             ) {
+                if P::EVERY.contains(Event::GarbageCollectionStarted) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::GarbageCollectionStarted {
+                                generations,
+                                reason,
+                            },
+                        );
+                }
                 profiler.garbage_collection_started(cx, generations, reason)
             }
         },
@@ -1420,6 +1888,15 @@ unsafe extern "system" fn surviving_references<P: Profiler>(
                 objectIDRangeStart,
                 cObjectIDRangeLength,
             ) {
+                if P::EVERY.contains(Event::SurvivingReferences) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::SurvivingReferences {
+                                ranges,
+                            },
+                        );
+                }
                 profiler.surviving_references(cx, ranges)
             }
         },
@@ -1434,7 +1911,12 @@ unsafe extern "system" fn garbage_collection_finished<P: Profiler>(
         this,
         Event::GarbageCollectionFinished,
         0,
-        move |profiler, cx| { profiler.garbage_collection_finished(cx) },
+        move |profiler, cx| {
+            if P::EVERY.contains(Event::GarbageCollectionFinished) {
+                profiler.every(cx, &CallbackEvent::GarbageCollectionFinished);
+            }
+            profiler.garbage_collection_finished(cx)
+        },
     )
 }
 unsafe extern "system" fn finalizeable_object_queued<P: Profiler>(
@@ -1453,6 +1935,16 @@ unsafe extern "system" fn finalizeable_object_queued<P: Profiler>(
                 Some(finalizerFlags & sys::COR_PRF_FINALIZER_CRITICAL.bits() != 0),
                 wire::from_wire(cx, objectID),
             ) {
+                if P::EVERY.contains(Event::FinalizeableObjectQueued) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::FinalizeableObjectQueued {
+                                is_critical,
+                                object,
+                            },
+                        );
+                }
                 profiler.finalizeable_object_queued(cx, is_critical, object)
             }
         },
@@ -1480,6 +1972,15 @@ unsafe extern "system" fn root_references2<P: Profiler>(
                 rootFlags,
                 rootIds,
             ) {
+                if P::EVERY.contains(Event::RootReferences2) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::RootReferences2 {
+                                roots,
+                            },
+                        );
+                }
                 profiler.root_references2(cx, roots)
             }
         },
@@ -1501,6 +2002,16 @@ unsafe extern "system" fn handle_created<P: Profiler>(
                 wire::from_wire(cx, handleId),
                 wire::from_wire(cx, initialObjectId),
             ) {
+                if P::EVERY.contains(Event::HandleCreated) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::HandleCreated {
+                                handle,
+                                object,
+                            },
+                        );
+                }
                 profiler.handle_created(cx, handle, object)
             }
         },
@@ -1518,6 +2029,15 @@ unsafe extern "system" fn handle_destroyed<P: Profiler>(
         0,
         move |profiler, cx| {
             if let Some(handle) = wire::from_wire(cx, handleId) {
+                if P::EVERY.contains(Event::HandleDestroyed) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::HandleDestroyed {
+                                handle,
+                            },
+                        );
+                }
                 profiler.handle_destroyed(cx, handle)
             }
         },
@@ -1544,6 +2064,17 @@ unsafe extern "system" fn rejit_compilation_started<P: Profiler>(
                 Some(ReJitId(rejitId)),
                 Some(fIsSafeToBlock.as_bool()),
             ) {
+                if P::EVERY.contains(Event::RejitCompilationStarted) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::RejitCompilationStarted {
+                                function,
+                                rejit,
+                                is_safe_to_block,
+                            },
+                        );
+                }
                 profiler.rejit_compilation_started(cx, function, rejit, is_safe_to_block)
             }
         },
@@ -1596,6 +2127,18 @@ unsafe extern "system" fn rejit_compilation_finished<P: Profiler>(
                 wire::from_wire(cx, hrStatus),
                 Some(fIsSafeToBlock.as_bool()),
             ) {
+                if P::EVERY.contains(Event::RejitCompilationFinished) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::RejitCompilationFinished {
+                                function,
+                                rejit,
+                                status,
+                                is_safe_to_block,
+                            },
+                        );
+                }
                 profiler
                     .rejit_compilation_finished(
                         cx,
@@ -1629,6 +2172,18 @@ unsafe extern "system" fn rejit_error<P: Profiler>(
                 wire::from_wire(cx, functionId),
                 wire::from_wire(cx, hrStatus),
             ) {
+                if P::EVERY.contains(Event::RejitError) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::RejitError {
+                                module,
+                                method,
+                                function,
+                                status,
+                            },
+                        );
+                }
                 profiler.rejit_error(cx, module, method, function, status)
             }
         },
@@ -1654,6 +2209,15 @@ unsafe extern "system" fn moved_references2<P: Profiler>(
                 newObjectIDRangeStart,
                 cObjectIDRangeLength,
             ) {
+                if P::EVERY.contains(Event::MovedReferences2) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::MovedReferences2 {
+                                ranges,
+                            },
+                        );
+                }
                 profiler.moved_references2(cx, ranges)
             }
         },
@@ -1677,6 +2241,15 @@ unsafe extern "system" fn surviving_references2<P: Profiler>(
                 objectIDRangeStart,
                 cObjectIDRangeLength,
             ) {
+                if P::EVERY.contains(Event::SurvivingReferences2) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::SurvivingReferences2 {
+                                ranges,
+                            },
+                        );
+                }
                 profiler.surviving_references2(cx, ranges)
             }
         },
@@ -1702,6 +2275,15 @@ unsafe extern "system" fn conditional_weak_table_element_references<P: Profiler>
                 valueRefIds,
                 rootIds,
             ) {
+                if P::EVERY.contains(Event::ConditionalWeakTableElementReferences) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ConditionalWeakTableElementReferences {
+                                elements,
+                            },
+                        );
+                }
                 profiler.conditional_weak_table_element_references(cx, elements)
             }
         },
@@ -1740,6 +2322,15 @@ unsafe extern "system" fn module_in_memory_symbols_updated<P: Profiler>(
         moduleId,
         move |profiler, cx| {
             if let Some(module) = wire::from_wire(cx, moduleId) {
+                if P::EVERY.contains(Event::ModuleInMemorySymbolsUpdated) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::ModuleInMemorySymbolsUpdated {
+                                module,
+                            },
+                        );
+                }
                 profiler.module_in_memory_symbols_updated(cx, module)
             }
         },
@@ -1764,6 +2355,17 @@ unsafe extern "system" fn dynamic_method_jit_compilation_started<P: Profiler>(
                 Some(fIsSafeToBlock.as_bool()),
                 Some(wire::slice(cbILHeader, pILHeader)),
             ) {
+                if P::EVERY.contains(Event::DynamicMethodJitCompilationStarted) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::DynamicMethodJitCompilationStarted {
+                                function,
+                                is_safe_to_block,
+                                il,
+                            },
+                        );
+                }
                 profiler
                     .dynamic_method_jit_compilation_started(
                         cx,
@@ -1793,6 +2395,17 @@ unsafe extern "system" fn dynamic_method_jit_compilation_finished<P: Profiler>(
                 wire::from_wire(cx, hrStatus),
                 wire::from_wire(cx, fIsSafeToBlock),
             ) {
+                if P::EVERY.contains(Event::DynamicMethodJitCompilationFinished) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::DynamicMethodJitCompilationFinished {
+                                function,
+                                status,
+                                is_safe_to_block,
+                            },
+                        );
+                }
                 profiler
                     .dynamic_method_jit_compilation_finished(
                         cx,
@@ -1816,6 +2429,15 @@ unsafe extern "system" fn dynamic_method_unloaded<P: Profiler>(
         functionId,
         move |profiler, cx| {
             if let Some(function) = wire::from_wire(cx, functionId) {
+                if P::EVERY.contains(Event::DynamicMethodUnloaded) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::DynamicMethodUnloaded {
+                                function,
+                            },
+                        );
+                }
                 profiler.dynamic_method_unloaded(cx, function)
             }
         },
@@ -1843,7 +2465,7 @@ unsafe extern "system" fn event_pipe_event_delivered<P: Profiler>(
         Event::EventPipeEventDelivered,
         0,
         move |profiler, cx| {
-            if let Some(event) = EventPipeEvent::new(
+            if let Some(event) = EventPipeEvent::for_profiler(
                 cx,
                 provider,
                 eventId,
@@ -1875,6 +2497,15 @@ unsafe extern "system" fn event_pipe_provider_created<P: Profiler>(
         0,
         move |profiler, cx| {
             if let Some(provider) = wire::from_wire(cx, provider) {
+                if P::EVERY.contains(Event::EventPipeProviderCreated) {
+                    profiler
+                        .every(
+                            cx,
+                            &CallbackEvent::EventPipeProviderCreated {
+                                provider,
+                            },
+                        );
+                }
                 profiler.event_pipe_provider_created(cx, provider)
             }
         },

@@ -1,7 +1,7 @@
 //! Heap snapshots, taken from inside the application.
 //!
 //! The runtime collects the whole heap and reports each object, reference and root while the application's threads are
-//! suspended. [`HeapSnapshots::take`] passes these reports to a [`BlockSink`] in blocks of up to 64 KB, as they come: there is
+//! suspended. [`take_heap_snapshot`](ProfilerThread::take_heap_snapshot) passes these reports to a [`BlockSink`] in blocks of up to 64 KB, as they come: there is
 //! no buffer between that could overflow. Blocks that are missing, or that come twice, are an error: there is no result that
 //! only looks whole.
 //!
@@ -13,37 +13,27 @@
 //! use std::path::Path;
 //! use std::time::Duration;
 //!
-//! use corprof::args::EventPipeEvent;
-//! use corprof::heap_dump::{BlockFile, HeapSnapshots};
+//! use corprof::heap_dump::BlockFile;
 //! use corprof::prelude::*;
 //!
 //! # #[derive(Profiler)]
 //! # #[profiler(clsid = "5F0D6D0E-4C4B-4E0C-9B53-6C2B6E6D1C0D", no_export)]
-//! #[derive(Default)]
-//! struct Dumper {
-//!     snapshots: HeapSnapshots,
-//! }
+//! struct Dumper;
 //!
 //! #[callbacks]
 //! impl Callbacks for Dumper {
 //!     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
-//!         let profiler = Self::default();
-//!         let snapshots = profiler.snapshots.clone();
 //!         cx.spawn_profiler_thread("dumper", move |cx| {
 //!             if cx.wait(Duration::from_secs(30)).is_break() {
 //!                 return;
 //!             }
 //!             let Ok(file) = BlockFile::create(Path::new("heap.blocks")) else { return };
-//!             match snapshots.take(cx, Duration::from_secs(60), file) {
+//!             match cx.take_heap_snapshot(Duration::from_secs(60), file) {
 //!                 Ok(dump) => eprintln!("{} objects; pause: {:?}", dump.cost.objects, dump.cost.pause),
 //!                 Err(error) => eprintln!("no snapshot: {error}"),
 //!             }
 //!         })?;
-//!         Ok(profiler)
-//!     }
-//!
-//!     fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
-//!         self.snapshots.event_pipe_event_delivered(cx, &event);
+//!         Ok(Self)
 //!     }
 //! }
 //! ```
@@ -61,21 +51,20 @@ mod file;
 mod run;
 
 use std::any::Any;
-use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use corprof_events::{KeywordSet, Keywords, Level, Provider};
 
-use crate::args::EventPipeEvent;
-use crate::context::InNoGc;
 use crate::error::Result;
+use crate::event_mask::EventMask;
 use crate::id::{ClassId, EventPipeProviderId};
 use crate::info::EventPipeProviderConfig;
 use crate::lock::unpoisoned;
 use crate::profiler_thread::ProfilerThread;
+use crate::session::{DeliveredEvent, EventObserver, Info};
 
 pub use error::HeapDumpError;
 pub use file::BlockFile;
@@ -95,13 +84,13 @@ pub trait BlockSink: Any + Send {
     /// come on any thread.
     ///
     /// # Errors
-    /// The first one ends the snapshot: no more blocks follow, and [`HeapSnapshots::take`] returns it.
+    /// The first one ends the snapshot: no more blocks follow, and [`ProfilerThread::take_heap_snapshot`] returns it.
     fn block(&mut self, event: u16, payload: &[u8]) -> io::Result<()>;
 
     /// Called after the last block of a whole dump, on the thread that takes the snapshot.
     ///
     /// # Errors
-    /// [`HeapSnapshots::take`] returns it.
+    /// [`ProfilerThread::take_heap_snapshot`] returns it.
     fn end(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -152,36 +141,20 @@ pub struct HeapDumpCost {
     pub foreign_blocks: u64,
 }
 
-/// Takes snapshots, one at a time. Clones share their state.
-///
-/// Pass it the events of [`event_pipe_event_delivered`](crate::Callbacks::event_pipe_event_delivered): see the [module](self).
-#[derive(Clone, Default)]
-pub struct HeapSnapshots(Arc<Shared>);
-
+/// The snapshots of one profiler, one at a time.
 #[derive(Default)]
-struct Shared {
+struct Snapshots {
     /// Whether a dump is under way, so that events are looked at.
     is_listening: AtomicBool,
-    /// The runtime's provider, once it is known.
-    provider: AtomicUsize,
     /// Held for single events and changes, never across a call that waits.
     run: Mutex<Option<Run>>,
     changed: Condvar,
 }
 
-impl fmt::Debug for HeapSnapshots {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HeapSnapshots").field("is_taking", &self.0.is_listening).finish_non_exhaustive()
-    }
-}
-
-impl HeapSnapshots {
-    /// None is being taken.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Takes a snapshot: `sink` receives all blocks before this returns.
+impl ProfilerThread<'_> {
+    /// Takes a snapshot of the heap: `sink` receives all blocks before this returns.
+    ///
+    /// It turns on `HIGH_MONITOR_EVENT_PIPE`, by which the blocks come. A profiler takes one snapshot at a time.
     ///
     /// The application stands still while the heap is collected and reported. .NET 8 collects a second time when the session
     /// ends. The runtime collects on a thread of this call, so that no callback can take a snapshot.
@@ -191,76 +164,94 @@ impl HeapSnapshots {
     /// is refused, and this one before it sees its deadline.
     ///
     /// # Errors
-    /// [`HeapDumpError`] says what each means. `Deadline`, if no events come: pass them on.
-    pub fn take<S: BlockSink>(
-        &self,
-        cx: &mut ProfilerThread<'_>,
+    /// [`HeapDumpError`] says what each means.
+    pub fn take_heap_snapshot<S: BlockSink>(
+        &mut self,
         deadline: Duration,
         sink: S,
     ) -> Result<HeapDump<S>, HeapDumpError> {
         let until = Instant::now().checked_add(deadline);
-        self.begin(Box::new(sink))?;
-        let shared = Arc::clone(&self.0);
-        let thread = cx.spawn_profiler_thread("heap snapshot", move |cx| shared.dump(cx, until));
-        if let Err(error) = thread {
-            self.0.end();
+        self.add_events(EventMask::HIGH_MONITOR_EVENT_PIPE).map_err(HeapDumpError::Runtime)?;
+        let snapshots = Snapshots::of(self);
+        snapshots.begin(Box::new(sink))?;
+        let dumping = Arc::clone(&snapshots);
+        if let Err(error) = self.spawn_profiler_thread("heap snapshot", move |cx| dumping.dump(cx, until)) {
+            snapshots.end();
             return Err(HeapDumpError::Thread(error));
         }
-        let mut run = self.0.lock();
-        loop {
-            let Some(current) = run.as_mut() else { return Err(HeapDumpError::Stopping) };
-            if let Some(session) = current.session.take() {
-                let has_ended = current.has_ended();
-                let finished = run.take();
-                drop(run);
-                return match finished {
-                    Some(finished) if has_ended || session.is_err() => finished.finish(session),
-                    _ if cx.is_stopping() => Err(HeapDumpError::Stopping),
-                    finished => Err(late(deadline, finished.as_ref())),
-                };
-            }
-            let is_stopping = cx.is_stopping();
-            if is_stopping || until.is_some_and(|until| Instant::now() >= until) {
-                let error = if is_stopping { HeapDumpError::Stopping } else { late(deadline, Some(current)) };
-                current.give_up();
-                return Err(error);
-            }
-            run = unpoisoned(self.0.changed.wait_timeout(run, LOOK)).0;
+        let run = snapshots.wait(self, deadline, until)?;
+        if run.has_ended() || run.has_failed() {
+            return run.finish();
         }
-    }
-
-    fn begin(&self, sink: Box<dyn BlockSink>) -> Result<(), HeapDumpError> {
-        let mut run = self.0.lock();
-        if run.is_some() {
-            return Err(HeapDumpError::Busy);
+        if self.is_stopping() {
+            return Err(HeapDumpError::Stopping);
         }
-        *run = Some(Run::new(sink));
-        self.0.is_listening.store(true, Relaxed);
-        Ok(())
+        Err(late(deadline, &run))
     }
+}
 
-    /// Call this in the callback of this name. Returns whether the event is a block of a heap dump; other events are the
-    /// profiler's own, or tell of the collections that a snapshot forces.
-    #[inline]
-    pub fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: &EventPipeEvent<'_>) -> bool {
-        self.0.is_listening.load(Relaxed) && self.0.event(cx, event)
+impl EventObserver for Snapshots {
+    fn keeps(&self, info: &Info, event: DeliveredEvent<'_>) -> bool {
+        self.is_listening.load(Relaxed) && self.event(info, event)
     }
 }
 
 /// The error for a dump that has not ended in time.
-fn late(deadline: Duration, run: Option<&Run>) -> HeapDumpError {
-    let reason = match run {
-        Some(run) if run.has_begun() => "the runtime is still reporting objects",
-        Some(run) if run.has_events => "the collection has not come as far as the objects",
-        _ => {
-            "no event has come: is `event_pipe_event_delivered` passed on, and do the application's threads reach points where they \
-             can be suspended?"
-        }
+fn late(deadline: Duration, run: &Run) -> HeapDumpError {
+    let reason = if run.has_begun() {
+        "the runtime is still reporting objects"
+    } else if run.has_events {
+        "the collection has not come as far as the objects"
+    } else {
+        "no event has come: do the application's threads reach points where they can be suspended?"
     };
     HeapDumpError::Deadline(deadline, reason)
 }
 
-impl Shared {
+fn is_past(until: Option<Instant>) -> bool {
+    until.is_some_and(|until| Instant::now() >= until)
+}
+
+impl Snapshots {
+    /// Those of the profiler whose thread this is.
+    fn of(info: &Info) -> Arc<Self> {
+        let observer = info.event_observer_or(|| Arc::<Self>::default());
+        // No other feature observes events.
+        (observer as Arc<dyn Any + Send + Sync>).downcast().unwrap_or_default()
+    }
+
+    fn begin(&self, sink: Box<dyn BlockSink>) -> Result<(), HeapDumpError> {
+        let mut run = self.lock();
+        if run.is_some() {
+            return Err(HeapDumpError::Busy);
+        }
+        *run = Some(Run::new(sink));
+        self.is_listening.store(true, Relaxed);
+        Ok(())
+    }
+
+    /// Waits until the session of the dump is stopped, and takes what it has come to.
+    fn wait(&self, cx: &ProfilerThread<'_>, deadline: Duration, until: Option<Instant>) -> Result<Run, HeapDumpError> {
+        let mut run = self.lock();
+        loop {
+            let Some(current) = run.as_mut() else { return Err(HeapDumpError::Stopping) };
+            if current.session_result.is_some() {
+                break;
+            }
+            if cx.is_stopping() {
+                current.give_up();
+                return Err(HeapDumpError::Stopping);
+            }
+            if is_past(until) {
+                let error = late(deadline, current);
+                current.give_up();
+                return Err(error);
+            }
+            run = unpoisoned(self.changed.wait_timeout(run, LOOK)).0;
+        }
+        run.take().ok_or(HeapDumpError::Stopping)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<Run>> {
         unpoisoned(self.run.lock())
     }
@@ -272,21 +263,15 @@ impl Shared {
     }
 
     #[cold]
-    fn event(&self, cx: &InNoGc<'_>, event: &EventPipeEvent<'_>) -> bool {
-        self.is_runtime(cx, event.provider) && self.lock().as_mut().is_some_and(|run| run.event(cx, event))
-    }
-
-    /// Whether it is the runtime's provider. A provider keeps its identifier as long as the process lives.
-    fn is_runtime(&self, cx: &InNoGc<'_>, provider: EventPipeProviderId<'_>) -> bool {
-        let known = self.provider.load(Relaxed);
-        if known != 0 {
-            return known == provider.as_raw();
-        }
-        let is_runtime = cx.event_pipe_provider_info(provider).is_ok_and(|name| name == Provider::RUNTIME.name());
-        if is_runtime {
-            self.provider.store(provider.as_raw(), Relaxed);
-        }
-        is_runtime
+    fn event(&self, info: &Info, event: DeliveredEvent<'_>) -> bool {
+        let is_named_so = || match EventPipeProviderId::from_raw(event.provider) {
+            Some(provider) => {
+                info.event_pipe_provider_info(provider).is_ok_and(|name| name == Provider::RUNTIME.name())
+            }
+            None => false,
+        };
+        let is_runtime = info.event_pipe_sessions().is_runtime_provider(event.provider, is_named_so);
+        is_runtime && self.lock().as_mut().is_some_and(|run| run.event(info, event))
     }
 
     /// Starts the session, waits for the dump and stops the session.
@@ -299,7 +284,7 @@ impl Shared {
         self.is_listening.store(false, Relaxed);
         let mut run = self.lock();
         match run.as_mut().filter(|run| !run.is_abandoned) {
-            Some(current) => current.session = Some(result),
+            Some(current) => current.session_result = Some(result),
             None => *run = None,
         }
         drop(run);
@@ -311,7 +296,7 @@ impl Shared {
         // when the session with the dump ends.
         let watching = cx.event_pipe_start_session(&[EventPipeProviderConfig::runtime(KeywordSet::GC)], false)?;
         let dump = KeywordSet::new(Keywords::GC_HEAP_DUMP | Keywords::MANAGED_HEAP_COLLECT, Level::Informational);
-        let is_late = || until.is_some_and(|until| Instant::now() >= until);
+        let is_late = || is_past(until);
         let dumped = loop {
             let result = self.dump_once(cx, dump, &is_late);
             let has_ended = self.lock().as_ref().is_none_or(Run::has_ended);

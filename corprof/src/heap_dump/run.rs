@@ -4,15 +4,14 @@ use std::any::Any;
 use std::time::{Duration, Instant};
 
 use corprof_events::views::{GcRestartEnd, GcStart, GcSuspendBegin, GcSuspendEnd};
-use corprof_events::{GcKind, GcReason, Provider};
+use corprof_events::{Event, GcKind, GcReason, Provider};
 use rustc_hash::FxHashMap;
 
 use super::blocks::{Blocks, is_block};
 use super::{BlockSink, HeapDumpCost, HeapDumpError};
-use crate::args::EventPipeEvent;
-use crate::context::InNoGc;
 use crate::error::Result;
 use crate::id::ClassId;
+use crate::session::{DeliveredEvent, Info};
 
 /// How far the dump is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +44,7 @@ pub(super) struct Run {
     is_forced: bool,
     pub(super) has_events: bool,
     /// The result of the session's calls, when the session is stopped.
-    pub(super) session: Option<Result<()>>,
+    pub(super) session_result: Option<Result<()>>,
     /// The caller has given up.
     pub(super) is_abandoned: bool,
 }
@@ -65,7 +64,7 @@ impl Run {
             suspended: None,
             is_forced: false,
             has_events: false,
-            session: None,
+            session_result: None,
             is_abandoned: false,
         }
     }
@@ -90,13 +89,13 @@ impl Run {
     /// Takes an event of the runtime's provider. Returns whether it is a block of a dump.
     ///
     /// The events of collections may come several times, if other sessions of the profiler ask for them.
-    pub(super) fn event(&mut self, cx: &InNoGc<'_>, event: &EventPipeEvent<'_>) -> bool {
+    pub(super) fn event(&mut self, info: &Info, event: DeliveredEvent<'_>) -> bool {
         self.has_events = true;
         if is_block(event.id) {
-            self.block(cx, event.id, event.data);
+            self.block(info, event.id, event.data);
             return true;
         }
-        let event = event.decoded(Provider::RUNTIME.name());
+        let event = Event::new(Provider::RUNTIME, event.id, event.version, event.data, usize::BITS == 64);
         if let Ok(start) = event.decode::<GcStart>() {
             if start.reason == GcReason::INDUCED && start.generation == 2 && start.kind != GcKind::BACKGROUND {
                 self.is_forced = true;
@@ -135,7 +134,7 @@ impl Run {
         }
     }
 
-    fn block(&mut self, cx: &InNoGc<'_>, event: u32, payload: &[u8]) {
+    fn block(&mut self, info: &Info, event: u32, payload: &[u8]) {
         match self.stage {
             Stage::Collecting | Stage::Dumping => self.stage = Stage::Dumping,
             // Of another tool's dump: ours has not begun, or is complete.
@@ -151,7 +150,7 @@ impl Run {
             if class != *last {
                 *last = class;
                 // As an identifier at once, so that it is known to be dead if its module is unloaded before its name is asked for.
-                classes.entry(class).or_insert_with(|| cx.class(class as usize));
+                classes.entry(class).or_insert_with(|| info.class(class as usize));
             }
         });
         if is_new
@@ -168,9 +167,14 @@ impl Run {
         }
     }
 
+    /// Whether one of the session's calls has failed.
+    pub(super) fn has_failed(&self) -> bool {
+        matches!(self.session_result, Some(Err(_)))
+    }
+
     /// What the dump has come to, when its session is stopped.
-    pub(super) fn finish<S: BlockSink>(mut self, runtime: Result<()>) -> Result<super::HeapDump<S>, HeapDumpError> {
-        runtime?;
+    pub(super) fn finish<S: BlockSink>(mut self) -> Result<super::HeapDump<S>, HeapDumpError> {
+        self.session_result.unwrap_or(Ok(()))?;
         if let Some(error) = self.sink_error {
             return Err(HeapDumpError::Sink(error));
         }

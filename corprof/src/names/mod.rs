@@ -16,7 +16,7 @@ pub use crate::session::names::Name;
 
 use crate::context::InNoGc;
 use crate::error::Result;
-use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
+use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId, ObjectId};
 use crate::metadata::MethodDef;
 use crate::session::names::{NameStore, Named, Ticket};
 use source::Live;
@@ -91,6 +91,15 @@ impl<'a> Names<'a> {
         match self.spelling.names(self.kept).get(&Named::Class(class)) {
             Ok(name) => name,
             Err(ticket) => Speller::new(&self.live(ticket), self.spelling).new_class(class),
+        }
+    }
+
+    /// The name of the class of an object, as [`class`](Self::class) has it; `<unknown object 0x7f…: CODE>` where the runtime
+    /// does not say its class.
+    pub fn class_of(self, object: ObjectId<'_>) -> Name {
+        match self.cx.class_of(object) {
+            Ok(class) => self.class(class),
+            Err(error) => known_or(Err(error), "object", object.as_raw()).0,
         }
     }
 

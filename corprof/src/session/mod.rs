@@ -21,6 +21,7 @@ mod compile_slot;
 mod defined_rows;
 pub(crate) mod ending;
 mod event_mask;
+mod event_observer;
 pub(crate) mod event_pipe_sessions;
 mod foreign_types;
 mod frame;
@@ -58,6 +59,7 @@ pub(crate) use catch_up::Attaching;
 use catch_up::CatchUp;
 pub(crate) use compile_slot::CompileSlot;
 pub(crate) use defined_rows::{DefinedRows, Row};
+pub(crate) use event_observer::{DeliveredEvent, EventObserver};
 pub(crate) use event_pipe_sessions::Sessions;
 pub(crate) use foreign_types::{ForeignMember, ForeignType, ForeignTypes};
 pub use frame::FrameInfo;
@@ -101,6 +103,8 @@ struct Session {
     inserted_hooks: OnceLock<&'static dyn CompileSlot>,
     thread_names: ThreadNames,
     event_pipe_sessions: Sessions,
+    /// Set by the first heap snapshot.
+    event_observer: OnceLock<Arc<dyn EventObserver>>,
     /// Set in `initialize_for_attach`, or never.
     catch_up: OnceLock<CatchUp>,
     late_handles: LateHandles,
@@ -136,6 +140,7 @@ impl Info {
             inserted_hooks: OnceLock::new(),
             thread_names: ThreadNames::default(),
             event_pipe_sessions: Sessions::default(),
+            event_observer: OnceLock::new(),
             catch_up: OnceLock::new(),
             late_handles: LateHandles::default(),
             original_bodies: OriginalBodies::default(),
@@ -213,6 +218,17 @@ impl Info {
     /// The sessions of EventPipe that the profiler has started.
     pub(crate) fn event_pipe_sessions(&self) -> &Sessions {
         &self.0.event_pipe_sessions
+    }
+
+    /// The feature that receives EventPipe events before the profiler, if there is one.
+    #[inline]
+    pub(crate) fn event_observer(&self) -> Option<&Arc<dyn EventObserver>> {
+        self.0.event_observer.get()
+    }
+
+    /// The same; the first call registers what `make` returns.
+    pub(crate) fn event_observer_or(&self, make: impl FnOnce() -> Arc<dyn EventObserver>) -> Arc<dyn EventObserver> {
+        Arc::clone(self.0.event_observer.get_or_init(make))
     }
 
     /// What an attached profiler has been told of, if it catches up.

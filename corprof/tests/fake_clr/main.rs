@@ -5,6 +5,7 @@
 mod catch_up;
 mod collections;
 mod detach;
+mod every;
 mod exceptions;
 mod lifecycle;
 mod names;

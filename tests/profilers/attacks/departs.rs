@@ -7,7 +7,6 @@ use std::time::Duration;
 use corprof::args::EventPipeEvent;
 use corprof::detach::Detacher;
 use corprof::events::Level;
-use corprof::heap_dump::HeapSnapshots;
 use corprof::info::EventPipeProviderConfig;
 use corprof::prelude::*;
 
@@ -18,7 +17,6 @@ const KEYWORDS: u64 = 0x0000_0080_0001_8039;
 #[derive(Profiler, Default)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1271", no_export)]
 pub(crate) struct Departs {
-    snapshots: HeapSnapshots,
     detacher: OnceLock<Detacher>,
     leaves_at: OnceLock<u64>,
     collections: AtomicU64,
@@ -49,10 +47,9 @@ impl Callbacks for Departs {
             filter: None,
         };
         cx.event_pipe_start_session(&[config], false)?;
-        let snapshots = profiler.snapshots.clone();
         cx.spawn_profiler_thread("snapshots", move |cx| {
             while !cx.is_stopping() {
-                let dump = snapshots.take(cx, Duration::from_secs(10), |_, _: &[u8]| Ok(()));
+                let dump = cx.take_heap_snapshot(Duration::from_secs(10), |_, _: &[u8]| Ok(()));
                 eprintln!("attacks| snapshot: {}", dump.is_ok());
             }
         })?;
@@ -87,9 +84,8 @@ impl Callbacks for Departs {
         }
     }
 
-    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
+    fn event_pipe_event_delivered(&self, _cx: &InNoGc<'_>, _event: EventPipeEvent<'_>) {
         self.taken.fetch_add(1, Relaxed);
-        self.snapshots.event_pipe_event_delivered(cx, &event);
     }
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {

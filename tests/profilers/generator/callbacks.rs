@@ -393,12 +393,7 @@ impl Callbacks for Generated {
         act::in_callback(cx, "dynamic_method_unloaded");
     }
 
-    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
-        with_random(|random| {
-            if let Some(snapshots) = pools::SNAPSHOTS.pick(random) {
-                snapshots.event_pipe_event_delivered(cx, &event);
-            }
-        });
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, _event: EventPipeEvent<'_>) {
         act::in_no_gc(cx, "event_pipe_event_delivered", None);
     }
 

@@ -30,7 +30,6 @@ mod sessions;
 
 use std::time::Duration;
 
-use corprof::heap_dump::HeapSnapshots;
 use corprof::prelude::*;
 use corprof::walk::{Mode, Sampler, Strategy};
 use fastrand::Rng;
@@ -85,7 +84,6 @@ pub(crate) fn may_walk_heap(cx: &InCallback<'_>) -> bool {
 /// What the profiler has from the beginning.
 fn begin(cx: &mut InInitialize<'_>, plan: &Plan) -> Result<(), BoxError> {
     let detacher = if plan.detach.is_some() { Some(cx.detacher()?) } else { None };
-    pools::SNAPSHOTS.put(&mut Rng::new(), HeapSnapshots::new());
     let is_left_out = |(at, _): &(usize, EventMask)| plan.without_events >> (at % 64) & 1 == 1;
     let without =
         cx.event_mask()?.iter().enumerate().filter(is_left_out).fold(EventMask::empty(), |all, (_, one)| all | one);

@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use corprof::detach::Detacher;
 use corprof::edit::CheckedBody;
-use corprof::heap_dump::HeapSnapshots;
 use corprof::id::{EventPipeEventId, EventPipeProviderId, EventPipeSessionId, NativeCode};
 use corprof::info::{ObjectHandle, RuntimeEvents};
 use corprof::instrumentation::{Instrumentation, Rewrite, Selection};
@@ -86,7 +85,6 @@ pub(super) static SELECTIONS: Pool<Selection> = Pool::new();
 pub(super) static INFOS: Pool<Info> = Pool::new();
 pub(super) static INSTRUMENTATION: Pool<Instrumentation> = Pool::new();
 pub(super) static DETACHERS: Pool<Detacher> = Pool::new();
-pub(super) static SNAPSHOTS: Pool<HeapSnapshots> = Pool::new();
 
 /// Random subjects for a row of the matrix, which need not fit each other; none while a kind is still missing.
 pub(super) fn facts(random: &mut Rng) -> Option<Facts> {

@@ -79,12 +79,11 @@ pub(super) fn snapshot(cx: &mut ProfilerThread<'_>, random: &mut Rng) -> Option<
     if !may_walk_heap(cx) {
         return None;
     }
-    let snapshots = pools::SNAPSHOTS.pick(random)?;
     let deadline = Duration::from_millis(random.u64(0..2000));
     let mut left = if random.bool() { random.u32(0..50) } else { u32::MAX };
     let sink = move |_, _: &[u8]| {
         left = left.saturating_sub(1);
         if left > 0 { Ok(()) } else { Err(std::io::ErrorKind::Other.into()) }
     };
-    snapshots.take(cx, deadline, sink).ok().map(drop)
+    cx.take_heap_snapshot(deadline, sink).ok().map(drop)
 }

@@ -7,6 +7,7 @@
 //! rules from `contracts.toml`.
 
 mod absent;
+mod callback_event;
 mod contract;
 mod contract_table;
 mod events;
@@ -35,6 +36,11 @@ pub fn outputs(context: &Context) -> Result<Vec<Output>, Error> {
             "corprof/src/generated/callbacks.rs",
             "The trait that a profiler implements: all callbacks of `ICorProfilerCallback` to `ICorProfilerCallback11`.",
             callbacks_trait(&callbacks)?,
+        )?,
+        file(
+            "corprof/src/generated/callback_event.rs",
+            "The argument of `every`: a callback with its arguments.",
+            callback_event::emit(&callbacks)?,
         )?,
         file(
             "corprof/src/generated/events.rs",
@@ -100,6 +106,7 @@ fn callbacks_trait(callbacks: &[Callback<'_>]) -> Result<TokenStream, Error> {
     }
     Ok(quote! {
         use crate::args::*;
+        use crate::callback_event::CallbackEvent;
         use crate::context::{InAttach, InCallback, InInitialize, InNoGc};
         use crate::error::Result;
         use crate::id::*;
@@ -123,6 +130,31 @@ fn callbacks_trait(callbacks: &[Callback<'_>]) -> Result<TokenStream, Error> {
             note = "write them, or at least an empty block: `#[callbacks] impl Callbacks for {Self} {{}}`"
         )]
         pub trait Callbacks: Subscriber + Send + Sync + 'static {
+            /// Any of the events that `#[events(…)]` above the method names, with its arguments; before the event's own
+            /// method, if the profiler has that as well.
+            ///
+            /// The attribute takes flags of the [event mask](crate::EventMask), each for all events that it turns on, and
+            /// names of single events:
+            ///
+            /// ```
+            /// # use corprof::prelude::*;
+            /// # #[derive(Profiler)]
+            /// # #[profiler(clsid = "5F0D6D0E-4C4B-4E0C-9B53-6C2B6E6D1C01")]
+            /// # struct Log;
+            /// #[callbacks]
+            /// impl Callbacks for Log {
+            ///     #[events(MONITOR_EXCEPTIONS, ClassLoadFinished)]
+            ///     fn every(&self, cx: &InNoGc<'_>, event: &CallbackEvent<'_>) {
+            ///         eprintln!("{}", event.named(cx)); // ExceptionThrown(thrown: System.FormatException)
+            ///     }
+            /// }
+            /// ```
+            ///
+            /// Events that corprof makes up after an attach ([`catch_up`](crate::InAttach::catch_up)) come here, too. The context
+            /// is the cautious one, because among the events are some inside of collections. `runtime_thread_suspended`, where
+            /// next to nothing is allowed, and the questions `get_rejit_parameters` and `get_assembly_references` have their
+            /// own methods only.
+            fn every(&self, cx: &InNoGc<'_>, event: &CallbackEvent<'_>) {}
             #methods
         }
     })
@@ -173,7 +205,8 @@ fn macro_table(callbacks: &[Callback<'_>]) -> TokenStream {
     let rows = callbacks.iter().filter(|callback| !callback.facts.key).map(|callback| {
         let (name, event, signature) = (callback.name(), callback.event(), callback.signature());
         let params = signature.matches(": ").count() + usize::from(signature.contains("&self"));
-        quote!(Callback { name: #name, event: #event, signature: #signature, params: #params })
+        let is_in_every = callback.is_in_every();
+        quote!(Callback { name: #name, event: #event, signature: #signature, params: #params, is_in_every: #is_in_every })
     });
     quote! {
         /// A callback as a user writes it.
@@ -186,6 +219,8 @@ fn macro_table(callbacks: &[Callback<'_>]) -> TokenStream {
             pub(crate) signature: &'static str,
             /// How many parameters it has, `self` among them.
             pub(crate) params: usize,
+            /// Whether `every` hears of it.
+            pub(crate) is_in_every: bool,
         }
 
         /// All callbacks.

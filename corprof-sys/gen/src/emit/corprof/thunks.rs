@@ -26,6 +26,7 @@ pub(super) fn emit(model: &Model, callbacks: &[Callback<'_>]) -> Result<TokenStr
 
         use crate::adapter::{Adapter, bookkeeping, in_no_gc, in_callback, lifecycle};
         use crate::args::*;
+        use crate::callback_event::CallbackEvent;
         use crate::event_mask::Event;
         use crate::id::*;
         use crate::metadata::MethodDef;
@@ -65,6 +66,17 @@ fn thunk(model: &Model, callback: &Callback<'_>) -> Result<TokenStream, Error> {
             quote!(wire::answer(#out, #call))
         }
         None => call,
+    };
+    let call = if callback.is_in_every() {
+        let value = if args.is_empty() { quote!(#event) } else { quote!(#event { #(#args),* }) };
+        quote! {
+            if P::EVERY.contains(Event::#event) {
+                profiler.every(cx, &CallbackEvent::#value);
+            }
+            #call
+        }
+    } else {
+        call
     };
     let body = match (args.as_slice(), wires.as_slice()) {
         ([], _) => call,
