@@ -62,6 +62,7 @@ mod differs {
     mod loops;
     mod matrix;
     mod metadata;
+    mod objects;
     #[cfg(target_os = "linux")]
     mod questions;
     mod rejit;

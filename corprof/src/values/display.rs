@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::{ByRef, EnumValue, StringRef, StructValue, Value};
+use super::{ByRef, EnumValue, Field, StringRef, StructValue, Value};
 
 impl fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -65,10 +65,14 @@ impl fmt::Display for ByRef<'_> {
 /// The fields by name, in braces.
 impl fmt::Display for StructValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_char('{')?;
-        for (at, field) in self.fields().enumerate() {
-            write!(f, "{} {}: {}", if at == 0 { "" } else { "," }, field.name(), field.value())?;
-        }
-        f.write_str(" }")
+        show_fields(f, self.fields())
     }
+}
+
+pub(super) fn show_fields<'a>(f: &mut fmt::Formatter<'_>, fields: impl Iterator<Item = Field<'a>>) -> fmt::Result {
+    f.write_char('{')?;
+    for (at, field) in fields.enumerate() {
+        write!(f, "{} {}: {}", if at == 0 { "" } else { "," }, field.name(), field.value())?;
+    }
+    f.write_str(" }")
 }

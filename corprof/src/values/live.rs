@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use corprof_sys as sys;
 
-use crate::context::InCallback;
+use crate::context::{InCallback, InNoGc};
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::id::{ClassId, FunctionId, ModuleId};
 use crate::info::{Definitions, NotFound};
@@ -146,15 +146,7 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
 
     /// Whether a type is a value type, by the base type in its metadata.
     fn is_value_type(&self, module: ModuleId, definition: TypeDef) -> Result<bool, Unreadable> {
-        let base = || -> Result<Option<String>> {
-            let metadata = self.cx.metadata(module)?;
-            Ok(match metadata.type_def(definition)?.extends {
-                Some(TypeDefOrRef::Def(base)) => Some(metadata.type_def(base)?.name),
-                Some(TypeDefOrRef::Ref(base)) => Some(metadata.type_ref(base)?.name),
-                _ => None,
-            })
-        };
-        let base = base().map_err(Unreadable::Layout)?;
+        let base = base_name(self.cx, module, definition).map_err(Unreadable::Layout)?;
         Ok(base.is_some_and(|base| base == "System.ValueType" || base == "System.Enum"))
     }
 
@@ -188,26 +180,81 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
         if self.assembly(CORE_LIBRARY) != Ok(info.module) {
             return Ok(None);
         }
-        Ok(Some(self.cx.metadata(info.module)?.type_def(info.token)?.name))
+        type_name(self.cx, info.module, info.token).map(Some)
     }
+}
 
-    /// The underlying type of an enumeration.
-    fn underlying(&self, class: ClassId) -> Result<Option<Primitive>> {
-        let info = self.cx.class_info(class)?;
-        let metadata = self.cx.metadata(info.module)?;
-        for field in metadata.fields(info.token)? {
-            let field = metadata.field(field)?;
-            if field.flags.contains(sys::fdStatic) {
-                continue;
-            }
-            let number = match Type::decode_field(&field.signature) {
-                Ok(Type::Primitive(number)) => Some(number),
-                _ => None,
-            };
-            return Ok(number.filter(|&number| size_of_number(number).is_some()));
+/// The full name of a type.
+pub(super) fn type_name(cx: &InNoGc<'_>, module: ModuleId, definition: TypeDef) -> Result<String> {
+    Ok(cx.metadata(module)?.type_def(definition)?.name)
+}
+
+/// The name of a type's base type in its metadata.
+fn base_name(cx: &InNoGc<'_>, module: ModuleId, definition: TypeDef) -> Result<Option<String>> {
+    let metadata = cx.metadata(module)?;
+    Ok(match metadata.type_def(definition)?.extends {
+        Some(TypeDefOrRef::Def(base)) => Some(metadata.type_def(base)?.name),
+        Some(TypeDefOrRef::Ref(base)) => Some(metadata.type_ref(base)?.name),
+        _ => None,
+    })
+}
+
+/// Whether a type is an enumeration, by the base type in its metadata.
+pub(super) fn is_enum(cx: &InNoGc<'_>, module: ModuleId, definition: TypeDef) -> Result<bool> {
+    Ok(base_name(cx, module, definition)?.is_some_and(|base| base == "System.Enum"))
+}
+
+/// The underlying type of an enumeration.
+pub(super) fn number_of_enum(cx: &InNoGc<'_>, module: ModuleId, definition: TypeDef) -> Result<Option<Primitive>> {
+    let metadata = cx.metadata(module)?;
+    for field in metadata.fields(definition)? {
+        let field = metadata.field(field)?;
+        if field.flags.contains(sys::fdStatic) {
+            continue;
         }
-        Ok(None)
+        let number = match Type::decode_field(&field.signature) {
+            Ok(Type::Primitive(number)) => Some(number),
+            _ => None,
+        };
+        return Ok(number.filter(|&number| size_of_number(number).is_some()));
     }
+    Ok(None)
+}
+
+/// The kind of a class that is not an array, by its own name and its base's, if they are of the core library.
+pub(super) fn kind_by_names(
+    own: Option<&str>,
+    base: Option<&str>,
+    number: impl FnOnce() -> Result<Option<Primitive>>,
+) -> Result<Kind> {
+    match base {
+        Some("System.ValueType") => match own {
+            // `System.Enum` itself is a class.
+            Some("System.Enum") => Ok(Kind::Reference),
+            Some(name) => {
+                let primitive = PRIMITIVES.iter().find(|(of, _)| *of == name);
+                Ok(primitive.map_or(Kind::Struct, |&(_, primitive)| Kind::Primitive(primitive)))
+            }
+            None => Ok(Kind::Struct),
+        },
+        Some("System.Enum") => number()?.map(Kind::Enum).ok_or(Error::new(E_INVALIDARG, "GetFieldProps")),
+        _ if own == Some("System.String") => Ok(Kind::String),
+        _ => Ok(Kind::Reference),
+    }
+}
+
+/// The layout of the instance fields that a class declares itself.
+pub(super) fn layout_of(cx: &InNoGc<'_>, class: ClassId) -> Result<Shape> {
+    let layout = cx.class_layout(class)?;
+    let info = cx.class_info(class)?;
+    let metadata = cx.metadata(info.module)?;
+    let field = |field: &crate::info::FieldOffset| {
+        let props = metadata.field(field.field)?;
+        let of = Type::decode_field(&props.signature).ok();
+        Ok(ShapeField { token: field.field, name: props.name, offset: field.offset as usize, of })
+    };
+    let fields = layout.fields.iter().map(field).collect::<Result<_>>()?;
+    Ok(Shape { size: layout.size as usize, module: info.module, type_args: info.type_args, fields })
 }
 
 /// The primitive types, by their names in the core library.
@@ -237,23 +284,9 @@ impl Source for Lookup<'_, '_> {
         }
         let Some(parent) = self.cx.class_info(class)?.parent else { return Ok(Kind::Reference) };
         let own = self.core_name(class)?;
-        match self.core_name(parent)?.as_deref() {
-            Some("System.ValueType") => match own.as_deref() {
-                // `System.Enum` itself is a class.
-                Some("System.Enum") => Ok(Kind::Reference),
-                Some(name) => {
-                    let primitive = PRIMITIVES.iter().find(|(of, _)| *of == name);
-                    Ok(primitive.map_or(Kind::Struct, |&(_, primitive)| Kind::Primitive(primitive)))
-                }
-                None => Ok(Kind::Struct),
-            },
-            Some("System.Enum") => {
-                let underlying = self.underlying(class)?;
-                underlying.map(Kind::Enum).ok_or(Error::new(E_INVALIDARG, "GetFieldProps"))
-            }
-            _ if own.as_deref() == Some("System.String") => Ok(Kind::String),
-            _ => Ok(Kind::Reference),
-        }
+        let base = self.core_name(parent)?;
+        let info = self.cx.class_info(class)?;
+        kind_by_names(own.as_deref(), base.as_deref(), || number_of_enum(self.cx, info.module, info.token))
     }
 
     fn class(&mut self, module: ModuleId, token: TypeDefOrRef, type_args: &[ClassId]) -> Result<ClassId, Unreadable> {
@@ -272,15 +305,6 @@ impl Source for Lookup<'_, '_> {
     }
 
     fn shape(&mut self, class: ClassId) -> Result<Shape> {
-        let layout = self.cx.class_layout(class)?;
-        let info = self.cx.class_info(class)?;
-        let metadata = self.cx.metadata(info.module)?;
-        let field = |field: &crate::info::FieldOffset| {
-            let props = metadata.field(field.field)?;
-            let of = Type::decode_field(&props.signature).ok();
-            Ok(ShapeField { token: field.field, name: props.name, offset: field.offset as usize, of })
-        };
-        let fields = layout.fields.iter().map(field).collect::<Result<_>>()?;
-        Ok(Shape { size: layout.size as usize, module: info.module, type_args: info.type_args, fields })
+        layout_of(self.cx, class)
     }
 }

@@ -9,6 +9,7 @@
 mod arguments;
 mod display;
 mod live;
+mod object;
 mod plan;
 mod planner;
 #[cfg(test)]
@@ -19,6 +20,7 @@ mod value;
 pub use arguments::{Arguments, ReturnValue};
 pub(crate) use arguments::{MOST_RANGES, Ranges};
 pub(crate) use live::{Lookup, Types};
+pub use object::ObjectValue;
 pub(crate) use plan::Plan;
 pub use unreadable::Unreadable;
 pub use value::{ByRef, EnumValue, Field, StringRef, StructValue, Value};

@@ -29,7 +29,11 @@ pub(super) trait Source {
     fn class(&mut self, module: ModuleId, token: TypeDefOrRef, type_args: &[ClassId]) -> Result<ClassId, Unreadable>;
     /// The class for a primitive type.
     fn core_class(&mut self, primitive: Primitive) -> Result<ClassId, Unreadable>;
-    /// The layout of the instance fields of a value type.
+    /// The number behind an enumeration, if its class is not to be had.
+    fn enumeration(&mut self, _module: ModuleId, _token: TypeDefOrRef) -> Option<Primitive> {
+        None
+    }
+    /// The layout of the instance fields of a class.
     fn shape(&mut self, class: ClassId) -> Result<Shape>;
 }
 
@@ -47,9 +51,9 @@ pub(super) enum Kind {
     Struct,
 }
 
-/// The layout of a value type.
+/// The layout of a class.
 pub(super) struct Shape {
-    /// In bytes.
+    /// In bytes; of a value type, that of its values.
     pub(super) size: usize,
     /// The module that defines it; the tokens of the fields' types refer to it.
     pub(super) module: ModuleId,
@@ -115,6 +119,22 @@ pub(super) fn plan(source: &mut impl Source, method: Method<'_>) -> Plan {
     Plan { this, parameters, result, unreadable: None, assemblies: Box::default() }
 }
 
+/// The node for values of a class.
+pub(super) fn class_node(source: &mut impl Source, class: ClassId) -> Node {
+    Planner { source, nodes: 0 }.class_node(class, 0)
+}
+
+/// The fields of an object of this size, which these classes declare.
+pub(super) fn object_fields(source: &mut impl Source, classes: &[ClassId], size: usize) -> Result<Box<[FieldNode]>> {
+    let mut planner = Planner { source, nodes: 0 };
+    let mut fields = Vec::new();
+    for &class in classes {
+        let shape = Shape { size, ..planner.source.shape(class)? };
+        fields.extend(planner.fields(shape, 0));
+    }
+    Ok(fields.into())
+}
+
 struct Planner<'s, S> {
     source: &'s mut S,
     nodes: usize,
@@ -153,11 +173,17 @@ impl<S: Source> Planner<'_, S> {
             value @ (Type::ValueType(_) | Type::Generic { .. } | Type::TypeParameter(_) | Type::MethodParameter(_)) => {
                 match self.class(value, scope, depth) {
                     Ok(class) => self.class_node(class, depth),
-                    Err(why) => Node::Unreadable(why),
+                    Err(why) => self.enumeration(value, scope).unwrap_or(Node::Unreadable(why)),
                 }
             }
             _ => Node::Unreadable(Unreadable::InternalType),
         }
+    }
+
+    /// The node for an enumeration whose class is not to be had.
+    fn enumeration(&mut self, of: &Type, scope: &Scope<'_>) -> Option<Node> {
+        let Type::ValueType(token) = of.unmodified() else { return None };
+        self.source.enumeration(scope.module, *token).map(Node::Primitive)
     }
 
     /// The node for values of a class.
@@ -177,6 +203,12 @@ impl<S: Source> Planner<'_, S> {
             Ok(shape) => shape,
             Err(error) => return Node::Unreadable(Unreadable::Layout(error)),
         };
+        let size = shape.size;
+        let fields = self.fields(shape, depth);
+        Node::Struct(Box::new(StructNode { class, size, fields }))
+    }
+
+    fn fields(&mut self, shape: Shape, depth: usize) -> Box<[FieldNode]> {
         let scope = Scope { module: shape.module, class_args: &shape.type_args, method_args: &[] };
         let field = |field: ShapeField| {
             let node = match &field.of {
@@ -187,8 +219,7 @@ impl<S: Source> Planner<'_, S> {
             let node = if node.size().is_some_and(is_beyond) { Node::Unreadable(Unreadable::Mismatch) } else { node };
             FieldNode { token: field.token, name: field.name.into(), offset: field.offset, node }
         };
-        let fields = shape.fields.into_iter().map(field).collect();
-        Node::Struct(Box::new(StructNode { class, size: shape.size, fields }))
+        shape.fields.into_iter().map(field).collect()
     }
 
     /// The class of a type.

@@ -173,7 +173,7 @@ impl<'h> StructValue<'h> {
     /// Its instance fields.
     pub fn fields(&self) -> impl ExactSizeIterator<Item = Field<'h>> + use<'h> {
         let place = self.place;
-        self.node.fields.iter().map(move |field| Field { field, place })
+        self.node.fields.iter().map(move |field| Field::new(field, place))
     }
 
     /// The field with this name in the metadata.
@@ -182,7 +182,7 @@ impl<'h> StructValue<'h> {
     }
 }
 
-/// A field of a struct.
+/// A field of a struct or an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Field<'h> {
     field: &'h FieldNode,
@@ -190,12 +190,16 @@ pub struct Field<'h> {
 }
 
 impl<'h> Field<'h> {
+    pub(super) fn new(field: &'h FieldNode, place: Place<'h>) -> Self {
+        Self { field, place }
+    }
+
     /// Its name in the metadata.
     pub fn name(&self) -> &'h str {
         &self.field.name
     }
 
-    /// Its definition, in the module of the struct's class.
+    /// Its definition, in the module of the class that declares it.
     pub fn token(&self) -> FieldDef {
         self.field.token
     }
@@ -226,7 +230,7 @@ impl<'h> Place<'h> {
         Self { address, is_probed: false, layout, _hook: PhantomData }
     }
 
-    fn at(self, offset: usize) -> Self {
+    pub(super) fn at(self, offset: usize) -> Self {
         Self { address: self.address.wrapping_add(offset), ..self }
     }
 
@@ -294,13 +298,13 @@ impl<'h> Place<'h> {
     }
 
     /// The object whose reference is here.
-    fn read_object(self) -> Option<Option<ObjectId<'h>>> {
+    pub(super) fn read_object(self) -> Option<Option<ObjectId<'h>>> {
         // SAFETY: the signature says that this is a reference; it is null or leads to an object, which does not move during
         // `'h` (fact: hook-values).
         self.read_address().map(|address| unsafe { ObjectId::from_raw(address) })
     }
 
-    fn string(self, object: ObjectId<'h>) -> StringRef<'h> {
+    pub(super) fn string(self, object: ObjectId<'h>) -> StringRef<'h> {
         let start = object.as_raw();
         let [length, text] =
             [self.layout.length_offset, self.layout.buffer_offset].map(|offset| start + offset as usize);
