@@ -34,6 +34,7 @@ fn every_kind_of_content_is_read() -> Result<()> {
             "it.OfPoint.After: 11",
             "it.Numbers = [3 elements] of int32[]",
             "it.Numbers[2]: 3",
+            "it.Mixed[3] = { } of System.Object",
             "it.Texts[0]: \"one\"",
             "it.Texts[1]: null",
             "it.Points[1]: { X: 2, Y: 0, Name: \"second\" }",
@@ -53,6 +54,33 @@ fn every_kind_of_content_is_read() -> Result<()> {
         ] {
             ensure!(outcome.stderr.contains(expected), "not told: {expected}: {outcome}");
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_example_messages_counts_them_by_catcher() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = Run::new(&runtime, "Objects").args(["20"]).profiler("messages").run()?;
+        outcome.exited_with(0)?;
+        for expected in [
+            "     1 times Objects.Throw(Carrier) caught Carrier: \"the message\"",
+            "    20 times Objects.Throw(Carrier) caught Carrier: \"shared\"",
+        ] {
+            ensure!(outcome.stderr.contains(expected), "not told: {expected}: {outcome}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_example_long_strings_finds_where_they_are_made() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = Run::new(&runtime, "Objects").profiler("long_strings").run()?;
+        outcome.exited_with(0)?;
+        let mut stacks = outcome.stderr.split(" bytes:\n");
+        let found = stacks.find(|stack| stack.contains("    Objects.MakeLong()\n"));
+        ensure!(found.is_some_and(|stack| stack.contains("    Objects.Main(string[])\n")), "{outcome}");
     }
     Ok(())
 }

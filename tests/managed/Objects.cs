@@ -1,6 +1,7 @@
 // Throws one exception that carries objects of every kind; then many, while other threads collect and write to what they carry.
 using System;
 using System.Collections.Generic;
+using System.Runtime.CompilerServices;
 using System.Threading;
 
 enum Colour : short { Red = 3, Green = 7 }
@@ -56,6 +57,9 @@ class Objects
         catch (Carrier) { }
     }
 
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static string MakeLong() { return new string('l', 5000); }
+
     static Chained Link(int length)
     {
         Chained chain = null;
@@ -66,6 +70,7 @@ class Objects
     static void Main(string[] args)
     {
         Throw(new Carrier("the message") { Chain = Link(3) });
+        GC.KeepAlive(MakeLong());
         int rounds = args.Length == 0 ? 0 : int.Parse(args[0]);
         if (rounds == 0) return;
 

@@ -206,19 +206,24 @@ impl<'gc> Reader<'_, 'gc> {
     }
 
     fn element_node(&self, class: ArrayClass) -> Result<Node> {
-        match class.element_type {
-            sys::ELEMENT_TYPE_VALUETYPE => {
-                let Some(element) = class.element else { return Ok(Node::Unreadable(Unreadable::InternalType)) };
-                let core = self.core(&self.bases(element)?)?;
-                Ok(planner::class_node(&mut KnownTypes { cx: self.cx, core }, element))
-            }
-            sys::ELEMENT_TYPE_PTR | sys::ELEMENT_TYPE_FNPTR => Ok(Node::Pointer),
-            other => Ok(match u8::try_from(other.0).ok().and_then(Primitive::from_element) {
-                Some(Primitive::String) => Node::String,
-                Some(Primitive::Object) | None => Node::Object,
-                Some(number) => Node::Primitive(number),
-            }),
+        let primitive = u8::try_from(class.element_type.0).ok().and_then(Primitive::from_element);
+        match (class.element_type, primitive) {
+            (sys::ELEMENT_TYPE_PTR | sys::ELEMENT_TYPE_FNPTR, _) => Ok(Node::Pointer),
+            (_, Some(Primitive::String)) => Ok(Node::String),
+            (_, Some(Primitive::Object)) => Ok(Node::Object),
+            (_, Some(number)) => Ok(Node::Primitive(number)),
+            // A class, which may be that of strings, or a value type.
+            (_, None) => self.class_node(class.element),
         }
+    }
+
+    fn class_node(&self, class: Option<ClassId>) -> Result<Node> {
+        let Some(class) = class else { return Ok(Node::Unreadable(Unreadable::InternalType)) };
+        if self.cx.array_class(class)?.is_some() {
+            return Ok(Node::Object);
+        }
+        let core = self.core(&self.bases(class)?)?;
+        Ok(planner::class_node(&mut KnownTypes { cx: self.cx, core }, class))
     }
 
     /// The class and its base classes, up to `System.Object`.

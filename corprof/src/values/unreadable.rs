@@ -48,7 +48,7 @@ pub enum Unreadable {
     #[error("it is an object reference behind a by-ref, and nothing proves that there is an object")]
     ObjectBehindByRef,
     /// It is a struct in a field of an object. The call that finds the layout of its type could start a collection.
-    #[error("it is a struct in a field of an object, whose layout cannot be found while the object must not move")]
+    #[error("it is a struct in a field of an object, and its layout cannot be found here")]
     StructInObject,
     /// A by-ref leads to unmapped memory, or the system does not allow probing the memory.
     #[error("there is no memory at its address, or none that can be read safely")]
