@@ -16,6 +16,11 @@ struct LongStrings {
 
 #[callbacks]
 impl Callbacks for LongStrings {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?; // what walks need
+        Ok(Self::default())
+    }
+
     fn object_allocated(&self, cx: &InNoGc<'_>, object: ObjectId<'_>, class: ClassId) {
         let size = cx.object_size(object).unwrap_or(0);
         if size <= LONG || cx.names().class(class) != "System.String" {
@@ -26,8 +31,9 @@ impl Callbacks for LongStrings {
             stack.extend(frame.function().map(|function| cx.names().csharp().function(function)));
             Continue(())
         });
-        if walked.is_ok() {
-            *self.bytes_by_stack.lock(cx).entry(stack).or_default() += size;
+        match walked {
+            Ok(()) => *self.bytes_by_stack.lock(cx).entry(stack).or_default() += size,
+            Err(error) => eprintln!("a string without a stack: {error}"),
         }
     }
 
