@@ -6,8 +6,7 @@
 use corprof_sys as sys;
 
 use crate::error::{E_FAIL, E_INVALIDARG, Error, Result};
-use crate::generated::callback_event::IN_EVERY;
-use crate::generated::events::{ALTERNATIVES, FLAGS, MAIN_PROFILER_ONLY};
+use crate::generated::events::{ALTERNATIVES, FLAGS, IN_EVERY, MAIN_PROFILER_ONLY};
 pub use crate::generated::events::{Event, EventMask};
 
 /// The contract table's row of one flag.

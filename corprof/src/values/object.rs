@@ -40,7 +40,7 @@ pub struct ObjectValue<'gc> {
 enum Content<'gc> {
     String(StringRef<'gc>),
     Boxed { node: Node, offset: usize },
-    Array { array: ArrayObject, node: Node, offset: usize, stride: usize },
+    Array { array: Box<ArrayObject>, node: Node, offset: usize, stride: usize },
     Fields(Box<[FieldNode]>),
 }
 
@@ -202,7 +202,7 @@ impl<'gc> Reader<'_, 'gc> {
         let stride = node.size().unwrap_or(0);
         let size = usize::try_from(array.len()).ok().and_then(|len| len.checked_mul(stride)).ok_or(misfit())?;
         self.check_fits(offset, size)?;
-        Ok(Content::Array { array, node, offset, stride })
+        Ok(Content::Array { array: Box::new(array), node, offset, stride })
     }
 
     fn element_node(&self, class: ArrayClass) -> Result<Node> {

@@ -30,12 +30,11 @@ pub(super) fn emit(callbacks: &[Callback<'_>]) -> Result<TokenStream, Error> {
             shown.extend(quote!(Self::#name { #(#names),* } => { #(arguments.add(#texts, #names)?;)* }));
         }
     }
-    let names = callbacks.iter().map(|callback| event(callback));
     Ok(quote! {
         use crate::args::*;
         use crate::callback_event::ShownArguments;
         use crate::error::Result;
-        use crate::event_mask::{Event, EventSet};
+        use crate::event_mask::Event;
         use crate::id::*;
         use crate::metadata::MethodDef;
         use windows_core::GUID as Guid;
@@ -60,9 +59,6 @@ pub(super) fn emit(callbacks: &[Callback<'_>]) -> Result<TokenStream, Error> {
                 Ok(())
             }
         }
-
-        /// The callbacks that have a variant.
-        pub(crate) const IN_EVERY: EventSet = EventSet::EMPTY #(.with(Event::#names))*;
     })
 }
 

@@ -16,6 +16,7 @@ pub(super) fn emit(callbacks: &[Callback<'_>], contracts: &Contracts) -> TokenSt
         quote!(&[#(#masks),*])
     });
     let count = callbacks.len();
+    let in_every = callbacks.iter().filter(|callback| callback.is_in_every()).map(event);
     let main_only = callbacks.iter().filter(|callback| callback.row.main_profiler_only).map(event);
     quote! {
         use crate::event_mask::{EventSet, Flag};
@@ -28,6 +29,9 @@ pub(super) fn emit(callbacks: &[Callback<'_>], contracts: &Contracts) -> TokenSt
 
         /// The callbacks that a notification-only profiler does not receive.
         pub(crate) const MAIN_PROFILER_ONLY: EventSet = EventSet::EMPTY #(.with(Event::#main_only))*;
+
+        /// The callbacks that `every` hears of.
+        pub(crate) const IN_EVERY: EventSet = EventSet::EMPTY #(.with(Event::#in_every))*;
 
         #rules
     }
