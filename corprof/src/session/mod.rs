@@ -98,7 +98,7 @@ struct Session {
     /// Set in `initialize`, or never.
     hooks: OnceLock<&'static dyn HookSlot>,
     /// Set with hooks that are inserted code.
-    inserted_hooks: OnceLock<&'static dyn CompileSlot>,
+    compile_slot: OnceLock<&'static dyn CompileSlot>,
     thread_names: ThreadNames,
     event_pipe_sessions: Sessions,
     /// Set in `initialize_for_attach`, or never.
@@ -133,7 +133,7 @@ impl Info {
             names: NameStore::new(),
             profiler,
             hooks: OnceLock::new(),
-            inserted_hooks: OnceLock::new(),
+            compile_slot: OnceLock::new(),
             thread_names: ThreadNames::default(),
             event_pipe_sessions: Sessions::default(),
             catch_up: OnceLock::new(),
@@ -272,23 +272,23 @@ impl Info {
     }
 
     /// The hooks that functions have, if any.
-    pub(crate) fn hooks(&self) -> Option<&'static dyn HookSlot> {
+    pub(crate) fn hook_slot(&self) -> Option<&'static dyn HookSlot> {
         self.0.hooks.get().copied()
     }
 
     /// Registers the hooks; only the first registration counts.
-    pub(crate) fn set_hooks(&self, hooks: &'static dyn HookSlot) {
+    pub(crate) fn set_hook_slot(&self, hooks: &'static dyn HookSlot) {
         let _ = self.0.hooks.set(hooks);
     }
 
-    /// The hooks that are inserted code, if any.
-    pub(crate) fn inserted_hooks(&self) -> Option<&'static dyn CompileSlot> {
-        self.0.inserted_hooks.get().copied()
+    /// The same hooks, for what is compiled.
+    pub(crate) fn compile_slot(&self) -> Option<&'static dyn CompileSlot> {
+        self.0.compile_slot.get().copied()
     }
 
-    /// Registers hooks that are inserted code; only the first registration counts.
-    pub(crate) fn set_inserted_hooks(&self, hooks: &'static dyn CompileSlot) {
-        let _ = self.0.inserted_hooks.set(hooks);
+    /// Registers the same hooks for what is compiled; only the first registration counts.
+    pub(crate) fn set_compile_slot(&self, hooks: &'static dyn CompileSlot) {
+        let _ = self.0.compile_slot.set(hooks);
     }
 
     /// The instrumentation, if the profiler has started one.
