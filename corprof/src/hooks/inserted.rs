@@ -78,13 +78,12 @@ struct Inserted<H: FunctionHooks> {
     kept: Mutex<HashSet<FunctionId>>,
 }
 
-/// What the calls need: they tell of no frame of the runtime.
+/// Has inserted code call `hooks`.
 pub(super) fn install<H: FunctionHooks>(
     cx: &InCallback<'_>,
     hooks: H,
     precompiled: Precompiled,
 ) -> Result<HookedFunctions> {
-    // Whether precompiled code may be used is asked where it can be: not after an attach.
     Ok(prepare(cx, hooks, precompiled, EventMask::MONITOR_CACHE_SEARCHES)?.hooked().clone())
 }
 
@@ -93,6 +92,7 @@ pub(super) fn attach<H: FunctionHooks>(
     cx: &mut InAttach<'_>,
     hooks: H,
 ) -> std::result::Result<HookedFunctions, StartError> {
+    // The flag for precompiled code can be set at start-up only.
     let inserted = prepare(cx, hooks, Precompiled::Compile, EventMask::empty())?;
     let instrumentation = cx.start_instrumentation()?;
     cx.spawn_profiler_thread("hooks", move |cx| {

@@ -10,7 +10,7 @@
 //! threads that it has made, `searches.rs` keeps searches for code and its removal apart, and `searcher.rs`
 //! makes them for threads that have never run managed code. `original_bodies.rs` keeps bodies that the runtime forgets when they are replaced, `defined_rows.rs` the
 //! tokens of rows that edits have added, `inlinings.rs` keeps inlining off requests to recompile, `assemblies.rs` which assemblies are loaded; the instrumentation is a [trait](RejitSlot) as well,
-//! and so are [hooks by inserted code](CompileSlot).
+//! and so is [what they have to do with compilations](CompileSlot).
 //! `wire.rs` converts the arguments of callbacks, and `catch_up.rs` keeps what is reported after an attach from being reported
 //! twice.
 
@@ -97,7 +97,7 @@ struct Session {
     profiler: Arc<ProfilerState>,
     /// Set in `initialize`, or never.
     hooks: OnceLock<&'static dyn HookSlot>,
-    /// Set with hooks that are inserted code.
+    /// Set with the hooks.
     compile_slot: OnceLock<&'static dyn CompileSlot>,
     thread_names: ThreadNames,
     event_pipe_sessions: Sessions,
