@@ -4,7 +4,8 @@
 //! Run it with `cargo xtask demo timer`. Options are environment variables:
 //! - TIMER_OUT=times.csv writes all methods. The extension chooses the format: `.csv`, `.html` (an interactive page), `.svg`,
 //!   `.folded`, `.speedscope.json`, `.pb.gz` (pprof), `.json.gz` (Firefox Profiler).
-//! - TIMER_FILTER='Shop.*' times only methods whose full names match the glob.
+//! - TIMER_FILTER='Shop.*' times only methods whose full names match the glob, each of their calls. Without it, calls that the compiler
+//!   inlines are a part of their callers.
 //! - TIMER_CALLERS='Shop.Order.*' prints the callers and callees of methods whose full names match the glob.
 //! - TIMER_PATHS=1048576 limits the number of call paths. A million paths take 72 MiB, and the report as much again. Calls on
 //!   further paths are counted without their callers; the report has their number.
@@ -20,12 +21,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corprof::calls::{CallPath, CallProfiler, CallTimer, CallTotals};
-use corprof::hooks::{InsertedHooks, StackBoundary};
+use corprof::hooks::{HookedFunctions, StackBoundary};
 use corprof::prelude::*;
 use corprof::settings::{SettingError, Settings};
 use corprof_export::{Frame, Method, Mode, Output, Profile, Unit, application_name};
 use globset::{Glob, GlobMatcher};
-use hooked_by::{HookedBy, hooked_by, report};
+use hooked_by::{HookedBy, hooked_by, install, report};
 
 #[macro_use]
 #[path = "shared/sdk.rs"]
@@ -42,7 +43,7 @@ const TOP: usize = 20;
 #[cfg_attr(corprof_bundle, profiler(no_export))]
 pub struct Timer {
     hooks: Arc<Hooks>,
-    inserted: Option<InsertedHooks>,
+    hooked: HookedFunctions,
 }
 
 struct Options {
@@ -100,7 +101,13 @@ impl FunctionHooks for Hooks {
 
     fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<u32> {
         let name = cx.names().function(function);
-        if self.options.filter.is_match(&*name) { Hook::Yes(self.times.number(&name)) } else { Hook::No }
+        let filter = &self.options.filter;
+        if !filter.is_match(&*name) {
+            return Hook::No;
+        }
+        let number = self.times.number(&name);
+        // All methods are timed as they run without a profiler; chosen ones in each call.
+        if filter.glob().glob() == "*" { Hook::Inlinable(number) } else { Hook::Exact(number) }
     }
 
     fn thread_started(&self) -> CallTimer {
@@ -192,26 +199,20 @@ impl Hooks {
 impl Callbacks for Timer {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let hooks = Hooks::new(&Settings::of_environment())?;
-        let Some(precompiled) = hooks.options.hooked_by else {
-            cx.hook_functions(Arc::clone(&hooks))?;
-            return Ok(Self { hooks, inserted: None });
-        };
-        let inserted = cx.hook_functions_by_il(Arc::clone(&hooks), precompiled)?;
-        Ok(Self { hooks, inserted: Some(inserted) })
+        let hooked = install(cx, Arc::clone(&hooks), hooks.options.hooked_by)?;
+        Ok(Self { hooks, hooked })
     }
 
     /// An attached profiler cannot have the runtime call hooks.
     fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
         let hooks = Hooks::new(&Settings::of_attach(data)?)?;
-        let inserted = cx.hook_functions_by_il(Arc::clone(&hooks))?;
-        Ok(Self { hooks, inserted: Some(inserted) })
+        let hooked = cx.hooks(Arc::clone(&hooks)).install()?;
+        Ok(Self { hooks, hooked })
     }
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {
-        if let Some(inserted) = &self.inserted
-            && !sdk::is_tool()
-        {
-            report(cx, "timer", "timed", inserted);
+        if !sdk::is_tool() {
+            report(cx, "timer", "timed", &self.hooked);
         }
         if let Err(error) = self.hooks.report() {
             report!("timer: {error}");

@@ -8,12 +8,12 @@
 //!   methods that match as well.
 
 use corprof::calls::ShadowStack;
-use corprof::hooks::{HookValues, HookedFunctions, InSlowHook, InsertedHooks, StackBoundary, ValueHooks};
+use corprof::hooks::{HookValues, HookedFunctions, InSlowHook, StackBoundary};
 use corprof::prelude::*;
 use corprof::settings::{SettingError, Settings};
 use corprof::values::{Arguments, ReturnValue};
 use globset::{Glob, GlobMatcher};
-use hooked_by::{HookedBy, hooked_by, report, report_left_out};
+use hooked_by::{HookedBy, hooked_by, install, report};
 
 #[path = "shared/hooked_by.rs"]
 mod hooked_by;
@@ -21,8 +21,7 @@ mod hooked_by;
 #[derive(Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0B")]
 struct TraceValues {
-    hooked: Option<HookedFunctions>,
-    inserted: Option<InsertedHooks>,
+    hooked: HookedFunctions,
 }
 
 struct Hooks {
@@ -37,7 +36,7 @@ fn left(method: &str) {
     eprintln!("{method} is left by an exception");
 }
 
-impl ValueHooks for Hooks {
+impl FunctionHooks for Hooks {
     type Function = &'static str;
     type Thread = Running;
     const VALUES: HookValues = HookValues::ARGUMENTS.union(HookValues::RESULT);
@@ -48,7 +47,7 @@ impl ValueHooks for Hooks {
         let method = name.as_str().split('(').next().unwrap_or_default();
         let is_of_framework = method.starts_with("System.") || method.starts_with("Microsoft.");
         // Leaked, because the hook stays until the process ends.
-        if !is_of_framework && self.wanted.is_match(method) { Hook::Yes(method.to_owned().leak()) } else { Hook::No }
+        if !is_of_framework && self.wanted.is_match(method) { Hook::Exact(method.to_owned().leak()) } else { Hook::No }
     }
 
     fn thread_started(&self) -> Running {
@@ -91,27 +90,16 @@ fn hooks(settings: &Settings) -> Result<(Hooks, HookedBy), SettingError> {
 impl Callbacks for TraceValues {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let (hooks, hooked_by) = hooks(&Settings::of_environment())?;
-        let Some(precompiled) = hooked_by else {
-            let hooked = cx.hook_functions_with_values(hooks)?;
-            return Ok(Self { hooked: Some(hooked), inserted: None });
-        };
-        let inserted = cx.hook_functions_with_values_by_il(hooks, precompiled)?;
-        Ok(Self { hooked: None, inserted: Some(inserted) })
+        Ok(Self { hooked: install(cx, hooks, hooked_by)? })
     }
 
     /// An attached profiler cannot have the runtime call hooks.
     fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
         let (hooks, _) = hooks(&Settings::of_attach(data)?)?;
-        let inserted = cx.hook_functions_with_values_by_il(hooks)?;
-        Ok(Self { hooked: None, inserted: Some(inserted) })
+        Ok(Self { hooked: cx.hooks(hooks).install()? })
     }
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {
-        if let Some(hooked) = &self.hooked {
-            report_left_out(cx, "trace_values", "traced", &hooked.left_out());
-        }
-        if let Some(inserted) = &self.inserted {
-            report(cx, "trace_values", "traced", inserted);
-        }
+        report(cx, "trace_values", "traced", &self.hooked);
     }
 }

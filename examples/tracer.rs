@@ -4,7 +4,8 @@
 //! - TRACER_OUT=calls.pftrace writes the calls for <https://ui.perfetto.dev>. The extension `.json` makes a file five times as
 //!   large, which speedscope and Chrome read too. Without TRACER_OUT the tracer prints a tree of all calls: the number of the
 //!   thread, the depth as dots (at most 100), the name.
-//! - TRACER_FILTER='Shop.*' traces only functions whose full names match the glob.
+//! - TRACER_FILTER='Shop.*' traces only functions whose full names match the glob, each of their calls. Without it, calls that the
+//!   compiler inlines are a part of their callers.
 //! - TRACER_MIN=1 folds calls of less than one microsecond into their callers, as a count and a time; 0 records every call.
 //! - TRACER_BY=il adds the calls of the hooks to the code of the methods, and leaves precompiled methods alone; il-all compiles
 //!   those that match the filter. Without it the runtime itself calls hooks (`runtime`), which an attached tracer cannot have.
@@ -21,12 +22,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corprof::calls::{CallBegin, CallEnd, CallLog, CallReader, CallThread, CallWriter};
-use corprof::hooks::{InsertedHooks, StackBoundary};
+use corprof::hooks::{HookedFunctions, StackBoundary};
 use corprof::prelude::*;
 use corprof::settings::{SettingError, Settings};
 use corprof_export::{Short, Trace, application_name};
 use globset::{Glob, GlobMatcher};
-use hooked_by::{HookedBy, hooked_by, report};
+use hooked_by::{HookedBy, hooked_by, install, report};
 
 #[macro_use]
 #[path = "shared/sdk.rs"]
@@ -49,7 +50,7 @@ const THREADS: usize = 4096;
 #[cfg_attr(corprof_bundle, profiler(no_export))]
 pub struct Tracer {
     hooks: Arc<Hooks>,
-    inserted: Option<InsertedHooks>,
+    hooked: HookedFunctions,
 }
 
 struct Options {
@@ -101,8 +102,13 @@ impl FunctionHooks for Hooks {
 
     fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<&'static str> {
         let name = cx.names().function(function).to_string();
+        if !self.filter.is_match(&name) {
+            return Hook::No;
+        }
         // Leaked, because the hook stays until the process ends.
-        if self.filter.is_match(&name) { Hook::Yes(name.leak()) } else { Hook::No }
+        let name: &'static str = name.leak();
+        // All functions are traced as they run without a profiler; chosen ones in each call.
+        if self.filter.glob().glob() == "*" { Hook::Inlinable(name) } else { Hook::Exact(name) }
     }
 
     fn thread_started(&self) -> CallWriter<Call> {
@@ -206,26 +212,20 @@ impl Hooks {
 impl Callbacks for Tracer {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let (hooks, hooked_by) = Hooks::start(cx, &Settings::of_environment())?;
-        let Some(precompiled) = hooked_by else {
-            cx.hook_functions(Arc::clone(&hooks))?;
-            return Ok(Self { hooks, inserted: None });
-        };
-        let inserted = cx.hook_functions_by_il(Arc::clone(&hooks), precompiled)?;
-        Ok(Self { hooks, inserted: Some(inserted) })
+        let hooked = install(cx, Arc::clone(&hooks), hooked_by)?;
+        Ok(Self { hooks, hooked })
     }
 
     /// An attached profiler cannot have the runtime call hooks.
     fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
         let (hooks, _) = Hooks::start(cx, &Settings::of_attach(data)?)?;
-        let inserted = cx.hook_functions_by_il(Arc::clone(&hooks))?;
-        Ok(Self { hooks, inserted: Some(inserted) })
+        let hooked = cx.hooks(Arc::clone(&hooks)).install()?;
+        Ok(Self { hooks, hooked })
     }
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {
-        if let Some(inserted) = &self.inserted
-            && !sdk::is_tool()
-        {
-            report(cx, "tracer", "traced", inserted);
+        if !sdk::is_tool() {
+            report(cx, "tracer", "traced", &self.hooked);
         }
         match self.hooks.log.finish() {
             Ok(lost) => {

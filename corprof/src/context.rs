@@ -89,15 +89,15 @@ pub struct InCallback<'cb> {
     inner: InNoGc<'cb>,
 }
 
-/// The context of `initialize`: only here can immutable event flags and enter/leave hooks be set.
+/// The context of `initialize`: only here can immutable event flags be set, and [hooks](InInitialize::hooks) that the runtime calls.
 pub struct InInitialize<'cb> {
     inner: InCallback<'cb>,
 }
 
 /// The context of `initialize_for_attach`: the profiler was attached to a running application.
 ///
-/// It does not offer the calls that work at start-up only, such as hooks and immutable event flags: the runtime refuses them
-/// here.
+/// It does not offer what works at start-up only: immutable event flags, and hooks that the runtime calls. The runtime refuses them
+/// here. [Hooks](InAttach::hooks) are called by inserted code.
 pub struct InAttach<'cb> {
     inner: InCallback<'cb>,
 }

@@ -49,15 +49,16 @@ pub trait OnProfilerThread<'x> {}
 
 impl OnProfilerThread<'_> for ProfilerThread<'_> {}
 
-/// The application is starting: only [`InInitialize`] has the method, as the runtime accepts such a call at no other time, and
-/// never from an attached profiler.
+/// The profiler is starting: only [`InInitialize`] and [`InAttach`] have the method, as the runtime accepts such a call at no other
+/// time.
 #[diagnostic::on_unimplemented(
-    message = "this call is allowed at start-up only: make it in `initialize`, in a profiler that is loaded with the application",
-    label = "not in `initialize`"
+    message = "this call is for the start of a profiler: make it in `initialize` or in `initialize_for_attach`",
+    label = "neither in `initialize` nor in `initialize_for_attach`"
 )]
 pub trait AtStartUp<'x> {}
 
 impl AtStartUp<'_> for InInitialize<'_> {}
+impl AtStartUp<'_> for InAttach<'_> {}
 
 /// The body of a method that cannot be called: [`Info`] does not meet its bound.
 pub(crate) fn never<A, R>(_arguments: A) -> R {

@@ -116,8 +116,6 @@ const NO_CALLS: &[(&str, Context)] = &[
     ("event_pipe_define(provider)", Context::InCallback),
     ("detacher()", Context::InInitialize),
     ("start_instrumentation()", Context::InInitialize),
-    ("hook_functions_by_il(hooks, precompiled)", Context::InInitialize),
-    ("hook_functions_with_values_by_il(hooks, precompiled)", Context::InInitialize),
     ("is_stopping()", Context::ProfilerThread),
     ("wait(duration)", Context::ProfilerThread),
     ("wait_for_jitted_functions()", Context::ProfilerThread),

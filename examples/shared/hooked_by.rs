@@ -1,6 +1,6 @@
 //! What examples with hooks share: who calls the hooks, and which methods could not have them.
 
-use corprof::hooks::{InsertedHooks, LeftOut, Precompiled};
+use corprof::hooks::{HookedFunctions, Precompiled};
 use corprof::prelude::*;
 use corprof::settings::{Setting, SettingError};
 
@@ -9,19 +9,30 @@ pub(crate) type HookedBy = Option<Precompiled>;
 
 /// Reads the setting.
 pub(crate) fn hooked_by(setting: &Setting) -> Result<HookedBy, SettingError> {
-    let inserted = [("il", Some(Precompiled::Kept)), ("il-all", Some(Precompiled::Compiled))];
+    let inserted = [("il", Some(Precompiled::Keep)), ("il-all", Some(Precompiled::Compile))];
     setting.word(&[("runtime", None), inserted[0], inserted[1]])
 }
 
-/// Prints what became of the methods. `done` is what the example does with them: `timed`.
-pub(crate) fn report(cx: &InCallback<'_>, example: &str, done: &str, inserted: &InsertedHooks) {
-    eprintln!("{example}: {} precompiled functions are not {done}", inserted.precompiled());
-    report_left_out(cx, example, done, &inserted.left_out());
+/// Sets the hooks.
+pub(crate) fn install<H: FunctionHooks>(
+    cx: &mut InInitialize<'_>,
+    hooks: H,
+    hooked_by: HookedBy,
+) -> Result<HookedFunctions> {
+    let setup = cx.hooks(hooks);
+    match hooked_by {
+        Some(precompiled) => setup.inserted(precompiled).install(),
+        None => setup.install(),
+    }
 }
 
-/// Prints which methods have no hooks, and why.
-pub(crate) fn report_left_out(cx: &InCallback<'_>, example: &str, done: &str, left_out: &[LeftOut]) {
-    for left_out in left_out {
+/// Prints what became of the methods. `done` is what the example does with them: `timed`.
+pub(crate) fn report(cx: &InCallback<'_>, example: &str, done: &str, hooked: &HookedFunctions) {
+    let precompiled = hooked.precompiled();
+    if precompiled > 0 {
+        eprintln!("{example}: {precompiled} precompiled functions are not {done}");
+    }
+    for left_out in hooked.left_out() {
         let method = cx.names().function(left_out.example);
         eprintln!("{example}: {} methods cannot be {done}, as {method}: {}", left_out.count, left_out.reason);
     }

@@ -216,3 +216,63 @@ fn hooks_are_set_once_and_not_beside_the_slow_path() -> Result<()> {
     }
     Ok(())
 }
+
+/// The calls that the program `Inlines` makes, each of which its compiler inlines where it may: by method, for each round of its loop.
+const INLINED: [(&str, u64); 4] = [
+    ("Inlines.Small(int32)", 3),
+    ("Inlines.Asked(int32, int32)", 1),
+    ("Inlines.Calling(int32)", 1),
+    ("System.Version.get_MinorRevision()", 1),
+];
+
+/// Runs `Inlines` with hooks of its methods, called by the runtime or by inserted code, exact ones or others.
+fn inlines(runtime: &Runtime, by: &str, is_exact: bool, rounds: u64) -> Result<(Outcome, Said)> {
+    let args = [rounds.to_string()];
+    let bare = Run::new(runtime, "Inlines").args(&args).run()?;
+    let run = Run::new(runtime, "Inlines").args(&args).profiler_named(LIBRARY, "AllowsInlining");
+    let mut run = run.env("HOOKS_SELECT", "Inlines. System.Version.get_MinorRevision(").env("HOOKS_BY", by);
+    // Without tiers all code is optimised when it is first compiled.
+    run = run.env("DOTNET_TieredCompilation", "0");
+    if is_exact {
+        run = run.env("HOOKS_EXACT", "1");
+    }
+    let outcome = run.run()?;
+    outcome.exited_with(0)?;
+    ensure!(outcome.stdout == bare.stdout, "{by}: without: {bare}; with: {outcome}");
+    let said = Said::of(&outcome)?;
+    threads_are_in_order(&said, &outcome)?;
+    ensure!(said.row("Inlines.Loop(int32, System.Version)") == (1, 1, 0), "{by}: {outcome}");
+    Ok((outcome, said))
+}
+
+#[test]
+fn exact_hooks_see_each_call_that_the_compiler_would_inline() -> Result<()> {
+    const ROUNDS: u64 = 7000;
+    for runtime in Runtime::all()? {
+        for by in ["runtime", "il-all", "il"] {
+            let (outcome, said) = inlines(&runtime, by, true, ROUNDS)?;
+            for (method, calls) in INLINED {
+                // The framework's method is precompiled, and stays so.
+                let calls = if by == "il" && method.starts_with("System.") { 0 } else { calls * ROUNDS };
+                ensure!(said.row(method) == (calls, calls, 0), "{runtime}, {by}: {method}: {outcome}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The compiler asks, and is answered yes: what it has inlined is a part of its caller.
+#[test]
+fn other_hooks_leave_the_compiler_to_inline() -> Result<()> {
+    for runtime in Runtime::all()? {
+        for by in ["runtime", "il-all", "il"] {
+            let (outcome, said) = inlines(&runtime, by, false, 7000)?;
+            for (method, _) in INLINED {
+                ensure!(said.row(method) == (0, 0, 0), "{runtime}, {by}: {method}: {outcome}");
+            }
+            let asked = outcome.stderr.lines().find_map(|line| line.strip_prefix("asked=")?.split(' ').next());
+            ensure!(asked.is_some_and(|asked| asked.parse().is_ok_and(|asked: u64| asked >= 3)), "{by}: {outcome}");
+        }
+    }
+    Ok(())
+}

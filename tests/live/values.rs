@@ -287,7 +287,7 @@ fn a_slow_hook_walks_the_stack_and_knows_type_arguments_of_shared_code() -> Resu
         ensure!(others.clone().all(|line| line.contains("..cctor()")), "{:?}", others.collect::<Vec<_>>());
         let not_asked = outcome.stderr.lines().filter(|line| line.starts_with("not asked for: "));
         let texts: Vec<_> = not_asked.collect();
-        ensure!(texts.len() == 4 && texts.iter().all(|text| text.contains("`ValueHooks::VALUES`")), "{texts:?}");
+        ensure!(texts.len() == 4 && texts.iter().all(|text| text.contains("`FunctionHooks::VALUES`")), "{texts:?}");
     }
     Ok(())
 }
@@ -402,7 +402,7 @@ fn a_hook_with_values_by_inserted_code_is_refused_what_only_a_callback_has() -> 
         ensure!(line("tried: ") == Some(tried), "{outcome}");
         // It was looked up in `select`.
         ensure!(line("name: ") == Some("Values.References.Object(object, object)"), "{outcome}");
-        ensure!(line("not asked for: ").is_some_and(|text| text.contains("`ValueHooks::VALUES`")), "{outcome}");
+        ensure!(line("not asked for: ").is_some_and(|text| text.contains("`FunctionHooks::VALUES`")), "{outcome}");
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ impl FunctionHooks for Counts {
     const KINDS: HookKinds = HookKinds::ENTER.union(HookKinds::LEAVE);
 
     fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> {
-        Hook::Yes(())
+        Hook::Inlinable(())
     }
 
     fn thread_started(&self) -> (u64, u64) {
@@ -47,7 +47,7 @@ struct CountCalls(Arc<Counts>);
 impl Callbacks for CountCalls {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let profiler = Self::default();
-        cx.hook_functions(profiler.0.clone())?;
+        cx.hooks(profiler.0.clone()).install()?;
         Ok(profiler)
     }
 

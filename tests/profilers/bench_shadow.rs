@@ -33,7 +33,7 @@ impl FunctionHooks for Running {
     const KINDS: HookKinds = HookKinds::ENTER.union(HookKinds::LEAVE);
 
     fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> {
-        Hook::Yes(())
+        Hook::Inlinable(())
     }
 
     fn thread_started(&self) -> Thread {
@@ -70,7 +70,7 @@ struct KnowsWhatRuns(Arc<Running>);
 impl Callbacks for KnowsWhatRuns {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let profiler = Self::default();
-        cx.hook_functions(profiler.0.clone())?;
+        cx.hooks(profiler.0.clone()).install()?;
         Ok(profiler)
     }
 

@@ -1,21 +1,21 @@
 //! Hooks with values, beside those of bench_hooks.rs: the cost of the runtime's slow path, and of reading values.
 //! bench/Bench.cs is the program; the book's page "Tracing calls" has the figures.
 
-use corprof::hooks::values::{Arguments, ReturnValue, Value};
-use corprof::hooks::{HookValues, InSlowHook, Precompiled, ValueHooks};
+use corprof::hooks::{HookValues, InSlowHook, Precompiled};
 use corprof::prelude::*;
+use corprof::values::{Arguments, ReturnValue, Value};
 
 /// Counts calls by the slow path, and reads nothing.
 struct Counts;
 
-impl ValueHooks for Counts {
+impl FunctionHooks for Counts {
     type Function = ();
     type Thread = u64;
     const KINDS: HookKinds = HookKinds::ENTER.union(HookKinds::LEAVE);
     const VALUES: HookValues = HookValues::FRAME;
 
     fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> {
-        Hook::Yes(())
+        Hook::Inlinable(())
     }
 
     fn thread_started(&self) -> u64 {
@@ -34,14 +34,14 @@ impl ValueHooks for Counts {
 /// Adds up the integer arguments and results of methods.
 struct Sums;
 
-impl ValueHooks for Sums {
+impl FunctionHooks for Sums {
     type Function = ();
     type Thread = i64;
     const KINDS: HookKinds = HookKinds::ENTER.union(HookKinds::LEAVE);
     const VALUES: HookValues = HookValues::ARGUMENTS.union(HookValues::RESULT);
 
     fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> {
-        Hook::Yes(())
+        Hook::Exact(())
     }
 
     fn thread_started(&self) -> i64 {
@@ -72,7 +72,7 @@ struct CountSlowly;
 #[callbacks]
 impl Callbacks for CountSlowly {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
-        cx.hook_functions_with_values(Counts)?;
+        cx.hooks(Counts).install()?;
         Ok(Self)
     }
 }
@@ -84,7 +84,7 @@ struct SumValues;
 #[callbacks]
 impl Callbacks for SumValues {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
-        cx.hook_functions_with_values(Sums)?;
+        cx.hooks(Sums).install()?;
         Ok(Self)
     }
 }
@@ -97,7 +97,7 @@ struct SumInserted;
 #[callbacks]
 impl Callbacks for SumInserted {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
-        cx.hook_functions_with_values_by_il(Sums, Precompiled::Kept)?;
+        cx.hooks(Sums).inserted(Precompiled::Keep).install()?;
         Ok(Self)
     }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use corprof::hooks::{FunctionHooks, Hook};
 use corprof::prelude::*;
 
 #[derive(Profiler, Default)]
@@ -16,12 +15,15 @@ struct Hooks;
 impl FunctionHooks for Hooks {
     type Function = ();
     type Thread = ();
+    const KINDS: HookKinds = HookKinds::ENTER;
 
     fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> {
-        Hook::Yes(())
+        Hook::Inlinable(())
     }
 
     fn thread_started(&self) {}
+
+    fn enter(&self, _cx: &InHook<'_>, _thread: &mut (), (): &()) {}
 }
 
 #[callbacks]
@@ -31,7 +33,7 @@ impl Callbacks for Beside {
         for flag in [EventMask::ENABLE_REJIT, EventMask::MONITOR_GC] {
             cx.add_events(flag).err().into_iter().for_each(|error| eprintln!("beside| {error}"));
         }
-        cx.hook_functions(Hooks).err().into_iter().for_each(|error| eprintln!("beside| {error}"));
+        cx.hooks(Hooks).install().err().into_iter().for_each(|error| eprintln!("beside| {error}"));
         Ok(Self::default())
     }
 

@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
+use corprof::hooks::{HookedFunctions, Precompiled};
 use corprof::prelude::*;
 use corprof::sys;
 use windows_core::HRESULT;
@@ -23,6 +24,8 @@ struct Row {
 struct Calls {
     /// Only functions whose names begin with one of these are hooked; all, if there are none.
     prefixes: Mutex<Vec<String>>,
+    /// Whether the compiler may not inline them.
+    is_exact: bool,
     rows: Mutex<Vec<Arc<Row>>>,
     threads_started: AtomicU64,
     threads_ended: AtomicU64,
@@ -74,7 +77,7 @@ impl FunctionHooks for Calls {
         }
         let row = Arc::new(Row { name, ..Row::default() });
         self.rows.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(row.clone());
-        Hook::Yes(row)
+        if self.is_exact { Hook::Exact(row) } else { Hook::Inlinable(row) }
     }
 
     fn thread_started(&self) -> Thread {
@@ -119,21 +122,42 @@ impl Drop for Calls {
 #[profiler(clsid = "3D9A0E10-6C41-4B7E-9E5A-0B6D5C1F0001", no_export)]
 struct CountsCalls(Arc<Calls>);
 
+impl Calls {
+    /// Sets the hooks by the variables HOOKS_SELECT, HOOKS_EXACT and HOOKS_BY.
+    fn install(cx: &mut InInitialize<'_>) -> Result<(Arc<Self>, HookedFunctions)> {
+        let is_exact = std::env::var_os("HOOKS_EXACT").is_some();
+        let prefixes = std::env::var("HOOKS_SELECT").unwrap_or_default();
+        let prefixes = prefixes.split_whitespace().map(str::to_owned).collect();
+        let mut calls = Self::default();
+        calls.is_exact = is_exact;
+        calls.prefixes = Mutex::new(prefixes);
+        let calls = Arc::new(calls);
+        let setup = cx.hooks(calls.clone());
+        let hooked = match std::env::var("HOOKS_BY").as_deref() {
+            Ok("il") => setup.inserted(Precompiled::Keep).install()?,
+            Ok("il-all") => setup.inserted(Precompiled::Compile).install()?,
+            _ => setup.install()?,
+        };
+        Ok((calls, hooked))
+    }
+}
+
 #[callbacks]
 impl Callbacks for CountsCalls {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
-        let profiler = Self::default();
-        if let Ok(prefixes) = std::env::var("HOOKS_SELECT") {
-            *profiler.0.prefixes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) =
-                prefixes.split(' ').map(str::to_owned).collect();
-        }
-        cx.hook_functions(profiler.0.clone())?;
-        eprintln!("again: {}", cx.hook_functions(Panics).is_err());
-        Ok(profiler)
+        let (calls, _) = Calls::install(cx)?;
+        eprintln!("again: {}", cx.hooks(Panics).install().is_err());
+        Ok(Self(calls))
     }
 
     fn shutdown(&self, _cx: &mut InCallback<'_>) {
-        let calls = &self.0;
+        self.0.print();
+    }
+}
+
+impl Calls {
+    fn print(&self) {
+        let calls = self;
         for row in calls.rows.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).iter() {
             let (entered, left, tail) =
                 (row.entered.load(Relaxed), row.left.load(Relaxed), row.tail_called.load(Relaxed));
@@ -146,15 +170,47 @@ impl Callbacks for CountsCalls {
     }
 }
 
+/// The same beside a callback of the profiler's own that allows all inlining.
+#[derive(Profiler)]
+#[profiler(clsid = "3D9A0E10-6C41-4B7E-9E5A-0B6D5C1F0006", no_export)]
+struct AllowsInlining {
+    calls: Arc<Calls>,
+    hooked: HookedFunctions,
+    asked: AtomicU64,
+}
+
+#[callbacks]
+impl Callbacks for AllowsInlining {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let (calls, hooked) = Calls::install(cx)?;
+        Ok(Self { calls, hooked, asked: AtomicU64::new(0) })
+    }
+
+    fn jit_inlining(&self, cx: &mut InCallback<'_>, _caller: FunctionId, callee: FunctionId) -> bool {
+        let is_of_program = cx.names().function(callee).starts_with("Inlines.");
+        self.asked.fetch_add(is_of_program.into(), Relaxed);
+        true
+    }
+
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
+        self.calls.print();
+        eprintln!("asked={} hooked={}", self.asked.load(Relaxed), self.hooked.hooked());
+        for left_out in self.hooked.left_out() {
+            eprintln!("left out: {} as {}: {}", left_out.count, cx.names().function(left_out.example), left_out.reason);
+        }
+    }
+}
+
 /// Panics in the hook of a method that is called `Cleanup`, which is entered on the way of an exception at times.
 struct Panics;
 
 impl FunctionHooks for Panics {
     type Function = bool;
     type Thread = ();
+    const KINDS: HookKinds = HookKinds::ENTER;
 
     fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<bool> {
-        Hook::Yes(cx.names().function(function).to_string().contains("Cleanup"))
+        Hook::Inlinable(cx.names().function(function).to_string().contains("Cleanup"))
     }
 
     fn thread_started(&self) {}
@@ -173,7 +229,7 @@ struct PanicsInHook;
 #[callbacks]
 impl Callbacks for PanicsInHook {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
-        cx.hook_functions(Panics)?;
+        cx.hooks(Panics).install()?;
         Ok(Self)
     }
 
@@ -222,6 +278,7 @@ impl Asks {
 impl FunctionHooks for Asks {
     type Function = ();
     type Thread = ();
+    const KINDS: HookKinds = HookKinds::ENTER;
 
     fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<()> {
         _ = self.ask(cx, function); // functions without metadata
@@ -229,6 +286,8 @@ impl FunctionHooks for Asks {
     }
 
     fn thread_started(&self) {}
+
+    fn enter(&self, _cx: &InHook<'_>, _thread: &mut (), (): &()) {}
 }
 
 #[derive(Default, Profiler)]
@@ -239,7 +298,7 @@ struct AsksInSelect(Arc<Asks>);
 impl Callbacks for AsksInSelect {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let profiler = Self::default();
-        cx.hook_functions(profiler.0.clone())?;
+        cx.hooks(profiler.0.clone()).install()?;
         let asks = profiler.0.clone();
         cx.spawn_profiler_thread("collects", move |cx| {
             while cx.wait(std::time::Duration::from_millis(1)).is_continue() {
@@ -265,7 +324,7 @@ struct AsksForBoth;
 impl Callbacks for AsksForBoth {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         cx.add_events(EventMask::ENABLE_FUNCTION_ARGS)?;
-        if let Err(error) = cx.hook_functions(Panics) {
+        if let Err(error) = cx.hooks(Panics).install() {
             eprintln!("{error}");
         }
         cx.remove_events(EventMask::ENABLE_FUNCTION_ARGS)?;
@@ -329,7 +388,7 @@ impl FunctionHooks for Walks {
         // The runtime's own way to `Main` is not shown.
         let name = if cx.is_runtime_entry(function) { String::new() } else { name };
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(function.as_raw(), name);
-        Hook::Yes(is_probe)
+        Hook::Inlinable(is_probe)
     }
 
     fn thread_started(&self) {}
@@ -355,7 +414,7 @@ struct WalksInHook;
 impl Callbacks for WalksInHook {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
-        cx.hook_functions(Walks::default())?;
+        cx.hooks(Walks::default()).install()?;
         Ok(Self)
     }
 }
@@ -489,4 +548,4 @@ mod managed {
     }
 }
 
-corprof::export!(CountsCalls, PanicsInHook, AsksInSelect, AsksForBoth, WalksInHook);
+corprof::export!(CountsCalls, PanicsInHook, AsksInSelect, AsksForBoth, WalksInHook, AllowsInlining);

@@ -268,9 +268,10 @@ impl Counts {
 impl FunctionHooks for Counts {
     type Function = ();
     type Thread = u32;
+    const KINDS: HookKinds = HookKinds::ENTER;
 
     fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> {
-        Hook::Yes(())
+        Hook::Inlinable(())
     }
 
     fn thread_started(&self) -> u32 {
@@ -291,7 +292,7 @@ impl Callbacks for Attacks {
         let profiler = Self::default();
         let _ = profiler.0.kinds.set(kinds(cx)?);
         session(cx)?;
-        cx.hook_functions(Arc::clone(&profiler.0))?;
+        cx.hooks(Arc::clone(&profiler.0)).install()?;
         let (counts, info) = (Arc::clone(&profiler.0), Info::clone(cx));
         // A thread that goes on after the profiler has been shut down.
         std::thread::Builder::new().spawn(move || {

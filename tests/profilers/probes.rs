@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use corprof::edit::{CallCounter, EditError, InProbe, MethodEdit, Probe, ProbeKinds};
-use corprof::hooks::values::{Arguments, ReturnValue, Value};
 use corprof::prelude::*;
+use corprof::values::{Arguments, ReturnValue, Value};
 
 /// The full name of a method without its arguments, if it is one of the program's own.
 fn own_name(cx: &InNoGc<'_>, function: FunctionId) -> Option<String> {

@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use corprof::args::JitCache;
 use corprof::calls::ShadowStack;
 use corprof::hooks::StackBoundary;
-use corprof::hooks::values::{Arguments, ReturnValue};
-use corprof::hooks::{HookValues, InSlowHook, InsertedHooks, Precompiled, ValueHooks};
+use corprof::hooks::{HookValues, HookedFunctions, InSlowHook, Precompiled};
 use corprof::metadata::MethodDef;
 use corprof::prelude::*;
+use corprof::values::{Arguments, ReturnValue};
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -108,7 +109,8 @@ impl FunctionHooks for Compared {
         }
         lock(&self.hooked).insert(function);
         std::thread::sleep(self.delay);
-        Hook::Always(())
+        // Inserted code leaves out what the compiler inlines, if it may.
+        if self.inserted.is_some() { Hook::Exact(()) } else { Hook::Inlinable(()) }
     }
 
     fn thread_started(&self) -> Thread {
@@ -153,7 +155,7 @@ impl FunctionHooks for Compared {
 /// The same by the runtime's slow path, with all of its values.
 struct Slow(Arc<Compared>);
 
-impl ValueHooks for Slow {
+impl FunctionHooks for Slow {
     type Function = ();
     type Thread = Thread;
     const UNWINDS: bool = true;
@@ -349,7 +351,7 @@ impl Compared {
 
 #[derive(Profiler)]
 #[profiler(clsid = "3D9A0E10-6C41-4B7E-9E5A-0B6D5C1F0101")]
-struct Shadow(Arc<Compared>, OnceLock<InsertedHooks>);
+struct Shadow(Arc<Compared>, OnceLock<HookedFunctions>);
 
 impl Default for Shadow {
     fn default() -> Self {
@@ -367,20 +369,27 @@ impl Callbacks for Shadow {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let profiler = Self::default();
         if std::env::var_os("SHADOW_VALUES").is_some() {
-            cx.hook_functions_with_values(Slow(profiler.0.clone()))?;
+            cx.hooks(Slow(profiler.0.clone())).install()?;
             return Ok(profiler);
         }
         let precompiled = match std::env::var("SHADOW_BY").as_deref() {
-            Ok("il") => Precompiled::Kept,
-            Ok("il-all") => Precompiled::Compiled,
+            Ok("il") => Precompiled::Keep,
+            Ok("il-all") => Precompiled::Compile,
             _ => {
-                cx.hook_functions(profiler.0.clone())?;
+                cx.hooks(profiler.0.clone()).install()?;
                 return Ok(profiler);
             }
         };
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
-        let _ = profiler.1.set(cx.hook_functions_by_il(profiler.0.clone(), precompiled)?);
+        let _ = profiler.1.set(cx.hooks(profiler.0.clone()).inserted(precompiled).install()?);
         Ok(profiler)
+    }
+
+    /// Precompiled functions have no hooks, also if the profiler was asked about them because the compiler wanted to inline them.
+    fn jit_cached_function_search_finished(&self, _cx: &mut InCallback<'_>, function: FunctionId, result: JitCache) {
+        if result == JitCache::Found {
+            lock(&self.0.hooked).remove(&function);
+        }
     }
 
     fn object_allocated(&self, cx: &InNoGc<'_>, _object: ObjectId<'_>, class: ClassId) {

@@ -4,9 +4,9 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use corprof::hooks::values::{Arguments, ReturnValue, Value};
-use corprof::hooks::{HookValues, InSlowHook, ValueHooks};
+use corprof::hooks::{HookValues, InSlowHook};
 use corprof::prelude::*;
+use corprof::values::{Arguments, ReturnValue, Value};
 
 use super::Shared;
 
@@ -60,7 +60,7 @@ impl FunctionHooks for Stacks {
     type Thread = Stack;
 
     fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<()> {
-        if cx.names().function(function).is_empty() { Hook::No } else { Hook::Yes(()) }
+        if cx.names().function(function).is_empty() { Hook::No } else { Hook::Inlinable(()) }
     }
 
     fn thread_started(&self) -> Stack {
@@ -92,7 +92,7 @@ impl FunctionHooks for Stacks {
     }
 }
 
-impl ValueHooks for StacksAndValues {
+impl FunctionHooks for StacksAndValues {
     type Function = ();
     type Thread = Stack;
     const VALUES: HookValues = HookValues::all();

@@ -201,9 +201,9 @@ impl Callbacks for Torture {
             }
         }
         if has("values") {
-            cx.hook_functions_with_values(StacksAndValues(Stacks(profiler.0.clone())))?;
+            cx.hooks(StacksAndValues(Stacks(profiler.0.clone()))).install()?;
         } else if has("hooks") {
-            cx.hook_functions(Stacks(profiler.0.clone()))?;
+            cx.hooks(Stacks(profiler.0.clone())).install()?;
         }
         if has("keeps") {
             let shared = profiler.0.clone();

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use corprof::args::{GcReason, Generations};
-use corprof::hooks::values::{Arguments, ReturnValue, Value};
-use corprof::hooks::{HookValues, InSlowHook, ValueHooks};
+use corprof::hooks::{HookValues, InSlowHook};
 use corprof::prelude::*;
+use corprof::values::{Arguments, ReturnValue, Value};
 
 /// How long a hook takes, so that collections find threads in it.
 const IN_HOOK: Duration = Duration::from_micros(5);
@@ -49,7 +49,7 @@ enum Method {
     Boxed,
 }
 
-impl ValueHooks for Counts {
+impl FunctionHooks for Counts {
     type Function = Method;
     type Thread = Vec<(Method, i64)>;
     const VALUES: HookValues = HookValues::ARGUMENTS.union(HookValues::RESULT);
@@ -60,7 +60,7 @@ impl ValueHooks for Counts {
         let found = known
             .into_iter()
             .find(|(start, _)| name.strip_prefix("Unmanaged.").is_some_and(|name| name.starts_with(start)));
-        found.map_or(Hook::No, |(_, method)| Hook::Yes(method))
+        found.map_or(Hook::No, |(_, method)| Hook::Inlinable(method))
     }
 
     fn thread_started(&self) -> Vec<(Method, i64)> {
@@ -128,7 +128,7 @@ impl Callbacks for Unmanaged {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let profiler = Self::default();
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
-        cx.hook_functions_with_values(Arc::clone(&profiler.0))?;
+        cx.hooks(Arc::clone(&profiler.0)).install()?;
         Ok(profiler)
     }
 

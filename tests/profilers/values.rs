@@ -8,10 +8,10 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 
-use corprof::hooks::values::ByRef;
-use corprof::hooks::values::{Arguments, ReturnValue, Value};
-use corprof::hooks::{HookValues, InSlowHook, InsertedHooks, Precompiled, StackBoundary, ValueHooks};
+use corprof::hooks::{HookValues, HookedFunctions, InSlowHook, Precompiled, StackBoundary};
 use corprof::prelude::*;
+use corprof::values::ByRef;
+use corprof::values::{Arguments, ReturnValue, Value};
 
 /// Whether a function is one of the program's own that are called with known values.
 fn is_known(name: &Name) -> bool {
@@ -23,14 +23,14 @@ struct Writes {
     has_classes: bool,
 }
 
-impl ValueHooks for Writes {
+impl FunctionHooks for Writes {
     type Function = Name;
     type Thread = ();
     const VALUES: HookValues = HookValues::ARGUMENTS.union(HookValues::RESULT);
 
     fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<Name> {
         let name = cx.names().function(function);
-        if is_known(&name) { Hook::Yes(name) } else { Hook::No }
+        if is_known(&name) { Hook::Exact(name) } else { Hook::No }
     }
 
     fn thread_started(&self) {}
@@ -77,7 +77,7 @@ impl Writes {
 /// The contents of a variable. By the rules first; if these do not suffice, as the string that it is known to be.
 fn behind(by_ref: ByRef<'_>) -> String {
     match by_ref.value() {
-        Value::Unreadable(corprof::hooks::values::Unreadable::ObjectBehindByRef) => {
+        Value::Unreadable(corprof::values::Unreadable::ObjectBehindByRef) => {
             // SAFETY: the program calls its methods with variables, and once with the address 0x10, which is of no string.
             format!("unchecked {}", unsafe { by_ref.value_unchecked() })
         }
@@ -92,7 +92,7 @@ struct WritesValues;
 #[callbacks]
 impl Callbacks for WritesValues {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
-        cx.hook_functions_with_values(Writes { has_classes: true })?;
+        cx.hooks(Writes { has_classes: true }).install()?;
         eprintln!("mask: {:?}", cx.event_mask()?);
         Ok(Self)
     }
@@ -101,14 +101,14 @@ impl Callbacks for WritesValues {
 /// Who calls the hooks, by the variable VALUES_BY: inserted code, or the runtime (none).
 fn inserted_by() -> Option<Precompiled> {
     match std::env::var("VALUES_BY").as_deref() {
-        Ok("il") => Some(Precompiled::Kept),
-        Ok("il-all") => Some(Precompiled::Compiled),
+        Ok("il") => Some(Precompiled::Keep),
+        Ok("il-all") => Some(Precompiled::Compile),
         _ => None,
     }
 }
 
 /// Prints what has become of the methods.
-fn report(cx: &InCallback<'_>, inserted: &OnceLock<InsertedHooks>) {
+fn report(cx: &InCallback<'_>, inserted: &OnceLock<HookedFunctions>) {
     let Some(inserted) = inserted.get() else { return };
     eprintln!("hooked={} precompiled={}", inserted.hooked(), inserted.precompiled());
     for left_out in inserted.left_out() {
@@ -119,7 +119,7 @@ fn report(cx: &InCallback<'_>, inserted: &OnceLock<InsertedHooks>) {
 /// Writes what both ways can, the runtime's and that of inserted code.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "3D9A0E10-6C41-4B7E-9E5A-0B6D5C1F0205", no_export)]
-struct WritesEitherWay(OnceLock<InsertedHooks>);
+struct WritesEitherWay(OnceLock<HookedFunctions>);
 
 #[callbacks]
 impl Callbacks for WritesEitherWay {
@@ -127,9 +127,9 @@ impl Callbacks for WritesEitherWay {
         let profiler = Self::default();
         let hooks = Writes { has_classes: false };
         match inserted_by() {
-            None => drop(cx.hook_functions_with_values(hooks)?),
+            None => drop(cx.hooks(hooks).install()?),
             Some(precompiled) => {
-                let _ = profiler.0.set(cx.hook_functions_with_values_by_il(hooks, precompiled)?);
+                let _ = profiler.0.set(cx.hooks(hooks).inserted(precompiled).install()?);
             }
         }
         Ok(profiler)
@@ -143,14 +143,14 @@ impl Callbacks for WritesEitherWay {
 /// Tries by inserted code what only the runtime's hooks can.
 struct Tries;
 
-impl ValueHooks for Tries {
+impl FunctionHooks for Tries {
     type Function = bool;
     type Thread = ();
     const VALUES: HookValues = HookValues::ARGUMENTS;
 
     fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<bool> {
         let name = cx.names().function(function);
-        if is_known(&name) { Hook::Yes(name.starts_with("Values.References.Object(")) } else { Hook::No }
+        if is_known(&name) { Hook::Exact(name.starts_with("Values.References.Object(")) } else { Hook::No }
     }
 
     fn thread_started(&self) {}
@@ -186,7 +186,7 @@ struct TriesByIl;
 impl Callbacks for TriesByIl {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
-        cx.hook_functions_with_values_by_il(Tries, Precompiled::Kept)?;
+        cx.hooks(Tries).inserted(Precompiled::Keep).install()?;
         Ok(Self)
     }
 }
@@ -221,13 +221,13 @@ impl Counts {
     }
 }
 
-impl ValueHooks for Counts {
+impl FunctionHooks for Counts {
     type Function = ();
     type Thread = ();
     const VALUES: HookValues = HookValues::all();
 
     fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> {
-        Hook::Yes(())
+        Hook::Inlinable(())
     }
 
     fn thread_started(&self) {}
@@ -258,7 +258,7 @@ struct ReadsValues(Arc<Counts>);
 impl Callbacks for ReadsValues {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let profiler = Self::default();
-        cx.hook_functions_with_values(profiler.0.clone())?;
+        cx.hooks(profiler.0.clone()).install()?;
         Ok(profiler)
     }
 
@@ -270,14 +270,14 @@ impl Callbacks for ReadsValues {
 /// The same without frame info, as inserted code has none, and told of exceptions.
 struct WithoutFrames(Arc<Counts>);
 
-impl ValueHooks for WithoutFrames {
+impl FunctionHooks for WithoutFrames {
     type Function = ();
     type Thread = ();
     const VALUES: HookValues = HookValues::ARGUMENTS.union(HookValues::RESULT);
     const UNWINDS: bool = true;
 
-    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<()> {
-        self.0.select(cx, function)
+    fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> {
+        Hook::Exact(())
     }
 
     fn thread_started(&self) {}
@@ -301,14 +301,14 @@ impl ValueHooks for WithoutFrames {
 
 #[derive(Default, Profiler)]
 #[profiler(clsid = "3D9A0E10-6C41-4B7E-9E5A-0B6D5C1F0207", no_export)]
-struct ReadsValuesByIl(Arc<Counts>, OnceLock<InsertedHooks>);
+struct ReadsValuesByIl(Arc<Counts>, OnceLock<HookedFunctions>);
 
 #[callbacks]
 impl Callbacks for ReadsValuesByIl {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let profiler = Self::default();
-        let precompiled = inserted_by().unwrap_or(Precompiled::Kept);
-        let _ = profiler.1.set(cx.hook_functions_with_values_by_il(WithoutFrames(profiler.0.clone()), precompiled)?);
+        let precompiled = inserted_by().unwrap_or(Precompiled::Keep);
+        let _ = profiler.1.set(cx.hooks(WithoutFrames(profiler.0.clone())).inserted(precompiled).install()?);
         Ok(profiler)
     }
 
@@ -346,14 +346,14 @@ impl Looks {
     }
 }
 
-impl ValueHooks for Looks {
+impl FunctionHooks for Looks {
     type Function = Name;
     type Thread = ();
     const VALUES: HookValues = HookValues::FRAME;
 
     fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<Name> {
         let name = cx.names().function(function);
-        if is_known(&name) { Hook::Yes(name) } else { Hook::No }
+        if is_known(&name) { Hook::Inlinable(name) } else { Hook::No }
     }
 
     fn thread_started(&self) {}
@@ -381,7 +381,7 @@ struct LooksAround;
 impl Callbacks for LooksAround {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
-        cx.hook_functions_with_values(Looks)?;
+        cx.hooks(Looks).install()?;
         Ok(Self)
     }
 }
@@ -389,13 +389,13 @@ impl Callbacks for LooksAround {
 /// Panics when one of the methods is entered.
 struct Panics;
 
-impl ValueHooks for Panics {
+impl FunctionHooks for Panics {
     type Function = bool;
     type Thread = ();
     const VALUES: HookValues = HookValues::ARGUMENTS;
 
     fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<bool> {
-        Hook::Yes(cx.names().function(function).contains("Structs.Several"))
+        Hook::Inlinable(cx.names().function(function).contains("Structs.Several"))
     }
 
     fn thread_started(&self) {}
@@ -414,7 +414,7 @@ struct PanicsWithValues;
 #[callbacks]
 impl Callbacks for PanicsWithValues {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
-        cx.hook_functions_with_values(Panics)?;
+        cx.hooks(Panics).install()?;
         Ok(Self)
     }
 }

@@ -19,7 +19,7 @@ impl FunctionHooks for Calls {
 
     fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<()> {
         let is_wanted = cx.names().function(function).to_string().starts_with("Known.Fib(");
-        if is_wanted { Hook::Yes(()) } else { Hook::No }
+        if is_wanted { Hook::Inlinable(()) } else { Hook::No }
     }
 
     fn thread_started(&self) {}
@@ -45,7 +45,7 @@ impl Callbacks for Smoke {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let profiler = Self::default();
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
-        cx.hook_functions(Arc::clone(&profiler.calls))?;
+        cx.hooks(Arc::clone(&profiler.calls)).install()?;
         Ok(profiler)
     }
 

@@ -113,7 +113,7 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
             info.original_bodies().module_gone(subject);
             info.defined_rows().module_gone(subject);
             info.foreign_types().module_gone(subject);
-            if let Some(hooks) = info.inserted_hooks() {
+            if let Some(hooks) = info.compile_slot() {
                 hooks.module_gone(subject);
             }
         }
@@ -142,7 +142,7 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
         Event::RuntimeSuspendStarted => info.runtime().searches().suspension_begins(),
         Event::RuntimeSuspendFinished => info.runtime().searches().suspended(),
         event if event.is_unwind_point() => {
-            if let Some(hooks) = info.hooks() {
+            if let Some(hooks) = info.hook_slot() {
                 hooks.unwound(event);
             }
         }
@@ -192,20 +192,30 @@ fn compilation(info: &Info, tell: fn(&Inlinings)) {
     }
 }
 
-/// The profiler has answered a question of the runtime's, or has left the answer as it was.
+/// The profiler has answered a question of the runtime's, or has left the answer as it was. `allows`: what corprof itself answers, and
+/// the runtime may do what both allow.
 ///
 /// # Safety
-/// As [`jit_inlining`].
+/// The runtime calls the thunk on `this`, an [`Adapter`] of this `P`; `answer` is null or room for a truth value.
 #[inline]
-pub(crate) unsafe fn answered<P: Profiler>(this: *mut c_void, event: Event, answer: *mut BOOL) {
+pub(crate) unsafe fn answered<P: Profiler>(this: *mut c_void, event: Event, allows: bool, answer: *mut BOOL) {
+    // SAFETY: the same promise.
+    let is_yes = unsafe { answer.as_ref().is_some_and(|it| it.as_bool()) };
+    if !is_yes {
+        return;
+    }
+    if !allows {
+        // SAFETY: the caller's promise.
+        unsafe { wire::answer(answer, false) };
+        return;
+    }
     if event != Event::JitInlining || P::NOTIFICATION_ONLY {
         return;
     }
-    // SAFETY: the same promise.
-    let (adapter, is_yes): (&Adapter<P>, _) =
-        unsafe { (Adapter::of(this), answer.as_ref().is_some_and(|it| it.as_bool())) };
+    // SAFETY: the caller's promise.
+    let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
     let Some(info) = adapter.info.get() else { return };
-    if is_yes && !info.inlinings().may_inline() {
+    if !info.inlinings().may_inline() {
         // SAFETY: the caller's promise.
         unsafe { wire::answer(answer, false) };
     }
@@ -213,7 +223,7 @@ pub(crate) unsafe fn answered<P: Profiler>(this: *mut c_void, event: Event, answ
 
 /// Gives the calling thread its state for hooks. It certainly runs managed code, and it is nearly always the new thread.
 fn prepare_hooks(info: &Info) {
-    if let Some(hooks) = info.hooks() {
+    if let Some(hooks) = info.hook_slot() {
         hooks.prepare_thread();
     }
 }
@@ -237,31 +247,24 @@ pub(crate) unsafe fn thread_name_changed<P: Profiler>(this: *mut c_void, thread:
 pub(crate) unsafe fn jit_compilation_started<P: Profiler>(this: *mut c_void, function: usize, _is_safe_to_block: BOOL) {
     // SAFETY: the same promise.
     let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
-    with_inserted_hooks(adapter, function, |hooks, function| {
+    with_hooks(adapter, function, |hooks, function| {
         // SAFETY: this is that callback.
         unsafe { hooks.compiling(function) }
     });
 }
 
-/// The runtime has found precompiled code of a function, and asks whether it may use it.
+/// The runtime has found precompiled code of a function, and asks whether it may use it: answers what the hooks say.
 ///
 /// # Safety
-/// As [`thread_name_changed`]; `answer` is null or room for a truth value.
-pub(crate) unsafe fn jit_cached_function_search_started<P: Profiler>(
-    this: *mut c_void,
-    function: usize,
-    answer: *mut BOOL,
-) {
+/// As [`thread_name_changed`].
+pub(crate) unsafe fn jit_cached_function_search_started<P: Profiler>(this: *mut c_void, function: usize) -> bool {
     // SAFETY: the same promise.
     let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
-    with_inserted_hooks(adapter, function, |hooks, function| {
-        // SAFETY: this is that callback, with its own room.
-        unsafe {
-            if !hooks.may_use_precompiled(function) {
-                wire::answer(answer, false);
-            }
-        }
+    let answer = with_hooks(adapter, function, |hooks, function| {
+        // SAFETY: this is that callback.
+        unsafe { hooks.may_use_precompiled(function) }
     });
+    answer.unwrap_or(true)
 }
 
 /// The runtime has ended its search for precompiled code of a function.
@@ -276,38 +279,36 @@ pub(crate) unsafe fn jit_cached_function_search_finished<P: Profiler>(
     // SAFETY: the same promise.
     let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
     if result == sys::COR_PRF_CACHED_FUNCTION_FOUND {
-        with_inserted_hooks(adapter, function, |hooks, function| hooks.uses_precompiled(function));
+        with_hooks(adapter, function, |hooks, function| hooks.uses_precompiled(function));
     }
 }
 
-/// The compiler asks whether it may inline a function.
+/// The compiler asks whether it may inline a function: answers what the hooks say.
 ///
 /// # Safety
-/// As [`thread_name_changed`]; `answer` is null or room for a truth value.
-pub(crate) unsafe fn jit_inlining<P: Profiler>(this: *mut c_void, _caller: usize, callee: usize, answer: *mut BOOL) {
+/// As [`thread_name_changed`].
+pub(crate) unsafe fn jit_inlining<P: Profiler>(this: *mut c_void, _caller: usize, callee: usize) -> bool {
     // SAFETY: the same promise.
     let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
-    with_inserted_hooks(adapter, callee, |hooks, function| {
-        if !hooks.may_inline(function) {
-            // SAFETY: the caller's promise.
-            unsafe { wire::answer(answer, false) };
-        }
+    let answer = with_hooks(adapter, callee, |hooks, function| {
+        // SAFETY: this is that callback.
+        unsafe { hooks.may_inline(function) }
     });
+    answer.unwrap_or(true)
 }
 
-/// Tells the hooks that are inserted code, if there are some, of a function that the current callback is about.
-fn with_inserted_hooks<P: Profiler>(
+/// Asks or tells the hooks, if there are some, about a function that the current callback is about.
+fn with_hooks<P: Profiler, R>(
     adapter: &Adapter<P>,
     function: usize,
-    tell: impl FnOnce(&'static dyn CompileSlot, FunctionId),
-) {
-    let Some(info) = adapter.info.get() else { return };
-    let Some(hooks) = info.inserted_hooks() else { return };
+    tell: impl FnOnce(&'static dyn CompileSlot, FunctionId) -> R,
+) -> Option<R> {
+    let info = adapter.info.get()?;
+    let hooks = info.compile_slot()?;
     let _subject = Subject::begin(function);
     // The function is alive, as the callback is about it.
-    if let Some(function) = info.function(function) {
-        tell(hooks, function);
-    }
+    let function = info.function(function)?;
+    Some(tell(hooks, function))
 }
 
 /// The runtime asks for the new body of a method.

@@ -59,7 +59,7 @@ impl<P: Profiler> Adapter<P> {
         let Some(info) = self.info.get() else { return Ok(()) };
         let error = |code, what, rule| Err(Error::new(code, DETACH).about(what, rule));
         let code = sys::CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT;
-        if info.hooks().is_some() {
+        if info.hook_slot().is_some() {
             let rule = "the profiler has hooks in compiled code: it cannot be detached";
             return error(code, "SetEnterLeaveFunctionHooks3", rule);
         }

@@ -216,7 +216,7 @@ impl<P: Profiler> Adapter<P> {
             ));
         }
         self.end_profiler_threads();
-        let hooks = self.info.get().and_then(Info::hooks).filter(|_| is_empty);
+        let hooks = self.info.get().and_then(Info::hook_slot).filter(|_| is_empty);
         if let Some(hooks) = hooks {
             // SAFETY: the gate is closed and no thread is inside.
             unsafe { hooks.end_all_threads(is_disabled) };

@@ -42,7 +42,7 @@ const DEEPEST: usize = 1 << 20;
 ///     type Function = ();
 ///     type Thread = CallWriter<FunctionId>;
 ///     const UNWINDS: bool = true;
-///     # fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> { Hook::Yes(()) }
+///     # fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> { Hook::Inlinable(()) }
 ///     fn thread_started(&self) -> CallWriter<FunctionId> {
 ///         self.0.writer()
 ///     }

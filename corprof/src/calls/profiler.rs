@@ -48,7 +48,7 @@ const MOST: usize = 1 << 20;
 ///     const UNWINDS: bool = true;
 ///
 ///     fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<u32> {
-///         Hook::Yes(self.0.number(&cx.names().function(function)))
+///         Hook::Inlinable(self.0.number(&cx.names().function(function)))
 ///     }
 ///     fn thread_started(&self) -> CallTimer {
 ///         self.0.timer()

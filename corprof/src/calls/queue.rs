@@ -37,7 +37,8 @@ const PAUSE: Duration = Duration::from_micros(50);
 /// impl FunctionHooks for Calls {
 ///     type Function = ();
 ///     type Thread = EventWriter<FunctionId>;
-///     # fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> { Hook::Yes(()) }
+///     const KINDS: HookKinds = HookKinds::ENTER;
+///     # fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> { Hook::Inlinable(()) }
 ///     fn thread_started(&self) -> EventWriter<FunctionId> {
 ///         self.0.writer()
 ///     }
@@ -61,7 +62,7 @@ const PAUSE: Duration = Duration::from_micros(50);
 ///
 /// fn initialize(cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
 ///     let calls = Arc::new(Calls(EventQueue::new(4096, 64))); // kept, for `finish` in `shutdown`
-///     cx.hook_functions(calls.clone())?;
+///     cx.hooks(calls.clone()).install()?;
 ///     Ok(calls.0.start(cx, "calls", Duration::from_millis(5), Print)?)
 /// }
 /// ```

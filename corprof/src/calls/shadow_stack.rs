@@ -48,7 +48,7 @@ const MOST: usize = 1 << 17;
 ///     const UNWINDS: bool = true;
 ///
 ///     fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<Name> {
-///         Hook::Yes(cx.names().function(function))
+///         Hook::Inlinable(cx.names().function(function))
 ///     }
 ///     fn thread_started(&self) -> Thread {
 ///         Thread::default()

@@ -1,5 +1,9 @@
 //! Makes edits, and hands their results to the runtime.
+//!
+//! An edit takes its steps in one order, and each has a type: [`EditLookups`] (what edits look up is listed), [`PreparedEdit`] (a body
+//! that is edited and verified), [`CheckedBody`] (the runtime knows what the body names, and probes know their values).
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -16,6 +20,16 @@ use crate::info::IlMapEntry;
 use crate::metadata::MethodDef;
 use crate::session::liveness::Lifeline;
 use crate::values::{Lookup, Plan, Types};
+
+/// What edits look up has been listed: made by [`InCallback::look_up_for_edits`].
+pub(crate) struct EditLookups(());
+
+/// A body that was edited and verified. [`publish`](Self::publish) makes it one that the runtime may have.
+pub(crate) struct PreparedEdit {
+    body: CheckedBody,
+    /// Whether the runtime may not know yet all rows of metadata that the body names.
+    has_new_rows: bool,
+}
 
 /// A body that was edited and verified, for one method. A clone costs nothing.
 ///
@@ -88,46 +102,32 @@ impl InCallback<'_> {
         types: Types,
         edit: impl FnOnce(&mut MethodEdit<'_>) -> Result<(), EditError>,
     ) -> Result<CheckedBody, EditError> {
-        self.prepare_edits();
-        let (body, has_new_rows) = self.prepare_edit(module, method, edit)?;
-        if has_new_rows {
-            self.apply_meta_data(module)?;
-        }
-        self.plan_values(&body, types);
-        Ok(body)
+        let lookups = self.look_up_for_edits();
+        let prepared = self.prepare_edit(&lookups, module, method, edit)?;
+        Ok(prepared.publish(self, types)?)
     }
 
-    /// Call it before edits: it has the assemblies listed, where types that the bodies name are looked up.
-    pub(crate) fn prepare_edits(&mut self) {
+    /// The first step of edits: has the assemblies listed, where types that the bodies name are looked up.
+    pub(crate) fn look_up_for_edits(&mut self) -> EditLookups {
         self.find_suppression();
         let _ = self.list_assemblies(); // types of other modules stay unknown then
+        EditLookups(())
     }
 
-    /// [`edit_method`](Self::edit_method) between [`prepare_edits`](Self::prepare_edits) and `ApplyMetaData`; says as well
-    /// whether the latter is due. [`plan_values`](Self::plan_values) comes last.
+    /// The second step of an edit.
     pub(crate) fn prepare_edit(
         &self,
+        _lookups: &EditLookups,
         module: ModuleId,
         method: MethodDef,
         edit: impl FnOnce(&mut MethodEdit<'_>) -> Result<(), EditError>,
-    ) -> Result<(CheckedBody, bool), EditError> {
+    ) -> Result<PreparedEdit, EditError> {
         let lifeline = Lifeline::of(self.liveness(), &self.pin(module, "edit_method")?);
         let mut open = MethodEdit::open(self, lifeline.clone(), module, method)?;
         edit(&mut open)?;
         let Finished { body, has_new_rows, sites } = open.finish()?;
-        Ok((CheckedBody { lifeline, module, method, body: Arc::new(body), sites: sites.into() }, has_new_rows))
-    }
-
-    /// Finds out what the probes of a body need to know about the method's values, before its code runs.
-    pub(crate) fn plan_values(&mut self, body: &CheckedBody, types: Types) {
-        if body.sites.is_empty() {
-            return;
-        }
-        // The module of this body, not the next one at its address. Without it, no code of the body will run.
-        let Ok(_loaded) = body.lifeline.pin("edit_method") else { return };
-        let plan = Lookup::new(self).plan_of_method(body.module, body.method, types);
-        let plan: &'static Plan = Box::leak(Box::new(plan));
-        body.sites.iter().for_each(|site| site.set(plan));
+        let body = CheckedBody { lifeline, module, method, body: Arc::new(body), sites: sites.into() };
+        Ok(PreparedEdit { body, has_new_rows })
     }
 
     /// Replaces the body of a method by an edited one, for all later compilations.
@@ -172,6 +172,57 @@ impl InCallback<'_> {
         let body = self.edit_with(info.module, info.token, Types::AreLoaded, edit)?;
         self.set_checked_body(&body)?;
         Ok(true)
+    }
+}
+
+impl PreparedEdit {
+    /// The last step of an edit: has the runtime use the new rows of metadata, and finds out what the probes need to know about the
+    /// method's values. `types`: whether those of its signature are loaded.
+    ///
+    /// # Errors
+    /// Those of [`apply_meta_data`](InCallback::apply_meta_data).
+    pub(crate) fn publish(self, cx: &mut InCallback<'_>, types: Types) -> Result<CheckedBody> {
+        if self.has_new_rows {
+            cx.apply_meta_data(self.body.module)?;
+        }
+        self.body.plan_values(cx, types);
+        Ok(self.body)
+    }
+
+    /// [`publish`](Self::publish) of several, in their order: the rows of a module are used at once.
+    pub(crate) fn publish_all(
+        all: impl IntoIterator<Item = Self>,
+        cx: &mut InCallback<'_>,
+        types: Types,
+    ) -> Vec<Result<CheckedBody>> {
+        let all: Vec<Self> = all.into_iter().collect();
+        let mut applied: BTreeMap<usize, Result<()>> = BTreeMap::new();
+        for prepared in all.iter().filter(|prepared| prepared.has_new_rows) {
+            let module = prepared.body.module;
+            applied.entry(module.as_raw()).or_insert_with(|| cx.apply_meta_data(module));
+        }
+        let mut finish = |prepared: Self| {
+            let applied = applied.get(&prepared.body.module.as_raw()).copied();
+            if let Some(applied) = applied.filter(|_| prepared.has_new_rows) {
+                applied?;
+            }
+            Self { has_new_rows: false, ..prepared }.publish(cx, types)
+        };
+        all.into_iter().map(&mut finish).collect()
+    }
+}
+
+impl CheckedBody {
+    /// Finds out what the probes of the body need to know about the method's values, before its code runs.
+    fn plan_values(&self, cx: &mut InCallback<'_>, types: Types) {
+        if self.sites.is_empty() {
+            return;
+        }
+        // The module of this body, not the next one at its address. Without it, no code of the body will run.
+        let Ok(_loaded) = self.lifeline.pin("edit_method") else { return };
+        let plan = Lookup::new(cx).plan_of_method(self.module, self.method, types);
+        let plan: &'static Plan = Box::leak(Box::new(plan));
+        self.sites.iter().for_each(|site| site.set(plan));
     }
 }
 

@@ -65,6 +65,7 @@ mod rows;
 mod strings;
 
 pub use apply::CheckedBody;
+pub(crate) use apply::{EditLookups, PreparedEdit};
 pub use calls::{CallArgument, CallProblem};
 pub use counter::CallCounter;
 pub use error::{EditError, Refusal};

@@ -209,14 +209,7 @@ impl Info {
         never(())
     }
     #[doc(hidden)]
-    pub fn hook_functions<R>(&self, hooks: impl Sized) -> R
-    where
-        for<'x> Self: AtStartUp<'x>,
-    {
-        never((hooks,))
-    }
-    #[doc(hidden)]
-    pub fn hook_functions_with_values<R>(&self, hooks: impl Sized) -> R
+    pub fn hooks<R>(&self, hooks: impl Sized) -> R
     where
         for<'x> Self: AtStartUp<'x>,
     {

@@ -730,9 +730,7 @@ unsafe extern "system" fn jit_cached_function_search_started<P: Profiler>(
     functionId: FunctionID,
     pbUseCachedFunction: *mut BOOL,
 ) -> HRESULT {
-    bookkeeping::jit_cached_function_search_started::<
-        P,
-    >(this, functionId, pbUseCachedFunction);
+    let allows = bookkeeping::jit_cached_function_search_started::<P>(this, functionId);
     let result = in_callback::<
         P,
     >(
@@ -759,7 +757,7 @@ unsafe extern "system" fn jit_cached_function_search_started<P: Profiler>(
     );
     bookkeeping::answered::<
         P,
-    >(this, Event::JitCachedFunctionSearchStarted, pbUseCachedFunction);
+    >(this, Event::JitCachedFunctionSearchStarted, allows, pbUseCachedFunction);
     result
 }
 unsafe extern "system" fn jit_cached_function_search_finished<P: Profiler>(
@@ -817,7 +815,7 @@ unsafe extern "system" fn jit_inlining<P: Profiler>(
     calleeId: FunctionID,
     pfShouldInline: *mut BOOL,
 ) -> HRESULT {
-    bookkeeping::jit_inlining::<P>(this, callerId, calleeId, pfShouldInline);
+    let allows = bookkeeping::jit_inlining::<P>(this, callerId, calleeId);
     let result = in_callback::<
         P,
     >(
@@ -843,7 +841,7 @@ unsafe extern "system" fn jit_inlining<P: Profiler>(
             }
         },
     );
-    bookkeeping::answered::<P>(this, Event::JitInlining, pfShouldInline);
+    bookkeeping::answered::<P>(this, Event::JitInlining, allows, pfShouldInline);
     result
 }
 unsafe extern "system" fn thread_created<P: Profiler>(

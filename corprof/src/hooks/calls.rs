@@ -1,4 +1,4 @@
-//! The calls to the runtime that set enter/leave hooks. Profilers use [`InInitialize::hook_functions`].
+//! The calls to the runtime that set enter/leave hooks. Profilers use [`InInitialize::hooks`].
 
 use corprof_sys as sys;
 
@@ -7,16 +7,15 @@ use crate::error::{Error, Result};
 use crate::generated::contract::contract;
 use crate::id::FunctionId;
 
-use super::either::EitherHooks;
 use super::slow::ArgumentRoom;
 use super::stubs::{SlowStub, SlowStubs, Stub, Stubs};
-use super::{HookKinds, Installed};
+use super::{FunctionHooks, HookKinds, Installed};
 
 impl InInitialize<'_> {
     /// Makes the runtime ask `hooks` about each function that it compiles.
     #[doc = contract!(SetFunctionIDMapper2)]
     #[doc(alias = "SetFunctionIDMapper2")]
-    pub(super) fn set_function_mapper<H: EitherHooks>(&self, hooks: &'static Installed<H>) -> Result<()> {
+    pub(super) fn set_function_mapper<H: FunctionHooks>(&self, hooks: &'static Installed<H>) -> Result<()> {
         const CALL: &str = "SetFunctionIDMapper2";
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         let data = std::ptr::from_ref(hooks).cast_mut().cast();

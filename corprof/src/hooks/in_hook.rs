@@ -31,7 +31,7 @@ impl<'h> InHook<'h> {
     }
 
     /// The function that begins or ends. In a generic method whose hooks are [inserted
-    /// code](crate::InInitialize::hook_functions_by_il), the instantiation that was compiled first.
+    /// code](super::HookSetup::inserted), the instantiation that `select` was asked about.
     #[inline]
     pub fn function(&self) -> FunctionId {
         self.function

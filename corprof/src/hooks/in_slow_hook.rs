@@ -10,16 +10,16 @@ use crate::session::FrameInfo;
 
 use super::InHook;
 
-/// The context of a hook that receives values ([`ValueHooks::VALUES`](super::ValueHooks::VALUES)).
+/// The context of a hook that receives values ([`FunctionHooks::VALUES`](super::FunctionHooks::VALUES)).
 ///
 /// The runtime calls this hook through its own code, like a callback. So the context offers the calls of a callback that may
 /// start no collection ([`InNoGc`]): names, the classes and sizes of objects, and
 /// [`walk_own_stack`](InNoGc::walk_own_stack), which begins with the hooked function. The objects among the values do not
 /// move until the hook returns.
 ///
-/// In a hook that [inserted code](crate::InInitialize::hook_functions_with_values_by_il) calls, the thread is not inside a callback.
+/// In a hook that [inserted code](super::HookSetup::inserted) calls, the thread is not inside a callback.
 /// There the calls of a callback return `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, walks return `E_FAIL`, and names that corprof has not
-/// looked up before are unknown. Look them up in [`select`](super::ValueHooks::select).
+/// looked up before are unknown. Look them up in [`select`](super::FunctionHooks::select).
 pub struct InSlowHook<'h> {
     hook: InHook<'h>,
     callback: InNoGc<'h>,
@@ -60,7 +60,7 @@ impl<'h> InSlowHook<'h> {
     /// begins; when it ends, only the function.
     ///
     /// # Errors
-    /// `E_NOTIMPL`: [`VALUES`](super::ValueHooks::VALUES) lacks [`HookValues::FRAME`](super::HookValues::FRAME), which hooks by
+    /// `E_NOTIMPL`: [`VALUES`](super::FunctionHooks::VALUES) lacks [`HookValues::FRAME`](super::HookValues::FRAME), which hooks by
     /// inserted code cannot have. Otherwise the runtime's own error.
     pub fn frame_info(&self) -> Result<FrameInfo<'_>> {
         self.frame
@@ -69,7 +69,7 @@ impl<'h> InSlowHook<'h> {
     /// The error for frame info that was not requested.
     pub(super) const fn no_frame() -> Error {
         Error::new(E_NOTIMPL, "frame_info")
-            .about("frame info", "`ValueHooks::VALUES` lacks `HookValues::FRAME`: add it")
+            .about("frame info", "`FunctionHooks::VALUES` lacks `HookValues::FRAME`: add it")
     }
 }
 

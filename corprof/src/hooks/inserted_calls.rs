@@ -1,16 +1,15 @@
 //! Where the calls of inserted code arrive: from there, the way to the user is that of the runtime's hooks.
 
-use super::either::EitherHooks;
 use super::installed::{Installed, Record};
 use super::slow::not_asked;
 use super::stubs::Target;
-use super::{HookKinds, HookValues, InHook, InSlowHook, StackBoundary};
+use super::{FunctionHooks, HookKinds, HookValues, InHook, InSlowHook, StackBoundary};
 use crate::context::{Heap, InNoGc};
 use crate::edit::{Entered, HookCalls, address_of_entry, range};
 use crate::values::{Arguments, ReturnValue};
 
 /// What the methods call.
-pub(super) fn calls<H: EitherHooks>(number: usize) -> HookCalls {
+pub(super) fn calls<H: FunctionHooks>(number: usize) -> HookCalls {
     type Marked = unsafe extern "C" fn(i64, usize);
     type Returning = unsafe extern "C" fn(i64, usize, usize);
     let marked = |function: Marked| (function as *const ()).expose_provenance() as i64;
@@ -39,7 +38,7 @@ const fn stack_pointer(marker: usize) -> usize {
 /// The calls of inserted code to these hooks.
 struct Calls<H>(H);
 
-impl<H: EitherHooks> Calls<H> {
+impl<H: FunctionHooks> Calls<H> {
     /// The context of a hook that receives values.
     fn cx(record: &'static Record<H>, marker: usize, begun: Option<u64>) -> InSlowHook<'static> {
         let info = record.hooks.info();
@@ -55,7 +54,7 @@ impl<H: EitherHooks> Calls<H> {
     }
 }
 
-impl<H: EitherHooks> Entered for Calls<H> {
+impl<H: FunctionHooks> Entered for Calls<H> {
     #[inline(always)]
     unsafe fn entered<const N: usize>(number: i64, places: [usize; N]) {
         let Some((&marker, _)) = places.split_first() else { return };
@@ -84,7 +83,7 @@ impl<H: EitherHooks> Entered for Calls<H> {
 ///
 /// # Safety
 /// Compiled code of the method calls it without a transition, with the number of a record of `H` and the address of its marker.
-unsafe extern "C" fn leave<H: EitherHooks>(number: i64, marker: usize) {
+unsafe extern "C" fn leave<H: FunctionHooks>(number: i64, marker: usize) {
     <Installed<H> as Target>::leave(number as usize, stack_pointer(marker));
 }
 
@@ -92,7 +91,7 @@ unsafe extern "C" fn leave<H: EitherHooks>(number: i64, marker: usize) {
 ///
 /// # Safety
 /// As [`leave`]; `place` is 0, or the address of a local variable of the type that the method returns.
-unsafe extern "C" fn leave_with_value<H: EitherHooks>(number: i64, marker: usize, place: usize) {
+unsafe extern "C" fn leave_with_value<H: FunctionHooks>(number: i64, marker: usize, place: usize) {
     // SAFETY: the number is that of a record of these hooks, with the tag, by the caller's promise.
     unsafe {
         Installed::<H>::run(number as usize, "leave_with_value", |record, thread, begun| {
@@ -110,7 +109,7 @@ unsafe extern "C" fn leave_with_value<H: EitherHooks>(number: i64, marker: usize
 ///
 /// # Safety
 /// As [`leave`].
-unsafe extern "C" fn tailcall<H: EitherHooks>(number: i64, marker: usize) {
+unsafe extern "C" fn tailcall<H: FunctionHooks>(number: i64, marker: usize) {
     <Installed<H> as Target>::tailcall(number as usize, stack_pointer(marker));
 }
 
@@ -118,7 +117,7 @@ unsafe extern "C" fn tailcall<H: EitherHooks>(number: i64, marker: usize) {
 ///
 /// # Safety
 /// As [`leave`].
-unsafe extern "C" fn tailcall_with_frame<H: EitherHooks>(number: i64, marker: usize) {
+unsafe extern "C" fn tailcall_with_frame<H: FunctionHooks>(number: i64, marker: usize) {
     // SAFETY: the number is that of a record of these hooks, with the tag, by the caller's promise.
     unsafe {
         Installed::<H>::run(number as usize, "tailcall_with_frame", |record, thread, begun| {
@@ -133,7 +132,7 @@ unsafe extern "C" fn tailcall_with_frame<H: EitherHooks>(number: i64, marker: us
 ///
 /// # Safety
 /// As [`leave`].
-unsafe extern "C" fn unwound<H: EitherHooks>(number: i64, marker: usize) {
+unsafe extern "C" fn unwound<H: FunctionHooks>(number: i64, marker: usize) {
     let gone = StackBoundary::of_caller(stack_pointer(marker));
     // SAFETY: the number is one of these hooks, with the tag, by the caller's promise.
     unsafe {

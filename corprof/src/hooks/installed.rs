@@ -17,27 +17,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use corprof_sys as sys;
 use windows_core::BOOL;
 
-use super::either::EitherHooks;
+use super::answers::Answers;
 use super::state_machines::Part;
 use super::stubs::{OURS, TAGS, Target};
 use super::suspensions::{Callers, Form, KNOWS_CALLERS, Role, Suspendables, is_called_at_suspensions};
 use super::threads::{CallThreadState, State, Threads};
-use super::{Hook, HookedFunctions, InHook, clock, fitness, signature};
+use super::{FunctionHooks, Hook, HookedFunctions, InHook, clock, fitness, signature};
 use crate::context::{InCallback, InInitialize};
 use crate::error::{E_NOTIMPL, Error, Result};
 use crate::event_mask::Event;
 use crate::id::FunctionId;
 use crate::info::{Info, StringLayout};
 use crate::metadata::is_of_the_runtime;
-use crate::session::HookSlot;
 use crate::session::gate::Gate;
 use crate::session::panics::{PanicPlace, ProfilerState, catch, discard};
 use crate::session::slot::{First, Tag};
 use crate::session::wire;
+use crate::session::{CompileSlot, HookSlot};
 use crate::values::{Lookup, Plan};
 
 /// A profiler's hooks. They live as long as the process.
-pub(crate) struct Installed<H: EitherHooks> {
+pub(crate) struct Installed<H: FunctionHooks> {
     /// The tag of the threads' states, in their slots.
     pub(super) tag: Tag,
     info: Info,
@@ -49,8 +49,10 @@ pub(crate) struct Installed<H: EitherHooks> {
     slow_path: fitness::SlowPath,
     /// The functions that may be suspended.
     suspendables: Suspendables<H>,
-    /// What became of the functions that were selected, for hooks that receive values.
-    told: HookedFunctions,
+    /// What became of the functions that were selected.
+    hooked: HookedFunctions,
+    /// What the user has answered about functions, if the runtime calls the hooks.
+    answers: Answers<FunctionId, H::Function>,
     /// Used inside the gate only. Shutdown drops it when the gate is closed and no thread is inside.
     user: UnsafeCell<ManuallyDrop<H>>,
     is_dropped: AtomicBool,
@@ -60,14 +62,14 @@ pub(crate) struct Installed<H: EitherHooks> {
 
 // SAFETY: `user` is shared as `&H` of a `Sync` type, and dropped once, on any thread, which `Send` allows. All other fields are
 // `Send` and `Sync`.
-unsafe impl<H: EitherHooks> Sync for Installed<H> {}
+unsafe impl<H: FunctionHooks> Sync for Installed<H> {}
 // SAFETY: as above.
-unsafe impl<H: EitherHooks> Send for Installed<H> {}
+unsafe impl<H: FunctionHooks> Send for Installed<H> {}
 
 /// The data behind the runtime's number for a function. The alignment leaves room for the tags. The fields that every hook
 /// needs come first.
 #[repr(C, align(8))]
-pub(super) struct Record<H: EitherHooks> {
+pub(super) struct Record<H: FunctionHooks> {
     /// The gate of the hooks, one load away.
     pub(super) gate: &'static Gate,
     /// The tag of the hooks.
@@ -89,7 +91,7 @@ pub(super) trait AnyHooks: Send + Sync {
     fn end_thread(&'static self, state: State);
 }
 
-impl<H: EitherHooks> Installed<H> {
+impl<H: FunctionHooks> Installed<H> {
     /// Makes the hooks of the profiler that is being initialized.
     pub(super) fn leak(user: H, cx: &InInitialize<'_>) -> Result<&'static Self> {
         Self::make(user, cx, false)
@@ -112,7 +114,8 @@ impl<H: EitherHooks> Installed<H> {
             string_layout,
             slow_path: fitness::SlowPath::default(),
             suspendables: Suspendables::default(),
-            told: HookedFunctions::default(),
+            hooked: HookedFunctions::default(),
+            answers: Answers::default(),
             user: UnsafeCell::new(ManuallyDrop::new(user)),
             is_dropped: AtomicBool::new(false),
             is_inserted,
@@ -136,8 +139,8 @@ impl<H: EitherHooks> Installed<H> {
     }
 
     /// What became of the functions that were selected.
-    pub(super) fn told(&self) -> &HookedFunctions {
-        &self.told
+    pub(super) fn hooked(&self) -> &HookedFunctions {
+        &self.hooked
     }
 
     /// The layout of strings.
@@ -258,8 +261,9 @@ impl<H: EitherHooks> Installed<H> {
             if form == Form::Wrapper {
                 return None;
             }
-            let select = || match hooks.user().select(&mut cx, function) {
-                Hook::Yes(data) | Hook::Always(data) if H::VALUES.is_empty() => {
+            let select = || match hooks.answers.take(function, || hooks.user().select(&mut cx, function)) {
+                Hook::Inlinable(data) | Hook::Exact(data) if H::VALUES.is_empty() => {
+                    hooks.hooked.note_hooked();
                     let role = match (form, part) {
                         _ if is_marker => Role::AtSuspensions(Some(data)),
                         (_, Part::TakesBox(machine)) => Role::TakesBox(Some(data), machine),
@@ -269,13 +273,13 @@ impl<H: EitherHooks> Installed<H> {
                     };
                     Some((role, signature::tags(method.as_ref()), Plan::default()))
                 }
-                Hook::Yes(data) | Hook::Always(data) => match hooks.slow_path.check(&mut cx, function) {
+                Hook::Inlinable(data) | Hook::Exact(data) => match hooks.slow_path.check(&mut cx, function) {
                     Ok(()) => {
-                        hooks.told.note_hooked();
+                        hooks.hooked.note_hooked();
                         Some((Role::Function(data), OURS, Lookup::new(&mut cx).plan(function)))
                     }
                     Err(why) => {
-                        hooks.told.leave_out(function, why.to_string());
+                        hooks.hooked.leave_out(function, why.to_string());
                         None
                     }
                 },
@@ -304,11 +308,11 @@ impl<H: EitherHooks> Installed<H> {
 }
 
 /// Whether these hooks are told of suspensions.
-const fn tells_suspensions<H: EitherHooks>() -> bool {
+const fn tells_suspensions<H: FunctionHooks>() -> bool {
     H::SUSPENDS && KNOWS_CALLERS
 }
 
-impl<H: EitherHooks> Record<H> {
+impl<H: FunctionHooks> Record<H> {
     #[inline(always)]
     pub(super) fn cx(&'static self, stack_pointer: usize, begun: Option<u64>) -> InHook<'static> {
         // SAFETY: the stubs lead here from the hook of this record's function.
@@ -316,7 +320,7 @@ impl<H: EitherHooks> Record<H> {
     }
 }
 
-impl<H: EitherHooks> Target for Installed<H> {
+impl<H: FunctionHooks> Target for Installed<H> {
     extern "C-unwind" fn enter(client: usize, stack_pointer: usize) {
         let user = move |record: &'static Record<H>, thread: &mut H::Thread, begun| match &record.role {
             Role::Function(data) => record.hooks.user().enter(&record.cx(stack_pointer, begun), thread, data),
@@ -346,7 +350,7 @@ impl<H: EitherHooks> Target for Installed<H> {
     }
 }
 
-impl<H: EitherHooks> AnyHooks for Installed<H> {
+impl<H: FunctionHooks> AnyHooks for Installed<H> {
     #[inline]
     fn key(&self) -> NonZeroUsize {
         NonNull::from(self).addr()
@@ -357,7 +361,41 @@ impl<H: EitherHooks> AnyHooks for Installed<H> {
     }
 }
 
-impl<H: EitherHooks> HookSlot for Installed<H> {
+/// For hooks that the runtime calls; inserted code has a slot of its own.
+impl<H: FunctionHooks> CompileSlot for Installed<H> {
+    unsafe fn compiling(&'static self, _function: FunctionId) {}
+
+    unsafe fn may_inline(&'static self, function: FunctionId) -> bool {
+        let Some(_inside) = self.gate().enter() else { return true };
+        let ask = || {
+            // SAFETY: the caller's promise.
+            let mut cx = unsafe { InCallback::new(&self.info) };
+            let is_fit = match fitness::method(&cx, function) {
+                Ok((metadata, method)) => !is_of_the_runtime(&metadata, &method),
+                Err(_) => false,
+            };
+            // These are not asked about: see `map`.
+            if !is_fit {
+                return None;
+            }
+            catch(|| self.user().select(&mut cx, function), || self.disable_after_panic("select"))
+        };
+        !self.answers.is_exact(function, ask)
+    }
+
+    unsafe fn may_use_precompiled(&'static self, _function: FunctionId) -> bool {
+        true
+    }
+
+    fn uses_precompiled(&'static self, _function: FunctionId) {}
+
+    fn module_gone(&'static self, _module: usize) {
+        // Functions of other modules may have gone with it: instantiations over its types.
+        self.answers.forget(|_| true);
+    }
+}
+
+impl<H: FunctionHooks> HookSlot for Installed<H> {
     fn prepare_thread(&'static self) {
         if let Some(inside) = self.gate().enter() {
             self.thread(&inside);

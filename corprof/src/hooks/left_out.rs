@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use corprof_il::verify::IlError;
+
 use crate::id::FunctionId;
+use crate::instrumentation::{Outcome, Rewrite};
 use crate::lock::unpoisoned;
 use crate::suspension;
 
@@ -21,28 +24,31 @@ pub struct LeftOut {
 
 /// The reasons, each with the number of functions and one of them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Reasons(BTreeMap<String, (usize, FunctionId)>);
+struct Reasons(BTreeMap<String, (usize, FunctionId)>);
 
 impl Reasons {
-    pub(super) fn add(&mut self, reason: String, function: FunctionId) {
+    fn add(&mut self, reason: String, function: FunctionId) {
         self.0.entry(reason).or_insert((0, function)).0 += 1;
     }
 
-    pub(super) fn list(&self) -> Vec<LeftOut> {
-        let told = self.0.iter();
-        told.map(|(reason, &(count, example))| LeftOut { reason: reason.clone(), count, example }).collect()
+    fn list(&self) -> Vec<LeftOut> {
+        let reasons = self.0.iter();
+        reasons.map(|(reason, &(count, example))| LeftOut { reason: reason.clone(), count, example }).collect()
     }
 }
 
-/// What became of the functions that were selected: returned by
-/// [`hook_functions_with_values`](crate::InInitialize::hook_functions_with_values). A clone is another handle to the same.
+/// What became of the functions that were selected: returned by [`HookSetup::install`](super::HookSetup::install). A clone is
+/// another handle to the same.
 #[derive(Clone, Debug, Default)]
 pub struct HookedFunctions(Arc<Mutex<Books>>);
 
 #[derive(Debug, Default)]
 struct Books {
     hooked: usize,
+    precompiled: usize,
     left_out: Reasons,
+    /// The methods that were compiled before the profiler attached.
+    rewrites: Vec<(FunctionId, Rewrite)>,
 }
 
 impl HookedFunctions {
@@ -52,21 +58,59 @@ impl HookedFunctions {
         unpoisoned(self.0.lock())
     }
 
-    /// How many functions have hooks.
+    /// How many functions have hooks; with inserted code, how many methods.
     pub fn hooked(&self) -> usize {
-        self.books().hooked
+        let books = self.books();
+        let is_active = |rewrite: &&(FunctionId, Rewrite)| matches!(rewrite.1.outcome(), Outcome::Active(_));
+        books.hooked + books.rewrites.iter().filter(is_active).count()
     }
 
     /// The functions that were selected and have no hooks, by reason.
     pub fn left_out(&self) -> Vec<LeftOut> {
-        self.books().left_out.list()
+        let books = self.books();
+        let mut all = books.left_out.clone();
+        for (function, rewrite) in &books.rewrites {
+            let reason = match rewrite.outcome() {
+                Outcome::Refused(why) => why.to_string(),
+                Outcome::Rejected(errors) => broken(&errors),
+                Outcome::Failed(error, _) => error.to_string(),
+                _ => continue,
+            };
+            all.add(reason, *function);
+        }
+        all.list()
+    }
+
+    /// How many functions run precompiled code, and so have no hooks. None, if the runtime calls the hooks: it then compiles all.
+    pub fn precompiled(&self) -> usize {
+        self.books().precompiled
+    }
+
+    /// How many methods are to have hooks when they are called next: nobody has called them since the profiler attached.
+    pub fn waiting(&self) -> usize {
+        let books = self.books();
+        books.rewrites.iter().filter(|(_, rewrite)| !rewrite.outcome().is_known()).count()
     }
 
     pub(super) fn note_hooked(&self) {
         self.books().hooked += 1;
     }
 
+    pub(super) fn note_precompiled(&self) {
+        self.books().precompiled += 1;
+    }
+
+    pub(super) fn note_rewrite(&self, function: FunctionId, rewrite: Rewrite) {
+        self.books().rewrites.push((function, rewrite));
+    }
+
     pub(super) fn leave_out(&self, function: FunctionId, reason: String) {
         self.books().left_out.add(reason, function);
     }
+}
+
+/// What a body with the calls breaks.
+pub(super) fn broken(errors: &[IlError]) -> String {
+    let rules: Vec<_> = errors.iter().map(|error| format!("{:?}", error.rule)).collect();
+    format!("the body with the calls breaks rules: {}", rules.join(", "))
 }

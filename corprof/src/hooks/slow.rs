@@ -7,10 +7,9 @@ use std::mem::{MaybeUninit, offset_of};
 
 use corprof_sys as sys;
 
-use super::either::EitherHooks;
 use super::installed::{Installed, Record};
 use super::stubs::{OURS, SlowTarget};
-use super::{HookValues, InHook, InSlowHook, wrapper};
+use super::{FunctionHooks, HookValues, InHook, InSlowHook, wrapper};
 use crate::context::{Heap, InNoGc};
 use crate::error::{E_NOTIMPL, Error, INSUFFICIENT_BUFFER, Result};
 use crate::info::Info;
@@ -56,12 +55,12 @@ impl ArgumentRoom {
 }
 
 /// One call of a slow-path hook.
-struct Call<H: EitherHooks> {
+struct Call<H: FunctionHooks> {
     record: &'static Record<H>,
     elt: sys::COR_PRF_ELT_INFO,
 }
 
-impl<H: EitherHooks> Call<H> {
+impl<H: FunctionHooks> Call<H> {
     fn info(&self) -> &'static Info {
         self.record.hooks.info()
     }
@@ -95,10 +94,10 @@ impl<H: EitherHooks> Call<H> {
 
 /// The error for values that were not requested.
 pub(super) fn not_asked(what: &'static str) -> Unreadable {
-    Unreadable::NotTold(Error::new(E_NOTIMPL, what).about("values", "`ValueHooks::VALUES` lacks them: add them"))
+    Unreadable::NotTold(Error::new(E_NOTIMPL, what).about("values", "`FunctionHooks::VALUES` lacks them: add them"))
 }
 
-impl<H: EitherHooks> Installed<H> {
+impl<H: FunctionHooks> Installed<H> {
     /// Like [`run`](Self::run), for a number that may be the runtime's own, which it passes if it compiles with hooks after
     /// Shutdown, without asking `map`.
     fn run_slow(client: usize, name: &'static str, user: impl FnOnce(&'static Record<H>, &mut H::Thread, Option<u64>)) {
@@ -109,7 +108,7 @@ impl<H: EitherHooks> Installed<H> {
     }
 }
 
-impl<H: EitherHooks> SlowTarget for Installed<H> {
+impl<H: FunctionHooks> SlowTarget for Installed<H> {
     extern "C-unwind" fn enter(client: usize, elt: usize) {
         Self::run_slow(client, "enter_with_args", |record, thread, begun| {
             let (call, user, plan) = (Call { record, elt }, record.hooks.user(), record.plan());
@@ -185,7 +184,7 @@ impl<H: EitherHooks> SlowTarget for Installed<H> {
     }
 }
 
-impl<H: EitherHooks> Record<H> {
+impl<H: FunctionHooks> Record<H> {
     /// The places of its values.
     pub(super) fn plan(&self) -> &Plan {
         &self.plan

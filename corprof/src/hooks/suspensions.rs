@@ -13,11 +13,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
-use super::InHook;
-use super::either::EitherHooks;
-use super::fitness;
 use super::installed::{Installed, Record};
 use super::state_machines::{Machine, note_wait, waits};
+use super::{FunctionHooks, InHook, fitness};
 use crate::context::InCallback;
 use crate::id::FunctionId;
 use crate::info::Info;
@@ -128,20 +126,20 @@ impl Callers {
 }
 
 /// The functions that may be suspended, by identifier, and those that have state machines go on. They are few.
-pub(super) struct Suspendables<H: EitherHooks>(Mutex<Functions<H>>);
+pub(super) struct Suspendables<H: FunctionHooks>(Mutex<Functions<H>>);
 
-struct Functions<H: EitherHooks> {
+struct Functions<H: FunctionHooks> {
     suspendable: HashMap<FunctionId, &'static Record<H>>,
     continuing: HashSet<FunctionId>,
 }
 
-impl<H: EitherHooks> Default for Suspendables<H> {
+impl<H: FunctionHooks> Default for Suspendables<H> {
     fn default() -> Self {
         Self(Mutex::new(Functions { suspendable: HashMap::new(), continuing: HashSet::new() }))
     }
 }
 
-impl<H: EitherHooks> Suspendables<H> {
+impl<H: FunctionHooks> Suspendables<H> {
     /// No user code and no call of the runtime runs under this lock, which hooks take.
     fn functions(&self) -> MutexGuard<'_, Functions<H>> {
         unpoisoned(self.0.lock())
@@ -189,7 +187,7 @@ unsafe fn return_address(_stack_pointer: usize) -> usize {
     0
 }
 
-impl<H: EitherHooks> Record<H> {
+impl<H: FunctionHooks> Record<H> {
     /// A function that may be suspended begins or goes on, or a function begins that is called at a suspension.
     #[inline(never)]
     pub(super) fn enter_rare(&'static self, stack_pointer: usize, thread: &mut H::Thread, begun: Option<u64>) {
@@ -237,7 +235,7 @@ impl<H: EitherHooks> Record<H> {
     }
 }
 
-impl<H: EitherHooks> Installed<H> {
+impl<H: FunctionHooks> Installed<H> {
     /// The function whose code goes on at `ip`, and calls from this stack pointer, is suspended.
     fn suspended(&'static self, ip: usize, stack_pointer: usize, thread: &mut H::Thread, begun: Option<u64>) {
         let Ok(Some(function)) = self.info().function_from_ip(ip) else { return };

@@ -13,9 +13,7 @@ use std::collections::HashSet;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
 
-#[cfg(doc)]
 use super::FunctionHooks;
-use super::either::EitherHooks;
 use super::installed::{AnyHooks, Installed};
 use crate::lock::unpoisoned;
 use crate::session::panics::catch;
@@ -34,7 +32,7 @@ pub(crate) struct State(NonNull<()>);
 
 /// The target of a [`State`]. The user's part comes first, so that a pointer to the whole is one to it.
 #[repr(C)]
-pub(super) struct CallThreadState<H: EitherHooks> {
+pub(super) struct CallThreadState<H: FunctionHooks> {
     thread: UnsafeCell<H::Thread>,
     /// A borrower other than a hook of the usual case has it (`unwind.rs`).
     pub(super) is_lent: Cell<bool>,
@@ -65,7 +63,7 @@ impl EndsWithThread for OwnState {
     }
 }
 
-impl<H: EitherHooks> Installed<H> {
+impl<H: FunctionHooks> Installed<H> {
     /// The calling thread's state; none if it could not be made, or the thread is ending.
     pub(super) fn thread(&'static self, inside: &Inside) -> Option<NonNull<H::Thread>> {
         match inside.local(self.tag) {

@@ -11,9 +11,7 @@ use crate::event_mask::Event;
 use crate::session::panics::catch;
 use crate::session::slot::Inside;
 
-#[cfg(doc)]
 use super::FunctionHooks;
-use super::either::EitherHooks;
 use super::installed::Installed;
 use super::threads::CallThreadState;
 
@@ -68,10 +66,9 @@ impl InNoGc<'_> {
     /// (after a panic, or at Shutdown), or its state is in use: by a hook around this callback, or by `look` itself.
     pub fn with_hook_thread<T: Send + 'static, R>(&self, look: impl FnOnce(&mut T) -> R) -> Result<R> {
         const CALL: &str = "with_hook_thread";
-        let Some(hooks) = self.hooks() else {
-            return Err(
-                Error::new(E_NOTIMPL, CALL).about("hooks", "none are set: call `hook_functions` in `initialize`")
-            );
+        let Some(hooks) = self.hook_slot() else {
+            return Err(Error::new(E_NOTIMPL, CALL)
+                .about("hooks", "none are set: call `cx.hooks(…).install()` in `initialize`"));
         };
         let (mut look, mut answer) = (Some(look), None);
         hooks.lend_thread(TypeId::of::<T>(), &mut |state| {
@@ -120,12 +117,12 @@ fn boundary_at(cx: &InNoGc<'_>, event: Event) -> Option<StackBoundary> {
 }
 
 /// The pointer to a thread's state.
-pub(super) type ThreadOf<H> = NonNull<<H as EitherHooks>::Thread>;
+pub(super) type ThreadOf<H> = NonNull<<H as FunctionHooks>::Thread>;
 
 /// The state of a thread while a borrower has it; the borrower is inside the gate.
-pub(super) struct Loan<H: EitherHooks>(&'static CallThreadState<H>);
+pub(super) struct Loan<H: FunctionHooks>(&'static CallThreadState<H>);
 
-impl<H: EitherHooks> Loan<H> {
+impl<H: FunctionHooks> Loan<H> {
     /// None if the state is already borrowed.
     fn new(kept: &'static CallThreadState<H>) -> Option<Self> {
         // Not `then_some`: the value would be made in any case, and its drop would end the loan that is under way.
@@ -133,13 +130,13 @@ impl<H: EitherHooks> Loan<H> {
     }
 }
 
-impl<H: EitherHooks> Drop for Loan<H> {
+impl<H: FunctionHooks> Drop for Loan<H> {
     fn drop(&mut self) {
         self.0.is_lent.set(false);
     }
 }
 
-impl<H: EitherHooks> Installed<H> {
+impl<H: FunctionHooks> Installed<H> {
     /// The calling thread's state, unless a hook or another borrower on this thread has it. The loan must end while the caller
     /// is inside the gate.
     pub(super) fn borrow(&'static self, inside: &Inside) -> Option<(ThreadOf<H>, Loan<H>)> {

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use corprof_sys as sys;
 
-use crate::edit::{CheckedBody, EditError};
-use crate::error::Result;
+use crate::edit::{CheckedBody, EditError, EditLookups, PreparedEdit};
+use crate::error::{Error, Result};
 use crate::id::ModuleId;
 use crate::metadata::MethodDef;
 use crate::profiler_thread::ProfilerThread;
@@ -66,17 +66,16 @@ struct Round {
     leaving: Vec<Arc<State>>,
 }
 
-/// A body that is ready.
-struct Ready {
+/// A method that is to get a body.
+struct Ready<B> {
     key: Key,
     lifeline: Lifeline,
     /// None: the method's own.
-    body: Option<CheckedBody>,
+    body: Option<B>,
     states: Vec<Arc<State>>,
-    has_new_rows: bool,
 }
 
-impl Ready {
+impl<B> Ready<B> {
     fn method(&self) -> Option<(ModuleId, MethodDef)> {
         named(self.key)
     }
@@ -228,7 +227,7 @@ impl<'s> Worker<'s> {
     /// Prepares what has changed, then requests it.
     fn carry_out(&mut self, cx: &mut ProfilerThread<'_>, number: u64, round: Round) {
         let (mut ready, mut reverted) = (Vec::new(), Vec::new());
-        cx.prepare_edits();
+        let lookups = cx.look_up_for_edits();
         let recompiles_suspended = recompiles_suspended(cx);
         for (module, keys) in by_module(&round.changed) {
             let fit = Fit::new(cx, module, recompiles_suspended);
@@ -239,16 +238,14 @@ impl<'s> Worker<'s> {
                 }
                 let Some(method) = self.methods.get_mut(&key) else { continue };
                 if !method.clients.is_empty() {
-                    let composed = method.compose(cx, fit.as_ref().map_err(|unfit| *unfit), &mut self.gone);
+                    let composed = method.compose(cx, &lookups, fit.as_ref().map_err(|unfit| *unfit), &mut self.gone);
                     let states: Vec<_> = method.clients.iter().map(|client| Arc::clone(&client.state)).collect();
                     let is_old = method.requested.as_ref().is_some_and(|(old, _)| is_same(old, &states));
-                    if let Some((body, has_new_rows)) = composed.filter(|_| !is_old) {
-                        let lifeline = method.lifeline.clone();
-                        ready.push(Ready { key, lifeline, body: Some(body), states, has_new_rows });
+                    if let Some(body) = composed.filter(|_| !is_old) {
+                        ready.push(Ready { key, lifeline: method.lifeline.clone(), body: Some(body), states });
                     }
                 } else if method.requested.is_some() && round.restored.contains(&key) {
-                    let lifeline = method.lifeline.clone();
-                    ready.push(Ready { key, lifeline, body: None, states: Vec::new(), has_new_rows: false });
+                    ready.push(Ready { key, lifeline: method.lifeline.clone(), body: None, states: Vec::new() });
                 }
                 if method.clients.is_empty() {
                     // It was in effect, or all its clients have failed.
@@ -261,38 +258,47 @@ impl<'s> Worker<'s> {
                 }
             }
         }
-        self.apply_rows(cx, &mut ready);
-        for body in ready.iter().filter_map(|ready| ready.body.as_ref()) {
-            cx.plan_values(body, Types::MayLoad);
-        }
+        let ready = self.publish(cx, ready);
         self.request(cx, number, &ready);
         self.revert(cx, reverted, &round.leaving);
         round.leaving.iter().for_each(|state| state.reverted());
     }
 
-    /// Makes the runtime use the new rows, once for each module.
-    fn apply_rows(&mut self, cx: &mut ProfilerThread<'_>, ready: &mut Vec<Ready>) {
-        let modules: BTreeSet<usize> =
-            ready.iter().filter(|ready| ready.has_new_rows).map(|ready| ready.key.0).collect();
-        for module in modules {
-            let Some(error) = ModuleId::from_raw(module).and_then(|module| cx.apply_meta_data(module).err()) else {
-                continue;
-            };
-            for refused in ready.extract_if(.., |ready| ready.has_new_rows && ready.key.0 == module) {
-                refused.states.iter().for_each(|state| state.refused(EditError::Runtime(error)));
-                // What was requested before stays in effect.
-                let Some(method) = self.methods.get_mut(&refused.key) else { continue };
-                let is_refused = |client: &mut Client| client.state.outcome().is_final();
-                self.gone.extend(method.clients.extract_if(.., is_refused));
-                if method.clients.is_empty() && method.requested.is_none() {
-                    self.methods.remove(&refused.key);
-                }
+    /// The bodies that the runtime may have. Those whose rows of metadata it refuses are left out, and their clients told.
+    fn publish(&mut self, cx: &mut ProfilerThread<'_>, all: Vec<Ready<PreparedEdit>>) -> Vec<Ready<CheckedBody>> {
+        let mut prepared = Vec::new();
+        let mut others = Vec::new();
+        for Ready { key, lifeline, body, states } in all {
+            others.push((body.is_some(), Ready { key, lifeline, body: None, states }));
+            prepared.extend(body);
+        }
+        let mut published = PreparedEdit::publish_all(prepared, cx, Types::MayLoad).into_iter();
+        let mut ready = Vec::new();
+        for (has_body, method) in others {
+            let body = if has_body { published.next() } else { None };
+            match body {
+                None => ready.push(method),
+                Some(Ok(body)) => ready.push(Ready { body: Some(body), ..method }),
+                Some(Err(error)) => self.refuse(&method, error),
             }
+        }
+        ready
+    }
+
+    /// The runtime has refused the rows of a method's new body.
+    fn refuse(&mut self, refused: &Ready<CheckedBody>, error: Error) {
+        refused.states.iter().for_each(|state| state.refused(EditError::Runtime(error)));
+        // What was requested before stays in effect.
+        let Some(method) = self.methods.get_mut(&refused.key) else { return };
+        let is_refused = |client: &mut Client| client.state.outcome().is_final();
+        self.gone.extend(method.clients.extract_if(.., is_refused));
+        if method.clients.is_empty() && method.requested.is_none() {
+            self.methods.remove(&refused.key);
         }
     }
 
     /// One request for all bodies.
-    fn request(&mut self, cx: &mut ProfilerThread<'_>, number: u64, ready: &[Ready]) {
+    fn request(&mut self, cx: &mut ProfilerThread<'_>, number: u64, ready: &[Ready<CheckedBody>]) {
         // Their modules stay loaded until the request is made.
         let held: Vec<_> = ready.iter().map(|ready| ready.lifeline.pin("RequestReJIT")).collect();
         let alive = || ready.iter().zip(&held).filter(|(_, held)| held.is_ok()).map(|(ready, _)| ready);
@@ -363,16 +369,17 @@ impl Method {
     fn compose(
         &mut self,
         cx: &ProfilerThread<'_>,
+        lookups: &EditLookups,
         fit: std::result::Result<&Fit<'_>, Unfit>,
         gone: &mut Vec<Client>,
-    ) -> Option<(CheckedBody, bool)> {
+    ) -> Option<PreparedEdit> {
         let (module, method) = (self.module, self.method);
         // The number of the client whose edit is running.
         let running = Cell::new(None);
         let edit = |clients: &[&Client]| {
             running.set(None);
             fit?.check(method)?;
-            cx.prepare_edit(module, method, |edit| {
+            cx.prepare_edit(lookups, module, method, |edit| {
                 for (number, client) in clients.iter().enumerate() {
                     running.set(Some(number));
                     (client.edit)(edit)?;

@@ -1,4 +1,4 @@
-//! [`CompileSlot`]: the hooks by inserted code of a session, as the rest of the SDK calls them.
+//! [`CompileSlot`]: what the hooks of a session have to do with compilations, as the rest of the SDK calls them.
 
 use crate::id::FunctionId;
 
@@ -11,7 +11,10 @@ pub(crate) trait CompileSlot: Send + Sync {
     unsafe fn compiling(&'static self, function: FunctionId);
 
     /// Whether the compiler may inline a function.
-    fn may_inline(&'static self, function: FunctionId) -> bool;
+    ///
+    /// # Safety
+    /// The calling thread is inside `jit_inlining` with this function as the callee.
+    unsafe fn may_inline(&'static self, function: FunctionId) -> bool;
 
     /// Whether the runtime may use precompiled code of a function.
     ///

@@ -45,7 +45,7 @@ impl Info {
         }
         EventMask::check(current, mask, self.phase(), self.profiler().is_notification_only)?;
         if !mask.contains(EventMask::MONITOR_ENTERLEAVE)
-            && let Some(hooks) = self.hooks()
+            && let Some(hooks) = self.hook_slot()
         {
             hooks.note_unasked();
         }

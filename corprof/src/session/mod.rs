@@ -10,7 +10,7 @@
 //! threads that it has made, `searches.rs` keeps searches for code and its removal apart, and `searcher.rs`
 //! makes them for threads that have never run managed code. `original_bodies.rs` keeps bodies that the runtime forgets when they are replaced, `defined_rows.rs` the
 //! tokens of rows that edits have added, `inlinings.rs` keeps inlining off requests to recompile, `assemblies.rs` which assemblies are loaded; the instrumentation is a [trait](RejitSlot) as well,
-//! and so are [hooks by inserted code](CompileSlot).
+//! and so is [what they have to do with compilations](CompileSlot).
 //! `wire.rs` converts the arguments of callbacks, and `catch_up.rs` keeps what is reported after an attach from being reported
 //! twice.
 
@@ -99,8 +99,8 @@ struct Session {
     profiler: Arc<ProfilerState>,
     /// Set in `initialize`, or never.
     hooks: OnceLock<&'static dyn HookSlot>,
-    /// Set with hooks that are inserted code.
-    inserted_hooks: OnceLock<&'static dyn CompileSlot>,
+    /// Set with the hooks.
+    compile_slot: OnceLock<&'static dyn CompileSlot>,
     thread_names: ThreadNames,
     event_pipe_sessions: Sessions,
     /// Set by the first heap snapshot.
@@ -137,7 +137,7 @@ impl Info {
             names: NameStore::new(),
             profiler,
             hooks: OnceLock::new(),
-            inserted_hooks: OnceLock::new(),
+            compile_slot: OnceLock::new(),
             thread_names: ThreadNames::default(),
             event_pipe_sessions: Sessions::default(),
             event_observer: OnceLock::new(),
@@ -288,23 +288,23 @@ impl Info {
     }
 
     /// The hooks that functions have, if any.
-    pub(crate) fn hooks(&self) -> Option<&'static dyn HookSlot> {
+    pub(crate) fn hook_slot(&self) -> Option<&'static dyn HookSlot> {
         self.0.hooks.get().copied()
     }
 
     /// Registers the hooks; only the first registration counts.
-    pub(crate) fn set_hooks(&self, hooks: &'static dyn HookSlot) {
+    pub(crate) fn set_hook_slot(&self, hooks: &'static dyn HookSlot) {
         let _ = self.0.hooks.set(hooks);
     }
 
-    /// The hooks that are inserted code, if any.
-    pub(crate) fn inserted_hooks(&self) -> Option<&'static dyn CompileSlot> {
-        self.0.inserted_hooks.get().copied()
+    /// The same hooks, for what is compiled.
+    pub(crate) fn compile_slot(&self) -> Option<&'static dyn CompileSlot> {
+        self.0.compile_slot.get().copied()
     }
 
-    /// Registers hooks that are inserted code; only the first registration counts.
-    pub(crate) fn set_inserted_hooks(&self, hooks: &'static dyn CompileSlot) {
-        let _ = self.0.inserted_hooks.set(hooks);
+    /// Registers the same hooks for what is compiled; only the first registration counts.
+    pub(crate) fn set_compile_slot(&self, hooks: &'static dyn CompileSlot) {
+        let _ = self.0.compile_slot.set(hooks);
     }
 
     /// The instrumentation, if the profiler has started one.

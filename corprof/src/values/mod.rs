@@ -1,4 +1,4 @@
-//! Arguments and results of functions, read by their signatures: for [`ValueHooks`](crate::hooks::ValueHooks)
+//! Arguments and results of functions, read by their signatures: for [hooks](crate::hooks::FunctionHooks::VALUES)
 //! and [`Probe`](crate::edit::Probe)s.
 //!
 //! A hook or probe receives [`Arguments`] or a [`ReturnValue`]; each has [`Value`]s, which are read in place, without an allocation. A

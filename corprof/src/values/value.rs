@@ -16,7 +16,7 @@ use super::plan::{FieldNode, Node, StructNode, size_of_number};
 /// It is valid in the hook that shows it, where no collection can move objects, and cannot be kept longer:
 ///
 /// ```compile_fail
-/// # use corprof::hooks::values::{Arguments, Value};
+/// # use corprof::values::{Arguments, Value};
 /// # use corprof::prelude::*;
 /// fn keep<'a>(kept: &mut Option<Value<'static>>, args: &Arguments<'a>) {
 ///     *kept = args.get(0); // borrowed data escapes

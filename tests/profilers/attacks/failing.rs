@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use corprof::events::Level;
-use corprof::hooks::{FunctionHooks, Hook};
 use corprof::info::EventPipeProviderConfig;
 use corprof::prelude::*;
 use corprof::walk::Sampler;
@@ -19,12 +18,15 @@ struct Hooks;
 impl FunctionHooks for Hooks {
     type Function = ();
     type Thread = ();
+    const KINDS: HookKinds = HookKinds::ENTER;
 
     fn select(&self, _cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> {
-        Hook::Yes(())
+        Hook::Inlinable(())
     }
 
     fn thread_started(&self) {}
+
+    fn enter(&self, _cx: &InHook<'_>, _thread: &mut (), (): &()) {}
 }
 
 #[callbacks]
@@ -53,7 +55,7 @@ impl Callbacks for Failing {
             Sampler::every(Duration::from_millis(1)).start(cx, |round| _ = round.samples().count())?;
         }
         if is_told("hooks") {
-            cx.hook_functions(Hooks)?;
+            cx.hooks(Hooks).install()?;
         }
         if is_told("instrumentation") {
             cx.start_instrumentation()?;

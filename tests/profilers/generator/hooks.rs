@@ -2,9 +2,9 @@
 
 use std::hint::black_box;
 
-use corprof::hooks::values::{Arguments, ReturnValue, Value};
-use corprof::hooks::{HookValues, InSlowHook, Precompiled, ValueHooks};
+use corprof::hooks::{HookValues, InSlowHook, Precompiled};
 use corprof::prelude::*;
+use corprof::values::{Arguments, ReturnValue, Value};
 
 use super::act;
 use super::plan::{self, Hooks, Plan};
@@ -12,24 +12,32 @@ use super::plan::{self, Hooks, Plan};
 /// Sets the hooks that the plan has, if it has any.
 pub(super) fn install(cx: &mut InInitialize<'_>, plan: &Plan) -> Result<()> {
     let precompiled =
-        if plan.number("precompiled").is_multiple_of(2) { Precompiled::Kept } else { Precompiled::Compiled };
+        if plan.number("precompiled").is_multiple_of(2) { Precompiled::Keep } else { Precompiled::Compile };
     match plan.hooks {
         Hooks::No => Ok(()),
-        Hooks::Fast => cx.hook_functions(Acts),
-        Hooks::Values => cx.hook_functions_with_values(Acts).map(drop),
-        Hooks::FastByIl => cx.hook_functions_by_il(Acts, precompiled).map(drop),
-        Hooks::ValuesByIl => cx.hook_functions_with_values_by_il(Acts, precompiled).map(drop),
+        Hooks::Fast => cx.hooks(Acts).install().map(drop),
+        Hooks::Values => cx.hooks(ActsOnValues).install().map(drop),
+        Hooks::FastByIl => cx.hooks(Acts).inserted(precompiled).install().map(drop),
+        Hooks::ValuesByIl => cx.hooks(ActsOnValues).inserted(precompiled).install().map(drop),
     }
 }
 
+/// Without values.
 struct Acts;
 
-/// A third of all functions, by name, so that repeated runs hook the same.
+/// With values.
+struct ActsOnValues;
+
+/// A third of all functions, by name, so that repeated runs hook the same; and half of them exactly.
 fn select(cx: &mut InCallback<'_>, function: FunctionId) -> Hook<()> {
     act::in_callback(cx, "select of hooks");
     let name = cx.names().function(function);
-    let is_chosen = plan::current().is_some_and(|plan| plan.number(name.as_str()).is_multiple_of(3));
-    if is_chosen { Hook::Yes(()) } else { Hook::No }
+    let Some(plan) = plan::current() else { return Hook::No };
+    match plan.number(name.as_str()) % 6 {
+        0 => Hook::Inlinable(()),
+        3 => Hook::Exact(()),
+        _ => Hook::No,
+    }
 }
 
 impl FunctionHooks for Acts {
@@ -59,7 +67,7 @@ fn read(value: Value<'_>) {
     black_box(value.to_string());
 }
 
-impl ValueHooks for Acts {
+impl FunctionHooks for ActsOnValues {
     type Function = ();
     type Thread = u64;
     const VALUES: HookValues = HookValues::ARGUMENTS.union(HookValues::RESULT);

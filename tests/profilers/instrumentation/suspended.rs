@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use corprof::edit::{InProbe, Probe, ProbeKinds};
-use corprof::hooks::values::{Arguments, ReturnValue};
 use corprof::instrumentation::{Instrumentation, Outcome, Selection, Selector};
 use corprof::prelude::*;
+use corprof::values::{Arguments, ReturnValue};
 
 const METHODS: [&str; 5] = ["Add", "Half", "Both", "Generic", "Throws"];
 

@@ -1,5 +1,5 @@
 //! The text of a string is the runtime's own memory, and is borrowed for the length of the hook.
-use corprof::hooks::values::{ReturnValue, StringRef, Value};
+use corprof::values::{ReturnValue, StringRef, Value};
 use corprof::prelude::*;
 
 fn text(value: &ReturnValue<'_>) -> Option<&'static [u16]> {

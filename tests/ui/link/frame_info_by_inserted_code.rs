@@ -1,8 +1,8 @@
 //! Inserted code cannot have the frame info of the runtime's own hooks.
-use corprof::hooks::{HookValues, Precompiled, ValueHooks};
+use corprof::hooks::{HookValues, Precompiled};
 use corprof::prelude::*;
 struct Hooks;
-impl ValueHooks for Hooks {
+impl FunctionHooks for Hooks {
     type Function = ();
     type Thread = ();
     const VALUES: HookValues = HookValues::ARGUMENTS.union(HookValues::FRAME);
@@ -10,6 +10,6 @@ impl ValueHooks for Hooks {
     fn thread_started(&self) {}
 }
 fn start(cx: &mut InInitialize<'_>) -> corprof::Result<()> {
-    cx.hook_functions_with_values_by_il(Hooks, Precompiled::Kept).map(drop)
+    cx.hooks(Hooks).inserted(Precompiled::Keep).install().map(drop)
 }
 fn main() { let _ = start as fn(&mut InInitialize<'_>) -> corprof::Result<()>; }

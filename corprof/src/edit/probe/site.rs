@@ -1,6 +1,7 @@
 //! The place where a probe's calls arrive: compiled code has its address, and the addresses of the functions here.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use corprof_sys as sys;
 
@@ -10,6 +11,7 @@ use crate::error::{E_NOTIMPL, Error};
 use crate::id::{ModuleId, ObjectId};
 use crate::info::{Info, StringLayout};
 use crate::metadata::MethodDef;
+use crate::report;
 use crate::session::gate::Gate;
 use crate::session::panics::{PanicPlace, catch};
 use crate::session::slot::Tag;
@@ -30,12 +32,41 @@ pub(super) struct Site<P> {
 pub(in crate::edit) struct Values {
     plan: OnceLock<&'static Plan>,
     layout: StringLayout,
+    /// The calls that came before there was a plan.
+    missed: AtomicU64,
 }
 
 impl Values {
+    const fn new(layout: StringLayout) -> Self {
+        Self { plan: OnceLock::new(), layout, missed: AtomicU64::new(0) }
+    }
+
     /// Sets the plan of the method.
     pub(in crate::edit) fn set(&self, plan: &'static Plan) {
         let _ = self.plan.set(plan); // only the edit that made the site does
+    }
+
+    /// The plan of the method. Without one the probe cannot be called: that is counted and reported.
+    #[inline(always)]
+    fn plan(&self, module: ModuleId, method: MethodDef) -> Option<&'static Plan> {
+        match self.plan.get() {
+            Some(plan) => Some(plan),
+            None => self.miss(module, method),
+        }
+    }
+
+    /// No edit that was published leads here.
+    #[cold]
+    #[inline(never)]
+    fn miss(&self, module: ModuleId, method: MethodDef) -> Option<&'static Plan> {
+        let missed = self.missed.fetch_add(1, Relaxed) + 1;
+        // Often enough to see how many they are, and not at each call.
+        if missed.is_power_of_two() {
+            report::line(format_args!(
+                "the probe of {method:?} in {module:?} has missed {missed} calls so far: its values are not known yet"
+            ));
+        }
+        None
     }
 }
 
@@ -59,7 +90,7 @@ impl<P: Probe> Site<P> {
         probe: P,
     ) -> &'static Self {
         let info: &'static Info = Box::leak(Box::new(info));
-        let values = Values { plan: OnceLock::new(), layout };
+        let values = Values::new(layout);
         Box::leak(Box::new(Self { gate: &info.profiler().gate, info, module, method, values, probe }))
     }
 
@@ -116,7 +147,7 @@ impl<P: Probe> Site<P> {
         // SAFETY: the caller's promise.
         let site = unsafe { Self::of(site) };
         site.run("leave", |probe, cx| {
-            let Some(plan) = site.values.plan.get() else { return };
+            let Some(plan) = site.values.plan(site.module, site.method) else { return };
             let is_asked = const { P::KINDS.contains(ProbeKinds::RESULT) };
             let range = if is_asked { Ok(range(place)) } else { Err(not_asked("leave")) };
             // SAFETY: as in `enter`, for the result.
@@ -172,7 +203,7 @@ impl<P: Probe> Entered for Site<P> {
         // SAFETY: the caller's promise.
         let site = unsafe { Self::of(site) };
         site.run("enter", |probe, cx| {
-            let Some(plan) = site.values.plan.get() else { return };
+            let Some(plan) = site.values.plan(site.module, site.method) else { return };
             let ranges = places.map(range);
             let is_asked = const { P::KINDS.contains(ProbeKinds::ARGUMENTS) };
             let ranges = if is_asked { Ok(&ranges[..]) } else { Err(not_asked("enter")) };
@@ -182,5 +213,22 @@ impl<P: Probe> Entered for Site<P> {
             let args = unsafe { Arguments::new_in_probe(plan, ranges, site.values.layout) };
             probe.enter(cx, &args);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_before_there_is_a_plan_are_counted() {
+        let values = Values::new(StringLayout::default());
+        let (module, method) = (ModuleId::from_raw(0x1000).unwrap(), MethodDef::from_raw(0x0600_0001));
+        assert!(values.plan(module, method).is_none());
+        assert!(values.plan(module, method).is_none());
+        assert_eq!(values.missed.load(Relaxed), 2);
+        values.set(Box::leak(Box::default()));
+        assert!(values.plan(module, method).is_some());
+        assert_eq!(values.missed.load(Relaxed), 2);
     }
 }

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
-use corprof::hooks::values::{Arguments, ReturnValue, Value};
-use corprof::hooks::{HookValues, InSlowHook, ValueHooks};
+use corprof::hooks::{HookValues, InSlowHook};
 use corprof::prelude::*;
+use corprof::values::{Arguments, ReturnValue, Value};
 
 use super::super::rows;
 use super::cells::Level;
@@ -13,7 +13,7 @@ use super::{VALUES, ask_anywhere, ask_in_no_gc, fault, ids, lock, visit};
 
 /// Functions of the program's class `Args`, which check their arguments themselves.
 fn select(cx: &InCallback<'_>, function: FunctionId) -> Hook<()> {
-    if cx.names().function(function).starts_with("Args.") { Hook::Yes(()) } else { Hook::No }
+    if cx.names().function(function).starts_with("Args.") { Hook::Inlinable(()) } else { Hook::No }
 }
 
 /// Hooks of the fast path.
@@ -47,7 +47,7 @@ fn in_hook(cx: &InHook<'_>, name: &'static str) {
 /// Hooks of the slow path.
 pub(super) struct WithValues;
 
-impl ValueHooks for WithValues {
+impl FunctionHooks for WithValues {
     type Function = ();
     type Thread = ();
     const VALUES: HookValues = HookValues::all();

@@ -108,8 +108,8 @@ pub(super) fn prepare(cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
         cx.remove_events(EventMask::from_name(name).ok_or_else(|| format!("no event flag {name}"))?)?;
     }
     match env::var("MATRIX_HOOKS").as_deref() {
-        Ok("fast") => cx.hook_functions(hooks::Fast)?,
-        Ok("values") => drop(cx.hook_functions_with_values(hooks::WithValues)?),
+        Ok("fast") => drop(cx.hooks(hooks::Fast).install()?),
+        Ok("values") => drop(cx.hooks(hooks::WithValues).install()?),
         _ => {}
     }
     Ok(())

@@ -86,12 +86,15 @@ fn thunk(model: &Model, callback: &Callback<'_>) -> Result<TokenStream, Error> {
     let cx = if has_context || body.to_string().contains("cx") { quote!(cx) } else { quote!(_) };
     let subject = subject(callback);
     let book = callback.facts.book.then(|| {
-        let wires = callback.method.params.iter().zip(&params).map(|(param, typed)| {
+        let out = callback.facts.out.as_ref();
+        let ins = callback.method.params.iter().zip(&params).filter(|(param, _)| Some(&param.name) != out);
+        let wires = ins.map(|(param, typed)| {
             let name = ident(&param.name);
             // The user's method needs the interface as well.
             if typed.to_string().contains("Ref <") { quote!(&#name) } else { quote!(#name) }
         });
-        quote!(bookkeeping::#name::<P>(this, #(#wires),*);)
+        let allows = out.map(|_| quote!(let allows =));
+        quote!(#allows bookkeeping::#name::<P>(this, #(#wires),*);)
     });
     let enter = quote!(#enter::<P>(this, Event::#event, #subject, move |profiler, #cx| { #body }));
     // Of some questions the SDK decides as well.
@@ -99,7 +102,7 @@ fn thunk(model: &Model, callback: &Callback<'_>) -> Result<TokenStream, Error> {
     let enter = match answered {
         Some(out) => quote! {
             let result = #enter;
-            bookkeeping::answered::<P>(this, Event::#event, #out);
+            bookkeeping::answered::<P>(this, Event::#event, allows, #out);
             result
         },
         None => enter,
