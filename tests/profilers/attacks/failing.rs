@@ -6,7 +6,7 @@ use corprof::events::Level;
 use corprof::hooks::{FunctionHooks, Hook};
 use corprof::info::EventPipeProviderConfig;
 use corprof::prelude::*;
-use corprof::walk::Sampler;
+use corprof::sampler::Sampler;
 
 /// Words in `ATTACKS_FAILING` say what it starts: `detach`, `session`, `thread`, `sampler`, `hooks`, `provider`, `instrumentation`,
 /// `clone`; and whether it `panics`, `succeeds`, or else returns an error.

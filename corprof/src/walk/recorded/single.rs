@@ -5,10 +5,10 @@ use std::cell::RefCell;
 use crate::context::InCallback;
 use crate::system::signals::RawSample;
 
-use super::code::{Asking, KnownCode};
+use super::code::{CodeLookUp, KnownCode};
 use super::natives::Natives;
 use super::shape::Shape;
-use super::unwind::{self, Code, Codes, Place};
+use super::{Code, Codes, NativeCaller, Place, caller_of_top};
 
 /// The signal sampler's walk, one step from the top of a stack that the test makes.
 ///
@@ -40,7 +40,7 @@ pub struct CallerPosition {
 impl SignalStep {
     /// Looks up the function at an address, as the sampler's thread does when it first sees it.
     pub fn look_up(&mut self, cx: &mut InCallback<'_>, address: usize) {
-        Asking { known: &mut self.known, natives: &self.natives, cx }.at(address);
+        CodeLookUp { known: &mut self.known, natives: &self.natives, cx }.at(address);
     }
 
     /// The caller of the instruction at `ip`, with this frame pointer, in a function that was looked up; none if the walk ends
@@ -54,8 +54,7 @@ impl SignalStep {
     ) -> Option<CallerPosition> {
         (stack.0.ip, stack.0.frame_pointer, stack.0.link) = (ip, frame_pointer, link);
         let code = self.known.code(ip)?;
-        let place = unwind::caller_of_top(&stack.0, &mut Known(&self.known), code)?;
-        let unwind::Place { ip, stack_pointer, frame_pointer, .. } = place;
+        let Place { ip, stack_pointer, frame_pointer, .. } = caller_of_top(&stack.0, &mut Known(&self.known), code)?;
         Some(CallerPosition { ip, stack_pointer, frame_pointer })
     }
 }
@@ -79,7 +78,7 @@ impl Codes for Known<'_> {
         self.0.incomplete(ip)
     }
 
-    fn native_caller(&mut self, _: &RawSample, _: Place, _: bool) -> Option<Option<Place>> {
-        None
+    fn native_caller(&mut self, _: &RawSample, _: Place, _: bool) -> NativeCaller {
+        NativeCaller::Unknown
     }
 }

@@ -1,51 +1,73 @@
-//! Turns a sample into frames: follows the copy of the stack from caller to caller.
+//! Walks a stack that its thread has recorded itself, in a signal handler: from caller to caller in the copy of its words.
+//!
+//! That happens later, on the sampler's thread, while everything runs. `code.rs` finds the functions at addresses, and
+//! `shape.rs` (on arm64 `arm64.rs`) decodes from their instructions where a frame has its return address; `replaced.rs` does so
+//! for code that continues a loop. Native frames are found by the unwind information of their libraries (`natives.rs`).
+
+mod arm64;
+mod code;
+mod natives;
+mod replaced;
+mod shape;
+#[cfg(feature = "testing")]
+mod single;
+mod steps;
+
+pub(crate) use code::{CodeLookUp, KnownCode};
+pub(crate) use natives::Natives;
+#[cfg(feature = "testing")]
+pub use single::{CallerPosition, SignalStack, SignalStep};
 
 use crate::id::FunctionId;
 use crate::system::signals::RawSample;
 
-use super::arm64::{self, Base, Frame};
-use super::shape::Shape;
+use arm64::{Base, Frame};
+use shape::Shape;
 
 const WORD: usize = size_of::<usize>();
 
 /// The record of the code at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(super) struct Code {
+struct Code {
     /// The managed function; none for native code.
-    pub(super) function: Option<FunctionId>,
-    pub(super) shape: Shape,
+    function: Option<FunctionId>,
+    shape: Shape,
 }
 
 /// Finds the code at addresses.
-pub(super) trait Codes {
+trait Codes {
     /// The code at the address of an instruction.
     fn at(&mut self, address: usize) -> Code;
 
     /// The shape of the top function's frame, if it is not made yet or already gone.
     fn incomplete(&mut self, ip: usize) -> Option<Shape>;
 
-    /// The caller of native code, by the unwind information of its library. The inner none: there is no caller; the outer:
-    /// there is no such information.
-    fn native_caller(&mut self, sample: &RawSample, here: Place, is_top: bool) -> Option<Option<Place>>;
+    /// The caller of native code, by the unwind information of its library.
+    fn native_caller(&mut self, sample: &RawSample, here: Place, is_top: bool) -> NativeCaller;
+}
+
+/// The caller of native code.
+enum NativeCaller {
+    Found(Place),
+    /// The code has no caller: the stack ends.
+    Outermost,
+    /// There is no unwind information for the code.
+    Unknown,
 }
 
 /// The current position of the walk: in a function, with its registers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    pub(super) ip: usize,
-    pub(super) stack_pointer: usize,
-    pub(super) frame_pointer: usize,
+struct Place {
+    ip: usize,
+    stack_pointer: usize,
+    frame_pointer: usize,
     /// The link register, where the processor has one.
     #[cfg_attr(not(target_arch = "aarch64"), allow(dead_code))]
-    pub(super) link: usize,
+    link: usize,
 }
 
 /// Calls `visit` with each frame, the innermost first: its function and its position. Ends when `visit` says so.
-pub(super) fn unwind(
-    sample: &RawSample,
-    codes: &mut impl Codes,
-    mut visit: impl FnMut(Option<FunctionId>, usize) -> bool,
-) {
+fn unwind(sample: &RawSample, codes: &mut impl Codes, mut visit: impl FnMut(Option<FunctionId>, usize) -> bool) {
     let mut code = codes.at(sample.ip);
     if !visit(code.function, sample.ip) || sample.is_elsewhere {
         return;
@@ -63,7 +85,7 @@ pub(super) fn unwind(
 }
 
 /// The caller of the interrupted function, whose code this is.
-pub(super) fn caller_of_top(sample: &RawSample, codes: &mut impl Codes, code: Code) -> Option<Place> {
+fn caller_of_top(sample: &RawSample, codes: &mut impl Codes, code: Code) -> Option<Place> {
     let RawSample { ip, stack_pointer, frame_pointer, link, .. } = *sample;
     let top = Place { ip, stack_pointer, frame_pointer, link };
     match code.function.and_then(|_| codes.incomplete(ip)) {
@@ -74,11 +96,17 @@ pub(super) fn caller_of_top(sample: &RawSample, codes: &mut impl Codes, code: Co
 
 /// The caller of a function.
 fn caller(sample: &RawSample, codes: &mut impl Codes, here: Place, code: Code, is_top: bool) -> Option<Place> {
-    let told = if code.function.is_none() { codes.native_caller(sample, here, is_top) } else { None };
+    if code.function.is_none() {
+        match codes.native_caller(sample, here, is_top) {
+            NativeCaller::Found(place) => return Some(place),
+            NativeCaller::Outermost => return None,
+            NativeCaller::Unknown => {}
+        }
+    }
     // What the runtime generates besides functions makes no frame: stubs, and the copies of its write barriers.
     let has_none = cfg!(target_arch = "aarch64") && is_top && code.function.is_none();
     let shape = if has_none { Shape::OnArm64(Frame::NONE) } else { code.shape };
-    told.unwrap_or_else(|| caller_by_shape(sample, here, shape))
+    caller_by_shape(sample, here, shape)
 }
 
 /// The caller of a function with a frame of this shape.
@@ -110,8 +138,12 @@ fn caller_by_shape(sample: &RawSample, here: Place, shape: Shape) -> Option<Plac
                 Some(offset) => sample.read(base.checked_add(offset)?),
                 None => Some(register),
             };
-            let (ip, frame_pointer) = (saved(link, here.link)?, saved(frame_pointer, here.frame_pointer)?);
-            Some(Place { ip: arm64::unsigned(ip), stack_pointer: base.checked_add(size)?, frame_pointer, link: 0 })
+            Some(Place {
+                ip: arm64::unsigned(saved(link, here.link)?),
+                stack_pointer: base.checked_add(size)?,
+                frame_pointer: saved(frame_pointer, here.frame_pointer)?,
+                link: 0,
+            })
         }
     }
 }
@@ -138,8 +170,8 @@ mod tests {
             self.1
         }
 
-        fn native_caller(&mut self, _: &RawSample, _: Place, _: bool) -> Option<Option<Place>> {
-            None
+        fn native_caller(&mut self, _: &RawSample, _: Place, _: bool) -> NativeCaller {
+            NativeCaller::Unknown
         }
     }
 

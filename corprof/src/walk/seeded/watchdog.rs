@@ -47,9 +47,9 @@ pub(super) struct Watchdog {
 }
 
 /// A stopped thread, resumed when this is dropped or before that by the watchdog.
-pub(super) struct Watched<'w> {
+pub(super) struct WatchedStop<'w> {
     shared: &'w Shared,
-    turn: u64,
+    number: u64,
     stopped: Option<Stopped<'w>>,
 }
 
@@ -65,23 +65,24 @@ impl Watchdog {
             is_in_runtime: AtomicBool::new(false),
         });
         let (end, over) = mpsc::channel::<()>();
-        let (theirs, sampler) = (shared.clone(), current_id());
+        let theirs = shared.clone();
+        let sampler = current_id();
         let thread = thread::Builder::new().name("corprof watchdog".to_owned()).spawn(move || {
-            let mut sampler = Sampler { thread: Thread::open(sampler), seen: None };
+            let mut sampler = SamplerThread { thread: Thread::open(sampler), last_found: None };
             while over.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
-                theirs.look(&mut sampler);
+                theirs.resume_if_stuck(&mut sampler);
             }
         })?;
         Ok(Self { shared, thread: Some((end, thread)) })
     }
 
     /// Stops `thread`; none if it has ended.
-    pub(super) fn stop<'w>(&'w mut self, thread: &'w Thread) -> Option<Watched<'w>> {
+    pub(super) fn stop<'w>(&'w mut self, thread: &'w Thread) -> Option<WatchedStop<'w>> {
         let stopped = thread.stop()?;
-        let turn = (self.shared.state.load(SeqCst) & !PHASE) + PHASE + 1;
+        let number = (self.shared.state.load(SeqCst) & !PHASE) + PHASE + 1;
         self.shared.target.store(ptr::from_ref(thread).cast_mut(), SeqCst);
-        self.shared.state.store(turn | STOPPED, SeqCst);
-        Some(Watched { shared: &self.shared, turn, stopped: Some(stopped) })
+        self.shared.state.store(number | STOPPED, SeqCst);
+        Some(WatchedStop { shared: &self.shared, number, stopped: Some(stopped) })
     }
 }
 
@@ -95,7 +96,7 @@ impl Drop for Watchdog {
     }
 }
 
-impl<'w> Watched<'w> {
+impl<'w> WatchedStop<'w> {
     /// The stopped thread; none once the watchdog has resumed it.
     pub(super) fn stopped(&self) -> Option<&Stopped<'w>> {
         self.stopped.as_ref().filter(|_| !self.is_abandoned())
@@ -103,7 +104,7 @@ impl<'w> Watched<'w> {
 
     /// Whether the watchdog has resumed it: anything read of it from now on is unreliable.
     pub(super) fn is_abandoned(&self) -> bool {
-        self.shared.state.load(SeqCst) != self.turn | STOPPED
+        self.shared.state.load(SeqCst) != self.number | STOPPED
     }
 
     /// Calls the runtime, which may stop the thread once more.
@@ -115,11 +116,11 @@ impl<'w> Watched<'w> {
     }
 }
 
-impl Drop for Watched<'_> {
+impl Drop for WatchedStop<'_> {
     fn drop(&mut self) {
-        let Self { shared, turn, .. } = *self;
+        let Self { shared, number, .. } = *self;
         let Some(stopped) = self.stopped.take() else { return };
-        let take = |phase| shared.state.compare_exchange(turn | phase, turn | RUNNING, SeqCst, SeqCst).is_ok();
+        let take = |phase| shared.state.compare_exchange(number | phase, number | RUNNING, SeqCst, SeqCst).is_ok();
         if take(STOPPED) {
             return drop(stopped);
         }
@@ -132,20 +133,20 @@ impl Drop for Watched<'_> {
 }
 
 /// The watchdog's record of the sampler's thread.
-struct Sampler {
+struct SamplerThread {
     thread: Option<Thread>,
     /// The state in which it was last found, since when, and its processor time by then.
-    seen: Option<(u64, Instant, Option<Duration>)>,
+    last_found: Option<(u64, Instant, Option<Duration>)>,
 }
 
-impl Sampler {
+impl SamplerThread {
     /// Whether it has been in this state for the limit, without running.
     fn is_stuck(&mut self, state: u64) -> bool {
         let time = self.thread.as_ref().and_then(Thread::cpu_time);
-        match self.seen {
+        match self.last_found {
             Some((seen, since, before)) if seen == state && time == before => since.elapsed() >= LIMIT,
             _ => {
-                self.seen = Some((state, Instant::now(), time));
+                self.last_found = Some((state, Instant::now(), time));
                 false
             }
         }
@@ -154,16 +155,17 @@ impl Sampler {
 
 impl Shared {
     /// Resumes the target, if the sampler is stuck.
-    fn look(&self, sampler: &mut Sampler) {
+    fn resume_if_stuck(&self, sampler: &mut SamplerThread) {
         let state = self.state.load(SeqCst);
-        let (turn, phase) = (state & !PHASE, state & PHASE);
+        let number = state & !PHASE;
+        let phase = state & PHASE;
         let is_in_runtime = self.is_in_runtime.load(SeqCst);
         // The watchdog has resumed the target, but the runtime may have stopped it again and be stuck in turn.
         if phase == RUNNING || (phase == RESUMED && !is_in_runtime) {
-            sampler.seen = None;
+            sampler.last_found = None;
             return;
         }
-        if !sampler.is_stuck(state) || self.state.compare_exchange(state, turn | RESUMING, SeqCst, SeqCst).is_err() {
+        if !sampler.is_stuck(state) || self.state.compare_exchange(state, number | RESUMING, SeqCst, SeqCst).is_err() {
             return;
         }
         // SAFETY: the sampler keeps the thread open until it has taken the word back, which it cannot before the store below.
@@ -174,26 +176,8 @@ impl Shared {
         if stops == 2 && is_in_runtime {
             target.resume_for_another();
         }
-        sampler.seen = None;
-        self.state.store(turn | RESUMED, SeqCst);
-    }
-}
-
-/// Counts recently abandoned walks.
-#[derive(Default)]
-pub(super) struct Tally(Vec<(Instant, usize)>);
-
-impl Tally {
-    const SPAN: Duration = Duration::from_secs(30);
-    const MOST_OF_ONE: usize = 5;
-    const MOST: usize = 12;
-
-    /// Counts an abandoned walk of `thread`, and returns whether there are too many.
-    pub(super) fn add(&mut self, thread: usize, now: Instant) -> bool {
-        self.0.retain(|(then, _)| now.saturating_duration_since(*then) < Self::SPAN);
-        self.0.push((now, thread));
-        let of_this = self.0.iter().filter(|(_, other)| *other == thread).count();
-        of_this >= Self::MOST_OF_ONE || self.0.len() >= Self::MOST
+        sampler.last_found = None;
+        self.state.store(number | RESUMED, SeqCst);
     }
 }
 
@@ -256,13 +240,13 @@ mod tests {
         let thread = counter.open();
         let mut watchdog = Watchdog::new().unwrap();
         for _ in 0..20 {
-            let watched = watchdog.stop(&thread).unwrap();
-            watched.stopped().unwrap().registers().unwrap();
+            let stop = watchdog.stop(&thread).unwrap();
+            stop.stopped().unwrap().registers().unwrap();
             let before = counter.count();
             thread::sleep(Duration::from_millis(5));
             assert_eq!(counter.count(), before);
-            assert!(!watched.is_abandoned());
-            drop(watched);
+            assert!(!stop.is_abandoned());
+            drop(stop);
             assert!(counter.runs());
         }
     }
@@ -273,8 +257,8 @@ mod tests {
         let thread = counter.open();
         let mut watchdog = Watchdog::new().unwrap();
         for is_stopped_twice in [false, true] {
-            let watched = watchdog.stop(&thread).unwrap();
-            watched.stopped().unwrap().registers().unwrap();
+            let stop = watchdog.stop(&thread).unwrap();
+            stop.stopped().unwrap().registers().unwrap();
             let (start, before) = (Instant::now(), counter.count());
             let wait = || {
                 // The sampler's thread is stuck: it uses no processor time until the target runs again.
@@ -286,31 +270,19 @@ mod tests {
             };
             if is_stopped_twice {
                 let theirs = thread.stop().unwrap();
-                watched.in_runtime(wait);
+                stop.in_runtime(wait);
                 // The runtime would do this too: it does not know that the thread runs.
                 drop(theirs);
             } else {
                 wait();
             }
-            assert!(watched.is_abandoned() && watched.stopped().is_none());
+            assert!(stop.is_abandoned() && stop.stopped().is_none());
             assert!(start.elapsed() >= LIMIT);
-            drop(watched);
+            drop(stop);
             assert!(counter.runs());
         }
         // No state is left over: the thread stops again, and runs again.
         drop(watchdog.stop(&thread).unwrap());
         assert!(counter.runs());
-    }
-
-    #[test]
-    fn too_many_are_five_of_a_thread_or_twelve_in_all_in_half_a_minute() {
-        let now = Instant::now();
-        let mut tally = Tally::default();
-        assert_eq!((0..5).map(|_| tally.add(1, now)).collect::<Vec<_>>(), [false, false, false, false, true]);
-        let mut tally = Tally::default();
-        assert!((1..12).all(|thread| !tally.add(thread, now)));
-        assert!(tally.add(12, now));
-        let mut tally = Tally::default();
-        assert!((0..100).all(|turn| !tally.add(1, now + Duration::from_secs(8) * turn)), "they are forgotten");
     }
 }

@@ -16,7 +16,7 @@ pub(crate) struct Schedule {
 impl Schedule {
     pub(crate) fn new(interval: Duration, now: Instant) -> Self {
         let mut schedule = Self { interval, random: fastrand::Rng::new(), due: now };
-        let first = schedule.around(interval);
+        let first = schedule.randomized(interval);
         schedule.due += first;
         schedule
     }
@@ -29,20 +29,20 @@ impl Schedule {
     /// Plans the round after one that begins `now`; returns how many rounds were missed.
     pub(crate) fn begin(&mut self, now: Instant) -> u64 {
         let missed = now.saturating_duration_since(self.due).div_duration_f64(self.interval) as u32;
-        let next = self.around(self.interval);
+        let next = self.randomized(self.interval);
         self.due += self.interval * missed + next;
         u64::from(missed)
     }
 
     /// Delays rounds by about `wait`; returns how many are missed.
     pub(crate) fn put_off(&mut self, wait: Duration) -> u64 {
-        let wait = self.around(wait);
+        let wait = self.randomized(wait);
         self.due += wait;
         wait.div_duration_f64(self.interval).round() as u64
     }
 
     /// Half of `time` to one and a half of it.
-    fn around(&mut self, time: Duration) -> Duration {
+    fn randomized(&mut self, time: Duration) -> Duration {
         time.mul_f64(0.5 + self.random.f64())
     }
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 use windows_core::HRESULT;
 
 use crate::error::{E_FAIL, Error, S_OK};
+use crate::walk::stack_writer::SampledFrame;
 
-use super::sample_buffer::{SampleBuffer, SampledFrame, Stack};
-use super::sampler::Mode;
+use super::options::Mode;
+use super::sample_buffer::{SampleBuffer, Stack};
 use super::strategy::{Outcome, Strategy};
 
 /// The sampler's results so far. Sums are since its start, except in [`threads`](Self::threads).
@@ -257,9 +258,9 @@ impl Verdict {
     /// The meaning of the result for a stack with these frames.
     pub(crate) fn of_frames(stack: &Stack, frames: &[SampledFrame]) -> Self {
         let has_managed = frames.iter().any(|frame| frame.function.is_some());
-        match (has_managed || stack.is_kept, stack.code) {
-            (true, _) if stack.is_cut => Self::Truncated,
-            (true, code) if code.is_ok() || stack.is_unwound => Self::Whole,
+        match (has_managed || stack.marks.is_kept, stack.code) {
+            (true, _) if stack.marks.is_cut => Self::Truncated,
+            (true, code) if code.is_ok() || stack.marks.is_unwound => Self::Whole,
             (true, _) => Self::Incomplete,
             // The runtime's walker fails if there is no frame to walk.
             (false, E_FAIL) => Self::WithoutFrames,
@@ -280,33 +281,35 @@ impl Report {
     }
 
     /// Adds a round.
-    pub(crate) fn note(&mut self, outcome: &Outcome, buffer: &SampleBuffer) {
+    pub(crate) fn add_round(&mut self, outcome: &Outcome, buffer: &SampleBuffer) {
         self.rounds += 1;
         self.threads.ended += outcome.ended;
         self.ended += outcome.ended as u64;
         self.threads.left_out += outcome.left_out;
         self.threads.failed += outcome.abandoned as usize;
         for stack in buffer.stacks() {
-            if Verdict::of(buffer, stack).is_sample() {
-                self.samples += 1;
-                self.weight += stack.weight;
-            }
-            if stack.is_again {
-                continue; // counted as unmoved
-            }
-            // A walk that ended for lack of room counts as a success.
-            self.walks.add(if stack.is_cut { S_OK } else { stack.code });
-            self.unwound += u64::from(stack.is_unwound);
-            match Verdict::of(buffer, stack) {
-                Verdict::Whole => {}
-                Verdict::Truncated => self.truncated += 1,
-                Verdict::Incomplete => self.incomplete += 1,
-                Verdict::WithoutFrames => self.threads.without_frames += 1,
-                Verdict::Failed => self.threads.failed += 1,
-            }
-            if Verdict::of(buffer, stack).is_sample() {
-                self.threads.walked += 1;
-            }
+            self.add_stack(stack, Verdict::of(buffer, stack));
+        }
+    }
+
+    fn add_stack(&mut self, stack: &Stack, verdict: Verdict) {
+        if verdict.is_sample() {
+            self.samples += 1;
+            self.weight += stack.weight;
+        }
+        if stack.is_repeated {
+            return; // counted as unmoved
+        }
+        // A walk that ended for lack of room counts as a success.
+        self.walks.add(if stack.marks.is_cut { S_OK } else { stack.code });
+        self.unwound += u64::from(stack.marks.is_unwound);
+        self.threads.walked += usize::from(verdict.is_sample());
+        match verdict {
+            Verdict::Whole => {}
+            Verdict::Truncated => self.truncated += 1,
+            Verdict::Incomplete => self.incomplete += 1,
+            Verdict::WithoutFrames => self.threads.without_frames += 1,
+            Verdict::Failed => self.threads.failed += 1,
         }
     }
 }

@@ -16,92 +16,101 @@ use crate::system;
 use crate::system::signals::{Address, AlternateStack, Sending, Slot, own_stack};
 
 /// The threads of this process, which has one sampler.
-static THREADS: OnceLock<Threads> = OnceLock::new();
+static THREADS: OnceLock<PreparedThreads> = OnceLock::new();
 
-/// The prepared threads, and the slots of ended ones.
+/// The prepared threads.
 #[derive(Default)]
-pub(super) struct Threads {
-    state: Mutex<State>,
-    /// Threads that could not be prepared: they are not sampled.
-    refused: AtomicUsize,
+pub(super) struct PreparedThreads {
+    lists: Mutex<ThreadLists>,
+    /// How many threads could not be prepared, and are not sampled.
+    unprepared: AtomicUsize,
 }
 
+/// The lists of prepared threads, and what was made for them.
 #[derive(Default)]
-struct State {
+struct ThreadLists {
     /// The capacity of a slot in frames.
     depth: usize,
-    ready: HashMap<usize, (Arc<Watched>, Option<AlternateStack>)>,
+    /// By the runtime's id, each with its larger alternate stack, if it needed one.
+    threads: HashMap<usize, (Arc<PreparedThread>, Option<AlternateStack>)>,
     /// Prepared threads that the sampler has not taken over yet.
-    joined: Vec<Arc<Watched>>,
-    free: Vec<&'static Slot>,
+    new: Vec<Arc<PreparedThread>>,
+    free_slots: Vec<&'static Slot>,
     /// The alternate stacks of threads whose end was reported on another thread, until the system has ended them as well.
-    left: Vec<(Address, AlternateStack)>,
+    orphaned_stacks: Vec<(Address, AlternateStack)>,
 }
 
 /// A thread that can be sampled.
-pub(super) struct Watched {
+pub(super) struct PreparedThread {
     pub(super) thread: ThreadId,
     pub(super) slot: &'static Slot,
     address: Address,
     /// Its processor time when it was prepared.
-    pub(super) run_before: Duration,
+    pub(super) cpu_time_before: Duration,
     /// Its processor time at its end, in nanoseconds; 0 before.
-    run_in_all: AtomicU64,
+    total_cpu_time: AtomicU64,
     has_ended: AtomicBool,
     /// Held while a signal is sent. The thread's end waits for it: afterwards another thread may have its id.
     sending: Mutex<()>,
 }
 
-impl Threads {
+impl PreparedThreads {
     /// Prepares threads from now on, with room for stacks of `depth` frames.
     pub(super) fn begin(depth: usize) -> &'static Self {
         let threads = THREADS.get_or_init(Self::default);
         {
-            let mut state = threads.state();
-            state.depth = depth;
+            let mut lists = threads.lists();
+            lists.depth = depth;
             // The threads of an earlier sampler.
-            let known = state.ready.values().map(|(watched, _)| Arc::clone(watched)).collect();
-            state.joined = known;
+            let known = lists.threads.values().map(|(prepared, _)| Arc::clone(prepared)).collect();
+            lists.new = known;
         }
         threads
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        unpoisoned(self.state.lock())
+    fn lists(&self) -> MutexGuard<'_, ThreadLists> {
+        unpoisoned(self.lists.lock())
     }
 
     /// The threads that were prepared since the last call.
-    pub(super) fn joined(&self) -> Vec<Arc<Watched>> {
-        std::mem::take(&mut self.state().joined)
+    pub(super) fn take_new(&self) -> Vec<Arc<PreparedThread>> {
+        std::mem::take(&mut self.lists().new)
     }
 
     /// How many threads could not be prepared.
-    pub(super) fn refused(&self) -> usize {
-        self.refused.load(Ordering::Relaxed)
+    pub(super) fn unprepared(&self) -> usize {
+        self.unprepared.load(Ordering::Relaxed)
     }
 
     /// Returns the slot of a thread that has ended and will not write to it any more.
     pub(super) fn give_back(&self, slot: &'static Slot) {
-        self.state().free.push(slot);
+        self.lists().free_slots.push(slot);
     }
 
     fn prepare(&self, thread: ThreadId) -> Option<()> {
         let stack = own_stack()?;
         let alternate = AlternateStack::enlarge().ok()?;
-        let mut state = self.state();
-        let slot = state.free.pop().or_else(|| Slot::new(state.depth));
+        let mut lists = self.lists();
+        let slot = lists.free_slots.pop().or_else(|| Slot::new(lists.depth));
         let Some(slot) = slot else {
-            drop(state);
+            drop(lists);
             alternate.into_iter().for_each(AlternateStack::restore);
             return None;
         };
         slot.take(&stack);
         let address = Address::own();
-        let run_before = system::cpu_time(address.thread.cast_unsigned()).unwrap_or_default();
-        let (run_in_all, has_ended, sending) = (AtomicU64::new(0), AtomicBool::new(false), Mutex::new(()));
-        let watched = Arc::new(Watched { thread, slot, address, run_before, run_in_all, has_ended, sending });
-        state.joined.push(Arc::clone(&watched));
-        state.ready.insert(thread.as_raw(), (watched, alternate));
+        let cpu_time_before = system::cpu_time(address.thread.cast_unsigned()).unwrap_or_default();
+        let prepared = Arc::new(PreparedThread {
+            thread,
+            slot,
+            address,
+            cpu_time_before,
+            total_cpu_time: AtomicU64::new(0),
+            has_ended: AtomicBool::new(false),
+            sending: Mutex::new(()),
+        });
+        lists.new.push(Arc::clone(&prepared));
+        lists.threads.insert(thread.as_raw(), (prepared, alternate));
         Some(())
     }
 }
@@ -109,37 +118,36 @@ impl Threads {
 /// A managed thread has begun to run, nearly always the calling one; for another the runtime would call on that thread.
 pub(crate) fn thread_assigned(info: &Info) {
     let Some(threads) = THREADS.get() else { return };
-    let is_ready = |thread: ThreadId| threads.state().ready.contains_key(&thread.as_raw());
-    if let Some(own) = info.current_thread().ok().flatten().filter(|&own| !is_ready(own))
-        && threads.prepare(own).is_none()
-    {
-        threads.refused.fetch_add(1, Ordering::Relaxed);
+    let is_prepared = |thread: ThreadId| threads.lists().threads.contains_key(&thread.as_raw());
+    let Some(own) = info.current_thread().ok().flatten() else { return };
+    if !is_prepared(own) && threads.prepare(own).is_none() {
+        threads.unprepared.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// The thread ends: it receives no signal from now on.
 pub(crate) fn thread_ending(thread: usize) {
     let Some(threads) = THREADS.get() else { return };
-    let Some((watched, alternate)) = threads.state().ready.remove(&thread) else { return };
-    let run_in_all = watched.cpu_time().unwrap_or_default().as_nanos();
-    watched.run_in_all.store(u64::try_from(run_in_all).unwrap_or(u64::MAX), Ordering::Relaxed);
-    let sending = unpoisoned(watched.sending.lock());
-    watched.has_ended.store(true, Ordering::Release);
+    let Some((prepared, alternate)) = threads.lists().threads.remove(&thread) else { return };
+    let total_cpu_time = prepared.cpu_time().unwrap_or_default().as_nanos();
+    prepared.total_cpu_time.store(u64::try_from(total_cpu_time).unwrap_or(u64::MAX), Ordering::Relaxed);
+    let sending = unpoisoned(prepared.sending.lock());
+    prepared.has_ended.store(true, Ordering::Release);
     drop(sending);
     let Some(alternate) = alternate else { return };
     // A key alone is not enough: the control block of a new thread may lie where that of the ended one was.
-    if watched.slot.is_own() && watched.address == Address::own() {
+    if prepared.slot.is_own() && prepared.address == Address::own() {
         alternate.restore();
         return;
     }
-    let mut state = threads.state();
-    state.left.push((watched.address, alternate));
-    let ended: Vec<_> = state.left.extract_if(.., |(address, _)| address.has_ended()).collect();
-    drop(state);
+    let mut lists = threads.lists();
+    lists.orphaned_stacks.push((prepared.address, alternate));
+    let ended: Vec<_> = lists.orphaned_stacks.extract_if(.., |(address, _)| address.has_ended()).collect();
+    drop(lists);
     ended.into_iter().for_each(|(_, alternate)| alternate.free());
 }
 
-impl Watched {
+impl PreparedThread {
     /// Requests a sample.
     pub(super) fn request(&self) -> Sending {
         let _sending = unpoisoned(self.sending.lock());
@@ -147,8 +155,8 @@ impl Watched {
     }
 
     /// Its processor time in all, once it has ended.
-    pub(super) fn run_in_all(&self) -> Duration {
-        Duration::from_nanos(self.run_in_all.load(Ordering::Relaxed))
+    pub(super) fn total_cpu_time(&self) -> Duration {
+        Duration::from_nanos(self.total_cpu_time.load(Ordering::Relaxed))
     }
 
     pub(super) fn has_ended(&self) -> bool {

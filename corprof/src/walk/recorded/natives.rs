@@ -18,20 +18,20 @@ use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 
 use crate::system::signals::RawSample;
 
-use super::unwind::Place;
+use super::{NativeCaller, Place};
 
 /// How long it does not look for libraries again: at first, and at most after repeated failures. Stubs are in no library.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// The libraries that are loaded.
 #[derive(Default)]
-pub(super) struct Natives {
+pub(crate) struct Natives {
     unwinder: UnwinderNative<Vec<u8>, MayAllocateDuringUnwind>,
     cache: CacheNative<MayAllocateDuringUnwind>,
     mapped: Vec<Mapped>,
     /// The files that were read, by path; none for a file that is no library.
     libraries: HashMap<String, Option<Arc<Library>>>,
-    next_look: Option<Instant>,
+    next_refresh: Option<Instant>,
     pause: Duration,
 }
 
@@ -68,13 +68,13 @@ struct Symbol {
 }
 
 /// A line of /proc/self/maps about code from a file.
-struct Line<'a> {
+struct MapsLine<'a> {
     range: Range<usize>,
     offset: usize,
     path: &'a str,
 }
 
-impl<'a> Line<'a> {
+impl<'a> MapsLine<'a> {
     fn parse(line: &'a str) -> Option<Self> {
         let (range, rest) = line.split_once(' ')?;
         let (start, end) = range.split_once('-')?;
@@ -91,10 +91,10 @@ impl<'a> Line<'a> {
 impl Natives {
     /// The library's code at an address, if there is one.
     fn at(&mut self, address: usize) -> Option<&Mapped> {
-        if self.find(address).is_none() && self.next_look.is_none_or(|next| Instant::now() > next) {
-            let is_changed = self.look();
+        if self.find(address).is_none() && self.next_refresh.is_none_or(|next| Instant::now() > next) {
+            let is_changed = self.refresh();
             self.pause = if is_changed { PAUSES.0 } else { (2 * self.pause).clamp(PAUSES.0, PAUSES.1) };
-            self.next_look = Some(Instant::now() + self.pause);
+            self.next_refresh = Some(Instant::now() + self.pause);
         }
         self.find(address)
     }
@@ -105,9 +105,9 @@ impl Natives {
     }
 
     /// Finds the loaded libraries, and returns whether any have been loaded or unloaded.
-    fn look(&mut self) -> bool {
+    fn refresh(&mut self) -> bool {
         let Ok(maps) = fs::read_to_string("/proc/self/maps") else { return false };
-        let lines: Vec<_> = maps.lines().filter_map(Line::parse).collect();
+        let lines: Vec<_> = maps.lines().filter_map(MapsLine::parse).collect();
         let unwinder = &mut self.unwinder;
         let before = self.mapped.len();
         self.mapped.retain(|mapped| {
@@ -137,14 +137,23 @@ impl Natives {
     }
 
     /// `libc.so.6!memset`, or `libcoreclr.so!` if the function has no name; none for an address outside all libraries.
-    pub(super) fn name(&mut self, address: usize) -> Option<String> {
+    pub(crate) fn name(&mut self, address: usize) -> Option<String> {
         let mapped = self.at(address)?;
         let symbol = mapped.library.symbol(address.wrapping_sub(mapped.bias)).unwrap_or_default();
         Some(format!("{}!{symbol}", mapped.library.name))
     }
 
-    /// The caller of native code. The outer none: there is no unwind information; the inner: there is no caller.
-    pub(super) fn caller(&mut self, sample: &RawSample, here: Place, is_top: bool) -> Option<Option<Place>> {
+    /// The caller of native code.
+    pub(super) fn caller(&mut self, sample: &RawSample, here: Place, is_top: bool) -> NativeCaller {
+        match self.unwind(sample, here, is_top) {
+            Some(Some(caller)) => NativeCaller::Found(caller),
+            Some(None) => NativeCaller::Outermost,
+            None => NativeCaller::Unknown,
+        }
+    }
+
+    /// One step of the unwinder; none if it has no information about the code.
+    fn unwind(&mut self, sample: &RawSample, here: Place, is_top: bool) -> Option<Option<Place>> {
         self.at(if is_top { here.ip } else { here.ip.wrapping_sub(1) })?;
         let address = if is_top {
             FrameAddress::from_instruction_pointer(here.ip as u64)
@@ -223,7 +232,7 @@ impl Library {
     }
 
     /// The difference between addresses in memory and in the file, from the place of one mapped part.
-    fn bias(&self, line: &Line<'_>) -> Option<usize> {
+    fn bias(&self, line: &MapsLine<'_>) -> Option<usize> {
         let mut segments = self.segments.iter();
         // Parts are mapped in whole pages, so one may begin before its segment.
         let segment = segments.rfind(|segment| {
@@ -251,7 +260,7 @@ mod tests {
     #[test]
     fn lines_of_code_from_files_are_read() {
         let line = "7f00a000-7f00c000 r-xp 00002000 fe:01 123   /usr/lib/a name.so";
-        let line = Line::parse(line).unwrap();
+        let line = MapsLine::parse(line).unwrap();
         assert_eq!((line.range, line.offset, line.path), (0x7f00_a000..0x7f00_c000, 0x2000, "/usr/lib/a name.so"));
         for other in [
             "7f00a000-7f00c000 r--p 00002000 fe:01 123   /usr/lib/libc.so.6",
@@ -260,7 +269,7 @@ mod tests {
             "7fff000-7fff100 r-xp 00000000 00:00 0 [vdso]",
             "nonsense",
         ] {
-            assert!(Line::parse(other).is_none(), "{other}");
+            assert!(MapsLine::parse(other).is_none(), "{other}");
         }
     }
 
@@ -288,7 +297,7 @@ mod tests {
         let sample = RawSample::of(ip, stack_pointer, frame_pointer, words);
         let mut natives = Natives::default();
         let mut names = Vec::new();
-        while let Some(Some(next)) = natives.caller(&sample, place, names.is_empty()) {
+        while let NativeCaller::Found(next) = natives.caller(&sample, place, names.is_empty()) {
             names.push(natives.name(next.ip.wrapping_sub(1)).unwrap_or_default());
             place = next;
         }

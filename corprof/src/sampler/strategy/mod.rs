@@ -1,16 +1,20 @@
 //! The sampler's strategies for the stacks of other threads: one for every system, others for some.
 //!
-//! A strategy receives candidate threads and a buffer; it stops threads as necessary, walks, and resumes. Only its code runs
-//! while threads are suspended, so it allocates no memory, takes no lock and writes no message (`suspension.rs`). To add one,
-//! write a file here, a variant of [`Strategy`] and an arm in [`begin`].
+//! A strategy writes the stacks of a round to a buffer. One that stops threads stops them as necessary, walks, and resumes: only its
+//! code and that of the walk (`walk/`) run while threads are suspended, so both allocate no memory, take no lock and write no
+//! message (`suspension.rs`). To add one, write a file here, a variant of [`Strategy`] and an arm in [`start`].
 
+#[cfg(any(test, all(windows, target_arch = "x86_64")))]
+mod drawn;
+mod every_thread;
 #[cfg(all(windows, target_arch = "x86_64"))]
 mod seeded;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub(crate) mod signals;
+mod signals;
 mod suspended;
 
-pub(crate) use suspended::{OnStacks, look_for};
+#[cfg(test)]
+pub(super) use every_thread::{EveryThread, WalkTarget, Walker};
 
 use std::time::{Duration, Instant};
 
@@ -19,16 +23,17 @@ use windows_core::HRESULT;
 use crate::error::Result;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 use crate::event_mask::Phase;
-use crate::id::ThreadId;
 use crate::info::Info;
 use crate::profiler_thread::ProfilerThread;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 use crate::report;
-use crate::session::liveness::WalkCandidate;
 
-use super::round::SampledThread;
-use super::sample_buffer::SampleBuffer;
-use super::sampler::{Mode, Sampler};
+use super::options::{Mode, Sampler};
+use super::recording::Recording;
+use super::round::{NativeNames, SampledThread};
+
+/// The most frames that a signal handler records: 16 KB of memory for each thread, most of it never touched.
+const MAX_SIGNAL_FRAMES: usize = 2048;
 
 /// How the sampler gets the stacks of other threads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -53,14 +58,18 @@ pub enum Strategy {
     Signals,
 }
 
-/// A thread to walk.
-pub(crate) struct Target<'i> {
-    pub(crate) thread: ThreadId,
-    /// The id of the operating-system thread that carries it.
-    #[cfg_attr(not(all(windows, target_arch = "x86_64")), allow(dead_code))]
-    pub(crate) os_id: Option<u32>,
-    /// Checks at the time of the walk that it is still alive.
-    pub(crate) claim: WalkCandidate<'i>,
+/// The moment of a round.
+#[derive(Clone, Copy)]
+pub(super) struct RoundTime {
+    pub(super) now: Instant,
+    /// The time since the round before.
+    pub(super) elapsed: Duration,
+}
+
+/// The threads of a round, whose stacks are in the recording's buffer, and its result.
+pub(super) struct SampledRound {
+    pub(super) threads: Vec<SampledThread>,
+    pub(super) outcome: Outcome,
 }
 
 /// The result of a round.
@@ -72,6 +81,8 @@ pub(crate) struct Outcome {
     pub(crate) retries: u32,
     /// The time from the request to stop until threads ran again, summed over all stops.
     pub(crate) stood: Duration,
+    /// How much of that the application has lost: while a single thread is stopped, the others run on.
+    pub(crate) lost: Duration,
     /// Threads that had ended since they were chosen.
     pub(crate) ended: usize,
     /// Threads that were not walked for lack of time.
@@ -84,43 +95,70 @@ pub(crate) struct Outcome {
     pub(crate) gives_up: bool,
 }
 
-impl Outcome {
-    /// Adds the result of another walk in the same round.
-    pub(crate) fn add(&mut self, other: Self) {
-        self.retries += other.retries;
-        self.stood += other.stood;
-        self.ended += other.ended;
-        self.left_out += other.left_out;
-        self.abandoned += other.abandoned;
-        self.gives_up |= other.gives_up;
+/// A running strategy. Only the sampler's own thread has one: making it needs that thread's context.
+///
+/// The loop (`sampling.rs`) calls [`sample`](Self::sample) in each round, shows the stacks to the profiler, and then calls
+/// [`request_next`](Self::request_next).
+pub(super) trait RunningStrategy {
+    /// Samples: writes stacks to the recording's buffer, with their weights, and the counts of threads to its report.
+    ///
+    /// # Errors
+    /// The reason why the sampler must end.
+    fn sample(
+        &mut self,
+        cx: &mut ProfilerThread<'_>,
+        recording: &mut Recording,
+        time: RoundTime,
+    ) -> Result<SampledRound, String>;
+
+    /// Requests the stacks that the next round collects; returns whether the strategy gives up. For strategies that do not wait for
+    /// their stacks.
+    fn request_next(&mut self, _cx: &ProfilerThread<'_>, _recording: &mut Recording, _time: RoundTime) -> bool {
+        false
+    }
+
+    /// Whether it stops threads, which a managed thread must not do (suspension rule 1).
+    fn stops_threads(&self) -> bool {
+        true
+    }
+
+    /// Whether the activity of threads is marked shortly before a round.
+    fn needs_marks(&self, _mode: Mode) -> bool {
+        false
+    }
+
+    /// Whether requested stacks are collected once more when the sampler ends.
+    fn collects_at_end(&self) -> bool {
+        false
+    }
+
+    /// Whether the profiler receives rounds without a thread as well.
+    fn shows_empty_rounds(&self) -> bool {
+        true
+    }
+
+    /// The names of native functions, if the strategy knows them.
+    fn native_names(&self) -> Option<&dyn NativeNames> {
+        None
     }
 }
 
-/// A running strategy. Only the sampler's own thread has one: making it needs that thread's context.
-pub(crate) trait Walker {
-    /// Walks the targets onto the buffer, which was prepared for them, for `limit` at most.
-    fn walk(&mut self, targets: &[Target<'_>], buffer: &mut SampleBuffer, limit: Duration) -> Outcome;
-}
+impl Strategy {
+    /// How many frames of a stack it records, if so many are wanted.
+    pub(super) fn frame_limit(self, wanted: usize) -> usize {
+        match self {
+            Self::Signals => wanted.min(MAX_SIGNAL_FRAMES),
+            Self::SuspendedRuntime | Self::Seeded => wanted,
+        }
+    }
 
-/// Threads of a strategy that each walk one thread at a time, while the sampler goes on. Nothing is walked after their drop.
-pub(crate) trait Hands {
-    /// Whether one of them walks this thread.
-    fn is_walking(&self, thread: ThreadId) -> bool;
-
-    /// Has a thread walked that none of them walks, unless all are busy.
-    fn walk(&mut self, thread: SampledThread);
-
-    /// Passes on the walks that have ended since the last call: the thread, the result, and a buffer with its stack.
-    fn collect(&mut self, take: &mut dyn FnMut(SampledThread, Outcome, &SampleBuffer));
-}
-
-/// A running strategy.
-pub(crate) enum Running<'i> {
-    /// Walks all threads of a round.
-    All(Box<dyn Walker + 'i>),
-    /// Walks one thread, drawn by the sampler, in each round.
-    #[cfg_attr(not(all(windows, target_arch = "x86_64")), allow(dead_code))]
-    One(Box<dyn Hands>),
+    /// The kind of time that it samples, if this one is wanted.
+    pub(super) fn sampled_time(self, wanted: Mode) -> Mode {
+        match self {
+            Self::Signals => Mode::Cpu,
+            Self::SuspendedRuntime | Self::Seeded => wanted,
+        }
+    }
 }
 
 /// Checks that this system supports the strategy.
@@ -171,14 +209,24 @@ pub(crate) fn prepare(_sampler: &Sampler, _strategy: Strategy) {
 }
 
 /// Starts a strategy on the sampler's thread.
-pub(crate) fn begin<'i>(strategy: Strategy, _sampler: &Sampler, cx: &ProfilerThread<'i>) -> Result<Running<'i>> {
+///
+/// # Errors
+/// If this system or the runtime cannot do what it needs.
+pub(super) fn start<'i>(
+    strategy: Strategy,
+    _sampler: &Sampler,
+    cx: &ProfilerThread<'i>,
+) -> Result<Box<dyn RunningStrategy + 'i>> {
     match strategy {
-        // Signals have a loop of their own, which falls back to this.
-        Strategy::SuspendedRuntime | Strategy::Signals => Ok(Running::All(Box::new(suspended::Suspender::new(cx)?))),
+        Strategy::SuspendedRuntime => suspended::start(cx),
         #[cfg(all(windows, target_arch = "x86_64"))]
-        Strategy::Seeded => seeded::begin(_sampler, cx),
+        Strategy::Seeded => seeded::start(_sampler, cx),
         #[cfg(not(all(windows, target_arch = "x86_64")))]
         Strategy::Seeded => Err(not_here()),
+        #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+        Strategy::Signals => Ok(signals::start(_sampler)),
+        #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+        Strategy::Signals => Err(no_signals()),
     }
 }
 
@@ -214,23 +262,7 @@ fn not_here() -> crate::error::Error {
     )
 }
 
-/// Measures how long a stop has lasted, against its limit.
-#[derive(Clone, Copy)]
-struct Stopwatch {
-    start: Instant,
-    limit: Duration,
-}
-
-impl Stopwatch {
-    fn start(limit: Duration) -> Self {
-        Self { start: Instant::now(), limit }
-    }
-
-    fn elapsed(self) -> Duration {
-        self.start.elapsed()
-    }
-
-    fn is_over(self) -> bool {
-        self.elapsed() >= self.limit
-    }
+/// The part of a time that falls to one of so many threads.
+fn share(time: Duration, threads: usize) -> Duration {
+    time / u32::try_from(threads).unwrap_or(u32::MAX).max(1)
 }

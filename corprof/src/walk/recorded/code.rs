@@ -15,7 +15,7 @@ use super::arm64::{self, Frame};
 use super::natives::Natives;
 use super::replaced::Beginning;
 use super::shape::{BYTES, Shape, frame_size};
-use super::unwind::{Code, Codes, Place};
+use super::{Code, Codes, NativeCaller, Place, unwind};
 
 /// How long a record of code is trusted: when code is freed, other code may take its place.
 const TRUST: Duration = Duration::from_secs(2);
@@ -28,7 +28,7 @@ const ALL_BYTES: usize = 64 * 1024;
 
 /// Code that has been looked up.
 #[derive(Default)]
-pub(super) struct KnownCode {
+pub(crate) struct KnownCode {
     /// Ranges by their first byte.
     ranges: BTreeMap<usize, Range>,
     /// Addresses outside these.
@@ -48,15 +48,23 @@ struct Range {
 }
 
 /// Known code, with the means to look up the rest.
-pub(super) struct Asking<'a, 'i> {
-    pub(super) known: &'a mut KnownCode,
-    pub(super) natives: &'a RefCell<Natives>,
-    pub(super) cx: &'a mut InCallback<'i>,
+pub(crate) struct CodeLookUp<'a, 'i> {
+    pub(crate) known: &'a mut KnownCode,
+    pub(crate) natives: &'a RefCell<Natives>,
+    pub(crate) cx: &'a mut InCallback<'i>,
+}
+
+impl CodeLookUp<'_, '_> {
+    /// Calls `visit` with each frame of a recorded stack, the innermost first: its function, none for native code, and its
+    /// address. Ends when `visit` says so.
+    pub(crate) fn walk(&mut self, sample: &RawSample, visit: impl FnMut(Option<FunctionId>, usize) -> bool) {
+        unwind(sample, self, visit);
+    }
 }
 
 impl KnownCode {
     /// Call it before each round: removes records that may have changed.
-    pub(super) fn refresh(&mut self, cx: &ProfilerThread<'_>) {
+    pub(crate) fn refresh(&mut self, cx: &ProfilerThread<'_>) {
         let changes = cx.liveness().changes();
         if changes != self.as_of || self.since.is_none_or(|since| since.elapsed() > TRUST) {
             self.ranges.clear();
@@ -80,7 +88,8 @@ impl KnownCode {
     /// The shape of a known function's frame at `ip`, if it is not made yet or already gone there.
     pub(super) fn incomplete(&self, ip: usize) -> Option<Shape> {
         let (start, range) = self.range(ip)?;
-        let (offset, size) = (ip - start, range.end - start);
+        let offset = ip - start;
+        let size = range.end - start;
         // On arm64 also some before.
         let back = if cfg!(target_arch = "aarch64") { arm64::BEFORE.min(offset) } else { 0 };
         let place = offset - back..(offset + NEXT).min(size);
@@ -100,7 +109,7 @@ impl KnownCode {
     }
 
     /// Records the code of the function at an address.
-    fn note(&mut self, cx: &mut InCallback<'_>, address: usize) -> Code {
+    fn record(&mut self, cx: &mut InCallback<'_>, address: usize) -> Code {
         // While the runtime starts it does not answer, and there is no code to find.
         let version = cx.function_version_from_ip(address).ok().flatten();
         let Some(version) = version else { return Code::default() };
@@ -165,7 +174,7 @@ fn read(start: usize, size: usize) -> Vec<u8> {
     bytes
 }
 
-impl Codes for Asking<'_, '_> {
+impl Codes for CodeLookUp<'_, '_> {
     fn at(&mut self, address: usize) -> Code {
         if let Some((_, range)) = self.known.range(address) {
             return range.code();
@@ -173,7 +182,7 @@ impl Codes for Asking<'_, '_> {
         if let Some(&code) = self.known.others.get(&address) {
             return code;
         }
-        let code = self.known.note(self.cx, address);
+        let code = self.known.record(self.cx, address);
         if self.known.range(address).is_none() {
             self.known.others.insert(address, code);
         }
@@ -184,7 +193,7 @@ impl Codes for Asking<'_, '_> {
         self.known.incomplete(ip)
     }
 
-    fn native_caller(&mut self, sample: &RawSample, here: Place, is_top: bool) -> Option<Option<Place>> {
+    fn native_caller(&mut self, sample: &RawSample, here: Place, is_top: bool) -> NativeCaller {
         self.natives.borrow_mut().caller(sample, here, is_top)
     }
 }

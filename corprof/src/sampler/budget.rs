@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// How much allowance a busy second may save up for the next: half of a second's.
-const MOST_SAVED: f64 = 0.5;
+const MAX_SAVED: f64 = 0.5;
 
 /// The cost of a suspension to the application, as a multiple of its length: the rest is processor time that the sampler takes
 /// on a full machine, and cache misses afterwards.
@@ -41,7 +41,7 @@ impl Budget {
     pub(crate) fn wait(&mut self, now: Instant) -> Duration {
         let passed = now.saturating_duration_since(self.as_of).as_secs_f64();
         self.as_of = now;
-        self.account = (self.account + passed * self.share).min(self.share * MOST_SAVED);
+        self.account = (self.account + passed * self.share).min(self.share * MAX_SAVED);
         // Negative if the account is not overdrawn, which is no duration.
         Duration::try_from_secs_f64(-self.account / self.share).unwrap_or_default()
     }

@@ -139,7 +139,8 @@ impl Making {
 
 /// The frame as the first instructions leave it, and after how many bytes of them it is complete.
 fn prologue(code: &[u8]) -> (Making, usize) {
-    let (mut made, mut end) = (Making::BEGUN, 0);
+    let mut made = Making::BEGUN;
+    let mut end = 0;
     for (number, instruction) in instructions(code).enumerate() {
         let Some(next) = step(instruction).and_then(|step| made.after(step)) else { break };
         // Constants and the like may belong to the body.
@@ -221,8 +222,10 @@ impl Frame {
 /// The frame of which only removal is left, if `next` does that and leaves the function. `has_begun`: whether a jump leaves it without
 /// more ado, as nothing of a frame is there.
 fn epilogue(mut has_begun: bool, before: &[u8], next: &[u8], is_outside: impl Fn(isize) -> bool) -> Option<Frame> {
-    let (mut base, mut moved) = (Base::StackPointer, 0);
-    let (mut link, mut saved) = (None, None);
+    let mut base = Base::StackPointer;
+    let mut moved = 0;
+    let mut link = None;
+    let mut saved = None;
     let mut constants = Constants::NONE;
     for step in instructions(before).filter_map(step) {
         match step {
@@ -247,7 +250,8 @@ fn epilogue(mut has_begun: bool, before: &[u8], next: &[u8], is_outside: impl Fn
             Step::MoveBy { register, is_added: true } => moved += constants.get(register)?,
             // What is already loaded came from another place.
             Step::ToFramePointer(offset) if saved.is_none() && link.is_none() => {
-                (base, moved) = (Base::FramePointer, offset);
+                base = Base::FramePointer;
+                moved = offset;
             }
             Step::Constant { register, value } => constants.set(register, value),
             Step::Insert { register, shift, bits } => constants.insert(register, shift, bits),

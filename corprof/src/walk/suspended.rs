@@ -1,8 +1,9 @@
-//! All threads at once: the runtime is suspended, every thread is walked from its safepoint, and all are resumed.
+//! Walks of other threads while the runtime is suspended: all managed threads stop at safepoints, each is walked from there, and
+//! all are resumed.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use corprof_sys as sys;
 use windows_core::HRESULT;
@@ -13,27 +14,27 @@ use crate::id::{FunctionId, ThreadId};
 use crate::profiler_thread::ProfilerThread;
 use crate::session::liveness::Pinned;
 use crate::suspension::Mark;
-use crate::walk::sample_buffer::{SampleBuffer, StackWriter};
 
-use super::{Outcome, Stopwatch, Target, Walker};
+use super::stack_writer::StackWriter;
 
 const SUSPEND: &str = "SuspendRuntime";
 
-/// How many times in one round a suspension is retried when another was in progress. The waits double from [`FIRST_WAIT`] on,
+/// How many times a suspension is retried when another was in progress. The waits double from [`FIRST_WAIT`] on,
 /// to 2.5 ms in all: a collection that lasts longer is long, and the next round comes soon enough.
 const RETRIES: u32 = 7;
 const FIRST_WAIT: Duration = Duration::from_micros(20);
 
 /// Suspends the runtime. Only the sampler's thread has one: its context proves that the thread is one of corprof's own
 /// (suspension rule 1).
-pub(super) struct Suspender<'i> {
+pub(crate) struct Suspender<'i> {
     info: &'i sys::ICorProfilerInfo10,
     _profiler_thread: PhantomData<*mut ()>,
 }
 
 /// The runtime is suspended until this is dropped. It offers walks and nothing else.
-struct Suspension<'s> {
+pub(crate) struct Suspension<'s> {
     info: &'s sys::ICorProfilerInfo10,
+    requested: Instant,
     is_over: bool,
     _mark: Mark,
 }
@@ -54,7 +55,7 @@ pub(crate) fn look_for(cx: &mut ProfilerThread<'_>, function: FunctionId) -> Res
     let claims: Vec<_> = threads.into_iter().filter_map(|thread| liveness.walk_candidate(thread)).collect();
     let _look_up = liveness.look_up();
     let mut suspender = Suspender::new(cx)?;
-    let Ok((mut suspension, _)) = suspender.suspend(Duration::ZERO, &mut 0) else { return Ok(OnStacks::Unknown) };
+    let Ok(mut suspension) = suspender.suspend(&mut 0) else { return Ok(OnStacks::Unknown) };
     let mut found = OnStacks::No;
     for claim in &claims {
         // One that has ended since runs no code.
@@ -102,21 +103,27 @@ unsafe extern "system" fn compare(
 }
 
 impl<'i> Suspender<'i> {
-    pub(super) fn new(cx: &ProfilerThread<'i>) -> Result<Self> {
+    /// A suspender for the thread of this context.
+    ///
+    /// # Errors
+    /// If the runtime is older than the call.
+    pub(crate) fn new(cx: &ProfilerThread<'i>) -> Result<Self> {
         // SAFETY: the borrow of the thread's context keeps it from outliving the thread's closure.
         let info = unsafe { cx.info().runtime().as_version_for_long(SUSPEND)? };
         Ok(Self { info, _profiler_thread: PhantomData })
     }
 
-    /// Suspends all managed threads, and waits a little if another suspension is in progress: a collection, mostly.
+    /// Suspends all managed threads, and waits a little if another suspension is in progress: a collection, mostly. Adds to
+    /// `retries` how many times it was tried again.
     ///
-    /// The stopwatch starts with the attempt that succeeds.
-    fn suspend<'s>(&'s mut self, limit: Duration, retries: &mut u32) -> Result<(Suspension<'s>, Stopwatch), HRESULT> {
+    /// # Errors
+    /// The code of `SuspendRuntime`.
+    pub(crate) fn suspend(&mut self, retries: &mut u32) -> Result<Suspension<'_>, HRESULT> {
         let mut wait = FIRST_WAIT;
         loop {
-            let stopwatch = Stopwatch::start(limit);
+            let requested = Instant::now();
             match self.try_suspend() {
-                Ok(mark) => return Ok((Suspension { info: self.info, is_over: false, _mark: mark }, stopwatch)),
+                Ok(mark) => return Ok(Suspension { info: self.info, requested, is_over: false, _mark: mark }),
                 Err(sys::CORPROF_E_SUSPENSION_IN_PROGRESS) if *retries < RETRIES => {
                     *retries += 1;
                     std::thread::sleep(wait);
@@ -138,8 +145,13 @@ impl<'i> Suspender<'i> {
 }
 
 impl Suspension<'_> {
-    /// Writes the stack of a thread.
-    fn walk(&mut self, thread: &Pinned<'_, ThreadId>, writer: &mut StackWriter<'_>) -> HRESULT {
+    /// When the attempt that succeeded was begun.
+    pub(crate) fn requested(&self) -> Instant {
+        self.requested
+    }
+
+    /// Writes the stack of a thread, and returns the code of the walk.
+    pub(crate) fn walk(&mut self, thread: &Pinned<'_, ThreadId>, writer: &mut StackWriter<'_>) -> HRESULT {
         let writer: *mut StackWriter<'_> = writer;
         // SAFETY: the thread is pinned, so it lives, and is stopped; there is no seed; the writer has no other user during the
         // call (fact: pinned, suspension).
@@ -180,7 +192,7 @@ impl Suspension<'_> {
     }
 
     /// Resumes all threads; returns the code if that failed.
-    fn end(mut self) -> Option<HRESULT> {
+    pub(crate) fn end(mut self) -> Option<HRESULT> {
         self.resume()
     }
 
@@ -198,28 +210,5 @@ impl Suspension<'_> {
 impl Drop for Suspension<'_> {
     fn drop(&mut self) {
         self.resume();
-    }
-}
-
-impl Walker for Suspender<'_> {
-    fn walk(&mut self, targets: &[Target<'_>], buffer: &mut SampleBuffer, limit: Duration) -> Outcome {
-        let mut outcome = Outcome::default();
-        let (mut suspension, stopwatch) = match self.suspend(limit, &mut outcome.retries) {
-            Ok(suspended) => suspended,
-            Err(code) => return Outcome { refused: Some(code), ..outcome },
-        };
-        for (number, target) in targets.iter().enumerate() {
-            if stopwatch.is_over() {
-                outcome.left_out = targets.len() - number;
-                break;
-            }
-            match target.claim.pin() {
-                Some(thread) => buffer.record(number, |writer| Some(suspension.walk(&thread, writer))),
-                None => outcome.ended += 1,
-            }
-        }
-        outcome.stuck = suspension.end();
-        outcome.stood = stopwatch.elapsed();
-        outcome
     }
 }

@@ -60,11 +60,14 @@ fn signed(value: u32, bits: u32) -> isize {
 /// What an instruction does to a frame; none for any other instruction.
 pub(super) fn step(instruction: u32) -> Option<Step> {
     let field = |from: u32, bits: u32| instruction >> from & ((1 << bits) - 1);
-    let (first, base, second) = (field(0, 5), field(5, 5), field(10, 5));
+    let first = field(0, 5);
+    let base = field(5, 5);
+    let second = field(10, 5);
     let is_on_stack = base == STACK_POINTER;
     // A pair of registers of 64 bits, general or floating-point: by the bits for the way of addressing.
     if is_on_stack && matches!(instruction >> 30, 0b10 | 0b01) && matches!(field(25, 5), 0b10100 | 0b10110) {
-        let (is_general, is_long) = (field(26, 1) == 0, instruction >> 30 == 0b10);
+        let is_general = field(26, 1) == 0;
+        let is_long = instruction >> 30 == 0b10;
         // Only the general ones are of interest; others have the number of none.
         let registers = if is_general && is_long { [first, second] } else { [STACK_POINTER; 2] };
         let offset = signed(field(15, 7), 7) * if is_long && !is_general { 16 } else { 8 };
@@ -174,7 +177,8 @@ pub(super) fn load_from_frame(instruction: u32) -> Option<usize> {
 fn pattern(n: u32, rotation: u32, size: u32) -> Option<isize> {
     let length = 31_u32.checked_sub((n << 6 | (!size & 0x3F)).leading_zeros())?;
     let width = 1_u32 << length;
-    let (ones, rotation) = ((size & (width - 1)) + 1, rotation & (width - 1));
+    let ones = (size & (width - 1)) + 1;
+    let rotation = rotation & (width - 1);
     if ones >= 64 || width == 1 {
         return None;
     }

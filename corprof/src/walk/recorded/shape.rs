@@ -47,7 +47,8 @@ struct Prologue {
 }
 
 fn prologue(code: &[u8]) -> Prologue {
-    let (mut place, mut size) = (0, 0);
+    let mut place = 0;
+    let mut size = 0;
     let mut found = Prologue { states: vec![(0, 0)], saved: None, is_chained: false };
     while let Some((step, length)) = code.get(place..).and_then(step) {
         match step {

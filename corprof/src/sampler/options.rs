@@ -1,4 +1,4 @@
-//! [`Sampler`]: the options of sampling. The loop of its thread is in `sampling.rs`.
+//! [`Sampler`]: the options of sampling.
 
 use std::fmt;
 use std::io;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::context::InCallback;
 use crate::error::Error;
 use crate::event_mask::EventMask;
+use crate::profiler_thread::ProfilerThread;
 
 use super::round::{Round, SampledThread};
 use super::sampling;
@@ -22,7 +23,7 @@ static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 /// Samples the stacks of all threads at intervals, from a thread of its own.
 ///
 /// ```
-/// # use corprof::{prelude::*, walk::Sampler};
+/// # use corprof::{prelude::*, sampler::Sampler};
 /// # use std::time::Duration;
 /// # #[derive(Profiler)]
 /// # #[profiler(clsid = "5F0D6D0E-4C4B-4E0C-9B53-6C2B6E6D1C0A", no_export)]
@@ -53,15 +54,15 @@ static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 ///
 /// Types enforce suspension rule 1: only this thread, and those that it makes for that, can stop others.
 pub struct Sampler {
-    pub(crate) interval: Duration,
-    pub(crate) delay: Duration,
-    pub(crate) mode: Mode,
-    pub(crate) filter: Option<Filter>,
-    pub(crate) budget: f64,
-    pub(crate) longest: Duration,
-    pub(crate) depth: usize,
+    pub(super) interval: Duration,
+    pub(super) delay: Duration,
+    pub(super) mode: Mode,
+    pub(super) filter: Option<Filter>,
+    pub(super) budget: f64,
+    pub(super) longest_suspension: Duration,
+    pub(super) depth: usize,
     /// None: the best one for the mode and the system.
-    pub(crate) strategy: Option<Strategy>,
+    pub(super) strategy: Option<Strategy>,
 }
 
 /// The kind of time that is sampled.
@@ -97,7 +98,7 @@ impl fmt::Display for Mode {
     }
 }
 
-pub(crate) type Filter = Box<dyn FnMut(&SampledThread) -> bool + Send>;
+pub(super) type Filter = Box<dyn FnMut(&SampledThread) -> bool + Send>;
 
 /// The reason why sampling could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -132,7 +133,7 @@ impl Sampler {
             mode: Mode::default(),
             filter: None,
             budget: 0.02,
-            longest: Duration::from_millis(50),
+            longest_suspension: Duration::from_millis(50),
             depth: 2048,
             strategy: None,
         }
@@ -175,7 +176,7 @@ impl Sampler {
     /// by then are left out of the round, and the next round begins with them. The default is 50 ms.
     #[must_use]
     pub fn longest_suspension(mut self, limit: Duration) -> Self {
-        self.longest = limit;
+        self.longest_suspension = limit;
         self
     }
 
@@ -198,7 +199,7 @@ impl Sampler {
         self
     }
 
-    /// Starts sampling: `see` receives each round.
+    /// Starts sampling: `on_round` receives each round.
     ///
     /// Sets the event flags that it needs. Usually called in `initialize`; rounds begin once the runtime has started.
     ///
@@ -208,7 +209,7 @@ impl Sampler {
     pub fn start(
         self,
         cx: &InCallback<'_>,
-        mut see: impl FnMut(&mut Round<'_, '_>) + Send + 'static,
+        mut on_round: impl FnMut(&mut Round<'_, '_>) + Send + 'static,
     ) -> Result<(), SamplerError> {
         let strategy = match self.strategy {
             Some(strategy) => strategy::check(strategy, cx).map(|()| strategy).map_err(SamplerError::Strategy)?,
@@ -217,9 +218,9 @@ impl Sampler {
         let lock = SamplerLock::get().ok_or(SamplerError::AlreadyRunning)?;
         cx.add_events(flags(strategy)).map_err(SamplerError::Flags)?;
         strategy::prepare(&self, strategy);
-        let run = move |cx: &mut crate::profiler_thread::ProfilerThread<'_>| {
+        let run = move |cx: &mut ProfilerThread<'_>| {
             let _lock = lock;
-            sampling::run(self, strategy, cx, &mut see);
+            sampling::run(self, strategy, cx, &mut on_round);
         };
         cx.spawn_profiler_thread(THREAD, run).map_err(SamplerError::Thread)
     }

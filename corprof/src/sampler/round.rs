@@ -5,9 +5,10 @@ use std::time::Duration;
 use crate::id::{Inert, ThreadId};
 use crate::names::Name;
 use crate::profiler_thread::ProfilerThread;
+use crate::walk::stack_writer::SampledFrame;
 
 use super::report::{Report, Verdict};
-use super::sample_buffer::{SampleBuffer, SampledFrame, Stack};
+use super::sample_buffer::{SampleBuffer, Stack};
 
 /// A managed thread in one round.
 #[derive(Clone, Debug)]
@@ -126,12 +127,12 @@ impl<'r> Sample<'r> {
     /// Whether the thread was waiting: it was neither running nor runnable. Always `false` with
     /// [`Mode::Cpu`](super::Mode::Cpu), and if the system does not report it.
     pub fn is_waiting(&self) -> bool {
-        self.stack.is_waiting
+        self.stack.marks.is_waiting
     }
 
     /// Whether the outer frames are missing, for lack of room.
     pub fn is_truncated(&self) -> bool {
-        self.stack.is_cut
+        self.stack.marks.is_cut
     }
 
     /// Whether the runtime could not walk to the end.
