@@ -110,9 +110,7 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
         Event::ModuleUnloadFinished => {
             info.liveness().module_gone(subject);
             info.known_names().evict_all();
-            info.original_bodies().module_gone(subject);
-            info.defined_rows().module_gone(subject);
-            info.foreign_types().module_gone(subject);
+            info.for_each_extension(|extension| extension.module_gone(subject));
             if let Some(hooks) = info.inserted_hooks() {
                 hooks.module_gone(subject);
             }

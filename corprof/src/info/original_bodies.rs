@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::lock::unpoisoned;
+use crate::session::{Extension, Info};
 use crate::suspension;
 
 /// By module and method.
@@ -18,6 +19,13 @@ struct Original {
 /// The bodies that the runtime no longer returns once they were replaced. They are dropped with their module.
 #[derive(Default)]
 pub(crate) struct OriginalBodies(Mutex<Bodies>);
+
+impl Info {
+    /// The original bodies of methods whose body the profiler has replaced.
+    pub(crate) fn original_bodies(&self) -> &OriginalBodies {
+        self.extension()
+    }
+}
 
 impl OriginalBodies {
     fn bodies(&self) -> MutexGuard<'_, Bodies> {
@@ -45,9 +53,10 @@ impl OriginalBodies {
     pub(crate) fn of(&self, module: usize, method: u32) -> Option<Arc<[u8]>> {
         self.bodies().get(&(module, method)).map(|original| Arc::clone(&original.body))
     }
+}
 
-    /// The next module with this id is another module.
-    pub(crate) fn module_gone(&self, module: usize) {
+impl Extension for OriginalBodies {
+    fn module_gone(&self, module: usize) {
         self.bodies().retain(|(of, _), _| *of != module);
     }
 }

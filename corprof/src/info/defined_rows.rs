@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard};
 
 use crate::lock::unpoisoned;
+use crate::session::{Extension, Info};
 use crate::suspension;
 
 /// The contents of a row, without those that every row of its table has.
@@ -35,6 +36,13 @@ struct Rows {
     begun: u64,
     /// `begun` before the last `ApplyMetaData`: the runtime knows the rows of before.
     applied: u64,
+}
+
+impl Info {
+    /// The metadata rows that edits of method bodies have defined.
+    pub(crate) fn defined_rows(&self) -> &DefinedRows {
+        self.extension()
+    }
 }
 
 impl DefinedRows {
@@ -75,9 +83,10 @@ impl DefinedRows {
             rows.applied = rows.applied.max(begun);
         }
     }
+}
 
-    /// The next module with this id is another module.
-    pub(crate) fn module_gone(&self, module: usize) {
+impl Extension for DefinedRows {
+    fn module_gone(&self, module: usize) {
         self.rows().remove(&module);
     }
 }

@@ -6,21 +6,22 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::id::ModuleId;
 use crate::lock::unpoisoned;
+use crate::session::{Extension, Info};
 
 /// The loaded assemblies by name.
 #[derive(Default)]
-pub(crate) struct Assemblies {
+pub(super) struct Assemblies {
     by_name: Mutex<ByName>,
     sole: Mutex<HashMap<String, Arc<SoleAssembly>>>,
 }
 
 /// The loaded assemblies by name, until the set of loaded modules changes.
 #[derive(Default)]
-pub(crate) struct ByName {
+pub(super) struct ByName {
     /// The value of [`Liveness::changes`](crate::session::liveness::Liveness::changes) before listing.
-    pub(crate) changes: u64,
+    pub(super) changes: u64,
     /// None for a name that several assemblies have.
-    pub(crate) modules: HashMap<String, Option<ModuleId>>,
+    pub(super) modules: HashMap<String, Option<ModuleId>>,
 }
 
 /// An assembly that was found by its name. Another load context may load another one of that name, and mean its types: the
@@ -46,14 +47,23 @@ impl SoleAssembly {
     }
 }
 
+impl Extension for Assemblies {}
+
+impl Info {
+    /// The loaded assemblies by name, as they were last listed.
+    pub(super) fn loaded_assemblies(&self) -> &Assemblies {
+        self.extension()
+    }
+}
+
 impl Assemblies {
     /// The runtime is never called under this lock.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, ByName> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, ByName> {
         unpoisoned(self.by_name.lock())
     }
 
     /// Finds the only loaded assembly of a name by `find`. From before the look-up on, namesakes are noticed.
-    pub(crate) fn rely_on<E>(
+    pub(super) fn rely_on<E>(
         &self,
         name: &str,
         mut find: impl FnMut() -> Result<ModuleId, E>,
@@ -82,7 +92,7 @@ impl Assemblies {
     }
 
     /// An assembly is loaded. Without a `name` it may be a namesake of any.
-    pub(crate) fn loaded(&self, name: Option<&str>, module: usize) {
+    pub(super) fn loaded(&self, name: Option<&str>, module: usize) {
         let sole = unpoisoned(self.sole.lock());
         let namesakes = sole.iter().filter(|(of, _)| name.is_none_or(|name| name == *of)).map(|(_, sole)| sole);
         for namesake in namesakes.filter(|sole| sole.module.load(SeqCst) != module) {
@@ -90,7 +100,7 @@ impl Assemblies {
         }
     }
 
-    pub(crate) fn is_any_relied_on(&self) -> bool {
+    pub(super) fn is_any_relied_on(&self) -> bool {
         !unpoisoned(self.sole.lock()).is_empty()
     }
 }
