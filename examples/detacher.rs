@@ -14,9 +14,8 @@ use std::time::{Duration, Instant, SystemTime};
 use corprof::detach::Detacher;
 use corprof::id::Inert;
 use corprof::prelude::*;
+use corprof::sampler::{Round, Sampler};
 use corprof::sync::Mutex;
-use corprof::walk::Round;
-use corprof::walk::Sampler;
 use corprof_export::{self as export, Output, Profile, Unit, application_name};
 
 /// The average time between two rounds.

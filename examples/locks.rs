@@ -23,8 +23,8 @@ use corprof::events::views::{ContentionStart, ContentionStop, ThreadCreated};
 use corprof::events::{ContentionFlags, KeywordSet};
 use corprof::metadata::MetadataImport;
 use corprof::prelude::*;
+use corprof::sampler::{Round, Sampler};
 use corprof::settings::{SettingError, Settings};
-use corprof::walk::{Round, Sampler};
 use corprof_export::{Frame, Output, Profile, Unit, application_name};
 
 #[macro_use]

@@ -24,9 +24,9 @@ use corprof::events::views::{GcRestartEnd, GcStart, GcSuspendBegin, GcSuspendEnd
 use corprof::events::{Event, KeywordSet};
 use corprof::id::Inert;
 use corprof::prelude::*;
+use corprof::sampler::{Mode, Round, Sample, Sampler, Strategy};
 use corprof::settings::{SettingError, Settings};
 use corprof::sync::Mutex;
-use corprof::walk::{Mode, Round, Sample, Sampler, Strategy};
 
 #[macro_use]
 #[path = "shared/sdk.rs"]

@@ -35,10 +35,9 @@ use corprof::detach::Detacher;
 use corprof::id::Inert;
 use corprof::metadata::MethodDef;
 use corprof::prelude::*;
+use corprof::sampler::{Mode, Report, Round, SampledFrame, Sampler, Strategy};
 use corprof::settings::{SettingError, Settings};
 use corprof::sync::Mutex;
-use corprof::walk::Sampler;
-use corprof::walk::{Mode, Report, Round, SampledFrame, Strategy};
 use corprof_export::{self as export, FrameId, Output, Profile, SourceLines, Unit, application_name};
 
 // By its path, so that it is found from the library of all examples as well.

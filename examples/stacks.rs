@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use corprof::prelude::*;
+use corprof::sampler::{Round, Sample, SampledThread, Sampler};
 use corprof::settings::Settings;
-use corprof::walk::{Round, Sample, SampledThread, Sampler};
 use own_frames::is_of_the_runtime;
 use report_files::{of_process, write};
 

@@ -22,9 +22,9 @@ use corprof::args::EventPipeEvent;
 use corprof::events::views::ThreadPoolWorkerThreadAdjustment;
 use corprof::events::{AdjustmentReason, KeywordSet};
 use corprof::prelude::*;
+use corprof::sampler::{Round, Sample, Sampler};
 use corprof::settings::{SettingError, Settings};
 use corprof::sync::Mutex;
-use corprof::walk::{Round, Sample, Sampler};
 use corprof_export::{Frame, Output, Profile, Unit, application_name};
 
 #[macro_use]

@@ -28,9 +28,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use corprof::prelude::*;
+use corprof::sampler::{Mode, Report, Round, Sampler};
 use corprof::settings::Settings;
 use corprof::sync::Mutex;
-use corprof::walk::{Mode, Report, Round, Sampler};
 use own_frames::is_of_the_runtime;
 use report_files::{of_process, with_ending, write};
 

@@ -84,6 +84,7 @@ pub mod names;
 pub mod profiler;
 pub mod profiler_thread;
 mod report;
+pub mod sampler;
 mod session;
 pub mod settings;
 mod suspension;

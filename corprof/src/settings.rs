@@ -4,7 +4,7 @@
 //! cure, and not when the application ends and its profile cannot be written:
 //!
 //! ```
-//! use corprof::{prelude::*, settings::Setting, walk::Mode};
+//! use corprof::{prelude::*, settings::Setting, sampler::Mode};
 //!
 //! fn settings() -> Result<(Mode, f64), BoxError> {
 //!     let mode = Setting::of("PEEK_MODE").word(&[("cpu", Mode::Cpu), ("wall", Mode::Wall)])?;

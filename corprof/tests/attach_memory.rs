@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use corprof::detach::Detacher;
 use corprof::prelude::*;
+use corprof::sampler::Sampler;
 use corprof::testing::FakeClr;
-use corprof::walk::Sampler;
 
 /// Counts the bytes that are allocated and not freed.
 struct Counted;

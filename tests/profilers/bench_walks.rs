@@ -15,8 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use corprof::prelude::*;
-use corprof::walk::Round;
-use corprof::walk::Sampler;
+use corprof::sampler::{Round, Sampler};
 use libloading::Library;
 
 /// How many walks of its own stack a turn is: some tenths of a millisecond.

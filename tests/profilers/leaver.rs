@@ -17,8 +17,7 @@ use corprof::events::Level;
 use corprof::info::EventPipeProviderConfig;
 use corprof::instrumentation::{Outcome, Rewrite, Selector};
 use corprof::prelude::*;
-use corprof::walk::Sampler;
-use corprof::walk::{Mode, Strategy};
+use corprof::sampler::{Mode, Sampler, Strategy};
 
 static CALLS: CallCounter = CallCounter::new();
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use corprof::prelude::*;
-use corprof::walk::{Mode, Sampler, Strategy};
+use corprof::sampler::{Mode, Sampler, Strategy};
 
 /// How often the program is sampled.
 const INTERVAL: Duration = Duration::from_micros(250);

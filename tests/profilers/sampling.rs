@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use corprof::names::Names;
 use corprof::prelude::*;
+use corprof::sampler::{Mode, Report, Round, SampledFrame, Sampler, Strategy};
 use corprof::testing::suspension;
-use corprof::walk::Sampler;
-use corprof::walk::{Mode, Report, Round, SampledFrame, Strategy};
 
 /// A number from the environment.
 fn setting(name: &str, default: u64) -> u64 {

@@ -14,9 +14,8 @@ use std::time::{Duration, Instant};
 
 use corprof::args::{GcReason, Generations};
 use corprof::prelude::*;
+use corprof::sampler::{Report, Round, Sampler, Strategy};
 use corprof::testing::suspension;
-use corprof::walk::Sampler;
-use corprof::walk::{Report, Round, Strategy};
 
 use kept::{Answers, Kept};
 use stacks::{Stacks, StacksAndValues};
@@ -216,7 +215,7 @@ impl Callbacks for Torture {
         }
         let sampler = Sampler::every(Duration::from_millis(1));
         let sampler = if has("budget") { sampler } else { sampler.budget(1.0) };
-        let sampler = if has("on-cpu") { sampler.mode(corprof::walk::Mode::Cpu) } else { sampler };
+        let sampler = if has("on-cpu") { sampler.mode(corprof::sampler::Mode::Cpu) } else { sampler };
         let sampler =
             sampler.strategy(match (cfg!(windows) && has("seeded"), cfg!(target_os = "linux") && has("signals")) {
                 (true, _) => Strategy::Seeded,

@@ -12,9 +12,9 @@ use crate::event_mask::Event;
 use crate::id::{FunctionId, ReJitId, ThreadId};
 use crate::info::Info;
 use crate::profiler::Profiler;
+use crate::sampler;
 use crate::session::liveness::Subject;
 use crate::session::{CompileSlot, Inlinings, RejitSlot, event_pipe_sessions, searcher, wire};
-use crate::walk;
 
 use super::Adapter;
 
@@ -110,9 +110,7 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
         Event::ModuleUnloadFinished => {
             info.liveness().module_gone(subject);
             info.known_names().evict_all();
-            info.original_bodies().module_gone(subject);
-            info.defined_rows().module_gone(subject);
-            info.foreign_types().module_gone(subject);
+            info.for_each_extension(|extension| extension.module_gone(subject));
             if let Some(hooks) = info.compile_slot() {
                 hooks.module_gone(subject);
             }
@@ -124,10 +122,10 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
         }
         Event::ThreadAssignedToOsThread => {
             prepare_hooks(info);
-            walk::thread_assigned(info);
+            sampler::thread_assigned(info);
         }
         Event::ThreadDestroyed => {
-            walk::thread_ending(subject);
+            sampler::thread_ending(subject);
             info.liveness().thread_ending(subject);
             info.thread_names().ended(subject);
             event_pipe_sessions::set_thread_ending(true);

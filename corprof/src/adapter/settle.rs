@@ -13,7 +13,7 @@ use crate::id::{FunctionId, ModuleId};
 use crate::metadata::MethodDef;
 use crate::profiler_thread::ProfilerThread;
 use crate::session::liveness::Scout;
-use crate::walk::{OnStacks, look_for};
+use crate::walk::suspended::{OnStacks, look_for};
 
 /// Unloading takes milliseconds, but the machine may be busy, and a long collection keeps the runtime from being suspended.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use corprof_il::verify::{Dispatch, Resolve};
 use corprof_sys as sys;
 
+use super::foreign_types::{ForeignMember, ForeignType};
 use super::live::LiveMetadata;
 use crate::context::InCallback;
 use crate::id::ModuleId;
@@ -15,7 +16,6 @@ use crate::info::Definitions;
 use crate::metadata::signature::{MethodSignature, Type};
 use crate::metadata::{MemberRef, MetadataImport, MethodDef, MethodSpec, Table, Token, TypeDef, TypeDefOrRef, TypeRef};
 use crate::session::liveness::Lifeline;
-use crate::session::{ForeignMember, ForeignType};
 
 const EDIT: &str = "edit_method";
 

@@ -15,9 +15,9 @@ use super::probe::Values;
 use super::{EditError, Refusal};
 use crate::context::InCallback;
 use crate::id::ModuleId;
+use crate::info::Row;
 use crate::metadata::signature::{MethodSignature, Signature, Type};
 use crate::metadata::{MetadataEmit, MetadataImport, MethodDef, StandAloneSignature, Table};
-use crate::session::Row;
 use crate::session::liveness::Lifeline;
 
 /// A body that is being edited, in its module. [`InCallback::edit_method`] lends it to a closure.

@@ -57,6 +57,7 @@ mod calls;
 mod counter;
 mod error;
 mod foreign;
+mod foreign_types;
 mod live;
 mod method;
 mod probe;

@@ -4,8 +4,8 @@ use corprof_il::signature::{MethodSignature, Type};
 
 use super::{EditError, MethodEdit, Refusal};
 use crate::error::Result;
+use crate::info::{DefinedRows, Row};
 use crate::metadata::{MemberRef, MethodSpec, StandAloneSignature, Token, TypeRef, TypeSpec, UserString};
-use crate::session::{DefinedRows, Row};
 
 impl MethodEdit<'_> {
     /// The row that an earlier edit has defined, or a new one. No lock is held over the calls to the runtime; if two threads

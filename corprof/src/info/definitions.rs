@@ -11,7 +11,8 @@ use crate::context::{InCallback, InNoGc};
 use crate::error::{Error, Result};
 use crate::id::ModuleId;
 use crate::metadata::{AssemblyRef, CORE_LIBRARY, Table, Token, TypeDef, TypeDefOrRef, TypeRef};
-use crate::session::{ByName, SoleAssembly};
+
+use super::loaded_assemblies::{ByName, SoleAssembly};
 
 /// The most times that a type is followed to another assembly or an enclosing type: more than real code has.
 const MOST_STEPS: usize = 16;

@@ -2,12 +2,14 @@
 //!
 //! One pointer serves all versions of the runtime's interface. A call says which version it needs, and returns an error on an
 //! older runtime. Each file has the calls about one subject; the contract table decides which type has a call as a method
-//! ([`context`](crate::context)). The state behind the calls is in `corprof/src/session/`.
+//! ([`context`](crate::context)). The state of the profiler is in `corprof/src/session/`; what only some calls need is an extension of it
+//! (`original_bodies.rs`, `defined_rows.rs`, `loaded_assemblies.rs`, `late_handles.rs`).
 
 mod app_domains;
 mod assemblies;
 mod classes;
 mod code;
+mod defined_rows;
 mod definitions;
 mod environment;
 mod event_pipe;
@@ -18,11 +20,14 @@ mod handles;
 mod heap;
 mod il;
 mod jitted;
+mod late_handles;
 mod layouts;
+mod loaded_assemblies;
 mod manifest;
 mod modules;
 mod nested;
 mod objects;
+mod original_bodies;
 mod runtime;
 mod statics;
 mod symbols;
@@ -35,6 +40,7 @@ pub use crate::il_body::IlMapEntry;
 pub use app_domains::AppDomainInfo;
 pub use assemblies::AssemblyInfo;
 pub use code::{CodeRange, FunctionVersion, IlOffset, IlToNativeRange, NgenInliners};
+pub(crate) use defined_rows::{DefinedRows, Row};
 pub(crate) use definitions::{Definitions, NotFound};
 pub use event_pipe::{
     EventPipeEventDefinition, EventPipeField, EventPipePayload, EventPipeProviderConfig, EventPipeProviderListener,
@@ -45,6 +51,7 @@ pub use handles::{HandleKind, ObjectHandle};
 pub use heap::{GenerationRange, NonGcRange};
 pub(crate) use jitted::{PAUSE, is_passing};
 pub use layouts::{ClassLayout, FieldOffset, StringLayout};
+pub(crate) use loaded_assemblies::SoleAssembly;
 pub use modules::ModuleInfo;
 pub use objects::{ArrayDimension, ArrayObject};
 

@@ -8,30 +8,25 @@
 //! identifiers are alive, `names` stores names, `event_mask.rs` sets which events the runtime reports. `gate.rs` lets callbacks and
 //! hooks in, and `slot.rs` counts them by thread; `panics.rs` disables a profiler that panics, `profiler_threads.rs` tracks the
 //! threads that it has made, `searches.rs` keeps searches for code and its removal apart, and `searcher.rs`
-//! makes them for threads that have never run managed code. `original_bodies.rs` keeps bodies that the runtime forgets when they are replaced, `defined_rows.rs` the
-//! tokens of rows that edits have added, `inlinings.rs` keeps inlining off requests to recompile, `assemblies.rs` which assemblies are loaded; the instrumentation is a [trait](RejitSlot) as well,
-//! and so is [what they have to do with compilations](CompileSlot).
-//! `wire.rs` converts the arguments of callbacks, and `catch_up.rs` keeps what is reported after an attach from being reported
-//! twice.
+//! makes them for threads that have never run managed code. `inlinings.rs` keeps inlining off requests to recompile; the
+//! instrumentation is a [trait](RejitSlot) as well, and so is [what hooks have to do with compilations](CompileSlot). What else a
+//! feature keeps is an [`Extension`], which its own room defines. `wire.rs` converts the arguments of callbacks, and `catch_up.rs`
+//! keeps what is reported after an attach from being reported twice.
 
-mod assemblies;
 mod calls;
 pub(crate) mod catch_up;
 mod compile_slot;
-mod defined_rows;
 pub(crate) mod ending;
 mod event_mask;
 mod event_observer;
 pub(crate) mod event_pipe_sessions;
-mod foreign_types;
+mod extensions;
 mod frame;
 pub(crate) mod gate;
 mod hook_slot;
 mod inlinings;
-mod late_handles;
 pub(crate) mod liveness;
 pub(crate) mod names;
-mod original_bodies;
 pub(crate) mod panics;
 pub(crate) mod profiler_threads;
 mod questions;
@@ -53,23 +48,20 @@ use windows_core::IUnknown;
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::event_mask::Phase;
 
-pub(crate) use assemblies::{Assemblies, ByName, SoleAssembly};
 pub(crate) use calls::{Call, Calls};
 pub(crate) use catch_up::Attaching;
 use catch_up::CatchUp;
 pub(crate) use compile_slot::CompileSlot;
-pub(crate) use defined_rows::{DefinedRows, Row};
 pub(crate) use event_observer::{DeliveredEvent, EventObserver};
 pub(crate) use event_pipe_sessions::Sessions;
-pub(crate) use foreign_types::{ForeignMember, ForeignType, ForeignTypes};
+pub(crate) use extensions::Extension;
+use extensions::Extensions;
 pub use frame::FrameInfo;
 pub(crate) use frame::WalkStart;
 pub(crate) use hook_slot::HookSlot;
 pub(crate) use inlinings::Inlinings;
-pub(crate) use late_handles::LateHandles;
 use liveness::Liveness;
 use names::NameStore;
-use original_bodies::OriginalBodies;
 use panics::ProfilerState;
 use profiler_threads::ProfilerThreads;
 pub use questions::{ArrayClass, ClassInfo, FunctionInfo};
@@ -107,16 +99,11 @@ struct Session {
     event_observer: OnceLock<Arc<dyn EventObserver>>,
     /// Set in `initialize_for_attach`, or never.
     catch_up: OnceLock<CatchUp>,
-    late_handles: LateHandles,
-    original_bodies: OriginalBodies,
-    defined_rows: DefinedRows,
     inlinings: Inlinings,
-    foreign_types: ForeignTypes,
     /// Set by the first `start_instrumentation`.
     instrumentation: OnceLock<Arc<dyn RejitSlot>>,
-    loaded_assemblies: Assemblies,
-    has_suppression: OnceLock<bool>,
     prevents_detach: OnceLock<&'static str>,
+    extensions: Extensions,
 }
 
 impl Info {
@@ -142,15 +129,10 @@ impl Info {
             event_pipe_sessions: Sessions::default(),
             event_observer: OnceLock::new(),
             catch_up: OnceLock::new(),
-            late_handles: LateHandles::default(),
-            original_bodies: OriginalBodies::default(),
-            defined_rows: DefinedRows::default(),
             inlinings: Inlinings::default(),
-            foreign_types: ForeignTypes::default(),
             instrumentation: OnceLock::new(),
-            loaded_assemblies: Assemblies::default(),
-            has_suppression: OnceLock::new(),
             prevents_detach: OnceLock::new(),
+            extensions: Extensions::default(),
         });
         session.runtime.set_session(Arc::downgrade(&session));
         Ok(Self(session))
@@ -242,39 +224,9 @@ impl Info {
         let _ = self.0.catch_up.get_or_init(CatchUp::default);
     }
 
-    /// The handles that are still to be freed.
-    pub(crate) fn late_handles(&self) -> &LateHandles {
-        &self.0.late_handles
-    }
-
-    /// The original bodies of methods whose body the profiler has replaced.
-    pub(crate) fn original_bodies(&self) -> &OriginalBodies {
-        &self.0.original_bodies
-    }
-
-    /// The metadata rows that edits of method bodies have defined.
-    pub(crate) fn defined_rows(&self) -> &DefinedRows {
-        &self.0.defined_rows
-    }
-
     /// What keeps inlining and requests to recompile apart.
     pub(crate) fn inlinings(&self) -> &Inlinings {
         &self.0.inlinings
-    }
-
-    /// What edits have found out about types that other modules define.
-    pub(crate) fn foreign_types(&self) -> &ForeignTypes {
-        &self.0.foreign_types
-    }
-
-    /// The loaded assemblies by name, as they were last listed.
-    pub(crate) fn loaded_assemblies(&self) -> &Assemblies {
-        &self.0.loaded_assemblies
-    }
-
-    /// Whether compiled code can call probes as unmanaged functions, once that was found out.
-    pub(crate) fn has_suppression(&self) -> &OnceLock<bool> {
-        &self.0.has_suppression
     }
 
     /// The profiler's gate, and its state after a panic.

@@ -66,7 +66,7 @@ mod threads;
 mod world;
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub use crate::walk::strategy::signals::{CallerPosition, SignalStack, SignalStep};
+pub use crate::walk::recorded::{CallerPosition, SignalStack, SignalStep};
 pub use builder::Builder;
 pub use clr::FakeClr;
 pub use spec::{ClassSpec, FakeObject, Frame, FunctionSpec, Param};

@@ -11,10 +11,10 @@ use corprof_sys as sys;
 use crate::context::{InCallback, InNoGc};
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::id::{ClassId, FunctionId, ModuleId};
+use crate::info::SoleAssembly;
 use crate::info::{Definitions, NotFound};
 use crate::metadata::signature::{MethodSignature, Primitive, Type};
 use crate::metadata::{CORE_LIBRARY, MethodDef, TypeDef, TypeDefOrRef, awaited, is_suspended_by_the_runtime};
-use crate::session::SoleAssembly;
 
 use super::Unreadable;
 use super::plan::{Plan, size_of_number};

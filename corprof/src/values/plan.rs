@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::id::ClassId;
+use crate::info::SoleAssembly;
 use crate::metadata::FieldDef;
 use crate::metadata::signature::Primitive;
-use crate::session::SoleAssembly;
 
 use super::Unreadable;
 

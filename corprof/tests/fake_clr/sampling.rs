@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 
 use corprof::error::E_FAIL;
 use corprof::prelude::*;
+use corprof::sampler::{Report, Sampler, SamplerError, ThreadCounts};
 use corprof::sys;
 use corprof::testing::{FakeClr, suspension};
-use corprof::walk::Sampler;
-use corprof::walk::{Report, SamplerError, ThreadCounts};
 use windows_core::HRESULT;
 
 /// There is one sampler in a process, so these tests take turns.

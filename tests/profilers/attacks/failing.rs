@@ -5,7 +5,7 @@ use std::time::Duration;
 use corprof::events::Level;
 use corprof::info::EventPipeProviderConfig;
 use corprof::prelude::*;
-use corprof::walk::Sampler;
+use corprof::sampler::Sampler;
 
 /// Words in `ATTACKS_FAILING` say what it starts: `detach`, `session`, `thread`, `sampler`, `hooks`, `provider`, `instrumentation`,
 /// `clone`; and whether it `panics`, `succeeds`, or else returns an error.

@@ -31,7 +31,7 @@ mod sessions;
 use std::time::Duration;
 
 use corprof::prelude::*;
-use corprof::walk::{Mode, Sampler, Strategy};
+use corprof::sampler::{Mode, Sampler, Strategy};
 use fastrand::Rng;
 
 use plan::{Beginning, Detach, Plan};
@@ -59,7 +59,7 @@ fn start_sampler(cx: &InCallback<'_>, random: &mut Rng) -> Option<()> {
     let sampler =
         Sampler::every(Duration::from_micros(random.u64(500..20_000))).mode(mode).budget(0.3).strategy(strategy);
     let mut rounds = random.u32(1..2000);
-    let see = move |round: &mut corprof::walk::Round<'_, '_>| {
+    let see = move |round: &mut corprof::sampler::Round<'_, '_>| {
         for frame in round.samples().flat_map(|sample| sample.frames().iter()) {
             if let Some(function) = frame.function {
                 keep(&pools::FUNCTIONS, function);

@@ -1,5 +1,5 @@
 //! A thread may have ended since it was sampled.
-use corprof::walk::Round;
+use corprof::sampler::Round;
 
 fn see(round: &mut Round<'_, '_>) {
     for sample in round.samples() {

@@ -1,7 +1,7 @@
 //! The next round writes over the samples of this one.
-use corprof::walk::Sampler;
+use corprof::sampler::Sampler;
 use corprof::prelude::*;
-use corprof::walk::{Sample, SamplerError};
+use corprof::sampler::{Sample, SamplerError};
 
 fn keep(cx: &mut InInitialize<'_>) -> Result<(), SamplerError> {
     let mut kept: Vec<Sample<'_>> = Vec::new();

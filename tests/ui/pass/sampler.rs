@@ -1,7 +1,7 @@
 //! A sampler with all of its settings.
-use corprof::walk::Sampler;
+use corprof::sampler::Sampler;
 use corprof::prelude::*;
-use corprof::walk::{Mode, SamplerError, Strategy};
+use corprof::sampler::{Mode, SamplerError, Strategy};
 use std::time::Duration;
 
 fn start(cx: &mut InInitialize<'_>) -> Result<(), SamplerError> {

@@ -30,6 +30,7 @@ const ORDER: [&[&str]; 34] = [
     &["wrong_context", "generated::absent"],
     &["calls"],
     &["hooks"],
+    &["sampler"],
     &["walk"],
     &["names"],
     &["detach"],

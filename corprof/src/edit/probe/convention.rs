@@ -4,15 +4,18 @@
 //! runtime loads this type. A trimmed application may lack it, and gets a call by the managed convention: in 64-bit processes it
 //! passes integers as the native one does, and makes no transition either.
 
+use std::sync::OnceLock;
+
 use corprof_il::signature::{CallingConvention, MethodSignature, Primitive, Type};
 
 use super::super::{EditError, MethodEdit};
 use crate::context::InCallback;
 use crate::error::Result;
+use crate::info::Row;
 use crate::metadata::{
     AssemblyIdentity, AssemblyRef, CORE_LIBRARY, MetadataImport, StandAloneSignature, Token, TypeDefOrRef,
 };
-use crate::session::Row;
+use crate::session::Extension;
 use crate::values::Lookup;
 
 const SUPPRESSION: &str = "System.Runtime.CompilerServices.CallConvSuppressGCTransition";
@@ -23,13 +26,20 @@ const FORWARDER: &str = "System.Runtime";
 /// The token of the public key that all core libraries are signed with.
 const CORE_KEY: [u8; 8] = [0x7c, 0xec, 0x85, 0xd7, 0xbe, 0xa7, 0x79, 0x8e];
 
+/// Whether the core library has the modifier, once that was found out.
+#[derive(Default)]
+struct HasSuppression(OnceLock<bool>);
+
+impl Extension for HasSuppression {}
+
 impl InCallback<'_> {
     /// Finds out, once, whether the core library has the modifier.
     pub(crate) fn find_suppression(&mut self) {
-        if self.has_suppression().get().is_none()
-            && let Some(has) = Lookup::new(self).core_library_has(SUPPRESSION)
-        {
-            let _ = self.has_suppression().set(has); // another thread was faster
+        if self.extension::<HasSuppression>().0.get().is_some() {
+            return;
+        }
+        if let Some(has) = Lookup::new(self).core_library_has(SUPPRESSION) {
+            let _ = self.extension::<HasSuppression>().0.set(has); // another thread was faster
         }
     }
 }
@@ -60,7 +70,7 @@ impl MethodEdit<'_> {
 
     /// The modifier in the method's module; none where the managed convention is used.
     fn suppression(&self) -> Result<Option<TypeDefOrRef>> {
-        if self.context().has_suppression().get() != Some(&true) {
+        if self.context().extension::<HasSuppression>().0.get() != Some(&true) {
             return Ok(None);
         }
         let token = self.found_row(Row::Suppression, || self.find_suppression(), || self.define_suppression())?;

@@ -1,0 +1,84 @@
+//! The times of rounds: random around the interval.
+//!
+//! If rounds were regular, an application that does something every 10 ms would always be seen at the same point of its work.
+//! So the time to the next round is drawn each time, uniformly from half the interval to one and a half.
+
+use std::time::{Duration, Instant};
+
+/// The times of rounds.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    interval: Duration,
+    random: fastrand::Rng,
+    due: Instant,
+}
+
+impl Schedule {
+    pub(crate) fn new(interval: Duration, now: Instant) -> Self {
+        let mut schedule = Self { interval, random: fastrand::Rng::new(), due: now };
+        let first = schedule.randomized(interval);
+        schedule.due += first;
+        schedule
+    }
+
+    /// When the next round is due.
+    pub(crate) fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// Plans the round after one that begins `now`; returns how many rounds were missed.
+    pub(crate) fn begin(&mut self, now: Instant) -> u64 {
+        let missed = now.saturating_duration_since(self.due).div_duration_f64(self.interval) as u32;
+        let next = self.randomized(self.interval);
+        self.due += self.interval * missed + next;
+        u64::from(missed)
+    }
+
+    /// Delays rounds by about `wait`; returns how many are missed.
+    pub(crate) fn put_off(&mut self, wait: Duration) -> u64 {
+        let wait = self.randomized(wait);
+        self.due += wait;
+        wait.div_duration_f64(self.interval).round() as u64
+    }
+
+    /// Half of `time` to one and a half of it.
+    fn randomized(&mut self, time: Duration) -> Duration {
+        time.mul_f64(0.5 + self.random.f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn rounds_come_at_random_and_as_often_as_asked_for() {
+        let start = Instant::now();
+        let mut schedule = Schedule::new(MILLISECOND, start);
+        let mut gaps = Vec::new();
+        for _ in 0..10_000 {
+            let now = schedule.due();
+            assert_eq!(schedule.begin(now), 0, "on time");
+            gaps.push(schedule.due() - now);
+        }
+        let mean = (schedule.due() - start).div_duration_f64(MILLISECOND) / 10_001.0;
+        assert!((0.98..1.02).contains(&mean), "one a millisecond: {mean}");
+        assert!(gaps.iter().all(|gap| (MILLISECOND / 2..=MILLISECOND * 3 / 2).contains(gap)));
+        let early = gaps.iter().filter(|&&gap| gap < MILLISECOND * 3 / 4).count();
+        assert!((2000..3000).contains(&early), "evenly: {early} in the first quarter");
+    }
+
+    #[test]
+    fn what_is_late_or_put_off_is_counted_and_not_made_up_for() {
+        let mut schedule = Schedule::new(MILLISECOND, Instant::now());
+        let late = schedule.due() + 10 * MILLISECOND;
+        assert_eq!(schedule.begin(late), 10);
+        assert!(schedule.due() > late && schedule.due() < late + 2 * MILLISECOND);
+        let before = schedule.due();
+        let skipped = schedule.put_off(100 * MILLISECOND);
+        assert!((50..=150).contains(&skipped), "{skipped}");
+        assert!((skipped - 1..=skipped).contains(&((schedule.due() - before).as_millis() as u64)));
+    }
+}

@@ -1,0 +1,191 @@
+//! The threads that signals can sample. None receives a signal before it is prepared or after its end.
+//!
+//! A thread prepares itself when the runtime reports that it runs: it gets a larger alternate stack and a slot. At its end,
+//! again on the thread itself, it is removed from the list and gets its old alternate stack back, which the runtime then frees. The
+//! end of a thread that the runtime did not make is reported later, on another thread; then both its stacks are freed here.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
+
+use crate::id::ThreadId;
+use crate::info::Info;
+use crate::lock::unpoisoned;
+use crate::system;
+use crate::system::signals::{Address, AlternateStack, Sending, Slot, own_stack};
+
+/// The threads of this process, which has one sampler.
+static THREADS: OnceLock<PreparedThreads> = OnceLock::new();
+
+/// The prepared threads.
+#[derive(Default)]
+pub(super) struct PreparedThreads {
+    lists: Mutex<ThreadLists>,
+    /// How many threads could not be prepared, and are not sampled.
+    unprepared: AtomicUsize,
+}
+
+/// The lists of prepared threads, and what was made for them.
+#[derive(Default)]
+struct ThreadLists {
+    /// The capacity of a slot in frames.
+    depth: usize,
+    /// By the runtime's id, each with its larger alternate stack, if it needed one.
+    threads: HashMap<usize, (Arc<PreparedThread>, Option<AlternateStack>)>,
+    /// Prepared threads that the sampler has not taken over yet.
+    new: Vec<Arc<PreparedThread>>,
+    free_slots: Vec<&'static Slot>,
+    /// The alternate stacks of threads whose end was reported on another thread, until the system has ended them as well.
+    orphaned_stacks: Vec<(Address, AlternateStack)>,
+}
+
+/// A thread that can be sampled.
+pub(super) struct PreparedThread {
+    pub(super) thread: ThreadId,
+    pub(super) slot: &'static Slot,
+    address: Address,
+    /// Its processor time when it was prepared.
+    pub(super) cpu_time_before: Duration,
+    /// Its processor time at its end, in nanoseconds; 0 before.
+    total_cpu_time: AtomicU64,
+    has_ended: AtomicBool,
+    /// Held while a signal is sent. The thread's end waits for it: afterwards another thread may have its id.
+    sending: Mutex<()>,
+}
+
+impl PreparedThreads {
+    /// Prepares threads from now on, with room for stacks of `depth` frames.
+    pub(super) fn begin(depth: usize) -> &'static Self {
+        let threads = THREADS.get_or_init(Self::default);
+        {
+            let mut lists = threads.lists();
+            lists.depth = depth;
+            // The threads of an earlier sampler.
+            let known = lists.threads.values().map(|(prepared, _)| Arc::clone(prepared)).collect();
+            lists.new = known;
+        }
+        threads
+    }
+
+    fn lists(&self) -> MutexGuard<'_, ThreadLists> {
+        unpoisoned(self.lists.lock())
+    }
+
+    /// The threads that were prepared since the last call.
+    pub(super) fn take_new(&self) -> Vec<Arc<PreparedThread>> {
+        std::mem::take(&mut self.lists().new)
+    }
+
+    /// How many threads could not be prepared.
+    pub(super) fn unprepared(&self) -> usize {
+        self.unprepared.load(Ordering::Relaxed)
+    }
+
+    /// Returns the slot of a thread that has ended and will not write to it any more.
+    pub(super) fn give_back(&self, slot: &'static Slot) {
+        self.lists().free_slots.push(slot);
+    }
+
+    fn prepare(&self, thread: ThreadId) -> Option<()> {
+        let stack = own_stack()?;
+        let alternate = AlternateStack::enlarge().ok()?;
+        let mut lists = self.lists();
+        let slot = lists.free_slots.pop().or_else(|| Slot::new(lists.depth));
+        let Some(slot) = slot else {
+            drop(lists);
+            alternate.into_iter().for_each(AlternateStack::restore);
+            return None;
+        };
+        slot.take(&stack);
+        let address = Address::own();
+        let cpu_time_before = system::cpu_time(address.thread.cast_unsigned()).unwrap_or_default();
+        let prepared = Arc::new(PreparedThread {
+            thread,
+            slot,
+            address,
+            cpu_time_before,
+            total_cpu_time: AtomicU64::new(0),
+            has_ended: AtomicBool::new(false),
+            sending: Mutex::new(()),
+        });
+        lists.new.push(Arc::clone(&prepared));
+        lists.threads.insert(thread.as_raw(), (prepared, alternate));
+        Some(())
+    }
+}
+
+/// A managed thread has begun to run, nearly always the calling one; for another the runtime would call on that thread.
+pub(crate) fn thread_assigned(info: &Info) {
+    let Some(threads) = THREADS.get() else { return };
+    let is_prepared = |thread: ThreadId| threads.lists().threads.contains_key(&thread.as_raw());
+    let Some(own) = info.current_thread().ok().flatten() else { return };
+    if !is_prepared(own) && threads.prepare(own).is_none() {
+        threads.unprepared.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The thread ends: it receives no signal from now on.
+pub(crate) fn thread_ending(thread: usize) {
+    let Some(threads) = THREADS.get() else { return };
+    let Some((prepared, alternate)) = threads.lists().threads.remove(&thread) else { return };
+    let total_cpu_time = prepared.cpu_time().unwrap_or_default().as_nanos();
+    prepared.total_cpu_time.store(u64::try_from(total_cpu_time).unwrap_or(u64::MAX), Ordering::Relaxed);
+    let sending = unpoisoned(prepared.sending.lock());
+    prepared.has_ended.store(true, Ordering::Release);
+    drop(sending);
+    let Some(alternate) = alternate else { return };
+    // A key alone is not enough: the control block of a new thread may lie where that of the ended one was.
+    if prepared.slot.is_own() && prepared.address == Address::own() {
+        alternate.restore();
+        return;
+    }
+    let mut lists = threads.lists();
+    lists.orphaned_stacks.push((prepared.address, alternate));
+    let ended: Vec<_> = lists.orphaned_stacks.extract_if(.., |(address, _)| address.has_ended()).collect();
+    drop(lists);
+    ended.into_iter().for_each(|(_, alternate)| alternate.free());
+}
+
+impl PreparedThread {
+    /// Requests a sample.
+    pub(super) fn request(&self) -> Sending {
+        let _sending = unpoisoned(self.sending.lock());
+        if self.has_ended() { Sending::NotNow } else { self.slot.request(self.address) }
+    }
+
+    /// Its processor time in all, once it has ended.
+    pub(super) fn total_cpu_time(&self) -> Duration {
+        Duration::from_nanos(self.total_cpu_time.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
+    }
+
+    /// Whether it has ended and no signal handler will write to its slot any more.
+    pub(super) fn is_done(&self) -> bool {
+        if !self.has_ended() {
+            return false;
+        }
+        // A foreign thread lives on when it is no longer a managed one, and may still receive a signal.
+        if self.address.has_ended() {
+            self.slot.withdraw();
+        }
+        self.slot.is_idle()
+    }
+
+    pub(super) fn os_id(&self) -> u32 {
+        self.address.thread.cast_unsigned()
+    }
+
+    /// Its processor time.
+    pub(super) fn cpu_time(&self) -> Option<Duration> {
+        system::cpu_time(self.os_id())
+    }
+
+    /// Whether it runs, or waits only for a processor.
+    pub(super) fn is_runnable(&self) -> bool {
+        system::is_runnable(self.os_id()) == Some(true)
+    }
+}

@@ -1,0 +1,199 @@
+//! Finds the code at the addresses of samples: the function, and the shape of its frame.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use crate::context::InCallback;
+use crate::id::FunctionId;
+use crate::info::CodeRange;
+use crate::profiler_thread::ProfilerThread;
+use crate::system;
+use crate::system::signals::RawSample;
+
+use super::arm64::{self, Frame};
+use super::natives::Natives;
+use super::replaced::Beginning;
+use super::shape::{BYTES, Shape, frame_size};
+use super::{Code, Codes, NativeCaller, Place, unwind};
+
+/// How long a record of code is trusted: when code is freed, other code may take its place.
+const TRUST: Duration = Duration::from_secs(2);
+
+/// How many bytes are read from an instruction on.
+const NEXT: usize = if cfg!(target_arch = "aarch64") { arm64::EPILOGUE } else { 32 };
+
+/// How many bytes are read of code that continues a loop, to find its end.
+const ALL_BYTES: usize = 64 * 1024;
+
+/// Code that has been looked up.
+#[derive(Default)]
+pub(crate) struct KnownCode {
+    /// Ranges by their first byte.
+    ranges: BTreeMap<usize, Range>,
+    /// Addresses outside these.
+    others: HashMap<usize, Code>,
+    /// The number of module loads and unloads before it was recorded.
+    as_of: u64,
+    since: Option<Instant>,
+}
+
+/// A range of compiled code.
+struct Range {
+    end: usize,
+    function: FunctionId,
+    shape: Shape,
+    /// Its first bytes.
+    bytes: Vec<u8>,
+}
+
+/// Known code, with the means to look up the rest.
+pub(crate) struct CodeLookUp<'a, 'i> {
+    pub(crate) known: &'a mut KnownCode,
+    pub(crate) natives: &'a RefCell<Natives>,
+    pub(crate) cx: &'a mut InCallback<'i>,
+}
+
+impl CodeLookUp<'_, '_> {
+    /// Calls `visit` with each frame of a recorded stack, the innermost first: its function, none for native code, and its
+    /// address. Ends when `visit` says so.
+    pub(crate) fn walk(&mut self, sample: &RawSample, visit: impl FnMut(Option<FunctionId>, usize) -> bool) {
+        unwind(sample, self, visit);
+    }
+}
+
+impl KnownCode {
+    /// Call it before each round: removes records that may have changed.
+    pub(crate) fn refresh(&mut self, cx: &ProfilerThread<'_>) {
+        let changes = cx.liveness().changes();
+        if changes != self.as_of || self.since.is_none_or(|since| since.elapsed() > TRUST) {
+            self.ranges.clear();
+            self.others.clear();
+            self.as_of = changes;
+            self.since = Some(Instant::now());
+        }
+    }
+
+    fn range(&self, address: usize) -> Option<(usize, &Range)> {
+        let (&start, range) = self.ranges.range(..=address).next_back()?;
+        (address < range.end).then_some((start, range))
+    }
+
+    /// The known code at an address.
+    #[cfg(feature = "testing")]
+    pub(super) fn code(&self, address: usize) -> Option<Code> {
+        self.range(address).map(|(_, range)| range.code())
+    }
+
+    /// The shape of a known function's frame at `ip`, if it is not made yet or already gone there.
+    pub(super) fn incomplete(&self, ip: usize) -> Option<Shape> {
+        let (start, range) = self.range(ip)?;
+        let offset = ip - start;
+        let size = range.end - start;
+        // On arm64 also some before.
+        let back = if cfg!(target_arch = "aarch64") { arm64::BEFORE.min(offset) } else { 0 };
+        let place = offset - back..(offset + NEXT).min(size);
+        let read_now;
+        let near = match range.bytes.get(place.clone()) {
+            Some(known) => known,
+            None => {
+                read_now = read(start + place.start, place.len());
+                &read_now
+            }
+        };
+        let (before, next) = near.split_at_checked(back)?;
+        if let Shape::OnArm64(frame) = range.shape {
+            return frame.incomplete(&range.bytes, size, offset, before, next).map(Shape::OnArm64);
+        }
+        Shape::incomplete(&range.bytes, size, offset, next)
+    }
+
+    /// Records the code of the function at an address.
+    fn record(&mut self, cx: &mut InCallback<'_>, address: usize) -> Code {
+        // While the runtime starts it does not answer, and there is no code to find.
+        let version = cx.function_version_from_ip(address).ok().flatten();
+        let Some(version) = version else { return Code::default() };
+        let function = version.function;
+        let codes = cx.native_code(version).unwrap_or_default();
+        let codes: Vec<_> =
+            codes.into_iter().map(|code| cx.native_code_ranges(code).unwrap_or_default()).map(with_bytes).collect();
+        let originals: Vec<_> = codes.iter().filter_map(|(_, bytes)| own_size(bytes)).collect();
+        for (ranges, mut bytes) in codes {
+            let shape = ranges.first().map_or(Shape::default(), |first| shape(first, &bytes, &originals));
+            for range in ranges {
+                // A second part of a function uses the frame that the first has made.
+                let bytes = std::mem::take(&mut bytes);
+                self.ranges.insert(range.start, Range { end: range.start + range.size, function, shape, bytes });
+            }
+        }
+        self.range(address).map_or(Code { function: Some(function), ..Code::default() }, |(_, range)| range.code())
+    }
+}
+
+/// The ranges of a function's code, with the first bytes of the first one.
+fn with_bytes(ranges: Vec<CodeRange>) -> (Vec<CodeRange>, Vec<u8>) {
+    let bytes = ranges.first().map(|first| read(first.start, BYTES.min(first.size)));
+    (ranges, bytes.unwrap_or_default())
+}
+
+/// The size of the frame that code makes, if that is known.
+fn own_size(bytes: &[u8]) -> Option<usize> {
+    if cfg!(target_arch = "aarch64") { Some(Frame::whole(bytes)) } else { frame_size(bytes) }
+}
+
+/// The shape of a function, given its first range and the first bytes of it.
+fn shape(first: &CodeRange, bytes: &[u8], originals: &[usize]) -> Shape {
+    if bytes.is_empty() {
+        return Shape::default();
+    }
+    let all = || read(first.start, ALL_BYTES.min(first.size));
+    if cfg!(target_arch = "aarch64") {
+        let Some(frame) = Frame::of(bytes) else { return Shape::default() };
+        // Only what is compiled more than once may continue the loop of another.
+        let more = if originals.len() > 1 { Frame::continued(&all(), originals) } else { None };
+        return Shape::OnArm64(Frame { size: frame.size + more.unwrap_or_default(), ..frame });
+    }
+    match Beginning::of(bytes) {
+        Some(beginning) => Shape::Replaced { size: beginning.size(&all(), originals) },
+        None => Shape::of(bytes),
+    }
+}
+
+impl Range {
+    fn code(&self) -> Code {
+        Code { function: Some(self.function), shape: self.shape }
+    }
+}
+
+/// Up to `size` bytes of code; empty if they cannot be read.
+fn read(start: usize, size: usize) -> Vec<u8> {
+    let mut bytes = vec![0; size];
+    if !system::read_memory(start, &mut bytes) {
+        bytes.clear();
+    }
+    bytes
+}
+
+impl Codes for CodeLookUp<'_, '_> {
+    fn at(&mut self, address: usize) -> Code {
+        if let Some((_, range)) = self.known.range(address) {
+            return range.code();
+        }
+        if let Some(&code) = self.known.others.get(&address) {
+            return code;
+        }
+        let code = self.known.record(self.cx, address);
+        if self.known.range(address).is_none() {
+            self.known.others.insert(address, code);
+        }
+        code
+    }
+
+    fn incomplete(&mut self, ip: usize) -> Option<Shape> {
+        self.known.incomplete(ip)
+    }
+
+    fn native_caller(&mut self, sample: &RawSample, here: Place, is_top: bool) -> NativeCaller {
+        self.natives.borrow_mut().caller(sample, here, is_top)
+    }
+}

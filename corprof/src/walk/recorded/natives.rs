@@ -1,0 +1,351 @@
+//! The native libraries of the process: their unwind information, and the names of their functions.
+//!
+//! They are read from their files, not from memory, as a library may be unloaded meanwhile. Only the sampler's thread reads,
+//! while everything runs. It looks for libraries when an address lies in none that is known.
+
+use std::collections::HashMap;
+use std::fs;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use framehop::{
+    CacheNative, ExplicitModuleSectionInfo, FrameAddress, MayAllocateDuringUnwind, Module, UnwindRegsNative, Unwinder,
+    UnwinderNative,
+};
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
+use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
+
+use crate::system::signals::RawSample;
+
+use super::{NativeCaller, Place};
+
+/// How long it does not look for libraries again: at first, and at most after repeated failures. Stubs are in no library.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// The libraries that are loaded.
+#[derive(Default)]
+pub(crate) struct Natives {
+    unwinder: UnwinderNative<Vec<u8>, MayAllocateDuringUnwind>,
+    cache: CacheNative<MayAllocateDuringUnwind>,
+    mapped: Vec<Mapped>,
+    /// The files that were read, by path; none for a file that is no library.
+    libraries: HashMap<String, Option<Arc<Library>>>,
+    next_refresh: Option<Instant>,
+    pause: Duration,
+}
+
+/// Code of a library in memory.
+struct Mapped {
+    range: Range<usize>,
+    /// The difference between addresses in memory and in the file.
+    bias: usize,
+    library: Arc<Library>,
+}
+
+/// The contents of a library's file.
+struct Library {
+    path: String,
+    /// The file's name, without its folder.
+    name: String,
+    /// The parts of the file that are mapped as code, by addresses in the file.
+    segments: Vec<Segment>,
+    /// By address in the file.
+    symbols: Vec<Symbol>,
+    unwinding: ExplicitModuleSectionInfo<Vec<u8>>,
+}
+
+struct Segment {
+    offset: usize,
+    size: usize,
+    address: usize,
+}
+
+struct Symbol {
+    address: usize,
+    size: usize,
+    name: String,
+}
+
+/// A line of /proc/self/maps about code from a file.
+struct MapsLine<'a> {
+    range: Range<usize>,
+    offset: usize,
+    path: &'a str,
+}
+
+impl<'a> MapsLine<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let (range, rest) = line.split_once(' ')?;
+        let (start, end) = range.split_once('-')?;
+        let (protection, rest) = rest.split_once(' ')?;
+        let (offset, rest) = rest.split_once(' ')?;
+        let path = rest.get(rest.find('/')?..)?;
+        // The runtime's own code is in a file without a name.
+        let is_code = protection.contains('x') && !path.starts_with("/memfd:");
+        let number = |text| usize::from_str_radix(text, 16).ok();
+        Some(Self { range: number(start)?..number(end)?, offset: number(offset)?, path }).filter(|_| is_code)
+    }
+}
+
+impl Natives {
+    /// The library's code at an address, if there is one.
+    fn at(&mut self, address: usize) -> Option<&Mapped> {
+        if self.find(address).is_none() && self.next_refresh.is_none_or(|next| Instant::now() > next) {
+            let is_changed = self.refresh();
+            self.pause = if is_changed { PAUSES.0 } else { (2 * self.pause).clamp(PAUSES.0, PAUSES.1) };
+            self.next_refresh = Some(Instant::now() + self.pause);
+        }
+        self.find(address)
+    }
+
+    fn find(&self, address: usize) -> Option<&Mapped> {
+        let after = self.mapped.partition_point(|mapped| mapped.range.start <= address);
+        self.mapped.get(after.checked_sub(1)?).filter(|mapped| mapped.range.contains(&address))
+    }
+
+    /// Finds the loaded libraries, and returns whether any have been loaded or unloaded.
+    fn refresh(&mut self) -> bool {
+        let Ok(maps) = fs::read_to_string("/proc/self/maps") else { return false };
+        let lines: Vec<_> = maps.lines().filter_map(MapsLine::parse).collect();
+        let unwinder = &mut self.unwinder;
+        let before = self.mapped.len();
+        self.mapped.retain(|mapped| {
+            let is_there = lines.iter().any(|line| line.range == mapped.range && line.path == mapped.library.path);
+            if !is_there {
+                unwinder.remove_module(mapped.range.start as u64);
+            }
+            is_there
+        });
+        let mut is_changed = self.mapped.len() != before;
+        for line in lines {
+            if self.mapped.iter().any(|mapped| mapped.range == line.range) {
+                continue;
+            }
+            let read = || Library::read(line.path).map(Arc::new);
+            let library = self.libraries.entry(line.path.to_owned()).or_insert_with(read);
+            let Some(library) = library.as_ref().map(Arc::clone) else { continue };
+            let Some(bias) = library.bias(&line) else { continue };
+            let range = line.range.start as u64..line.range.end as u64;
+            let module = Module::new(library.name.clone(), range, bias as u64, library.unwinding.clone());
+            unwinder.add_module(module);
+            self.mapped.push(Mapped { range: line.range, bias, library });
+            is_changed = true;
+        }
+        self.mapped.sort_by_key(|mapped| mapped.range.start);
+        is_changed
+    }
+
+    /// `libc.so.6!memset`, or `libcoreclr.so!` if the function has no name; none for an address outside all libraries.
+    pub(crate) fn name(&mut self, address: usize) -> Option<String> {
+        let mapped = self.at(address)?;
+        let symbol = mapped.library.symbol(address.wrapping_sub(mapped.bias)).unwrap_or_default();
+        Some(format!("{}!{symbol}", mapped.library.name))
+    }
+
+    /// The caller of native code.
+    pub(super) fn caller(&mut self, sample: &RawSample, here: Place, is_top: bool) -> NativeCaller {
+        match self.unwind(sample, here, is_top) {
+            Some(Some(caller)) => NativeCaller::Found(caller),
+            Some(None) => NativeCaller::Outermost,
+            None => NativeCaller::Unknown,
+        }
+    }
+
+    /// One step of the unwinder; none if it has no information about the code.
+    fn unwind(&mut self, sample: &RawSample, here: Place, is_top: bool) -> Option<Option<Place>> {
+        self.at(if is_top { here.ip } else { here.ip.wrapping_sub(1) })?;
+        let address = if is_top {
+            FrameAddress::from_instruction_pointer(here.ip as u64)
+        } else {
+            FrameAddress::from_return_address(here.ip as u64)?
+        };
+        let mut registers = registers(here);
+        let mut read = |place: u64| sample.read(place as usize).map(|word| word as u64).ok_or(());
+        let found = self.unwinder.unwind_frame(address, &mut registers, &mut self.cache, &mut read).ok()?;
+        Some(found.map(|ip| place(ip as usize, registers)))
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn registers(here: Place) -> UnwindRegsNative {
+    UnwindRegsNative::new(here.ip as u64, here.stack_pointer as u64, here.frame_pointer as u64)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn place(ip: usize, registers: UnwindRegsNative) -> Place {
+    Place { ip, stack_pointer: registers.sp() as usize, frame_pointer: registers.bp() as usize, link: 0 }
+}
+
+#[cfg(target_arch = "aarch64")]
+fn registers(here: Place) -> UnwindRegsNative {
+    UnwindRegsNative::new(here.link as u64, here.stack_pointer as u64, here.frame_pointer as u64)
+}
+
+#[cfg(target_arch = "aarch64")]
+fn place(ip: usize, registers: UnwindRegsNative) -> Place {
+    let [stack_pointer, frame_pointer, link] = [registers.sp(), registers.fp(), registers.lr()].map(|it| it as usize);
+    Place { ip, stack_pointer, frame_pointer, link }
+}
+
+impl Library {
+    fn read(path: &str) -> Option<Self> {
+        let data = fs::read(path).ok()?;
+        let file = ElfFile64::<object::Endianness>::parse(data.as_slice()).ok()?;
+        let endian = file.endian();
+        let headers = file.elf_header().program_headers(endian, data.as_slice()).ok()?;
+        // Code is mapped in whole pages, so it may overlap with the segment after it.
+        let is_code = |flags: u32| flags & object::elf::PF_X != 0;
+        let is_loaded = |kind: u32| kind == object::elf::PT_LOAD;
+        let code = headers.iter().filter(|header| is_loaded(header.p_type(endian)) && is_code(header.p_flags(endian)));
+        let segments = code.map(|header| {
+            let [offset, size, address] = [header.p_offset(endian), header.p_filesz(endian), header.p_vaddr(endian)];
+            Segment { offset: offset as usize, size: size as usize, address: address as usize }
+        });
+        let segments = segments.collect();
+        let mut symbols: Vec<_> = file
+            .symbols()
+            .chain(file.dynamic_symbols())
+            .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition())
+            .filter_map(|symbol| {
+                let name = symbol.name().ok()?.to_owned();
+                Some(Symbol { address: symbol.address() as usize, size: symbol.size() as usize, name })
+            })
+            .collect();
+        symbols.sort_by_key(|symbol| symbol.address);
+        let range = |name: &str| {
+            file.section_by_name(name).map(|section| section.address()..section.address() + section.size())
+        };
+        let bytes = |name: &str| Some(file.section_by_name(name)?.data().ok()?.to_vec());
+        let unwinding = ExplicitModuleSectionInfo {
+            base_svma: 0,
+            text_svma: range(".text"),
+            got_svma: range(".got"),
+            eh_frame_svma: range(".eh_frame"),
+            eh_frame: bytes(".eh_frame"),
+            eh_frame_hdr_svma: range(".eh_frame_hdr"),
+            eh_frame_hdr: bytes(".eh_frame_hdr"),
+            ..Default::default()
+        };
+        let name = path.rsplit('/').next().unwrap_or(path).to_owned();
+        Some(Self { path: path.to_owned(), name, segments, symbols, unwinding })
+    }
+
+    /// The difference between addresses in memory and in the file, from the place of one mapped part.
+    fn bias(&self, line: &MapsLine<'_>) -> Option<usize> {
+        let mut segments = self.segments.iter();
+        // Parts are mapped in whole pages, so one may begin before its segment.
+        let segment = segments.rfind(|segment| {
+            let end = line.offset + (line.range.end - line.range.start);
+            segment.offset < end && line.offset < segment.offset + segment.size
+        })?;
+        Some(line.range.start.wrapping_add(segment.offset).wrapping_sub(line.offset).wrapping_sub(segment.address))
+    }
+
+    /// The function at an address in the file.
+    fn symbol(&self, address: usize) -> Option<&str> {
+        let after = self.symbols.partition_point(|symbol| symbol.address <= address);
+        let symbol = self.symbols.get(after.checked_sub(1)?)?;
+        (address - symbol.address < symbol.size.max(1)).then_some(symbol.name.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::system::signals::own_stack;
+
+    #[test]
+    fn lines_of_code_from_files_are_read() {
+        let line = "7f00a000-7f00c000 r-xp 00002000 fe:01 123   /usr/lib/a name.so";
+        let line = MapsLine::parse(line).unwrap();
+        assert_eq!((line.range, line.offset, line.path), (0x7f00_a000..0x7f00_c000, 0x2000, "/usr/lib/a name.so"));
+        for other in [
+            "7f00a000-7f00c000 r--p 00002000 fe:01 123   /usr/lib/libc.so.6",
+            "7f00a000-7f00c000 rwxp 00000000 00:00 0",
+            "7f00a000-7f00c000 r-xp 00000000 00:01 123 /memfd:doublemapper (deleted)",
+            "7fff000-7fff100 r-xp 00000000 00:00 0 [vdso]",
+            "nonsense",
+        ] {
+            assert!(MapsLine::parse(other).is_none(), "{other}");
+        }
+    }
+
+    #[test]
+    fn functions_of_libraries_have_names() {
+        let mut natives = Natives::default();
+        let address = libc::getpid as *const () as usize;
+        let name = natives.name(address).unwrap();
+        assert!(name.starts_with("libc") && name.ends_with("getpid"), "{name}");
+        assert_eq!(natives.name(8), None);
+    }
+
+    thread_local! {
+        static NAMES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// Records the names of the callers of a function with these registers.
+    #[inline(never)]
+    fn follow(mut place: Place) {
+        let Place { ip, stack_pointer, frame_pointer, .. } = place;
+        let end = own_stack().unwrap().end.min(stack_pointer + 16 * 1024);
+        let count = (end - stack_pointer) / size_of::<usize>();
+        // SAFETY: the words from the stack pointer up to at most the stack's end are the thread's own stack.
+        let words = unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(stack_pointer), count) };
+        let sample = RawSample::of(ip, stack_pointer, frame_pointer, words);
+        let mut natives = Natives::default();
+        let mut names = Vec::new();
+        while let NativeCaller::Found(next) = natives.caller(&sample, place, names.is_empty()) {
+            names.push(natives.name(next.ip.wrapping_sub(1)).unwrap_or_default());
+            place = next;
+        }
+        NAMES.set(names);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn here() -> Place {
+        let (ip, stack_pointer, frame_pointer): (usize, usize, usize);
+        // SAFETY: reads registers only.
+        unsafe {
+            std::arch::asm!(
+                "lea {}, [rip]", "mov {}, rsp", "mov {}, rbp",
+                out(reg) ip, out(reg) stack_pointer, out(reg) frame_pointer, options(nomem, nostack, preserves_flags)
+            );
+        }
+        Place { ip, stack_pointer, frame_pointer, link: 0 }
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    #[inline(always)]
+    fn here() -> Place {
+        let (ip, stack_pointer, frame_pointer, link): (usize, usize, usize, usize);
+        // SAFETY: reads registers only.
+        unsafe {
+            std::arch::asm!(
+                "adr {}, .", "mov {}, sp", "mov {}, x29", "mov {}, x30",
+                out(reg) ip, out(reg) stack_pointer, out(reg) frame_pointer, out(reg) link,
+                options(nomem, nostack, preserves_flags)
+            );
+        }
+        Place { ip, stack_pointer, frame_pointer, link }
+    }
+
+    /// A comparison for `qsort`, which puts the C library on the stack between this and the test.
+    extern "C" fn compare(_: *const libc::c_void, _: *const libc::c_void) -> libc::c_int {
+        follow(here());
+        0
+    }
+
+    #[test]
+    fn frames_of_libraries_without_frame_pointers_are_followed() {
+        let mut items = [2u64, 1];
+        // SAFETY: two items of eight bytes, and a comparison whose answer is always the same.
+        unsafe { libc::qsort(items.as_mut_ptr().cast(), 2, 8, Some(compare)) };
+        let names = NAMES.take();
+        let sort = names.iter().rposition(|name| name.contains("qsort")).unwrap_or_else(|| panic!("{names:?}"));
+        assert!(names.get(sort + 1).is_some_and(|name| name.contains("corprof")), "{names:?}");
+    }
+}

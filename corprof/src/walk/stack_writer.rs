@@ -1,0 +1,118 @@
+//! Writes the frames of one stack as numbers, to memory that was allocated before its thread was stopped.
+
+use std::ffi::c_void;
+
+use corprof_sys as sys;
+use windows_core::HRESULT;
+
+use crate::error::{S_FALSE, S_OK};
+use crate::id::FunctionId;
+
+/// A frame of a sampled stack, as numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub struct SampledFrame {
+    /// The managed function, or `None` for native code: a block of frames, or with
+    /// [`Strategy::Seeded`](crate::sampler::Strategy::Seeded) and [`Strategy::Signals`](crate::sampler::Strategy::Signals) a
+    /// single frame.
+    pub function: Option<FunctionId>,
+    /// The address in the native code; see [`Frame::ip`](crate::walk::Frame::ip).
+    pub ip: usize,
+}
+
+/// What a walk has found out about a stack, besides its frames.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct StackMarks {
+    /// There was no room for all frames.
+    pub(crate) is_cut: bool,
+    /// It was unwound to its end without the runtime.
+    pub(crate) is_unwound: bool,
+    /// It is a sample even without a managed frame.
+    pub(crate) is_kept: bool,
+    /// Its thread was waiting.
+    pub(crate) is_waiting: bool,
+}
+
+/// Writes the frames of one stack: to a part of a buffer with a fixed size. Allocates no memory.
+pub(crate) struct StackWriter<'t> {
+    frames: &'t mut Vec<SampledFrame>,
+    #[cfg_attr(not(all(windows, target_arch = "x86_64")), allow(dead_code))]
+    start: usize,
+    end: usize,
+    marks: StackMarks,
+}
+
+impl<'t> StackWriter<'t> {
+    /// Writes behind the frames of earlier stacks, at most `depth` frames, and no more than there is room for.
+    pub(crate) fn new(frames: &'t mut Vec<SampledFrame>, depth: usize) -> Self {
+        let start = frames.len();
+        let end = frames.capacity().min(start.saturating_add(depth));
+        Self { frames, start, end, marks: StackMarks::default() }
+    }
+
+    /// What is known of the stack besides its frames.
+    pub(crate) fn marks(&self) -> StackMarks {
+        self.marks
+    }
+
+    /// Writes a frame, if there is room for it.
+    pub(crate) fn write(&mut self, frame: SampledFrame) -> bool {
+        if self.frames.len() < self.end {
+            self.frames.push(frame); // within the capacity
+            true
+        } else {
+            self.marks.is_cut = true;
+            false
+        }
+    }
+
+    /// Removes what was written of this stack, to begin again.
+    #[cfg(all(windows, target_arch = "x86_64"))]
+    pub(crate) fn restart(&mut self) {
+        self.frames.truncate(self.start);
+        self.marks.is_cut = false;
+        self.marks.is_waiting = false;
+    }
+
+    /// Marks the thread as waiting in a system call.
+    #[cfg(all(windows, target_arch = "x86_64"))]
+    pub(crate) fn mark_waiting(&mut self) {
+        self.marks.is_waiting = true;
+    }
+
+    /// Makes the stack a sample even without a managed frame.
+    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+    pub(crate) fn mark_kept(&mut self) {
+        self.marks.is_kept = true;
+    }
+
+    /// Marks that outer frames are missing.
+    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+    pub(crate) fn mark_cut(&mut self) {
+        self.marks.is_cut = true;
+    }
+
+    /// Marks that the stack was unwound to its end without the runtime.
+    #[cfg(all(windows, target_arch = "x86_64"))]
+    pub(crate) fn mark_unwound(&mut self) {
+        self.marks.is_unwound = true;
+    }
+
+    /// The callback for `DoStackSnapshot`: writes each frame, and ends the walk when there is no more room.
+    ///
+    /// # Safety
+    /// `writer` points at a [`StackWriter`] that has no other user during the call.
+    pub(crate) unsafe extern "system" fn on_frame(
+        function: sys::FunctionID,
+        ip: usize,
+        _info: sys::COR_PRF_FRAME_INFO,
+        _context_size: u32,
+        _context: *mut u8,
+        writer: *mut c_void,
+    ) -> HRESULT {
+        // SAFETY: the caller's promise.
+        let writer = unsafe { &mut *writer.cast::<StackWriter<'_>>() };
+        let frame = SampledFrame { function: FunctionId::from_raw(function), ip };
+        if writer.write(frame) { S_OK } else { S_FALSE }
+    }
+}
