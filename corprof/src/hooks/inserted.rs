@@ -29,6 +29,7 @@ use crate::metadata::is_of_the_runtime;
 use crate::profiler_thread::ProfilerThread;
 use crate::report;
 use crate::session::CompileSlot;
+use crate::session::event_pipe_sessions::Callback;
 use crate::session::panics::catch;
 use crate::suspension;
 use crate::values::{Lookup, Plan, Types};
@@ -367,6 +368,7 @@ impl<H: EitherHooks> Inserted<H> {
             return None;
         }
         let hooks = self.installed;
+        let _selecting = Callback::begin_select();
         let (data, is_always) = match hooks.user().select(cx, function) {
             Hook::Yes(data) => (data, !H::VALUES.is_empty()),
             Hook::Always(data) => (data, true),

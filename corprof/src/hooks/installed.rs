@@ -30,6 +30,7 @@ use crate::id::FunctionId;
 use crate::info::{Info, StringLayout};
 use crate::metadata::is_of_the_runtime;
 use crate::session::HookSlot;
+use crate::session::event_pipe_sessions::Callback;
 use crate::session::gate::Gate;
 use crate::session::panics::{PanicPlace, ProfilerState, catch, discard};
 use crate::session::slot::{First, Tag};
@@ -230,6 +231,7 @@ impl<H: EitherHooks> Installed<H> {
         let hooks: &'static Self = unsafe { &*data.cast() };
         let record = hooks.gate().enter().and_then(|_inside| {
             let function = hooks.info.function(function)?;
+            let _selecting = Callback::begin_select();
             // SAFETY: the runtime asks on the compiling thread, in preemptive mode, holds no lock that a collection waits for
             // (contracts.toml: SetFunctionIDMapper2), and waits for the answer (fact: select).
             let mut cx = unsafe { InCallback::new(&hooks.info) };
