@@ -51,7 +51,6 @@ static class Matrix
     public static byte[] Bytes;
     [MethodImpl(MethodImplOptions.NoInlining)] public static int Compiled() { return Holder.Ordinary + 1; }
     [MethodImpl(MethodImplOptions.NoInlining)] public static void Ready() { }
-    [MethodImpl(MethodImplOptions.NoInlining)] public static void Others() { }
 }
 
 /// Functions with hooks. Each checks what it was called with: a hook must not change that.
@@ -113,7 +112,7 @@ static class Fire
         probe = FindProbe();
         probe(pinned);
         Matrix.Ready();
-        Matrix.Others();
+        Thread.CurrentThread.Name = "others";
 
         List<KeyValuePair<string, Thread>> workers = new List<KeyValuePair<string, Thread>>();
         string without = "," + Environment.GetEnvironmentVariable("FIRE_WITHOUT") + ",";

@@ -73,11 +73,11 @@ static class Matrix
         Thread scratch = new Thread(Scratch);
         scratch.Start();
         scratch.Join();
-        Others();
+        Thread.CurrentThread.Name = "others";
         Compiled();
         pin.Free();
         string modes = Environment.GetEnvironmentVariable("MATRIX_MODES");
-        if (modes != null) Modes();
+        if (modes != null) Thread.CurrentThread.Name = "modes"; // has a profiler look at the modes of calls
         if (modes == "leaves") Allocations();
         Console.WriteLine("twice={0} bytes={1}", twice(21), bytes.Length);
         return kept != null ? 0 : 1;
@@ -94,14 +94,7 @@ static class Matrix
     static void Ready() { }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
-    static void Others() { }
-
-    [MethodImpl(MethodImplOptions.NoInlining)]
     static void Scratch() { }
-
-    /// Has a profiler look at the modes of calls.
-    [MethodImpl(MethodImplOptions.NoInlining)]
-    static void Modes() { }
 
     /// Allocates, for a profiler that has much to ask of each object.
     [MethodImpl(MethodImplOptions.NoInlining)]

@@ -45,6 +45,7 @@ static class World
         other.Join();
         // Loaded from memory, with what passes for symbols.
         Assembly.Load(File.ReadAllBytes(typeof(World).Assembly.Location), new byte[] { 1, 2, 3, 4, 5 });
+        Thread.CurrentThread.Name = "prepared";
         Prepared();
         Waste();
         Fail();

@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use corprof::args::EventPipeEvent;
 use corprof::events::Level;
-use corprof::id::EventPipeEventId;
-use corprof::id::EventPipeSessionId;
+use corprof::id::{EventPipeEventId, EventPipeSessionId, Inert};
 use corprof::info::{EventPipeEventDefinition, EventPipePayload, EventPipeProviderConfig};
 use corprof::prelude::*;
 use corprof::sync::Mutex;
@@ -61,12 +60,11 @@ impl Tells {
 
 #[callbacks]
 impl Callbacks for Tells {
-    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
-        let name = cx.names().function(function);
-        if name.as_str().starts_with("Sources.Start") {
-            tell("start", self.start(cx));
-        } else if name.as_str().starts_with("Sources.Stop") {
-            self.stop(cx);
+    fn thread_name_changed(&self, cx: &mut InCallback<'_>, _thread: Inert<ThreadId>, name: &str) {
+        match name {
+            "start" => tell("start", self.start(cx)),
+            "stop" => self.stop(cx),
+            _ => {}
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use corprof::args::{EventPipeEvent, GcReason, Generations};
 use corprof::events::{Level, ProviderEvent, Text};
+use corprof::id::Inert;
 use corprof::info::{EventPipeProviderConfig, EventPipeProviderListener, EventPipeProviderState, OwnEvent};
 use corprof::prelude::*;
 
@@ -180,8 +181,8 @@ impl Callbacks for Tells {
         Ok(profiler)
     }
 
-    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
-        if cx.names().function(function).as_str().starts_with("Sources.Start") {
+    fn thread_name_changed(&self, cx: &mut InCallback<'_>, _thread: Inert<ThreadId>, name: &str) {
+        if name == "start" {
             eprintln!("own_events| keywords: {:?}", keywords(cx));
             eprintln!("own_events| session: {:?}", session(cx));
             eprintln!("own_events| written: {:?}", self.write(cx));

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use corprof::args::EventPipeEvent;
 use corprof::events::Level;
-use corprof::id::HandleId;
+use corprof::id::{HandleId, Inert};
 use corprof::info::{EventPipeEventDefinition, EventPipePayload, EventPipeProviderConfig, HandleKind, ObjectHandle};
 use corprof::prelude::*;
 use corprof::sync::Mutex;
@@ -101,8 +101,8 @@ impl Writes {
 
 #[callbacks]
 impl Callbacks for Writes {
-    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
-        if cx.names().function(function).to_string().contains("World.Main") {
+    fn thread_name_changed(&self, cx: &mut InCallback<'_>, _thread: Inert<ThreadId>, name: &str) {
+        if name == "prepared" {
             let _ = self.write(cx).inspect_err(|error| eprintln!("reentry| {error}"));
         }
     }

@@ -14,6 +14,7 @@ use corprof::Guid;
 use corprof::args::EventPipeEvent;
 use corprof::context::Context;
 use corprof::events::{FieldType, Level};
+use corprof::id::Inert;
 use corprof::info::{
     EventPipeEventDefinition, EventPipeField, EventPipePayload, EventPipeProviderConfig, EventPipeProviderListener,
     EventPipeProviderState, HandleKind, ObjectHandle,
@@ -277,12 +278,17 @@ impl Callbacks for World {
         }
     }
 
+    fn thread_name_changed(&self, cx: &mut InCallback<'_>, _thread: Inert<ThreadId>, name: &str) {
+        if name == "prepared" {
+            self.event_pipe(cx);
+        }
+    }
+
     fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         let name = cx.names().function(function);
         if name.as_str().starts_with("World.Prepared") && self.first(cx, "prepared") {
             self.ask_in_callback(cx, "in jit_compilation_started");
             ask_heap(cx, "in jit_compilation_started");
-            self.event_pipe(cx);
         }
         if name.as_str().starts_with("World.Collected") && self.first(cx, "collected") {
             self.signals.go.store(true, SeqCst);

@@ -12,6 +12,7 @@ use crate::info::{PAUSE, is_passing};
 use crate::profiler::Profiler;
 use crate::report;
 use crate::session::catch_up::CatchUp;
+use crate::session::event_pipe_sessions::Callback;
 use crate::session::panics::catch;
 
 use super::Adapter;
@@ -157,6 +158,7 @@ impl<P: Profiler> Adapter<P> {
         let Some(_inside) = self.state.gate.enter() else { return false };
         // SAFETY: inside the gate.
         let Some(profiler) = (unsafe { self.profiler() }) else { return false };
+        let _callback = Callback::begin(event);
         catch(|| tell(profiler, cx), || self.disable_after_panic(event.method()));
         true
     }

@@ -28,6 +28,7 @@ use crate::metadata::is_of_the_runtime;
 use crate::profiler_thread::ProfilerThread;
 use crate::report;
 use crate::session::CompileSlot;
+use crate::session::event_pipe_sessions::Callback;
 use crate::session::panics::catch;
 use crate::suspension;
 use crate::values::{Lookup, Plan, Types};
@@ -216,6 +217,7 @@ impl<H: FunctionHooks> Inserted<H> {
 
     /// Asks the user about a function.
     fn ask(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<(FunctionId, H::Function)> {
+        let _selecting = Callback::begin_select();
         match self.installed.user().select(cx, function) {
             Hook::No => Hook::No,
             Hook::Inlinable(data) => Hook::Inlinable((function, data)),

@@ -29,6 +29,7 @@ use crate::event_mask::Event;
 use crate::id::FunctionId;
 use crate::info::{Info, StringLayout};
 use crate::metadata::is_of_the_runtime;
+use crate::session::event_pipe_sessions::Callback;
 use crate::session::gate::Gate;
 use crate::session::panics::{PanicPlace, ProfilerState, catch, discard};
 use crate::session::slot::{First, Tag};
@@ -233,6 +234,7 @@ impl<H: FunctionHooks> Installed<H> {
         let hooks: &'static Self = unsafe { &*data.cast() };
         let record = hooks.gate().enter().and_then(|_inside| {
             let function = hooks.info.function(function)?;
+            let _selecting = Callback::begin_select();
             // SAFETY: the runtime asks on the compiling thread, in preemptive mode, holds no lock that a collection waits for
             // (contracts.toml: SetFunctionIDMapper2), and waits for the answer (fact: select).
             let mut cx = unsafe { InCallback::new(&hooks.info) };
@@ -378,6 +380,7 @@ impl<H: FunctionHooks> CompileSlot for Installed<H> {
             if !is_fit {
                 return None;
             }
+            let _selecting = Callback::begin_select();
             catch(|| self.user().select(&mut cx, function), || self.disable_after_panic("select"))
         };
         !self.answers.is_exact(function, ask)

@@ -180,8 +180,10 @@ impl InCallback<'_> {
     ///
     /// `E_INVALIDARG`: no provider, or a name or filter that contains a NUL. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: the
     /// runtime could not tell managed code of the session, which it does: in callbacks about loads and unloads of assemblies, modules
-    /// and classes; in `thread_destroyed`, `exception_catcher_leave` and `dynamic_method_unloaded`; in any callback on a
-    /// [`ProfilerThread`](crate::ProfilerThread). Start it in `initialize` or on a profiler thread.
+    /// and classes, about compilations, and about transitions between managed and native code; in `select` of hooks; in
+    /// `thread_destroyed`, `exception_catcher_leave` and `dynamic_method_unloaded`; in callbacks inside of these; in any callback on a
+    /// [`ProfilerThread`](crate::ProfilerThread). Start it in `initialize`, on a profiler thread, or in another callback such as
+    /// `thread_name_changed`.
     #[doc(alias = "EventPipeStartSession")]
     pub fn event_pipe_start_session(
         &mut self,

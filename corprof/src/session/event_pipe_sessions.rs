@@ -22,8 +22,8 @@ use crate::lock::unpoisoned;
 thread_local! {
     /// Whether the calling thread runs `thread_destroyed`.
     static IS_ENDING: Cell<bool> = const { Cell::new(false) };
-    /// The calling thread's innermost callback from which a collection may start.
-    static CALLBACK: Cell<Option<Event>> = const { Cell::new(None) };
+    /// Where the calling thread is, if it is in the user's code with a context from which a collection may start.
+    static PLACE: Cell<Option<Place>> = const { Cell::new(None) };
 }
 
 /// Notes that the calling thread enters or leaves `thread_destroyed`.
@@ -31,29 +31,69 @@ pub(crate) fn set_thread_ending(is_ending: bool) {
     IS_ENDING.set(is_ending);
 }
 
+/// Where the user's code is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Callback(Event),
+    /// `select` of hooks, for which the compilation of the function waits.
+    Select,
+}
+
+impl Place {
+    const fn allows_managed_code(self) -> bool {
+        match self {
+            Self::Callback(event) => !is_without_managed_code(event),
+            Self::Select => false,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Callback(event) => event.method(),
+            Self::Select => "select",
+        }
+    }
+}
+
 /// Marks the calling thread as being in a callback, until it is dropped.
 pub(crate) struct Callback {
-    /// The enclosing callback.
-    before: Option<Event>,
+    /// What the mark was.
+    before: Option<Place>,
 }
 
 impl Callback {
     #[inline]
     pub(crate) fn begin(event: Event) -> Self {
-        Self { before: CALLBACK.replace(Some(event)) }
+        Self::begin_at(Place::Callback(event))
+    }
+
+    /// The same for `select` of hooks.
+    pub(crate) fn begin_select() -> Self {
+        Self::begin_at(Place::Select)
+    }
+
+    /// A callback inside of one that allows no managed code allows none either: the outer one's mark stays.
+    #[inline]
+    fn begin_at(place: Place) -> Self {
+        let before = PLACE.get();
+        if before.is_none_or(Place::allows_managed_code) {
+            PLACE.set(Some(place));
+        }
+        Self { before }
     }
 }
 
 impl Drop for Callback {
     #[inline]
     fn drop(&mut self) {
-        CALLBACK.set(self.before);
+        PLACE.set(self.before);
     }
 }
 
-/// Whether a callback comes in the middle of a load or an unload, where managed code that needs the same class, module or assembly
-/// fails or waits for ever, or in cooperative mode, in which none can be called.
-const fn allows_no_managed_code(event: Event) -> bool {
+/// Whether a callback comes in the middle of a load, an unload or a compilation, where managed code that needs the same class, module,
+/// assembly or method fails or waits for ever; between native and managed code, which may be the runtime's own way into a class
+/// constructor; or in cooperative mode, in which none can be called.
+const fn is_without_managed_code(event: Event) -> bool {
     let is_of_loader = matches!(
         event,
         Event::AssemblyLoadStarted
@@ -70,7 +110,23 @@ const fn allows_no_managed_code(event: Event) -> bool {
             | Event::ClassUnloadStarted
             | Event::ClassUnloadFinished
     );
-    is_of_loader || matches!(event, Event::ExceptionCatcherLeave | Event::DynamicMethodUnloaded)
+    let is_of_compiler = matches!(
+        event,
+        Event::JitCompilationStarted
+            | Event::JitCompilationFinished
+            | Event::JitCachedFunctionSearchStarted
+            | Event::JitCachedFunctionSearchFinished
+            | Event::JitInlining
+            | Event::RejitCompilationStarted
+            | Event::RejitCompilationFinished
+            | Event::RejitError
+            | Event::GetRejitParameters
+            | Event::DynamicMethodJitCompilationStarted
+            | Event::DynamicMethodJitCompilationFinished
+    );
+    let is_transition = matches!(event, Event::UnmanagedToManagedTransition | Event::ManagedToUnmanagedTransition);
+    let is_cooperative = matches!(event, Event::ExceptionCatcherLeave | Event::DynamicMethodUnloaded);
+    is_of_loader || is_of_compiler || is_transition || is_cooperative
 }
 
 /// Refuses a call about a session where the managed code that the runtime tells of it cannot run:
@@ -78,6 +134,10 @@ const fn allows_no_managed_code(event: Event) -> bool {
 /// - in callbacks in cooperative mode: the process ends (.NET 8 and 10);
 /// - in callbacks about loads: the managed code gets a `TypeLoadException` for a class that is being loaded, and so may the application
 ///   (seen in `class_load_started` on .NET 8);
+/// - in callbacks about compilations, and where functions are selected for hooks: the managed code may need the method that is being
+///   compiled, or wait for a lock whose owner needs it (seen as hangs on .NET 10);
+/// - in callbacks about transitions: the managed code runs inside a class constructor that has run by half (seen on .NET 8, which ended
+///   with "infinite recursion while looking up resource");
 /// - in any callback on a profiler thread, as the managed code then runs on another thread, and may wait for a lock under which
 ///   the runtime makes the callback (seen in `class_load_started`).
 ///
@@ -89,8 +149,8 @@ pub(crate) fn refuse_where_managed_code_cannot_run(call: &'static str, is_profil
     if IS_ENDING.get() {
         return refused("thread_destroyed");
     }
-    match CALLBACK.get() {
-        Some(event) if allows_no_managed_code(event) => refused(event.method()),
+    match PLACE.get() {
+        Some(place) if !place.allows_managed_code() => refused(place.name()),
         Some(_) if is_profilers => refused("a callback on a profiler thread"),
         _ => Ok(()),
     }
@@ -204,6 +264,31 @@ mod tests {
         sessions.started(id);
         sessions.end_all();
         assert!(sessions.begin_use(id, "X").is_err());
+    }
+
+    /// The place that a refusal names, or none.
+    fn refusal(is_profilers: bool) -> Option<String> {
+        refuse_where_managed_code_cannot_run("X", is_profilers).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_callback_inside_of_one_without_managed_code_is_without_it_too() {
+        assert_eq!(refusal(false), None);
+        let outer = Callback::begin(Event::JitCompilationStarted);
+        let inner = Callback::begin(Event::EventPipeProviderCreated);
+        assert!(refusal(false).is_some_and(|error| error.contains("X(jit_compilation_started)")));
+        drop(inner);
+        assert!(refusal(false).is_some());
+        drop(outer);
+        let outer = Callback::begin(Event::ThreadNameChanged);
+        assert_eq!(refusal(false), None);
+        assert!(refusal(true).is_some_and(|error| error.contains("a callback on a profiler thread")));
+        let inner = Callback::begin_select();
+        assert!(refusal(false).is_some_and(|error| error.contains("X(select)")));
+        drop(inner);
+        assert_eq!(refusal(false), None);
+        drop(outer);
+        assert_eq!(refusal(true), None);
     }
 
     #[test]

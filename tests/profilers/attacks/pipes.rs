@@ -1,16 +1,16 @@
 //! EventPipe with unusual names, fields and payloads.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use corprof::args::EventPipeEvent;
 use corprof::events::{FieldType, Level};
+use corprof::id::Inert;
 use corprof::info::{EventPipeEventDefinition, EventPipeField, EventPipePayload, EventPipeProviderConfig};
 use corprof::prelude::*;
 
 #[derive(Profiler, Default)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1208", no_export)]
 pub(crate) struct Pipes {
-    is_done: AtomicBool,
     answers: AtomicU64,
     errors: AtomicU64,
     delivered: AtomicU64,
@@ -65,9 +65,8 @@ impl Pipes {
 
 #[callbacks]
 impl Callbacks for Pipes {
-    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
-        let is_first = || !self.is_done.swap(true, Relaxed);
-        if cx.names().function(function).to_string().starts_with("World.Main") && is_first() {
+    fn thread_name_changed(&self, cx: &mut InCallback<'_>, _thread: Inert<ThreadId>, name: &str) {
+        if name == "prepared" {
             for name in
                 ["", ".", "Corprof-Pipes", &"a".repeat(5000), &"a".repeat(200_000), &"\u{10ffff}".repeat(1 << 21)]
             {

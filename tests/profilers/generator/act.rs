@@ -98,7 +98,7 @@ impl Turn {
     /// Whether this action is made now; if so it is noted.
     fn begin(&mut self, action: &'static str) -> Option<Noted> {
         let price = price(action);
-        if is_session_in_compilation(action, self.place) || !self.plan.has(action) || self.random.u64(0..price) > 0 {
+        if !self.plan.has(action) || self.random.u64(0..price) > 0 {
             return None;
         }
         let number = ACTIONS.fetch_add(price, Relaxed);
@@ -134,14 +134,6 @@ macro_rules! random_call {
             }
         }
     }};
-}
-
-/// A session that is started, changed or stopped while a method is compiled runs managed code under the lock of that compilation, and
-/// may wait for ever: a known fault (seeds 3036 and 6027 on .NET 10, without this function). Take it away when such calls are refused.
-fn is_session_in_compilation(action: &str, place: &str) -> bool {
-    let is_session =
-        ["EventPipeStart", "EventPipeStop", "EventPipeAdd"].iter().any(|session| action.starts_with(session));
-    is_session && (place.contains("jit") || place == "select of hooks")
 }
 
 fn one_anywhere(turn: &mut Turn, cx: &Info) {

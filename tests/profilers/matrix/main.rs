@@ -83,9 +83,7 @@ impl Callbacks for Matrix {
         let name = cx.names().function(function);
         match name.as_str() {
             "Matrix.Ready()" => FACTS.gather(cx, function).unwrap(),
-            "Matrix.Others()" => places::others(cx),
             "Matrix.Scratch()" => places::marking(cx),
-            "Matrix.Modes()" if modes::is_on() => modes::start(cx),
             _ => {}
         }
     }
@@ -345,8 +343,14 @@ impl Callbacks for Matrix {
         in_callback(cx, "exception_catcher_leave");
     }
 
-    fn thread_name_changed(&self, cx: &mut InCallback<'_>, _thread: corprof::id::Inert<ThreadId>, _name: &str) {
+    fn thread_name_changed(&self, cx: &mut InCallback<'_>, _thread: corprof::id::Inert<ThreadId>, name: &str) {
         in_callback(cx, "thread_name_changed");
+        // The program names its thread: a callback in which sessions are started.
+        match name {
+            "others" => places::others(cx),
+            "modes" if modes::is_on() => modes::start(cx),
+            _ => {}
+        }
     }
 
     fn garbage_collection_started(&self, cx: &InNoGc<'_>, _generations: Generations, _reason: GcReason) {

@@ -126,8 +126,8 @@ impl Plan {
             plan.panic_at = Some(random.u64(..20_000));
             plan.time = (5, 5);
         }
-        // The events that take most of an application's time, and so hide other effects. Not MONITOR_JIT_COMPILATION: by it the
-        // profiler learns that the program is ready.
+        // The events that take most of an application's time, and so hide other effects. Not MONITOR_JIT_COMPILATION and
+        // MONITOR_THREADS: by them the profiler learns that the program is ready.
         let events = ["MONITOR_EXCEPTIONS", "MONITOR_CODE_TRANSITIONS", "MONITOR_OBJECT_ALLOCATED"];
         plan.without.0.extend(events.into_iter().filter(|_| random.u8(..5) == 0));
         plan.spare_net_8(major, random.u8(..4) == 0);
