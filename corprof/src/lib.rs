@@ -64,7 +64,6 @@ pub mod profiler;
 pub mod profiler_thread;
 mod report;
 mod session;
-pub mod settings;
 mod suspension;
 pub mod sync;
 mod system;
