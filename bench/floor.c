@@ -13,7 +13,7 @@
  *     cc -O2 -shared -fPIC -DSHADOW -o libfloor_shadow.so floor.c shadow.c hooks.S   knows what runs and since when
  *
  * The corprof profilers that do the same are tests/profilers/bench_nothing.rs, bench_count.rs, bench_loads.rs,
- * bench_hooks.rs and bench_shadow.rs, and examples/allocations.rs.
+ * bench_hooks.rs and bench_shadow.rs, and profilers/library/allocations.rs.
  */
 #include <stdint.h>
 #include <stdio.h>

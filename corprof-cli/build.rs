@@ -1,10 +1,10 @@
-//! Builds the bundled examples as one library and has the command embed it.
+//! Builds the library of the built-in profilers and has the command embed it.
 //!
 //! Cargo cannot depend on a shared library, so this calls the same cargo once more, in a folder of its own, for the package
-//! corprof-examples. That is a build dependency only so that cargo brings its sources: from the checkout or from the registry.
+//! corprof-profilers. That is a build dependency only so that cargo brings its sources: from the checkout or from the registry.
 //!
-//! `CORPROF_BUNDLE` names a built library to embed instead (as a release does, whose library is for an older glibc); empty, it
-//! leaves the examples out, as the feature `examples` does if it is off.
+//! `CORPROF_BUNDLE` names a built library to embed instead (as the tests do, which build it with all other crates); empty, it
+//! leaves the profilers out, as the feature `profilers` does if it is off.
 
 use std::env;
 use std::error::Error;
@@ -32,12 +32,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-#[cfg(not(feature = "examples"))]
+#[cfg(not(feature = "profilers"))]
 fn build() -> Result<Option<PathBuf>, Box<dyn Error>> {
     Ok(None)
 }
 
-#[cfg(feature = "examples")]
+#[cfg(feature = "profilers")]
 fn build() -> Result<Option<PathBuf>, Box<dyn Error>> {
     let variable = |name: &str| env::var(name).map_err(|error| format!("{name}: {error}"));
     let target = variable("TARGET")?;
@@ -45,29 +45,28 @@ fn build() -> Result<Option<PathBuf>, Box<dyn Error>> {
     // Beside the builds of this workspace rather than in the folder of this one, which is another for each set of features.
     let out = PathBuf::from(variable("OUT_DIR")?);
     let beside = out.ancestors().nth(2).filter(|build| build.ends_with("build")).and_then(|build| build.parent());
-    let target_dir = beside.unwrap_or(&out).join("corprof-examples");
+    let target_dir = beside.unwrap_or(&out).join("corprof-profilers");
     let mut cargo = std::process::Command::new(variable("CARGO")?);
-    cargo.arg("rustc").arg("--manifest-path").arg(PathBuf::from(corprof_examples::FOLDER).join("Cargo.toml"));
-    cargo.args(["--lib", "--crate-type", "cdylib", "--features", "bundle", "--profile", profile, "--target", &target]);
+    cargo.arg("build").arg("--manifest-path").arg(PathBuf::from(corprof_profilers::FOLDER).join("Cargo.toml"));
+    cargo.args(["--example", "corprof_profilers", "--profile", profile, "--target", &target]);
     cargo.arg("--target-dir").arg(&target_dir);
     // A library for users, whatever the workspace around it wants of its own builds.
     for setting in ["debug=false", "strip=\"symbols\"", "panic=\"unwind\""] {
         cargo.args(["--config", &format!("profile.{profile}.{setting}")]);
     }
-    cargo.args(["--", "--cfg", "corprof_bundle"]);
     // `cargo clippy` would have its compiler used here as well.
     cargo.env_remove("RUSTC_WORKSPACE_WRAPPER").env_remove("CLIPPY_ARGS");
     if !cargo.status()?.success() {
-        return Err("the bundled examples cannot be built; what cargo said is above. Without them: \
+        return Err("the built-in profilers cannot be built; what cargo said is above. Without them: \
                     `cargo install corprof-cli --no-default-features`"
             .into());
     }
     let name = match variable("CARGO_CFG_TARGET_OS")?.as_str() {
-        "windows" => "corprof_examples.dll",
-        "macos" => "libcorprof_examples.dylib",
-        _ => "libcorprof_examples.so",
+        "windows" => "corprof_profilers.dll",
+        "macos" => "libcorprof_profilers.dylib",
+        _ => "libcorprof_profilers.so",
     };
-    let built = target_dir.join(target).join(folder);
+    let built = target_dir.join(target).join(folder).join("examples");
     // Cargo writes there which files of a checkout the library is made of.
     let sources = fs::read_to_string(built.join(name).with_extension("d"))?;
     for source in sources.lines().filter_map(|line| line.split_once(": ")).flat_map(|(_, all)| words(all)) {
@@ -77,7 +76,7 @@ fn build() -> Result<Option<PathBuf>, Box<dyn Error>> {
 }
 
 /// The words of a line in which a space within a word stands behind a backslash.
-#[cfg(feature = "examples")]
+#[cfg(feature = "profilers")]
 fn words(line: &str) -> Vec<String> {
     let line = line.replace("\\ ", "\0");
     line.split(' ').filter(|word| !word.is_empty()).map(|word| word.replace('\0', " ")).collect()

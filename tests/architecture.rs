@@ -222,8 +222,10 @@ fn every_command_that_the_documents_give_exists() -> Result<()> {
                 assert!(source.contains(&field), "{document}: `{line}`: `{command}` has no option `--{option}`");
             }
             if let ("demo", Some(example)) = (command, options.first().filter(|word| !word.starts_with('-'))) {
-                let is_there = *example == "NAME" || root().join(format!("examples/{example}.rs")).is_file();
-                assert!(is_there, "{document}: `{line}`: no example `{example}`");
+                let folders = ["examples", "profilers/library"];
+                let is_file = |folder| root().join(format!("{folder}/{example}.rs")).is_file();
+                let is_there = *example == "NAME" || folders.into_iter().any(is_file);
+                assert!(is_there, "{document}: `{line}`: no example or built-in profiler `{example}`");
             }
             count += 1;
         }
@@ -245,6 +247,10 @@ fn the_readme_has_every_example() -> Result<()> {
     let readme = read("README.md")?;
     for path in files_with("rs")?.into_iter().filter(|path| path.parent() == Some(&root().join("examples"))) {
         let link = format!("({})", shown(&path));
+        assert!(readme.contains(&link), "README.md does not list {link}");
+    }
+    for profiler in corprof_profilers::table::ALL {
+        let link = format!("(profilers/library/{}.rs)", profiler.name);
         assert!(readme.contains(&link), "README.md does not list {link}");
     }
     Ok(())

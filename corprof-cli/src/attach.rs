@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use corprof_diagnostics::{Error, HResult, Process, Uuid};
-use corprof_launch::bundled;
 use corprof_launch::checks::{self, Finding, Place};
 use corprof_launch::environment::Chosen;
 use corprof_launch::image::Image;
 use corprof_launch::launch::Changes;
 use corprof_launch::processes;
+use corprof_profilers::settings;
+use corprof_profilers::table::Profiler;
 
 use crate::exit::{self, Failure, Outcome};
 use crate::late::Late;
@@ -89,22 +90,32 @@ pub fn run(args: &Args) -> Outcome {
     let pid: u32 = pid.ok_or_else(|| usage("the first argument is a process id; or use --wait"))?;
     embedded::refuse_unknown(library).map_err(|error| Failure::new(exit::USAGE, error))?;
     let process = Process::open(pid)?;
-    let real = match bundled::find(library) {
+    let real = match Profiler::named(library) {
         Some(_) => embedded::library()?,
         None => std::path::absolute(library).context("the path of the library")?,
     };
     let inside = args.inside.as_deref().unwrap_or(&real);
     leave_alone_if_unloadable(&process, inside)?;
     let chosen = select::choose(library, args.clsid.as_deref())?;
+    let data = data()?;
+    check_settings(library, &data)?;
     let inside = args.inside.as_ref().unwrap_or(&chosen.library);
-    attach(&process, &chosen, inside, &data()?, Duration::from_secs(args.timeout.max(1)))?;
+    attach(&process, &chosen, inside, &data, Duration::from_secs(args.timeout.max(1)))?;
     eprintln!("corprof: {} is attached to process {pid}", chosen.name);
     Ok(ExitCode::SUCCESS)
 }
 
+/// Checks the settings of a built-in profiler, which would refuse them on the standard error of the process.
+fn check_settings(library: &Path, data: &[u8]) -> Result<(), Failure> {
+    let Some(profiler) = Profiler::named(library) else { return Ok(()) };
+    settings::check_data(profiler, data).map_err(|error| Failure::new(exit::USAGE, error))
+}
+
 /// Starts the command, and attaches to it.
 fn start(args: &Args, library: &OsStr, data: Vec<u8>) -> Outcome {
-    let profiler = select::choose_to_start(Path::new(library), args.clsid.as_deref())?;
+    let library = Path::new(library);
+    let profiler = select::choose_to_start(library, args.clsid.as_deref())?;
+    check_settings(library, &data)?;
     let (delay, command) = (Duration::ZERO, args.command.as_slice());
     let late = Late { profiler, data, delay, duration: None, changes: Changes::new(), command, is_quiet: false };
     Ok(exit::of_application(late.run()?.status))

@@ -1,4 +1,4 @@
-//! The library of the built-in profilers, which are examples of the repository.
+//! The library of the built-in profilers.
 
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::fs;
@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use corprof_launch::bundled::{self, ALL};
+use corprof_profilers::table::{ALL, Profiler};
 use etcetera::BaseStrategy;
 use sha2::{Digest, Sha256};
 
@@ -21,11 +21,11 @@ pub fn refuse_unknown(library: &Path) -> Result<()> {
     // A path, or a file name with an extension, means a file: errors of files are then more to the point.
     let is_word = library.parent().is_some_and(|folder| folder.as_os_str().is_empty()) && library.extension().is_none();
     let (true, Some(word)) = (is_word, library.to_str()) else { return Ok(()) };
-    if bundled::find(library).is_some() || library.exists() {
+    if Profiler::named(library).is_some() || library.exists() {
         return Ok(());
     }
     let nearest = nearest(word).map_or_else(|| ".".to_owned(), |name| format!("; did you mean `{name}`?"));
-    let names = ALL.map(|bundled| bundled.name).join(", ");
+    let names = ALL.map(|profiler| profiler.name).join(", ");
     bail!("there is no built-in profiler `{word}`, and no file of this name{nearest} The built-in ones are: {names}")
 }
 
@@ -33,7 +33,7 @@ pub fn refuse_unknown(library: &Path) -> Result<()> {
 fn nearest(word: &str) -> Option<&'static str> {
     let word = word.to_lowercase();
     let distance = |name: &&str| strsim::damerau_levenshtein(&word, name);
-    let best = ALL.iter().map(|bundled| bundled.name).min_by_key(distance)?;
+    let best = ALL.iter().map(|profiler| profiler.name).min_by_key(distance)?;
     (distance(&best) <= word.len().max(3) / 3).then_some(best)
 }
 
@@ -43,7 +43,7 @@ fn nearest(word: &str) -> Option<&'static str> {
 /// If this was built without the library, or the cache cannot be written.
 pub fn library() -> Result<PathBuf> {
     let bytes = LIBRARY.context(
-        "this `corprof` was built without the profilers that are usually in it: install it with the feature `examples`",
+        "this `corprof` was built without the profilers that are usually in it: install it with the feature `profilers`",
     )?;
     let folder = cache()?.join("profilers");
     unpack(bytes, &folder).with_context(|| {
@@ -54,7 +54,7 @@ pub fn library() -> Result<PathBuf> {
 /// Whether this is the file name of [`library`].
 pub fn is_library(file: &Path) -> bool {
     let name = file.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-    name.starts_with(&format!("{DLL_PREFIX}corprof_examples-"))
+    name.starts_with(&format!("{DLL_PREFIX}corprof_profilers-"))
 }
 
 /// The folder of files that can be made again.
@@ -70,7 +70,7 @@ fn cache() -> Result<PathBuf> {
 fn unpack(bytes: &[u8], folder: &Path) -> Result<PathBuf> {
     let hash = format!("{:x}", Sha256::digest(bytes));
     let short = hash.get(..16).unwrap_or(&hash);
-    let file = folder.join(format!("{DLL_PREFIX}corprof_examples-{short}{DLL_SUFFIX}"));
+    let file = folder.join(format!("{DLL_PREFIX}corprof_profilers-{short}{DLL_SUFFIX}"));
     let is_there = || fs::read(&file).is_ok_and(|found| found == bytes);
     if is_there() {
         return Ok(file);
@@ -118,14 +118,14 @@ mod tests {
     #[test]
     fn the_library_has_exactly_the_profilers_of_the_table() {
         let Some(bytes) = LIBRARY else {
-            assert!(!cfg!(feature = "examples") || option_env!("CORPROF_BUNDLE").is_some());
+            assert!(!cfg!(feature = "profilers") || option_env!("CORPROF_BUNDLE").is_some());
             return;
         };
         let folder = tempfile::tempdir().unwrap();
         let found = profiler::profilers(&unpack(bytes, folder.path()).unwrap()).unwrap();
-        let mut names = ALL.map(|bundled| bundled.profiler);
-        names.sort_unstable();
-        assert_eq!(found.into_iter().map(|profiler| profiler.name).collect::<Vec<_>>(), names);
+        let mut rows = ALL.map(|profiler| (profiler.type_name.to_owned(), profiler.clsid.to_owned()));
+        rows.sort_unstable();
+        assert_eq!(found.into_iter().map(|profiler| (profiler.name, profiler.clsid)).collect::<Vec<_>>(), rows);
     }
 
     #[test]

@@ -170,7 +170,7 @@ fn is_early(error: &Error) -> bool {
 }
 
 /// The settings of a profiler, for its `initialize_for_attach`: a line for each variable of the application.
-pub fn settings(changes: &Changes) -> Vec<u8> {
+pub fn settings<'a>(changes: impl Iterator<Item = (&'a String, &'a Option<OsString>)>) -> Vec<u8> {
     let line = |(name, value): (&String, &Option<OsString>)| Some(format!("{name}={}\n", value.as_ref()?.display()));
-    changes.iter().filter_map(line).collect::<String>().into_bytes()
+    changes.filter_map(line).collect::<String>().into_bytes()
 }

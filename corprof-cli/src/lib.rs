@@ -1,7 +1,8 @@
 //! The command `corprof`: runs applications under profilers, attaches profilers, checks method bodies, and diagnoses failures.
 //!
 //! Each command is a module with its options, `Args`, and one `run`. The crate `corprof-launch` runs applications under profilers,
-//! and reads libraries; `embedded` has the built-in profilers, `late` attaches a profiler to an application that runs, `visit`
+//! and reads libraries; `embedded` has the built-in profilers, `options` what their
+//! table says of options, `late` attaches a profiler to an application that runs, `visit`
 //! attaches a built-in profiler that detaches by itself.
 
 pub mod attach;
@@ -15,6 +16,7 @@ pub mod il;
 pub mod inspect;
 pub mod late;
 pub mod new;
+mod options;
 pub mod ps;
 pub mod record;
 pub mod run;

@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use corprof_launch::bundled;
 use corprof_launch::environment::Chosen;
 use corprof_launch::launch::{Changes, Launch};
+use corprof_profilers::table::{self, Loading, Profiler};
 
 use crate::exit::{self, Failure, Outcome};
 use crate::late::{self, Late};
-use crate::{record, select};
+use crate::{embedded, record, select};
 
 /// Run an application under a profiler.
 ///
@@ -25,10 +27,12 @@ use crate::{record, select};
 /// that is not a tool of the SDK, and detaches after the duration while the application runs on. It gets the variables of --env as
 /// lines in its attach data.
 ///
-/// Profilers are built in. `corprof record` is `run sampler` with options. The chapter "Variables and exit codes" of the book
-/// has their variables.
+/// Profilers are built in: --list shows them, and behind the name of one its settings, which are environment variables. `corprof
+/// record` is `run sampler` with options.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
+  corprof run --list
+  corprof run timer --list
   corprof run sampler -- dotnet App.dll
   corprof run timer --env TIMER_OUT=times.html -- dotnet App.dll
   corprof run target/release/libmine.so -- dotnet bin/Release/net10.0/App.dll --its-option
@@ -38,10 +42,12 @@ use crate::{record, select};
 
 If the profiler is not loaded, `corprof doctor` finds the cause. Exit codes: corprof help exit-codes")]
 pub struct Args {
-    /// The profiler: a .so, .dll or .dylib that cargo has built, or a built-in one: sampler, timer, tracer, logger, exceptions,
-    /// allocations, pauses, locks, starvation, leaks
-    #[arg(value_name = "LIBRARY|NAME")]
-    library: PathBuf,
+    #[arg(value_name = "LIBRARY|NAME", required_unless_present = "list", help = library_help())]
+    library: Option<PathBuf>,
+
+    /// List the built-in profilers, or the settings of the one that is named
+    #[arg(long)]
+    list: bool,
 
     /// The profiler's CLSID or the name of its struct, if the library has several profilers or does not contain the CLSID
     #[arg(long, value_name = "CLSID|NAME")]
@@ -72,7 +78,7 @@ pub struct Args {
     quiet: bool,
 
     /// The command that starts the application
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required_unless_present = "list", value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
@@ -81,10 +87,20 @@ pub struct Args {
 /// # Errors
 /// If the application is not started.
 pub fn run(args: &Args) -> Outcome {
-    let main = select::choose_to_start(&args.library, args.clsid.as_deref())?;
+    if args.list {
+        print!("{}", listed(args.library.as_deref())?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let library = args.library.as_deref().context("no library")?;
+    let main = select::choose_to_start(library, args.clsid.as_deref())?;
+    let built_in = Profiler::named(library);
     let changes = given(&args.env)?;
+    if let Some(profiler) = built_in {
+        let wrong = |error| Failure::new(exit::REFUSED, anyhow!("the application was not started: {error}"));
+        bundled::check(profiler, &changes).map_err(wrong)?;
+    }
     if args.delay.is_some() || args.duration.is_some() {
-        return run_late(args, main, changes);
+        return run_late(args, main, built_in, changes);
     }
     let mut profilers = vec![main];
     for text in &args.notification {
@@ -95,19 +111,39 @@ pub fn run(args: &Args) -> Outcome {
         profilers.push(select::choose_to_start(Path::new(library), wanted)?);
     }
     let launch = Launch { profilers, changes, command: &args.command, stop: None, is_quiet: args.quiet };
-    let ended = bundled::run(launch, bundled::find(&args.library))?;
+    let ended = bundled::run(launch, built_in)?;
     Ok(if args.require_load && !ended.is_loaded { exit::NOT_LOADED.into() } else { exit::of_application(ended.status) })
 }
 
+/// The text of --list.
+///
+/// # Errors
+/// If there is no such built-in profiler.
+fn listed(name: Option<&Path>) -> Result<String, Failure> {
+    let Some(name) = name else { return Ok(table::list()) };
+    embedded::refuse_unknown(name).map_err(|error| Failure::new(exit::USAGE, error))?;
+    let profiler = Profiler::named(name).with_context(|| format!("{} is not a built-in profiler", name.display()))?;
+    Ok(table::describe(profiler))
+}
+
+/// The help of the library.
+fn library_help() -> String {
+    let starts = table::ALL.iter().filter(|profiler| profiler.loading != Loading::ByAttach);
+    let names: Vec<_> = starts.map(|profiler| profiler.name).collect();
+    format!("The profiler: a .so, .dll or .dylib that cargo has built, or a built-in one: {}", names.join(", "))
+}
+
 /// Runs the application, and attaches the profiler later.
-fn run_late(args: &Args, profiler: Chosen, mut changes: Changes) -> Outcome {
-    let output = match bundled::find(&args.library) {
-        Some(bundled) => bundled::output(bundled, &mut changes)?,
+fn run_late(args: &Args, profiler: Chosen, built_in: Option<&'static Profiler>, mut changes: Changes) -> Outcome {
+    let output = match built_in {
+        Some(built_in) => bundled::output(built_in, &mut changes)?,
         None => None,
     };
+    // A built-in profiler refuses what is not a setting of it.
+    let is_setting = |name: &str| built_in.is_none_or(|built_in| built_in.setting(name).is_some());
     let late = Late {
         profiler,
-        data: late::settings(&changes),
+        data: late::settings(changes.iter().filter(|(name, _)| is_setting(name))),
         delay: Duration::from_secs_f64(args.delay.unwrap_or_default()),
         duration: args.duration.map(Duration::from_secs_f64),
         changes,

@@ -5,22 +5,22 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use corprof_launch::checks::{self, Place};
 use corprof_launch::environment::Chosen;
-use corprof_launch::{bundled, profiler};
+use corprof_launch::profiler;
+use corprof_profilers::table::Profiler;
 use uuid::Uuid;
 
 use crate::embedded;
 use crate::exit::{self, Failure};
 
-/// The profiler of `library` with the CLSID or name `wanted`; without it, the only one. The name of a bundled profiler
+/// The profiler of `library` with the CLSID or name `wanted`; without it, the only one. The name of a built-in profiler
 /// selects that profiler.
 ///
 /// # Errors
 /// If there is none, or there are several and none is named: then the error lists them.
 pub fn choose(library: &Path, wanted: Option<&str>) -> Result<Chosen> {
-    if let (Some(bundled), None) = (bundled::find(library), wanted) {
+    if let (Some(built_in), None) = (Profiler::named(library), wanted) {
         let library = embedded::library()?;
-        let clsid = profiler::pick(&library, Some(bundled.profiler))?.clsid;
-        return Ok(Chosen { clsid, name: bundled.name.to_owned(), library });
+        return Ok(Chosen { clsid: built_in.clsid.to_owned(), name: built_in.name.to_owned(), library });
     }
     let library = std::path::absolute(library).with_context(|| format!("`{}` is no path", library.display()))?;
     let named = |clsid: String, name: String| Chosen { clsid, name, library: library.clone() };
@@ -57,7 +57,7 @@ pub fn choose(library: &Path, wanted: Option<&str>) -> Result<Chosen> {
     Ok(named(picked.clsid.clone(), picked.name.clone()))
 }
 
-/// The profiler of a library, or a bundled one. For an unreadable library, the error is that of the checks.
+/// The profiler of a library, or a built-in one. For an unreadable library, the error is that of the checks.
 ///
 /// # Errors
 /// If there is no such profiler. Do not start the application then.

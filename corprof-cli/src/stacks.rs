@@ -112,7 +112,7 @@ fn written(place: &Place, args: &Args, signals: &Signals) -> Result<String, Fail
     }
 }
 
-/// Parses the format of `examples/stacks.rs`: a line for each thread, then its frames, indented.
+/// Parses the format of the built-in profiler `stacks`: a line for each thread, then its frames, indented.
 fn parse(text: &str, pid: u32) -> Option<Stacks> {
     let mut stacks = Stacks { pid, command: processes::command_line(pid), threads: Vec::new(), others: 0 };
     for line in text.lines() {

@@ -1,108 +1,15 @@
-//! The profilers that the command `corprof` has built in, and their output files.
+//! Runs of the profilers that the command `corprof` has built in: the check of their settings, and their output files.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use corprof_profilers::settings::{self, SettingError};
+use corprof_profilers::table::Profiler;
 
 use crate::exit::Failure;
 use crate::launch::{self, Changes, Ended, Launch};
-
-/// A built-in profiler.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Bundled {
-    /// The name on the command line.
-    pub name: &'static str,
-    /// The name of its struct in the library.
-    pub profiler: &'static str,
-    /// Its purpose in one line.
-    pub summary: &'static str,
-    /// The variable for its output file, and the default file.
-    pub output: Option<(&'static str, Option<&'static str>)>,
-}
-
-/// All built-in profilers.
-pub const ALL: [Bundled; 13] = [
-    Bundled {
-        name: "sampler",
-        profiler: "SamplerProfiler",
-        summary: "samples stacks and writes an HTML page",
-        output: Some(("SAMPLER_OUT", Some("sampler-%p.html"))),
-    },
-    Bundled {
-        name: "timer",
-        profiler: "Timer",
-        summary: "counts and times the calls of each method",
-        output: Some(("TIMER_OUT", None)),
-    },
-    Bundled {
-        name: "tracer",
-        profiler: "Tracer",
-        summary: "writes every call for the Perfetto UI, or prints a tree",
-        output: Some(("TRACER_OUT", None)),
-    },
-    Bundled {
-        name: "logger",
-        profiler: "Logger",
-        summary: "logs events of all categories, nested, per thread",
-        output: None,
-    },
-    Bundled { name: "exceptions", profiler: "Exceptions", summary: "prints each exception as a tree", output: None },
-    Bundled {
-        name: "allocations",
-        profiler: "Allocations",
-        summary: "counts objects and bytes by class, or by class and stack",
-        output: Some(("ALLOCATIONS_OUT", None)),
-    },
-    Bundled {
-        name: "pauses",
-        profiler: "Pauses",
-        summary: "shows why the application paused, and which threads delayed it",
-        output: None,
-    },
-    Bundled {
-        name: "locks",
-        profiler: "Locks",
-        summary: "shows which threads wait for locks, and what the owners do",
-        output: Some(("LOCKS_OUT", None)),
-    },
-    Bundled {
-        name: "starvation",
-        profiler: "Starvation",
-        summary: "shows which code blocks the thread pool while it is starved",
-        output: Some(("STARVATION_OUT", None)),
-    },
-    Bundled {
-        name: "leaks",
-        profiler: "Leaks",
-        summary: "compares two snapshots of the heap: what has grown, and what keeps it",
-        output: Some(("LEAKS_OUT", None)),
-    },
-    Bundled {
-        name: "stacks",
-        profiler: "Stacks",
-        summary: "attached by `corprof stacks`: shows the stacks of all threads",
-        output: None,
-    },
-    Bundled {
-        name: "top",
-        profiler: "Top",
-        summary: "attached by `corprof top`: counts the processor time of methods",
-        output: None,
-    },
-    Bundled {
-        name: "dumper",
-        profiler: "Dumper",
-        summary: "attached by `corprof heap`: writes a snapshot of the heap",
-        output: None,
-    },
-];
-
-/// The built-in profiler of this name. A path such as `./sampler` means a file.
-pub fn find(library: &Path) -> Option<&'static Bundled> {
-    ALL.iter().find(|bundled| library.as_os_str() == bundled.name)
-}
 
 /// The output file of process `pid` for `pattern`: `%p` is the process id, `%%` a percent sign.
 pub fn file_of(pattern: &Path, pid: u32) -> PathBuf {
@@ -111,13 +18,33 @@ pub fn file_of(pattern: &Path, pid: u32) -> PathBuf {
     pattern.with_file_name(name.join("%"))
 }
 
+/// Checks the settings that a built-in profiler will have: those of `changes`, and those of this environment. The profiler itself
+/// checks more, such as whether a file can be written.
+///
+/// # Errors
+/// If a value is not what the table says, or one of `changes` is not a setting of the profiler although it begins as one.
+pub fn check(profiler: &'static Profiler, changes: &Changes) -> Result<(), SettingError> {
+    for (name, value) in changes {
+        if let Some(value) = value {
+            settings::check(profiler, name, value)?;
+        }
+    }
+    let inherited = profiler.settings.iter().filter(|setting| !changes.contains_key(setting.variable));
+    for setting in inherited {
+        if let Some(value) = std::env::var_os(setting.variable) {
+            settings::check(profiler, setting.variable, &value)?;
+        }
+    }
+    Ok(())
+}
+
 /// Runs an application. If the profiler is a built-in one, lists the files that it has written.
 ///
 /// # Errors
 /// If the application is not started.
-pub fn run(mut launch: Launch<'_>, bundled: Option<&Bundled>) -> Result<Ended, Failure> {
-    let output = match bundled {
-        Some(bundled) => output(bundled, &mut launch.changes)?,
+pub fn run(mut launch: Launch<'_>, profiler: Option<&Profiler>) -> Result<Ended, Failure> {
+    let output = match profiler {
+        Some(profiler) => output(profiler, &mut launch.changes)?,
         None => None,
     };
     let is_quiet = launch.is_quiet;
@@ -134,11 +61,12 @@ pub fn run(mut launch: Launch<'_>, bundled: Option<&Bundled>) -> Result<Ended, F
 ///
 /// # Errors
 /// If the variable contains no path.
-pub fn output(bundled: &Bundled, changes: &mut Changes) -> anyhow::Result<Option<PathBuf>> {
-    let Some((variable, default)) = bundled.output else { return Ok(None) };
+pub fn output(profiler: &Profiler, changes: &mut Changes) -> anyhow::Result<Option<PathBuf>> {
+    let Some(setting) = profiler.output() else { return Ok(None) };
+    let variable = setting.variable;
     // A sampler that sends writes a file only if it is asked to.
-    let is_sent = variable == "SAMPLER_OUT" && launch::value_of(changes, "SAMPLER_PUSH").is_some();
-    let default = default.filter(|_| !is_sent).map(OsString::from);
+    let is_sent = profiler.name == "sampler" && launch::value_of(changes, "SAMPLER_PUSH").is_some();
+    let default = Some(setting.default).filter(|default| !default.is_empty() && !is_sent).map(OsString::from);
     let given = launch::value_of(changes, variable).or(default);
     let Some(file) = given.filter(|file| !file.is_empty()) else { return Ok(None) };
     let file = std::path::absolute(&file).with_context(|| format!("{variable} is no path"))?;
@@ -162,6 +90,8 @@ pub fn list_files(output: &Path, loaded: &[u32], commands: &BTreeMap<u32, String
 
 #[cfg(test)]
 mod tests {
+    use corprof_profilers::table::TIMER;
+
     use super::*;
 
     #[test]
@@ -172,9 +102,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_not_a_path() {
-        assert_eq!(find(Path::new("sampler")).unwrap().profiler, "SamplerProfiler");
-        assert_eq!(find(Path::new("./sampler")), None);
-        assert_eq!(find(Path::new("libsampler.so")), None);
+    fn settings_are_checked_before_a_start() {
+        let change = |name: &str, value: &str| Changes::from([(name.to_owned(), Some(value.into()))]);
+        check(&TIMER, &change("TIMER_PATHS", "7")).unwrap();
+        check(&TIMER, &change("PATH", "/bin")).unwrap();
+        let refused = |name, value| check(&TIMER, &change(name, value)).unwrap_err().to_string();
+        assert_eq!(refused("TIMER_PATHS", "0"), "TIMER_PATHS=0: give a number from 1 to 1073741824");
+        assert!(refused("TIMER_PATH", "7").contains("did you mean TIMER_PATHS?"));
+        assert!(refused("TIMER_SECONDS", "7").contains("it has TIMER_OUT,"));
     }
 }

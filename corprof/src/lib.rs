@@ -86,7 +86,6 @@ pub mod profiler_thread;
 mod report;
 pub mod sampler;
 mod session;
-pub mod settings;
 mod suspension;
 pub mod sync;
 mod system;

@@ -1,4 +1,4 @@
-//! The example `allocations`: objects and bytes by class.
+//! The built-in `allocations`: objects and bytes by class.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use corprof_tests::{Outcome, Run, Runtime};
 
 fn alloc(runtime: &Runtime, top: &str) -> Result<Outcome> {
-    let run = Run::new(runtime, "Alloc").args(["40000"]).profiler("allocations").env("ALLOCATIONS_TOP", top);
+    let run = Run::new(runtime, "Alloc").args(["40000"]).built_in("allocations").env("ALLOCATIONS_TOP", top);
     let outcome = run.run()?;
     outcome.exited_with(0)?;
     ensure!(outcome.stdout.starts_with("objects=40000 "), "{outcome}");

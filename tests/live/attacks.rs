@@ -238,11 +238,11 @@ mod differs {
     #[test]
     fn managed_code_on_threads_that_are_nearly_gone_has_no_hooks() -> Result<()> {
         let profilers = [
-            ("tracer", None),
-            ("timer", None),
-            ("shadow", None),
-            ("values", Some("WritesValues")),
-            ("hooks", Some("CountsCalls")),
+            ("corprof_profilers", "Tracer"),
+            ("corprof_profilers", "Timer"),
+            ("shadow", "Shadow"),
+            ("values", "WritesValues"),
+            ("hooks", "CountsCalls"),
         ];
         for runtime in Runtime::all()?.into_iter().filter(|runtime| !runtime.is_windows()) {
             // On arm64 the runtime ends after eight.
@@ -257,16 +257,12 @@ mod differs {
             }
             for (library, name) in profilers {
                 let run = Run::new(&runtime, "Farewell").args([threads.to_string()]).env("TRACER_FILTER", "Farewell*");
-                let run = match name {
-                    Some(name) => run.profiler_named(library, name),
-                    None => run.profiler(library),
-                };
-                let outcome = run.run()?;
+                let outcome = run.profiler_named(library, name).run()?;
                 outcome.exited_with(0)?;
                 let (farewells, caught) = (4 * threads, 4 * threads);
                 let expected = format!("bodies={threads} farewells={farewells} caught={caught}\n");
-                ensure!(outcome.stdout == expected && !outcome.stderr.contains("panicked"), "{library}: {outcome}");
-                if library == "tracer" {
+                ensure!(outcome.stdout == expected && !outcome.stderr.contains("panicked"), "{name}: {outcome}");
+                if name == "Tracer" {
                     let calls = |of: &str| outcome.stderr.lines().filter(|line| line.contains(of)).count();
                     ensure!(calls("Farewell.Work(") == threads && calls("Farewell.Leave(") == 0, "{outcome}");
                 }

@@ -32,8 +32,8 @@ struct FactoryVtable {
 
 fn library() -> Result<Library> {
     let dir = std::env::var_os("CORPROF_PROFILERS").map(PathBuf::from).context("CORPROF_PROFILERS is not set")?;
-    let file = format!("{}logger{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
-    // SAFETY: loading the library of an example runs no code of its own.
+    let file = format!("{}corprof_profilers{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+    // SAFETY: loading a library runs no code of its own.
     Ok(unsafe { Library::new(dir.join(file)) }?)
 }
 

@@ -1,4 +1,4 @@
-//! The example `count_calls`: exact numbers of calls, and nothing of methods that the filter leaves out.
+//! The built-in `count_calls`: exact numbers of calls, and nothing of methods that the filter leaves out.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ fn counts(outcome: &Outcome) -> BTreeMap<&str, u64> {
 fn count_calls_counts_each_call() -> Result<()> {
     for runtime in Runtime::all()? {
         for tiered in ["0", "1"] {
-            let run = |app| Run::new(&runtime, app).env("DOTNET_TieredCompilation", tiered).profiler("count_calls");
+            let run = |app| Run::new(&runtime, app).env("DOTNET_TieredCompilation", tiered).built_in("count_calls");
             let bare = Run::new(&runtime, "Calls").args(["2"]).env("DOTNET_TieredCompilation", tiered).run()?;
             let outcome = run("Calls").args(["2"]).env("COUNT_CALLS_FILTER", "Known.*").run()?;
             ensure!(outcome.status == bare.status && outcome.stdout == bare.stdout, "{bare}; counted: {outcome}");
@@ -48,7 +48,7 @@ fn count_calls_counts_each_call() -> Result<()> {
             }
         }
         let refused =
-            Run::new(&runtime, "Exit").args(["7", "1"]).profiler("count_calls").env("COUNT_CALLS_FILTER", "[");
+            Run::new(&runtime, "Exit").args(["7", "1"]).built_in("count_calls").env("COUNT_CALLS_FILTER", "[");
         let outcome = refused.run()?;
         outcome.exited_with(7)?;
         ensure!(outcome.stderr.contains("the profiler CountCalls is not loaded"), "{outcome}");

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use corprof_diagnostics::{Client, Error, HResult, Process, Uuid};
 use corprof_tests::{Runtime, ensure_or_longer, patiently, repetitions};
 
-use crate::diagnostics::{PATIENCE, Program, command, profiler, runtimes};
+use crate::diagnostics::{PATIENCE, Program, built_in, command, profiler, runtimes};
 
 /// A program, and a profiler that comes and goes.
 struct Visited {
@@ -222,11 +222,11 @@ fn a_profiler_comes_and_goes_in_a_storm_of_collections_and_exceptions() -> Resul
     Ok(())
 }
 
-/// Attaches an example that stays until the program ends, and has the program call `Throw` twice and `Answer` once in each round.
+/// Attaches a built-in profiler that stays until the program ends, and has the program call `Throw` twice and `Answer` once in each round.
 /// `Throw` is not compiled before the attach; `Answer` is, and has hooks once the runtime has been asked. Returns the program's
 /// standard error.
-fn stays(runtime: &Runtime, example: &str, data: &str, rounds: u64) -> Result<String> {
-    let (clsid, library) = profiler(runtime, example)?;
+fn stays(runtime: &Runtime, name: &str, data: &str, rounds: u64) -> Result<String> {
+    let (clsid, library) = built_in(runtime, name)?;
     let mut program = Program::ready(command(runtime)?)?;
     program.tell("collect 1")?;
     let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);

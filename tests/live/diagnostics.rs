@@ -120,7 +120,16 @@ pub(crate) fn command(runtime: &Runtime) -> Result<Command> {
 
 /// CLSID and path of the profiler of an example, as the harness would set them.
 pub(crate) fn profiler(runtime: &Runtime, name: &str) -> Result<(Uuid, PathBuf)> {
-    let command = Run::new(runtime, "Diagnosed").profiler(name).command()?;
+    set_by(&Run::new(runtime, "Diagnosed").profiler(name))
+}
+
+/// The same of a built-in profiler.
+pub(crate) fn built_in(runtime: &Runtime, name: &str) -> Result<(Uuid, PathBuf)> {
+    set_by(&Run::new(runtime, "Diagnosed").built_in(name))
+}
+
+fn set_by(run: &Run) -> Result<(Uuid, PathBuf)> {
+    let command = run.command()?;
     let value = |name: &str| {
         let value = command.get_envs().find(|(other, _)| *other == name).and_then(|(_, value)| value);
         value.with_context(|| format!("no {name}"))

@@ -1,4 +1,4 @@
-//! The bundled examples: their reports on programs with known behaviour.
+//! Built-in profilers: their reports on programs with known behaviour.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -54,7 +54,7 @@ fn balanced(log: &str) -> Result<Vec<Line<'_>>> {
 }
 
 fn logger(runtime: &Runtime, app: &str, args: &[&str], events: &str) -> Result<Outcome> {
-    let run = Run::new(runtime, app).args(args).profiler("logger");
+    let run = Run::new(runtime, app).args(args).built_in("logger");
     let run = if events.is_empty() { run } else { run.env("LOGGER_EVENTS", events) };
     let outcome = run.run()?;
     outcome.exited_with(0)?;
@@ -112,7 +112,7 @@ fn logger_reports_every_category_by_name_and_nests_them() -> Result<()> {
 fn logger_reports_what_is_inlined() -> Result<()> {
     for runtime in Runtime::all()? {
         // Without tiers each method is optimised at once. With them, whether one is before the program ends is chance.
-        let run = Run::new(&runtime, "Sequence").profiler("logger").env("LOGGER_EVENTS", "inlining");
+        let run = Run::new(&runtime, "Sequence").built_in("logger").env("LOGGER_EVENTS", "inlining");
         let outcome = run.env("DOTNET_TieredCompilation", "0").run()?;
         outcome.exited_with(42)?;
         let lines = balanced(&outcome.stderr)?;
@@ -150,7 +150,7 @@ fn sampled_stacks_begin_with_the_applications_main() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("shares.folded");
         let milliseconds = (1000 * times).to_string();
-        let run = Run::new(runtime, "Shares").args([milliseconds]).profiler("sampler").env("SAMPLER_OUT", &file);
+        let run = Run::new(runtime, "Shares").args([milliseconds]).built_in("sampler").env("SAMPLER_OUT", &file);
         run.run()?.exited_with(0)?;
         let folded = std::fs::read_to_string(&file)?;
         ensure!(!WAYS_OF_THE_RUNTIME.iter().any(|way| folded.contains(way)), "{runtime}: {folded}");
@@ -187,11 +187,11 @@ fn logger_filters_by_category() -> Result<()> {
             let categories: BTreeSet<&str> = balanced(&outcome.stderr)?.iter().map(|line| line.category).collect();
             ensure!(categories == BTreeSet::from([wanted]), "{runtime}: {wanted}, not {other}: {categories:?}");
         }
-        let outcome = Run::new(&runtime, "Hello").profiler("logger").env("LOGGER_EVENTS", "jit,gcc").run()?;
+        let outcome = Run::new(&runtime, "Hello").built_in("logger").env("LOGGER_EVENTS", "jit,gcc").run()?;
         outcome.exited_with(0)?;
-        ensure!(outcome.stderr.contains("LOGGER_EVENTS: no category 'gcc'; there are appdomain,"), "{outcome}");
+        ensure!(outcome.stderr.contains("LOGGER_EVENTS=jit,gcc: there is no gcc; there are appdomain,"), "{outcome}");
         // Categories that cannot be reported are named in a message; the others are reported.
-        let outcome = Run::new(&runtime, "Hello").profiler("logger").env("LOGGER_EVENTS", "com,jit").run()?;
+        let outcome = Run::new(&runtime, "Hello").built_in("logger").env("LOGGER_EVENTS", "com,jit").run()?;
         outcome.exited_with(0)?;
         let told = outcome.stderr.contains("logger: com is not available: COM interop exists on Windows only\n");
         ensure!(told != runtime.is_windows() && outcome.stderr.contains("jit: Hello.Main("), "{outcome}");
@@ -204,7 +204,7 @@ fn logger_writes_a_file_for_each_managed_thread() -> Result<()> {
     for runtime in Runtime::all()? {
         let dir = tempfile::tempdir()?;
         let logs = dir.path().join("logs");
-        let outcome = Run::new(&runtime, "Sample").profiler("logger").env("LOGGER_DIR", &logs).run()?;
+        let outcome = Run::new(&runtime, "Sample").built_in("logger").env("LOGGER_DIR", &logs).run()?;
         outcome.exited_with(0)?;
         ensure!(outcome.stderr.is_empty(), "{outcome}");
         let mut threads = BTreeSet::new();
@@ -222,20 +222,12 @@ fn logger_writes_a_file_for_each_managed_thread() -> Result<()> {
 }
 
 #[test]
-fn beeper_beeps_at_each_class_on_the_terminal_and_into_a_file() -> Result<()> {
+fn beeper_beeps_at_each_class() -> Result<()> {
     for runtime in Runtime::all()? {
-        let dir = tempfile::tempdir()?;
-        let wav = dir.path().join("loads.wav");
-        let outcome = Run::new(&runtime, "Sample").profiler("beeper").env("BEEPER_WAV", &wav).run()?;
+        let outcome = Run::new(&runtime, "Sample").profiler("beeper").run()?;
         outcome.exited_with(0)?;
-        let mut sound = hound::WavReader::open(&wav)?;
-        let beeps = sound.duration() as usize / 160;
-        ensure!(beeps > 100 && sound.spec().sample_rate == 8000 && sound.duration() % 160 == 0, "{}", sound.duration());
-        // On Windows it is the speaker that beeps, which leaves no trace.
-        let on_terminal = if runtime.is_windows() { String::new() } else { "\u{7}".repeat(beeps) };
-        ensure!(outcome.stderr == on_terminal, "{runtime}: {beeps} beeps in {outcome}");
-        let loudest = sound.samples::<i16>().map(|sample| sample.unwrap_or(0).unsigned_abs()).max();
-        ensure!(loudest.is_some_and(|loudest| loudest > 8000), "{loudest:?}");
+        let beeps = outcome.stderr.len();
+        ensure!(beeps > 100 && outcome.stderr == "\u{7}".repeat(beeps), "{runtime}: {beeps} beeps in {outcome}");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The example `exceptions`: the tree of each exception, and the counts at the end.
+//! The built-in `exceptions`: the tree of each exception, and the counts at the end.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use corprof_tests::{Outcome, Run, Runtime};
 
 fn exceptions(runtime: &Runtime, app: &str, args: &[&str]) -> Result<Outcome> {
-    let outcome = Run::new(runtime, app).args(args).profiler("exceptions").run()?;
+    let outcome = Run::new(runtime, app).args(args).built_in("exceptions").run()?;
     outcome.exited_with(0)?;
     Ok(outcome)
 }

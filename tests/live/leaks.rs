@@ -1,4 +1,4 @@
-//! The example `leaks` on tests/managed/Leaky.cs, which leaks in known ways.
+//! The built-in `leaks` on tests/managed/Leaky.cs, which leaks in known ways.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -43,7 +43,7 @@ fn has_grown(step: &str, class: &str) -> bool {
 
 /// The answer of `leaks`, with this many seconds between the snapshots, and what it wrote before.
 fn answer(runtime: &Runtime, seconds: u64) -> Result<String> {
-    let mut run = Run::new(runtime, "Leaky").profiler("leaks").env("LEAKS_TOP", "20");
+    let mut run = Run::new(runtime, "Leaky").built_in("leaks").env("LEAKS_TOP", "20");
     run = run.env("LEAKS_FIRST", (seconds / 3).to_string()).env("LEAKS_SECONDS", seconds.to_string());
     let mut command = run.command()?;
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());

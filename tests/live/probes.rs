@@ -276,7 +276,7 @@ fn trace_values_prints_calls_with_their_values_and_ends() -> Result<()> {
     for runtime in Runtime::all()? {
         let bare = Run::new(&runtime, "Jumps").run()?;
         for by in ["il", "il-all", "runtime"] {
-            let run = || Run::new(&runtime, "Jumps").profiler("trace_values").env("TRACE_VALUES_BY", by);
+            let run = || Run::new(&runtime, "Jumps").built_in("trace_values").env("TRACE_VALUES_BY", by);
             // Without `Down`, which ends in itself a million times.
             let outcome = run().env("TRACE_VALUES", "Jumps.[!D]*").run()?;
             outcome.exited_with(0)?;
@@ -301,7 +301,7 @@ fn trace_values_prints_calls_with_their_values_and_ends() -> Result<()> {
             }
             ensure!(!outcome.stderr.contains("cannot be traced"), "{by}: {outcome}");
 
-            let run = Run::new(&runtime, "Probes").profiler("trace_values").env("TRACE_VALUES_BY", by);
+            let run = Run::new(&runtime, "Probes").built_in("trace_values").env("TRACE_VALUES_BY", by);
             let outcome = run.env("TRACE_VALUES", "Probes.[HT]*").run()?;
             outcome.exited_with(0)?;
             has(
@@ -319,7 +319,7 @@ fn trace_values_prints_calls_with_their_values_and_ends() -> Result<()> {
             ("TRACE_VALUES", "[", "TRACE_VALUES=[: "),
             ("TRACE_VALUES_BY", "li", "TRACE_VALUES_BY=li: give runtime, il or il-all"),
         ] {
-            let outcome = Run::new(&runtime, "Jumps").profiler("trace_values").env(name, value).run()?;
+            let outcome = Run::new(&runtime, "Jumps").built_in("trace_values").env(name, value).run()?;
             outcome.exited_with(0)?;
             let is_refused = outcome.stderr.contains("the profiler TraceValues is not loaded");
             ensure!(is_refused && outcome.stderr.contains(cure), "{name}={value}: {outcome}");

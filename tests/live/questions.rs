@@ -1,4 +1,4 @@
-//! The examples that answer one question each by the runtime's own events: `pauses`, `locks`, `starvation`, and `allocations` by
+//! The built-in profilers that answer one question each by the runtime's own events: `pauses`, `locks`, `starvation`, and `allocations` by
 //! stack. Each finds the fault that a program was written to show.
 
 use std::fs;
@@ -37,7 +37,7 @@ fn below<'l>(lines: &[&'l str], title: &str) -> Vec<&'l str> {
 #[test]
 fn pauses_names_the_thread_that_a_collection_waited_for() -> Result<()> {
     patiently(Runtime::all_for_modern("Pauses")?, |runtime, times| {
-        let run = Run::new(runtime, "Pauses").args([(20 * times).to_string()]).profiler("pauses");
+        let run = Run::new(runtime, "Pauses").args([(20 * times).to_string()]).built_in("pauses");
         let outcome = run.run()?;
         outcome.exited_with(0)?;
         let lines = lines(&outcome, "pauses");
@@ -66,7 +66,7 @@ fn locks(runtime: &Runtime, times: u64, kind: &str) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("locks.folded");
     let rounds = 20 * times;
-    let run = Run::new(runtime, "Locks").args([&rounds.to_string(), "50", kind]).profiler("locks");
+    let run = Run::new(runtime, "Locks").args([&rounds.to_string(), "50", kind]).built_in("locks");
     let outcome = run.env("LOCKS_OUT", &file).run()?;
     outcome.exited_with(0)?;
     let lines = lines(&outcome, "locks");
@@ -108,7 +108,7 @@ fn starvation_names_the_code_that_blocks_the_pool() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("starvation.folded");
         let tasks = 16 * times;
-        let run = Run::new(runtime, "Starvation").args([tasks.to_string(), "100".to_owned()]).profiler("starvation");
+        let run = Run::new(runtime, "Starvation").args([tasks.to_string(), "100".to_owned()]).built_in("starvation");
         let outcome = run.env("STARVATION_OUT", &file).run()?;
         outcome.exited_with(0)?;
         let lines = lines(&outcome, "starvation");
@@ -131,7 +131,7 @@ fn allocations_are_sampled_by_class_and_stack() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("allocations.folded");
         let megabytes = 200 * times;
-        let run = Run::new(runtime, "Allocations").args([megabytes.to_string()]).profiler("allocations");
+        let run = Run::new(runtime, "Allocations").args([megabytes.to_string()]).built_in("allocations");
         let run = run.env("ALLOCATIONS_BY", "stack").env("ALLOCATIONS_OUT", &file);
         let outcome = run.run()?;
         outcome.exited_with(0)?;
@@ -159,7 +159,7 @@ fn allocations_are_sampled_by_class_and_stack() -> Result<()> {
 #[test]
 fn a_file_of_allocations_needs_stacks() -> Result<()> {
     for runtime in Runtime::all()? {
-        let outcome = Run::new(&runtime, "Hello").profiler("allocations").env("ALLOCATIONS_OUT", "x.html").run()?;
+        let outcome = Run::new(&runtime, "Hello").built_in("allocations").env("ALLOCATIONS_OUT", "x.html").run()?;
         ensure!(outcome.stderr.contains("only stacks have a file: set ALLOCATIONS_BY=stack"), "{outcome}");
     }
     Ok(())

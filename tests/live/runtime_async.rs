@@ -47,11 +47,11 @@ fn fast_hooks_keep_what_comes_back_from_methods_that_are_suspended() -> Result<(
                 ensure!((sum(of, "entered"), sum(of, "left")) == (entered, left), "{of}: {outcome}");
             }
         }
-        both(&runtime, |run| run.profiler("timer"))?;
+        both(&runtime, |run| run.built_in("timer"))?;
         // This one writes the calls between the lines of the program.
         let outcome = Run::new(&runtime, APP)
             .env(SWITCH.0, SWITCH.1)
-            .profiler("tracer")
+            .built_in("tracer")
             .env("TRACER_FILTER", "RuntimeAsync*")
             .run()?;
         outcome.exited_with(0)?;
@@ -87,7 +87,7 @@ fn traced(outcome: &Outcome, program: &str) -> Vec<String> {
 }
 
 fn trace(runtime: &Runtime, program: &str, by: &str) -> Result<Outcome> {
-    let run = Run::new(runtime, program).env(SWITCH.0, SWITCH.1).profiler("trace_values").env("TRACE_VALUES_BY", by);
+    let run = Run::new(runtime, program).env(SWITCH.0, SWITCH.1).built_in("trace_values").env("TRACE_VALUES_BY", by);
     let outcome = run.run()?;
     outcome.exited_with(0)?;
     Ok(outcome)
@@ -230,7 +230,7 @@ fn the_shadow_stack_is_the_stack_in_methods_that_are_suspended() -> Result<()> {
 #[test]
 fn classes_that_the_runtime_makes_for_suspended_methods_have_a_name() -> Result<()> {
     for runtime in runtimes()? {
-        let outcome = both(&runtime, |run| run.profiler("logger").env("LOGGER_EVENTS", "class"))?;
+        let outcome = both(&runtime, |run| run.built_in("logger").env("LOGGER_EVENTS", "class"))?;
         let loads =
             |name: &str| outcome.stderr.lines().filter(|line| line.contains("class") && line.ends_with(name)).count();
         ensure!(!outcome.stderr.contains("<unknown class"), "{outcome}");

@@ -327,7 +327,7 @@ fn the_example_writes_what_the_extension_asks_for() -> Result<()> {
         let time = times * if runtime.is_slow() { 6000 } else { 1000 };
         let run = |file: &str, mode: &str| -> Result<(Outcome, Vec<u8>)> {
             let out = dir.path().join(file);
-            let run = Run::new(runtime, "Shares").args([time.to_string()]).timeout(LIMIT).profiler("sampler");
+            let run = Run::new(runtime, "Shares").args([time.to_string()]).timeout(LIMIT).built_in("sampler");
             let outcome = run.env("SAMPLER_OUT", &out).env("SAMPLER_MODE", mode).run()?;
             outcome.exited_with(0)?;
             ensure!(outcome.stderr.contains(" a second of 100 asked for ("), "no progress was told: {outcome}");
@@ -379,7 +379,7 @@ fn the_example_tells_where_methods_are_in_the_source() -> Result<()> {
             let run = Run::new(runtime, "Places")
                 .args([(times * 1500).to_string()])
                 .timeout(LIMIT)
-                .profiler("sampler")
+                .built_in("sampler")
                 .env("SAMPLER_OUT", &out);
             let run = run.env("SAMPLER_HZ", "1000").env("SAMPLER_BUDGET", "50").env("SAMPLER_STRATEGY", strategy);
             more.iter().fold(run, |run, (name, value)| run.env(name, value)).run()?.exited_with(0)?;
@@ -451,11 +451,11 @@ fn settings_that_cannot_be_used_are_refused_at_the_start_with_their_cure() -> Re
             ("allocations", "ALLOCATIONS_TOP", "0", "ALLOCATIONS_TOP=0: give a number from 1 to 1000000"),
             ("leaks", "LEAKS_TOP", "0", "LEAKS_TOP=0: give a number from 1 to 1000"),
             ("leaks", "LEAKS_OUT", "x.svg", "LEAKS_OUT=x.svg: give the name of a file with the extension .html"),
-            ("beeper", "BEEPER_WAV", "no/such/x.wav", "BEEPER_WAV=no/such/x.wav: there is no folder no/such"),
+            ("sampler", "SAMPLER_HERZ", "5", "SAMPLER_HERZ=5: sampler has no such setting; did you mean SAMPLER_HZ?"),
         ];
         for (profiler, variable, value, told) in refusals {
             // The application runs without the profiler.
-            let outcome = Run::new(&runtime, "Hello").profiler(profiler).env(variable, value).run()?;
+            let outcome = Run::new(&runtime, "Hello").built_in(profiler).env(variable, value).run()?;
             outcome.exited_with(0)?;
             ensure!(outcome.stderr.contains(told), "{variable}={value}: {outcome}");
             ensure!(outcome.stderr.contains("is not loaded"), "{variable}={value}: {outcome}");

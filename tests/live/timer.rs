@@ -1,4 +1,4 @@
-//! The example `timer`: exact numbers of calls, and times that fit the program's work.
+//! The built-in `timer`: exact numbers of calls, and times that fit the program's work.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -63,7 +63,7 @@ impl Times {
 fn time(run: Run) -> Result<Times> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("times.csv");
-    let outcome = run.profiler("timer").env("TIMER_OUT", &path).env("TIMER_CALLERS", "*").run()?;
+    let outcome = run.built_in("timer").env("TIMER_OUT", &path).env("TIMER_CALLERS", "*").run()?;
     ensure!(outcome.stderr.contains(" subtracted\n"), "what is subtracted is told: {outcome}");
     let text = std::fs::read_to_string(&path).with_context(|| format!("no times: {outcome}"))?;
     let mut lines = text.lines();
@@ -274,7 +274,7 @@ fn timer_draws_where_the_time_went() -> Result<()> {
     for runtime in Runtime::all()? {
         let directory = tempfile::tempdir()?;
         let run = |milliseconds: &str, path: &Path| {
-            let run = Run::new(&runtime, "Shares").args([milliseconds]).profiler("timer");
+            let run = Run::new(&runtime, "Shares").args([milliseconds]).built_in("timer");
             run.env("TIMER_FILTER", "Shares.[STBW]*").env("TIMER_OUT", path).run()
         };
         let svg = directory.path().join("times.svg");
@@ -347,7 +347,7 @@ fn timer_says_what_it_had_no_room_for_and_what_is_wrong_with_a_setting() -> Resu
         for (name, value) in
             [("TIMER_OUT", "x.unknown"), ("TIMER_FILTER", "["), ("TIMER_CALLERS", "["), ("TIMER_PATHS", "?")]
         {
-            let outcome = Run::new(&runtime, "Exit").args(["7", "1"]).profiler("timer").env(name, value).run()?;
+            let outcome = Run::new(&runtime, "Exit").args(["7", "1"]).built_in("timer").env(name, value).run()?;
             outcome.exited_with(7)?;
             ensure!(outcome.stderr.contains("the profiler Timer is not loaded"), "{name}={value}: {outcome}");
         }

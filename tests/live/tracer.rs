@@ -1,4 +1,4 @@
-//! The example `tracer`: every call once, in order, below its caller.
+//! The built-in `tracer`: every call once, in order, below its caller.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn tracer_ends_a_call_where_it_waits_and_tells_where_it_goes_on() -> Result<()> 
     ];
     for (program, pause, outer) in programs {
         for runtime in Runtime::all_for_modern(program)? {
-            let run = Run::new(&runtime, program).env("DOTNET_RuntimeAsync", "1").profiler("tracer");
+            let run = Run::new(&runtime, program).env("DOTNET_RuntimeAsync", "1").built_in("tracer");
             let outcome = run.env("TRACER_FILTER", format!("{program}*")).run()?;
             outcome.exited_with(0)?;
             nothing_lost(&outcome)?;
@@ -50,7 +50,7 @@ fn tracer_ends_a_call_where_it_waits_and_tells_where_it_goes_on() -> Result<()> 
 fn tracer_prints_each_call_below_its_caller() -> Result<()> {
     let ways = |runtime: Runtime| ["runtime", "il", "il-all"].map(|by| (runtime.clone(), by));
     for (runtime, by) in Runtime::all()?.into_iter().flat_map(ways) {
-        let run = Run::new(&runtime, "Calls").args(["1"]).profiler("tracer").env("TRACER_FILTER", "Known.*");
+        let run = Run::new(&runtime, "Calls").args(["1"]).built_in("tracer").env("TRACER_FILTER", "Known.*");
         let run = run.env("TRACER_BY", by);
         let outcome = run.run()?;
         outcome.exited_with(0)?;
@@ -91,7 +91,7 @@ fn tracer_prints_each_call_below_its_caller() -> Result<()> {
 #[test]
 fn tracer_keeps_threads_apart_and_says_what_is_wrong_with_a_filter() -> Result<()> {
     for runtime in Runtime::all()? {
-        let run = Run::new(&runtime, "Churn").args(["200", "10"]).profiler("tracer").env("TRACER_FILTER", "Churn.*");
+        let run = Run::new(&runtime, "Churn").args(["200", "10"]).built_in("tracer").env("TRACER_FILTER", "Churn.*");
         let outcome = run.run()?;
         outcome.exited_with(0)?;
         let tree = tree(&outcome)?;
@@ -100,7 +100,7 @@ fn tracer_keeps_threads_apart_and_says_what_is_wrong_with_a_filter() -> Result<(
         workers.dedup();
         ensure!(workers.len() == 200, "{} threads called Work: {outcome}", workers.len());
 
-        let outcome = Run::new(&runtime, "Exit").args(["7", "1"]).profiler("tracer").env("TRACER_FILTER", "[").run()?;
+        let outcome = Run::new(&runtime, "Exit").args(["7", "1"]).built_in("tracer").env("TRACER_FILTER", "[").run()?;
         outcome.exited_with(7)?;
         ensure!(outcome.stderr.contains("the profiler Tracer is not loaded"), "{outcome}");
     }
@@ -203,7 +203,7 @@ fn tracer_writes_calls_that_nest_and_end() -> Result<()> {
         for name in ["calls.pftrace", "calls.trace.json"] {
             let directory = tempfile::tempdir()?;
             let path = directory.path().join(name);
-            let run = Run::new(&runtime, "Calls").args(["1"]).profiler("tracer").env("TRACER_FILTER", "Known.*");
+            let run = Run::new(&runtime, "Calls").args(["1"]).built_in("tracer").env("TRACER_FILTER", "Known.*");
             let outcome = run.env("TRACER_OUT", &path).env("TRACER_MIN", "0").run()?;
             outcome.exited_with(0)?;
             nothing_lost(&outcome)?;
@@ -231,7 +231,7 @@ fn tracer_loses_nothing() -> Result<()> {
             let path = directory.path().join("calls.pftrace");
             let run = Run::new(&runtime, "Calls")
                 .args([rounds.to_string()])
-                .profiler("tracer")
+                .built_in("tracer")
                 .env("TRACER_FILTER", "Known.*");
             let outcome = run.env("TRACER_OUT", &path).env("TRACER_MIN", minimum).run()?;
             outcome.exited_with(0)?;
@@ -258,7 +258,7 @@ fn tracer_names_threads_and_loses_none_of_many() -> Result<()> {
     for runtime in Runtime::all()? {
         let directory = tempfile::tempdir()?;
         let path = directory.path().join("calls.pftrace");
-        let run = Run::new(&runtime, "Churn").args(["200", "10"]).profiler("tracer").env("TRACER_FILTER", "Churn.*");
+        let run = Run::new(&runtime, "Churn").args(["200", "10"]).built_in("tracer").env("TRACER_FILTER", "Churn.*");
         let outcome = run.env("TRACER_OUT", &path).env("TRACER_MIN", "0").run()?;
         outcome.exited_with(0)?;
         nothing_lost(&outcome)?;
@@ -272,7 +272,7 @@ fn tracer_names_threads_and_loses_none_of_many() -> Result<()> {
 #[test]
 fn tracer_refuses_a_file_that_cannot_be_made() -> Result<()> {
     for runtime in Runtime::all()? {
-        let run = Run::new(&runtime, "Exit").args(["7", "1"]).profiler("tracer");
+        let run = Run::new(&runtime, "Exit").args(["7", "1"]).built_in("tracer");
         let outcome = run.env("TRACER_OUT", "/no/such/x.pftrace").run()?;
         outcome.exited_with(7)?;
         ensure!(outcome.stderr.contains("the profiler Tracer is not loaded"), "{outcome}");

@@ -4,7 +4,7 @@
 //! use corprof_tests::{Run, Runtime};
 //!
 //! for runtime in Runtime::all()? {
-//!     let outcome = Run::new(&runtime, "Hello").profiler("logger").args(["you"]).run()?;
+//!     let outcome = Run::new(&runtime, "Hello").built_in("logger").args(["you"]).run()?;
 //!     outcome.exited_with(42)?;
 //!     assert_eq!(outcome.stdout, "Hello, you!\n");
 //! }

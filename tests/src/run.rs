@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use corprof_launch::profiler;
 use corprof_launch::running::Running;
+use corprof_profilers::table;
+use xtask::cargo::BUILT_IN;
 use xtask::emulator::Emulator;
 use xtask::managed;
 use xtask::runtime::profiler_environment;
@@ -229,6 +231,12 @@ impl Run {
     /// Under the only profiler of `library`, which is the name of an example.
     pub fn profiler(self, library: &str) -> Self {
         self.under(library, None, None)
+    }
+
+    /// Under the profiler of this name that the command has built in.
+    pub fn built_in(self, name: &str) -> Self {
+        let type_name = table::Profiler::named(Path::new(name)).map_or(name, |profiler| profiler.type_name);
+        self.under(BUILT_IN, Some(type_name), None)
     }
 
     /// Under the profiler `name` of `library`, which holds several.

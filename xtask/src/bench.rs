@@ -47,14 +47,14 @@ use table::Line;
   storm     ns per allocation, ObjectAllocated being counted: at most 1.05 of C. Objects and bytes by class, as the example
             `allocations` does: at most 1.15
   hooks     ns per call of a method, calls being counted when they begin and when they return: at most 1.00 of C. With a
-            shadow stack and times: at most 1.05. And what the examples `timer` and `tracer` make of it
+            shadow stack and times: at most 1.05. And what the built-in `timer` and `tracer` make of it
   probes    ns that a counter and probes add to a call of one method: at most 0.5 for the counter, 4 for empty probes that get
             argument and result, 8 for those that read them. Beside hooks with the same values, by inserted code and the
             runtime's
   unloads   ms per collectible assembly that is loaded and unloaded, modules that go being counted, and classes and code that
             come. At most 1.20 of C
   startup   wall time of a whole short process under a profiler that does nothing. At most 1.05 of C
-  logger    events a second that the example `logger` writes to /dev/null
+  logger    events a second that the built-in `logger` writes to /dev/null
   calls     single calls of corprof, against the same through the vtable in C. At most 1.05; a name that is looked up for
             the first time, against C that makes the same calls and keeps the same name, and what the calls alone take; one
             that is known under 100 ns, without allocating
@@ -62,12 +62,12 @@ use table::Line;
             a round of the sampler: at most 1.05 of C
   sampling  how much slower an application that computes is when it is sampled: at 100 Hz by at most 2 %, at 1 kHz stated.
             How right the shares of its work are: within 3 points at 20,000 samples
-  tracer    a web service (ASP.NET on .NET 10) under the examples `tracer` and `timer`: the processor time of a request, and
+  tracer    a web service (ASP.NET on .NET 10) under the built-in `tracer` and `timer`: the processor time of a request, and
             what `tracer` loses: nothing, there and in a program with 12 million events
   first     the processor time until the first answer of that service: with ready-to-run code off, under C whose hooks return,
             under C that asks for names besides, and under `timer` and `tracer`: at most 1.15 of the latter C; by inserted
             code: at most 2 of none
-  service   the same under the example `sampler`, by signals
+  service   the same under the built-in `sampler`, by signals
   accuracy  by how many points the sampler is wrong about shares of that service's work that are known, by signals, and which part
             of the rounds it misses: the worst of so many runs as there are rounds
   heap      three snapshots of a heap of 10 million objects: no object lost, the pause at most 0.3 s a million objects above a

@@ -11,6 +11,9 @@ use serde::Deserialize;
 
 use crate::process;
 
+/// The library of the built-in profilers, an example of the package `corprof-profilers`.
+pub const BUILT_IN: &str = "corprof_profilers";
+
 /// The folder of the workspace.
 #[must_use]
 pub fn workspace_root() -> &'static Path {
@@ -118,7 +121,7 @@ fn summary(source: &Path) -> String {
 /// Has `command`, which builds the workspace for this system, embed the built-in profilers into the command `corprof`.
 ///
 /// The build script of corprof-cli would build them with a cargo of its own, and nearly all crates once more. This builds them
-/// with all other examples (examples/bundle).
+/// with all other examples.
 ///
 /// # Errors
 /// If they cannot be built; the compiler has printed its messages on standard error.
@@ -136,8 +139,8 @@ pub fn embed_profilers_of(mut build: Command, command: &mut Command, is_release:
     build.args(["--workspace", "--features", "corprof-tests/live", "--examples"]);
     build.args(is_release.then_some("--release"));
     let libraries = build_examples(&mut build)?;
-    let bundle = libraries.into_iter().find(|(name, _)| name == "corprof_bundle");
-    let (_, library) = bundle.context("the library of the built-in profilers was not built")?;
+    let built_in = libraries.into_iter().find(|(name, _)| name == BUILT_IN);
+    let (_, library) = built_in.context("the library of the built-in profilers was not built")?;
     command.env("CORPROF_BUNDLE", library);
     Ok(())
 }

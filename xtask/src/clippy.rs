@@ -20,7 +20,8 @@ pub struct Args {
 }
 
 /// The crates with code for Windows.
-const FOR_WINDOWS: [&str; 5] = ["corprof", "corprof-cli", "corprof-diagnostics", "corprof-export", "corprof-launch"];
+const FOR_WINDOWS: [&str; 6] =
+    ["corprof", "corprof-cli", "corprof-diagnostics", "corprof-export", "corprof-launch", "corprof-profilers"];
 
 const EVERYTHING: [&str; 2] = ["--workspace", "--all-targets"];
 
@@ -43,7 +44,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 fn lint(command: &mut Command) -> Result<u8> {
     command.arg("--all-features");
-    // The profilers that the command has built in are linted as the examples that they are.
+    // The profilers that the command has built in are linted by themselves.
     command.env("CORPROF_BUNDLE", "");
     command.args(["--", "-D", "warnings"]);
     announce(process::shown(command));

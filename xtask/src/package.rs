@@ -141,8 +141,8 @@ fn check_files(folder: &Path, sources: &[OsString]) -> Result<()> {
         let name = entry?.file_name();
         let mut with_suffix = name.clone();
         with_suffix.push(".rs");
-        // A source file, the folder of its modules, or the folder of those that several share.
-        let is_source = sources.contains(&name) || sources.contains(&with_suffix) || name == "shared";
+        // A source file, the folder of its modules, or the folder of the built-in profilers.
+        let is_source = sources.contains(&name) || sources.contains(&with_suffix) || name == "library";
         let is_known = known.iter().chain(&LICENCES).any(|known| name == *known) || is_source;
         ensure!(is_known, "{} was packed too: see `include`", folder.join(name).display());
     }

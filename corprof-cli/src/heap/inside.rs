@@ -140,7 +140,7 @@ fn written(place: &Place, blocks: &File, pid: u32, timeout: Duration, stop: &Ato
     }
 }
 
-/// Parses the format of `examples/dumper.rs`; its files are in `folder`.
+/// Parses the format of the built-in profiler `dumper`; its files are in `folder`.
 fn description(text: &str, folder: &Path) -> Result<Description> {
     let unknown = || anyhow!("the profiler has written an unknown format");
     let mut lines = text.lines();

@@ -6,8 +6,10 @@ use std::path::Path;
 use anyhow::{anyhow, ensure};
 use corprof_export::push::{Destination, Label};
 use corprof_launch::launch::Changes;
+use corprof_profilers::table::SAMPLER;
 
 use crate::exit::{self, Failure};
+use crate::options;
 
 /// The variables, without the one for the header Authorization: a secret does not belong on a command line.
 const VARIABLES: [&str; 5] =
@@ -18,24 +20,27 @@ const AUTHORIZATION: &str = "SAMPLER_PUSH_AUTHORIZATION";
 /// The options.
 #[derive(Debug, Default, clap::Args)]
 pub(super) struct PushOptions {
-    /// Send the samples to an engine: pyroscope+http://HOST:4040, parca+http://HOST:7070 or otlp+http://HOST:4318
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", help = options::help(&SAMPLER, "SAMPLER_PUSH"))]
     pub(super) push: Option<Destination>,
 
-    /// The name of the service, for --push. Default: OTEL_SERVICE_NAME, or the application's name
-    #[arg(long, value_name = "NAME", requires = "push")]
+    #[arg(long, value_name = "NAME", requires = "push", help = options::help(&SAMPLER, "SAMPLER_PUSH_SERVICE"))]
     service: Option<String>,
 
-    /// A label, for --push. Repeatable
+    /// A label that is sent. Repeatable
     #[arg(long = "label", value_name = "NAME=VALUE", requires = "push", value_parser = label)]
     labels: Vec<Label>,
 
-    /// The tenant (the header X-Scope-OrgID), for --push
-    #[arg(long, value_name = "TENANT", requires = "push")]
+    #[arg(long, value_name = "TENANT", requires = "push", help = options::help(&SAMPLER, "SAMPLER_PUSH_TENANT"))]
     tenant: Option<String>,
 
-    /// How many seconds of samples a message has, for --push; 1 to 3600
-    #[arg(long, value_name = "SECONDS", requires = "push", default_value_t = 10.0, value_parser = interval)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        requires = "push",
+        help = options::help(&SAMPLER, "SAMPLER_PUSH_INTERVAL"),
+        default_value = options::default(&SAMPLER, "SAMPLER_PUSH_INTERVAL"),
+        value_parser = options::number(&SAMPLER, "SAMPLER_PUSH_INTERVAL"),
+    )]
     push_interval: f64,
 }
 
@@ -44,11 +49,6 @@ fn label(text: &str) -> Result<Label, String> {
         return Err("a label cannot contain a comma".to_owned());
     }
     text.parse::<Label>().map_err(|error| error.to_string())
-}
-
-fn interval(text: &str) -> Result<f64, String> {
-    let seconds = text.parse().ok().filter(|seconds| (1.0..=3600.0).contains(seconds));
-    seconds.ok_or_else(|| "give a number of seconds from 1 to 3600".to_owned())
 }
 
 impl PushOptions {

@@ -1,4 +1,4 @@
-//! The processor time of methods: what the profiler `examples/top.rs` writes, and rates over the last seconds.
+//! The processor time of methods: what the built-in profiler `top` writes, and rates over the last seconds.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;

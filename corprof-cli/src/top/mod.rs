@@ -15,6 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, anyhow, bail};
 use corprof_diagnostics::Process;
 use corprof_launch::processes;
+use corprof_profilers::table::TOP;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use serde_json::{Value, json};
@@ -24,7 +25,8 @@ use self::lease::Lease;
 use self::rates::Session;
 use self::table::{Condition, Pressed, View};
 use crate::exit::Outcome;
-use crate::record::{hertz, seconds};
+use crate::options;
+use crate::record::seconds;
 use crate::signals::Signals;
 use crate::visit::{self, Place};
 
@@ -85,18 +87,23 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     rows: Option<usize>,
 
-    /// Samplings per second
-    #[arg(long, value_name = "HZ", default_value_t = 100.0, value_parser = hertz)]
+    #[arg(
+        long,
+        value_name = "HZ",
+        help = options::help(&TOP, "TOP_HZ"),
+        default_value = options::default(&TOP, "TOP_HZ"),
+        value_parser = options::number(&TOP, "TOP_HZ"),
+    )]
     rate: f64,
 
-    /// The highest overhead of sampling, in per cent of the application's time: above it, samplings are skipped
-    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = percent)]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        help = options::help(&TOP, "TOP_BUDGET"),
+        default_value = options::default(&TOP, "TOP_BUDGET"),
+        value_parser = options::number(&TOP, "TOP_BUDGET"),
+    )]
     budget: f64,
-}
-
-fn percent(text: &str) -> Result<f64, String> {
-    let percent = text.parse().ok().filter(|percent| (0.01..=100.0).contains(percent));
-    percent.ok_or_else(|| "give a number from 0.01 to 100".to_owned())
 }
 
 /// Runs the command.

@@ -41,6 +41,9 @@ fn what_cannot_be_loaded_is_not_sent() -> Result<()> {
         let output = corprof()?.args(["attach", &pid, "no-such.so"]).output()?;
         ensure!(output.status.code() == Some(1), "{output:?}");
         ensure!(texts(&output).1.contains("library-missing"), "{output:?}");
+        let output = corprof()?.args(["attach", &pid, "sampler", "--data", "SAMPLER_HZ=0"]).output()?;
+        ensure!(output.status.code() == Some(2), "{output:?}");
+        ensure!(texts(&output).1.contains("SAMPLER_HZ=0: give a number from 0.01 to 10000"), "{output:?}");
         let output = corprof()?.args(["attach", &pid, "samplr"]).output()?;
         ensure!(output.status.code() == Some(2), "{output:?}");
         ensure!(texts(&output).1.contains("did you mean `sampler`?"), "{output:?}");

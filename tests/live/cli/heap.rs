@@ -347,7 +347,7 @@ fn a_process_under_a_profiler_sends_its_heap() -> Result<()> {
         let program = heap(&runtime, 1000)?;
         snapshot(&program, &file, &["--session"])?;
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", program.child.id()))?;
-        ensure!(!maps.contains("corprof_examples"), "{runtime}: {maps}");
+        ensure!(!maps.contains("corprof_profilers"), "{runtime}: {maps}");
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use corprof_profilers::table::{self, Loading};
 use corprof_tests::{ensure_or_longer, patiently};
 
 use super::*;
@@ -220,9 +221,8 @@ fn what_makes_no_sense_is_refused_before_the_application_starts() -> Result<()> 
 fn the_profilers_that_are_built_in_are_run_by_name() -> Result<()> {
     for runtime in runtimes()? {
         let folder = tempfile::tempdir()?;
-        let event_readers = ["pauses", "locks", "starvation", "leaks"];
         for name in
-            ["sampler", "timer", "tracer", "logger", "exceptions", "allocations"].into_iter().chain(event_readers)
+            table::ALL.iter().filter(|profiler| profiler.loading != Loading::ByAttach).map(|profiler| profiler.name)
         {
             let mut command = corprof()?;
             command.current_dir(folder.path()).args(["run", "--require-load", name, "--"]);

@@ -7,9 +7,10 @@ use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use corprof_launch::profiler;
+use corprof_profilers::table::{self, Profiler};
 
 use crate::cache::Cache;
-use crate::cargo::{self, Metadata, workspace_root};
+use crate::cargo::{self, BUILT_IN, Metadata, workspace_root};
 use crate::managed::{self, Compiler};
 use crate::process::{self, announce, env_path, find_on_path, note};
 use crate::runtime::{Choice, Runtime, profiler_environment};
@@ -91,9 +92,9 @@ pub(super) struct HookProfilers {
     pub(super) count: Pair,
     /// Keep a shadow stack with times.
     pub(super) shadow: Pair,
-    /// examples/timer.rs.
+    /// The built-in `timer`.
     pub(super) timer: Built,
-    /// examples/tracer.rs.
+    /// The built-in `tracer`.
     pub(super) tracer: Built,
 }
 
@@ -133,13 +134,13 @@ pub(super) struct Bed {
     pub(super) sample: PathBuf,
     /// Count allocated objects.
     pub(super) count: Pair,
-    /// Count objects and bytes by class; the one of corprof is examples/allocations.rs.
+    /// Count objects and bytes by class; the one of corprof is the built-in `allocations`.
     pub(super) classes: Pair,
     /// Count unloaded modules, and loaded classes and code.
     pub(super) loads: Pair,
     /// Do nothing.
     pub(super) nothing: Pair,
-    /// examples/logger.rs.
+    /// The built-in `logger`.
     pub(super) logger: Built,
     /// Only on systems that bench/hooks.S supports.
     pub(super) hooks: Option<HookProfilers>,
@@ -153,7 +154,7 @@ pub(super) struct Bed {
     pub(super) walks: Built,
     /// bench/walks.c.
     pub(super) walks_in_c: PathBuf,
-    /// examples/sampler.rs.
+    /// The built-in `sampler`.
     pub(super) sampler: Built,
     /// Counts samples by chain of calls: tests/profilers/sampling.rs.
     pub(super) counts: Built,
@@ -223,8 +224,7 @@ impl Bed {
             "bench_probes",
             "bench_values",
         ];
-        let of_examples = ["logger", "timer", "tracer", "sampler", "allocations"];
-        // One after the other: together the examples would get what the tests want of corprof as well, its feature `testing`, and
+        // One after the other: together the built-in profilers would get what the tests want of corprof as well, its feature `testing`, and
         // be slower than those that users build.
         let build = |package: &[&str], names: &[&str]| {
             let mut build = cargo::cargo();
@@ -232,8 +232,8 @@ impl Bed {
             build.args(names.iter().flat_map(|name| ["--example", name]));
             cargo::build_examples(&mut build)
         };
-        let libraries =
-            [build(&["corprof-tests", "--features", "bench"], &of_tests)?, build(&["corprof-examples"], &of_examples)?];
+        let built_in = build(&["corprof-profilers"], &[BUILT_IN])?;
+        let libraries = [build(&["corprof-tests", "--features", "bench"], &of_tests)?, built_in];
         let libraries = libraries.concat();
         let library = |name: &str| {
             let library = libraries.iter().find(|(example, _)| example == name).map(|(_, library)| library);
@@ -241,15 +241,15 @@ impl Bed {
         };
         let built = |name: &str| Built::new(library(name)?, None);
         let [count, loads, nothing, hooks, shadow, calls, walks, sampling, probes, hook_values] = of_tests;
-        let [logger, timer, tracer, sampler, allocations] = of_examples;
+        let named = |profiler: &Profiler| Built::new(library(BUILT_IN)?, Some(profiler.type_name));
         let hooks = |(returning, naming, count, stack)| {
             anyhow::Ok(HookProfilers {
                 returning,
                 naming,
                 count: Pair { c: count, corprof: built(hooks)? },
                 shadow: Pair { c: stack, corprof: built(shadow)? },
-                timer: built(timer)?,
-                tracer: built(tracer)?,
+                timer: named(&table::TIMER)?,
+                tracer: named(&table::TRACER)?,
             })
         };
         Ok(Self {
@@ -260,10 +260,10 @@ impl Bed {
             hello,
             sample,
             count: Pair { c: c_count, corprof: built(count)? },
-            classes: Pair { c: c_classes, corprof: built(allocations)? },
+            classes: Pair { c: c_classes, corprof: named(&table::ALLOCATIONS)? },
             loads: Pair { c: c_loads, corprof: built(loads)? },
             nothing: Pair { c: c_nothing, corprof: built(nothing)? },
-            logger: built(logger)?,
+            logger: named(&table::LOGGER)?,
             hooks: hooks_in_c.map(hooks).transpose()?,
             probes: ProbeProfilers {
                 counter: Built::new(library(probes)?, Some("Counter"))?,
@@ -278,7 +278,7 @@ impl Bed {
             calls_in_c,
             walks: built(walks)?,
             walks_in_c,
-            sampler: built(sampler)?,
+            sampler: named(&table::SAMPLER)?,
             counts: Built::new(library(sampling)?, Some("Counts"))?,
             deep,
             shares,

@@ -6,7 +6,7 @@
 //! the method's signature that the vector registers are unused. Each profiler reports at Shutdown how many calls it counted,
 //! which must match.
 //!
-//! The examples `timer` and `tracer` have no counterpart in C: they are compared with no profiler. `tracer` folds the calls of
+//! The built-in `timer` and `tracer` have no counterpart in C: they are compared with no profiler. `tracer` folds the calls of
 //! this storm, because each is shorter than a microsecond; it reports lost calls, and there must be none.
 
 use std::path::Path;
@@ -25,7 +25,7 @@ const SHADOW: &str = "shadow stack";
 const TIMER: &str = "timer";
 const TRACER: &str = "tracer";
 
-/// The calls of one slice: well under a millisecond, except with the examples.
+/// The calls of one slice: well under a millisecond, except with these two.
 const SLICE: u64 = 20_000;
 /// How many calls a program may make outside its loop: start-up, and printing the slices.
 const OTHERS: u64 = 4_000_000;

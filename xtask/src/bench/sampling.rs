@@ -1,6 +1,6 @@
 //! Sampling: the slow-down of a sampled application, and the accuracy of the samples.
 //!
-//! The slow-down is measured with the example `sampler`, at two rates, under an application that only computes: on one thread,
+//! The slow-down is measured with the built-in `sampler`, at two rates, under an application that only computes: on one thread,
 //! and on as many as there are processors, where the sampler's own work takes time from the application. A slice lasts many
 //! rounds, so that every slice contains some. The accuracy is measured with a program that works in three chains of calls, 60,
 //! 30 and 10 % of the time (tests/managed/Shares.cs), at 1 kHz by the wall clock, until there are enough samples; and with a

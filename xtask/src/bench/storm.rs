@@ -1,5 +1,5 @@
 //! Callback storm: the cost of an allocation when ObjectAllocated is counted, and when objects and bytes are counted by class,
-//! each thread by itself, like the example `allocations`.
+//! each thread by itself, like the built-in `allocations`.
 //!
 //! bench/Bench.cs allocates objects in a tight loop and times slices of it itself, after the first collection. A slice is
 //! shorter than a scheduler's time slice, so that most slices are undisturbed even on a busy machine. Tiered compilation is
@@ -75,7 +75,7 @@ fn run(bed: &Bed, side: Side, profiler: Option<&Built>, slices: u64) -> Result<V
     Ok(numbers(&stdout, "slice_ns=")?.into_iter().map(|nanoseconds| nanoseconds as f64 / SLICE as f64).collect())
 }
 
-/// The objects of one class, in the table of the example `allocations`: bytes, objects, name.
+/// The objects of one class, in the table of the built-in `allocations`: bytes, objects, name.
 fn objects(row: &str) -> Option<u64> {
     row.split_whitespace().nth(1)?.parse().ok()
 }

@@ -117,7 +117,7 @@ fn measure<'b>(
     Ok(lines)
 }
 
-/// The examples with hooks, which write to this folder.
+/// The built-in profilers with hooks, which write to this folder.
 fn by_hooks<'b>(HookProfilers { tracer, timer, .. }: &'b HookProfilers, directory: &Path) -> Vec<Watcher<'b>> {
     let trace = || ("TRACER_OUT", file(directory, "calls.pftrace"));
     let watcher = |name, built, kind, settings, most| Watcher { name, built, kind, settings, is_server: false, most };

@@ -46,7 +46,7 @@ pub(super) fn build(system: System, dev: bool, cache: &Cache, target_directory: 
     let profile = if dev { "debug" } else { "release" };
     let folder = folder.join(triple).join(profile);
     // Where the build script of the command has it built.
-    let library = folder.join("corprof-examples").join(triple).join(profile).join(system.library());
+    let library = folder.join("corprof-profilers").join(triple).join(profile).join("examples").join(system.library());
     let built = Built { command: folder.join(system.command()), library };
     for file in [&built.command, &built.library] {
         ensure!(file.is_file(), "the build made no {}", file.display());

@@ -5,7 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use corprof_launch::image::{Image, Libc};
-use corprof_launch::{bundled, profiler};
+use corprof_launch::profiler;
+use corprof_profilers::table::ALL;
 use object::{Architecture, BinaryFormat};
 
 use super::build::Built;
@@ -74,7 +75,7 @@ pub(super) fn check(system: System, built: &Built, cache: &Cache, target_directo
         requirements(system, &Image::open(file)?).with_context(|| format!("{}", file.display()))?;
     }
     let found = profiler::profilers(&built.library)?;
-    ensure!(found.len() == bundled::ALL.len(), "{} lacks profilers", built.library.display());
+    ensure!(found.len() == ALL.len(), "{} lacks profilers", built.library.display());
     let scratch = target_directory.join("release-check");
     match system {
         System::LinuxX64 => check_command(&built.command, &scratch),
@@ -110,7 +111,7 @@ fn check_command(command: &Path, cache: &Path) -> Result<()> {
     let library = std::fs::read_dir(&folder).with_context(|| folder.display().to_string())?.next();
     let library = library.context("the command has unpacked no profilers")??.path();
     let found: Vec<_> = profiler::profilers(&library)?.into_iter().map(|profiler| profiler.name).collect();
-    ensure!(found.len() == bundled::ALL.len(), "{} has only {}", library.display(), found.join(", "));
+    ensure!(found.len() == ALL.len(), "{} has only {}", library.display(), found.join(", "));
     note(format_args!("{} brings {}", command.display(), found.join(", ")));
     Ok(())
 }

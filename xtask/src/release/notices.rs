@@ -36,12 +36,11 @@ pub(super) fn of(system: System) -> Result<String> {
     let metadata: Metadata = serde_json::from_str(&process::output(&mut list)?).context("of `cargo metadata`")?;
     let packages: BTreeMap<_, _> =
         metadata.packages.iter().map(|package| ((package.name.clone(), package.version.clone()), package)).collect();
-    let mut tree = cargo::cargo();
-    tree.args(["tree", "--locked", "--target", triple, "--edges", "normal", "--prefix", "none", "--format", "{p}"]);
-    tree.args(["-p", COMMAND, "-p", "corprof-examples", "--features", "corprof-examples/bundle"]);
-    let mut linked: Vec<(String, String)> = process::output(&mut tree)?.lines().filter_map(name_and_version).collect();
-    linked.sort();
-    linked.dedup();
+    // The library of the profilers is an example, and has what those have.
+    let mut all = linked(triple, COMMAND, "normal")?;
+    all.extend(linked(triple, "corprof-profilers", "normal,dev")?);
+    all.sort();
+    all.dedup();
 
     let mut notices =
         "corprof is linked with these crates, under their licences. Where a crate offers several, the choice is \
@@ -49,7 +48,7 @@ pub(super) fn of(system: System) -> Result<String> {
             .to_owned();
     // Most crates have the same few texts.
     let mut texts = BTreeMap::<String, Vec<String>>::new();
-    for key in linked {
+    for key in all {
         let package = packages.get(&key).with_context(|| format!("cargo knows no {} {}", key.0, key.1))?;
         if package.source.is_none() {
             continue;
@@ -65,6 +64,14 @@ pub(super) fn of(system: System) -> Result<String> {
         notices += &format!("\n{:=<100}\n{}\n\n{text}\n", "", crates.join(", "));
     }
     Ok(notices)
+}
+
+/// The crates that a package is linked with, by their kinds.
+fn linked(triple: &str, package: &str, edges: &str) -> Result<Vec<(String, String)>> {
+    let mut tree = cargo::cargo();
+    tree.args(["tree", "--locked", "--target", triple, "--edges", edges, "--prefix", "none", "--format", "{p}"]);
+    tree.args(["-p", package]);
+    Ok(process::output(&mut tree)?.lines().filter_map(name_and_version).collect())
 }
 
 /// `serde v1.0.2 (proc-macro)` → `serde`, `1.0.2`.

@@ -50,6 +50,6 @@ impl System {
     /// The file of the library with the profilers.
     pub(super) fn library(self) -> String {
         let (prefix, suffix) = if self == Self::WinX64 { ("", "dll") } else { ("lib", "so") };
-        format!("{prefix}corprof_examples.{suffix}")
+        format!("{prefix}corprof_profilers.{suffix}")
     }
 }

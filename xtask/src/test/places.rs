@@ -1,13 +1,13 @@
 //! Where the live tests run: a row for each runtime and system. `cargo xtask test` runs by these rows, and the tables of the
 //! documents and of its help are made from them, so that none can promise more than is run.
 
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 
 use super::Part;
 use super::live::Tier;
+use crate::documents;
 use crate::target::System;
 
 /// A runtime on a system.
@@ -74,7 +74,6 @@ impl Tier {
 /// The documents with the table, and the marks around it.
 const DOCUMENTS: [&str; 2] = ["README.md", "book/src/deployment.md"];
 const BEGIN: &str = "<!-- begin: where the live tests run, by `cargo xtask generate` -->\n";
-const END: &str = "<!-- end -->\n";
 
 /// The table for documents, in Markdown.
 fn table() -> String {
@@ -95,19 +94,7 @@ fn table() -> String {
 /// If a document has no place for it, or cannot be read or written.
 pub(crate) fn write_tables(root: &Path, check: bool) -> Result<()> {
     for document in DOCUMENTS {
-        let path = root.join(document);
-        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {document}"))?;
-        let (before, rest) = text.split_once(BEGIN).with_context(|| format!("{document} has no line {BEGIN}"))?;
-        let (_, after) = rest.split_once(END).with_context(|| format!("{document} has no line {END}"))?;
-        let new = format!("{before}{BEGIN}{}{END}{after}", table());
-        if check {
-            ensure!(
-                new == text,
-                "the table of {document} differs from xtask/src/test/places.rs: run `cargo xtask generate`"
-            );
-        } else {
-            fs::write(&path, new).with_context(|| format!("cannot write {document}"))?;
-        }
+        documents::write_part(root, document, BEGIN, &table(), "xtask/src/test/places.rs", check)?;
     }
     Ok(())
 }
@@ -133,6 +120,8 @@ pub(super) fn left_out() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use clap::ValueEnum;
 
     use super::*;

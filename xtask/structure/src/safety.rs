@@ -34,7 +34,7 @@ pub fn faults(root: &Path) -> Result<Vec<String>> {
         faults.extend(named.is_empty().then(|| format!("{FACTS}: {fact}: no tests")));
     }
     let mut unused: BTreeSet<_> = facts.iter().map(|(name, _)| *name).collect();
-    for path in ["corprof", "corprof-cli", "corprof-diagnostics", "corprof-launch", "examples", "tests"] {
+    for path in ["corprof", "corprof-cli", "corprof-diagnostics", "corprof-launch", "examples", "profilers", "tests"] {
         for path in rust_files(&root.join(path))? {
             let text = comments(&fs::read_to_string(&path)?);
             let shown = path.strip_prefix(root)?.display();
@@ -99,7 +99,8 @@ fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
 mod tests {
     use super::*;
 
-    const PACKAGES: [&str; 5] = ["corprof-cli", "corprof-diagnostics", "corprof-launch", "examples", "corprof/src"];
+    const PACKAGES: [&str; 6] =
+        ["corprof-cli", "corprof-diagnostics", "corprof-launch", "examples", "profilers", "corprof/src"];
 
     /// The faults of a repository with this comment and this table.
     fn faults_of(comment: &str, table: &str) -> Vec<String> {

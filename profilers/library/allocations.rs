@@ -1,0 +1,203 @@
+//! Counts what an application allocates. At exit it prints a table of bytes and objects by class, most bytes first.
+//!
+//! The size of an object does not include the objects it refers to, nor the padding that aligns the next object on the heap.
+//!
+//! Limits: the table does not show which objects are still alive. By class, the runtime reports every object, and does not use its
+//! fast allocation path. By stack, it reports one object every 100 KB: from .NET 10 on each byte has the same chance, and a sample
+//! counts for the bytes that it represents. Before, the object that fills up the 100 KB counts for all of them, so that classes
+//! with large objects seem larger than they are.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::mem;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use corprof::args::EventPipeEvent;
+use corprof::events::KeywordSet;
+use corprof::events::views::{AllocationSampled, GcAllocationTick};
+use corprof::prelude::*;
+use corprof::sync::{Merge, Mutex, ThreadState};
+use corprof_export::{Frame, Output, Profile, Unit, application_name};
+use corprof_profilers::settings::{SettingError, Settings};
+use corprof_profilers::table::ALLOCATIONS;
+use rustc_hash::FxHashMap;
+
+/// The bytes from one sample to the next, on average: a constant of the runtime.
+const MEAN: f64 = 102_400.0;
+
+/// The profiler.
+#[derive(Profiler)]
+#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A04", no_export)]
+pub struct Allocations {
+    /// The number of rows of the table.
+    top: usize,
+    /// Counts of the classes that are loaded now: one table per thread, so that threads do not wait for each other.
+    by_class: ThreadState<Counts>,
+    /// Counts of the classes whose modules have been unloaded.
+    by_name: Mutex<BTreeMap<Name, Count>>,
+    /// With ALLOCATIONS_BY=stack.
+    by_stack: Option<Mutex<Samples>>,
+}
+
+#[derive(Default)]
+struct Counts(FxHashMap<ClassId, Count>);
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Count {
+    bytes: usize,
+    objects: usize,
+}
+
+impl Count {
+    fn add(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.objects += other.objects;
+    }
+}
+
+impl Merge for Counts {
+    fn merge(&mut self, other: Self) {
+        for (class, count) in other.0 {
+            self.0.entry(class).or_default().add(count);
+        }
+    }
+}
+
+/// The sampled objects.
+struct Samples {
+    output: Option<Output>,
+    /// By class, and the method that allocates.
+    rows: BTreeMap<(String, String), Count>,
+    profile: Profile,
+    thread: corprof_export::ThreadId,
+}
+
+impl Samples {
+    fn new(output: Option<Output>) -> Self {
+        let mut profile = Profile::summed(application_name(), Unit::Bytes).of_process(std::process::id());
+        let thread = profile.thread(0, "all threads");
+        Self { output, rows: BTreeMap::new(), profile, thread }
+    }
+
+    fn add(&mut self, class: String, bytes: f64, stack: &[Name]) {
+        let is_framework = |name: &Name| name.starts_with("System.") || name.starts_with("Microsoft.");
+        let own = stack.iter().find(|name| !is_framework(name)).or(stack.first());
+        let bytes = bytes as usize;
+        let leaf = self.profile.frame(Frame::managed(&format!("new {class}")));
+        let callers = stack.iter().map(|name| self.profile.frame(Frame::managed(name)));
+        let frames: Vec<_> = std::iter::once(leaf).chain(callers).collect();
+        let stack = self.profile.stack_leaf_first(frames);
+        self.profile.sample(self.thread, Duration::ZERO, stack, bytes as u64);
+        let row = (class, own.map_or("[native code]", |name| name).to_owned());
+        self.rows.entry(row).or_default().add(Count { bytes, objects: 1 });
+    }
+
+    fn report(&mut self, top: usize) -> Result<(), BoxError> {
+        let mut rows: Vec<_> = self.rows.iter().collect();
+        rows.sort_by_key(|&(_, count)| Reverse(count));
+        let total: usize = rows.iter().map(|(_, count)| count.bytes).sum();
+        report!("{:>14} {:>6} {:>10}  class, and the method that allocates it", "bytes, about", "%", "samples");
+        for ((class, method), Count { bytes, objects }) in rows.into_iter().take(top) {
+            let share = 100.0 * *bytes as f64 / total.max(1) as f64;
+            report!("{bytes:>14} {share:>6.1} {objects:>10}  {class} in {method}");
+        }
+        if let Some(output) = &mut self.output {
+            output.write(&self.profile)?;
+            report!("allocations: the stacks are in {}", output.path().display());
+        }
+        Ok(())
+    }
+}
+
+impl Allocations {
+    /// Moves the counts from class ids to names: a class that is loaded later may get the id of an unloaded one.
+    fn move_to_names(&self, cx: &InNoGc<'_>) {
+        let counts = self.by_class.read(cx, mem::take);
+        let mut by_name = self.by_name.lock(cx);
+        for (class, count) in counts.0 {
+            by_name.entry(cx.names().class(class)).or_default().add(count);
+        }
+    }
+
+    /// Has the runtime report a sample of the allocated objects, not each.
+    fn start_sampling(cx: &mut InCallback<'_>) -> Result<()> {
+        cx.remove_events(EventMask::ENABLE_OBJECT_ALLOCATED | EventMask::MONITOR_OBJECT_ALLOCATED)?;
+        cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
+        let has_samples = cx.runtime_info()?.major >= 10;
+        let events = if has_samples { KeywordSet::ALLOCATION_SAMPLES } else { KeywordSet::ALLOCATION_TICKS };
+        cx.start_runtime_events(events)?;
+        Ok(())
+    }
+}
+
+fn output(settings: &Settings, is_by_stack: bool) -> Result<Option<Output>, SettingError> {
+    let out = settings.of("ALLOCATIONS_OUT");
+    match out.output()? {
+        None => Ok(None),
+        Some(_) if !is_by_stack => Err(out.error("only stacks have a file: set ALLOCATIONS_BY=stack")),
+        Some(_) => Ok(Some(out.parsed(|path| Output::new(path))?)),
+    }
+}
+
+#[callbacks]
+impl Callbacks for Allocations {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let settings = Settings::of_environment(&ALLOCATIONS)?;
+        let top = settings.of("ALLOCATIONS_TOP").number()?;
+        let is_by_stack = settings.of("ALLOCATIONS_BY").word(&[("class", false), ("stack", true)])?;
+        let output = output(&settings, is_by_stack)?;
+        if is_by_stack {
+            Self::start_sampling(cx)?;
+        }
+        let by_stack = is_by_stack.then(|| Mutex::new(Samples::new(output)));
+        Ok(Self { top, by_class: ThreadState::default(), by_name: Mutex::default(), by_stack })
+    }
+
+    fn object_allocated(&self, cx: &InNoGc<'_>, object: ObjectId<'_>, class: ClassId) {
+        let count = Count { bytes: cx.object_size(object).unwrap_or(0), objects: 1 };
+        self.by_class.with(cx, |counts| counts.0.entry(class).or_default().add(count));
+    }
+
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
+        let Some(event) = event.of_runtime(cx) else { return };
+        let (class, bytes) = if let Ok(sample) = event.decode::<AllocationSampled<'_>>() {
+            // An object of this size is sampled with this chance.
+            let size = sample.object_size as f64;
+            (sample.type_name, size / (1.0 - (-size / MEAN).exp()))
+        } else if let Ok(tick) = event.decode::<GcAllocationTick<'_>>() {
+            (tick.type_name, tick.allocation_amount as f64)
+        } else {
+            return;
+        };
+        let mut stack = Vec::new();
+        // A sample of a thread that the runtime cannot walk has its class only.
+        let _ = cx.walk_own_stack(|frame| {
+            stack.extend(frame.function().map(|function| cx.names().csharp().function(function)));
+            ControlFlow::Continue(())
+        });
+        if let Some(samples) = &self.by_stack {
+            samples.lock(cx).add(class.to_string(), bytes, &stack);
+        }
+    }
+
+    fn module_unload_started(&self, cx: &mut InCallback<'_>, _module: ModuleId) {
+        self.move_to_names(cx);
+    }
+
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
+        if let Some(samples) = &self.by_stack {
+            if let Err(error) = samples.lock(cx).report(self.top) {
+                report!("allocations: {error}");
+            }
+            return;
+        }
+        self.move_to_names(cx);
+        let mut rows: Vec<_> = mem::take(&mut *self.by_name.lock(cx)).into_iter().collect();
+        rows.sort_by_key(|&(_, count)| Reverse(count));
+        report!("{:>14} {:>12}  class", "bytes", "objects");
+        for (name, Count { bytes, objects }) in rows.iter().take(self.top) {
+            report!("{bytes:>14} {objects:>12}  {name}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Attaches to a running application, writes a snapshot of its heap into a file, and detaches.
+//!
+//! `corprof heap PID` uses it. The attach data are HEAP_OUT=/tmp/it/heap: an empty file in a folder of the reader, who holds the file
+//! open. The profiler opens it and removes its name, so that the system frees its room when both have closed it, however they end.
+//! Into the file go the blocks of the runtime (`BlockFile`), some 48 bytes an object. Afterwards the profiler creates the file
+//! /tmp/it/heap.4711, with the process id:
+//!
+//! ```text
+//! heap 1                                  the version of the format
+//! pause 460312                            microseconds for which the application stood still
+//! later 204100                            the same for a further collection, which .NET 8 makes
+//! objects 10000000
+//! bytes 480000000                         of the blocks
+//! class 140113 System.Private.CoreLib string[]    number in the blocks, assembly, name, separated by tabs
+//! ```
+//!
+//! If there is no snapshot, the second line is `full` or `error`, with the reason; `full`: the file system has no room. After the
+//! detach it creates /tmp/it/heap.4711.left, which contains the reason if the profiler could not detach.
+//!
+//! The profiler begins when the reader has created the file /tmp/it/heap.wanted: the runtime has then answered the attach, which
+//! need not wait for a collection. If this file is removed, the profiler detaches as soon as the runtime lets it.
+
+use std::fmt::Write;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use corprof::heap_dump::{BlockFile, HeapDumpError};
+use corprof::prelude::*;
+use corprof_profilers::settings::Settings;
+use corprof_profilers::table::DUMPER;
+
+use crate::class_assembly::assembly;
+use crate::report_files::{of_process, with_ending, write};
+
+/// The name in messages.
+const NAME: &str = "dumper";
+
+/// The interval at which it checks whether it is done, or no longer wanted.
+const LOOK: Duration = Duration::from_millis(10);
+/// The time limit for the reader to want the snapshot.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The reader gives up earlier, unless it was killed.
+const DEADLINE: Duration = Duration::from_secs(3600);
+
+/// The profiler.
+#[derive(Profiler)]
+#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A2D", no_export)]
+pub struct Dumper;
+
+#[callbacks]
+impl Callbacks for Dumper {
+    fn initialize(_cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        Err("it can only attach to a running application: `corprof heap PID`".into())
+    }
+
+    fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
+        let detacher = cx.detacher()?;
+        let out = Settings::of_attach(&DUMPER, data)?.of("HEAP_OUT").path();
+        let out = out.ok_or("HEAP_OUT is missing: attach it by `corprof heap PID`")?;
+        cx.spawn_profiler_thread("leaves", move |cx| {
+            if work(cx, &out).is_break() {
+                return; // the application ends
+            }
+            let left = of_process(&out, ".left");
+            let report = move |result: corprof::Result<()>| {
+                write(NAME, &left, &result.err().map(|error| error.to_string()).unwrap_or_default());
+            };
+            // This also ends a snapshot that is being taken.
+            if let Err(error) = detacher.detach_then(report) {
+                eprintln!("dumper: cannot detach: {error}");
+            }
+        })?;
+        Ok(Self)
+    }
+}
+
+/// Waits until the snapshot is wanted, and has it taken, until it is done or no longer wanted.
+fn work(cx: &mut ProfilerThread<'_>, out: &Path) -> ControlFlow<()> {
+    let (wanted, start) = (with_ending(out, ".wanted"), Instant::now());
+    while !wanted.exists() {
+        if start.elapsed() > PATIENCE || !out.exists() {
+            return ControlFlow::Continue(());
+        }
+        cx.wait(LOOK)?;
+    }
+    let is_done = Arc::new(AtomicBool::new(false));
+    let is_written = Arc::clone(&is_done);
+    let file = out.to_owned();
+    let thread = cx.spawn_profiler_thread("snapshot", move |cx| {
+        write(NAME, &of_process(&file, ""), &text(snapshot(cx, &file)));
+        is_written.store(true, Ordering::Release);
+    });
+    if let Err(error) = thread {
+        write(NAME, &of_process(out, ""), &text(Err(HeapDumpError::Thread(error))));
+        return ControlFlow::Continue(());
+    }
+    while !is_done.load(Ordering::Acquire) && wanted.exists() {
+        cx.wait(LOOK)?;
+    }
+    ControlFlow::Continue(())
+}
+
+/// Takes the snapshot, and describes it.
+fn snapshot(cx: &mut ProfilerThread<'_>, out: &Path) -> Result<String, HeapDumpError> {
+    let blocks = File::options().write(true).open(out).map_err(HeapDumpError::Sink)?;
+    let file = BlockFile::create(out).map_err(HeapDumpError::Sink)?;
+    // Windows may refuse that while the reader has it open: then the reader removes it.
+    let _ = std::fs::remove_file(out);
+    let dump = cx.take_heap_snapshot(DEADLINE, file).inspect_err(|_| {
+        // The reader has it open, so that it would take room until the reader has learned the reason: which needs some itself.
+        let _ = blocks.set_len(0);
+    })?;
+    let mut text = String::new();
+    let _ = writeln!(text, "pause {}", dump.cost.pause.as_micros());
+    for pause in &dump.cost.later_pauses {
+        let _ = writeln!(text, "later {}", pause.as_micros());
+    }
+    let _ = writeln!(text, "objects {}\nbytes {}", dump.cost.objects, dump.cost.bytes);
+    for &(key, class) in &dump.classes {
+        let assembly = assembly(cx, class).unwrap_or_default();
+        let _ = writeln!(text, "class {key}\t{}\t{}", line(&assembly), line(&cx.names().csharp().class(class)));
+    }
+    Ok(text)
+}
+
+/// The file of a snapshot, or of the reason why there is none.
+fn text(snapshot: Result<String, HeapDumpError>) -> String {
+    let is_full = |error: &io::Error| matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+    let rest = match snapshot {
+        Ok(text) => text,
+        Err(HeapDumpError::Sink(error)) if is_full(&error) => format!("full {}\n", line(&error.to_string())),
+        Err(error) => format!("error {}\n", line(&error.to_string())),
+    };
+    format!("heap 1\n{rest}")
+}
+
+/// Obfuscated names may contain line breaks.
+fn line(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}

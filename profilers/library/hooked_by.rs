@@ -1,0 +1,39 @@
+//! What profilers with hooks share: who calls the hooks, and which methods could not have them.
+
+use corprof::hooks::{HookedFunctions, Precompiled};
+use corprof::prelude::*;
+use corprof_profilers::settings::{SettingError, Value};
+
+/// Who calls the hooks: inserted code, or the runtime itself (none).
+pub(crate) type HookedBy = Option<Precompiled>;
+
+/// Reads the setting.
+pub(crate) fn hooked_by(setting: &Value) -> Result<HookedBy, SettingError> {
+    let inserted = [("il", Some(Precompiled::Keep)), ("il-all", Some(Precompiled::Compile))];
+    setting.word(&[("runtime", None), inserted[0], inserted[1]])
+}
+
+/// Sets the hooks.
+pub(crate) fn install<H: FunctionHooks>(
+    cx: &mut InInitialize<'_>,
+    hooks: H,
+    hooked_by: HookedBy,
+) -> Result<HookedFunctions> {
+    let setup = cx.hooks(hooks);
+    match hooked_by {
+        Some(precompiled) => setup.inserted(precompiled).install(),
+        None => setup.install(),
+    }
+}
+
+/// Prints what became of the methods. `done` is what the profiler does with them: `timed`.
+pub(crate) fn report(cx: &InCallback<'_>, profiler: &str, done: &str, hooked: &HookedFunctions) {
+    let precompiled = hooked.precompiled();
+    if precompiled > 0 {
+        eprintln!("{profiler}: {precompiled} precompiled functions are not {done}");
+    }
+    for left_out in hooked.left_out() {
+        let method = cx.names().function(left_out.example);
+        eprintln!("{profiler}: {} methods cannot be {done}, as {method}: {}", left_out.count, left_out.reason);
+    }
+}

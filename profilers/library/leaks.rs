@@ -1,0 +1,174 @@
+//! Answers what leaks: takes two snapshots of the heap, and prints what has grown in between, and which references keep it.
+//!
+//! For each snapshot the runtime collects the whole heap while the application stands still, and the profiler writes a temporary
+//! file of 48 bytes an object. Afterwards, beside the running application, it needs memory of 40 bytes an object for a while.
+//!
+//! Limits: a growing cache looks like a leak: only you know how large it may become.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use corprof::detach::Detacher;
+use corprof::heap_dump::BlockFile;
+use corprof::prelude::*;
+use corprof_export::{Output, application_name};
+use corprof_heap::diff::{DEFAULT_DEPTH, PathDiff, Summary};
+use corprof_heap::report::{Options as Size, Report};
+use corprof_heap::{BulkReader, Dominators, GraphBuilder, HeapGraph, Paths};
+use corprof_profilers::settings::{SettingError, Settings, Value};
+use corprof_profilers::table::LEAKS;
+
+use crate::class_assembly::assembly;
+
+/// A snapshot that takes longer is given up.
+const DEADLINE: Duration = Duration::from_secs(600);
+
+/// Groups that have grown by fewer bytes are left out.
+const LEAST: i64 = 1000;
+
+/// The profiler.
+#[derive(Profiler)]
+#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A1F", no_export)]
+pub struct Leaks;
+
+struct Options {
+    first: Duration,
+    seconds: Duration,
+    top: usize,
+    out: Option<PathBuf>,
+}
+
+impl Options {
+    fn read(settings: &Settings) -> Result<Self, SettingError> {
+        let seconds = |variable| settings.of(variable).number();
+        Ok(Self {
+            first: Duration::from_secs_f64(seconds("LEAKS_FIRST")?),
+            seconds: Duration::from_secs_f64(seconds("LEAKS_SECONDS")?),
+            top: settings.of("LEAKS_TOP").number()?,
+            out: page(&settings.of("LEAKS_OUT"))?,
+        })
+    }
+}
+
+/// The file of the page, if one is wanted.
+fn page(setting: &Value) -> Result<Option<PathBuf>, SettingError> {
+    match setting.output()? {
+        None => Ok(None),
+        Some(path) if path.extension().is_some_and(|extension| extension == "html") => {
+            Ok(Some(setting.parsed(|name| Output::new(name))?.path().to_owned()))
+        }
+        Some(_) => Err(setting.error("give the name of a file with the extension .html")),
+    }
+}
+
+#[callbacks]
+impl Callbacks for Leaks {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        Self::start(cx, Options::read(&Settings::of_environment(&LEAKS)?)?, None)
+    }
+
+    fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
+        let detacher = cx.detacher()?;
+        Self::start(cx, Options::read(&Settings::of_attach(&LEAKS, data)?)?, Some(detacher))
+    }
+}
+
+impl Leaks {
+    fn start(cx: &InCallback<'_>, options: Options, detacher: Option<Detacher>) -> Result<Self, BoxError> {
+        cx.spawn_profiler_thread("leaks", move |cx| {
+            match answer(cx, &options) {
+                Ok(answer) => report!("{answer}"),
+                Err(error) => report!("leaks: no answer: {error}"),
+            }
+            // An attached profiler leaves. The detach waits for the threads of the profiler, so this must not be one of them.
+            if let Some(detacher) = detacher {
+                std::thread::spawn(move || detacher.detach());
+            }
+        })?;
+        Ok(Self)
+    }
+}
+
+/// Waits, takes both snapshots, and says what has grown.
+fn answer(cx: &mut ProfilerThread<'_>, options: &Options) -> Result<String, BoxError> {
+    let has_ended = "the application has ended before the second snapshot: set LEAKS_FIRST and LEAKS_SECONDS to less";
+    if cx.wait(options.first).is_break() {
+        return Err(has_ended.into());
+    }
+    // Of the first heap, only sums are kept.
+    let before = Summary::of(&Dominators::of(&snapshot(cx)?), DEFAULT_DEPTH);
+    let start = Instant::now();
+    if cx.wait(options.seconds).is_break() {
+        return Err(has_ended.into());
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let graph = snapshot(cx)?;
+    let tree = Dominators::of(&graph);
+    let after = Summary::of(&tree, DEFAULT_DEPTH);
+    if let Some(out) = &options.out {
+        Report::of(&tree, Size::default()).write_html(std::fs::File::create(out)?)?;
+        report!("leaks: {} is written", out.display());
+    }
+    Ok(grown(&before, &after, &tree, options.top, seconds)?)
+}
+
+/// One snapshot, as a graph with the names of its classes.
+fn snapshot(cx: &mut ProfilerThread<'_>) -> Result<HeapGraph, BoxError> {
+    // While the application stands still, the blocks only go into a file. To make a graph takes longer.
+    let file = tempfile::NamedTempFile::new()?;
+    let dump = cx.take_heap_snapshot(DEADLINE, BlockFile::create(file.path())?)?;
+    let (objects, pause) = (dump.cost.objects, dump.cost.pause);
+    report!("leaks: a snapshot of {objects} objects: the application stood still for {} ms", pause.as_millis());
+    let mut reader = BulkReader::new(GraphBuilder::new(application_name()), usize::BITS == 64);
+    let taken = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    reader.builder().set_taken(taken.as_millis() as u64);
+    for &(key, class) in &dump.classes {
+        let assembly = assembly(cx, class).unwrap_or_default();
+        reader.builder().class(key, cx.names().csharp().class(class).as_str(), &assembly, 0);
+    }
+    BlockFile::read(file.path(), |event, payload| {
+        reader.event(event, payload);
+    })?;
+    let graph = reader.finish()?;
+    if graph.losses().is_cut() { Err(format!("the dump is cut: {}", graph.losses()).into()) } else { Ok(graph) }
+}
+
+/// The groups of objects that have grown most. Objects of a group have the same class, and are kept by objects of the same classes.
+fn grown(
+    before: &Summary,
+    after: &Summary,
+    tree: &Dominators<'_>,
+    top: usize,
+    seconds: f64,
+) -> Result<String, std::fmt::Error> {
+    let (graph, diff) = (tree.graph(), PathDiff::of(before, after));
+    let paths = Paths::of(graph);
+    let mut text = format!("\nWhat has grown in {} in {seconds:.0} s, and what keeps it:\n", graph.title());
+    let mut groups = diff.grown(top);
+    groups.retain(|&group| diff.change(group).retained_growth() >= LEAST);
+    if groups.is_empty() {
+        writeln!(text, "nothing")?;
+    }
+    for group in groups {
+        let change = diff.change(group);
+        let (bytes, class) = (change.retained_growth(), diff.names(group).last().copied().unwrap_or_default());
+        writeln!(text, "\n{:+} kB: {:+} objects of {class}", bytes / 1000, change.object_growth())?;
+        let Some(path) = diff.largest_at(group, tree).and_then(|object| paths.to(object)) else { continue };
+        // Those of the way without which the object would be freed, and how many more of them there are.
+        let mut keepers: Vec<usize> = std::iter::successors(Some(group), |&group| diff.parent(group)).collect();
+        writeln!(text, "    {}", path.root)?;
+        let way = std::iter::once(path.root.object).chain(path.steps.iter().map(|&(_, object)| object));
+        let names: Vec<&str> = way.map(|object| graph.class_name(object)).collect();
+        for run in names.chunk_by(|one, next| one == next) {
+            let name = run.first().copied().unwrap_or_default();
+            let keeper = keepers.pop_if(|&mut keeper| diff.names(keeper).last() == Some(&name));
+            let more = keeper.map_or(0, |keeper| diff.change(keeper).object_growth());
+            let more = if more > 0 { format!("  {more:+}") } else { String::new() };
+            let row = if run.len() > 1 { format!(", {} in a row", run.len()) } else { String::new() };
+            writeln!(text, "    -> {name}{row}{more}")?;
+        }
+    }
+    write!(text, "\nleaks: objects that grow are no leak if they stop: compare again, with a larger LEAKS_FIRST")?;
+    Ok(text)
+}

@@ -1,0 +1,42 @@
+//! The profilers that the command `corprof` has built in, as one library. `corprof_profilers::table` has their settings.
+
+#[macro_use]
+mod sdk;
+mod class_assembly;
+mod hooked_by;
+mod own_frames;
+mod report_files;
+
+pub mod allocations;
+pub mod count_calls;
+pub mod dumper;
+pub mod exceptions;
+pub mod leaks;
+pub mod locks;
+pub mod logger;
+pub mod pauses;
+pub mod sampler;
+pub mod stacks;
+pub mod starvation;
+pub mod timer;
+pub mod top;
+pub mod trace_values;
+pub mod tracer;
+
+corprof::export!(
+    allocations::Allocations,
+    count_calls::CountCalls,
+    dumper::Dumper,
+    exceptions::Exceptions,
+    leaks::Leaks,
+    locks::Locks,
+    logger::Logger,
+    pauses::Pauses,
+    sampler::SamplerProfiler,
+    stacks::Stacks,
+    starvation::Starvation,
+    timer::Timer,
+    top::Top,
+    trace_values::TraceValues,
+    tracer::Tracer,
+);

@@ -1,0 +1,315 @@
+//! Shows why the application paused: the reason of each collection, who caused it, and which threads delayed it.
+//!
+//! At exit it prints the pauses by reason, the methods that delayed them, and the longest pause of each kind, with stacks.
+//!
+//! A pause has two parts. First the runtime stops all managed threads; then it collects, while they stand still. A thread stops at
+//! its next safepoint only, and all others wait for the last one. The runtime does not report which one that is. On Linux, signals
+//! sample the threads that still run while the others stop; other systems show no such threads.
+//!
+//! Limits: a thread in ordinary native code need not stop. It is named only if it has ended this code before the collection ran for
+//! long, because otherwise it was seen to run on. Delays that are shorter than two rounds of the sampler may be missed.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use corprof::args::EventPipeEvent;
+use corprof::events::views::{GcRestartEnd, GcStart, GcSuspendBegin, GcSuspendEnd, GcTriggered};
+use corprof::events::{Event, KeywordSet};
+use corprof::id::Inert;
+use corprof::prelude::*;
+use corprof::sync::Mutex;
+use corprof::sampler::{Mode, Round, Sample, Sampler, Strategy};
+use corprof_profilers::settings::{SettingError, Settings};
+use corprof_profilers::table::PAUSES;
+
+/// A thread that runs longer than this in a pause delays it.
+const GRACE: Duration = Duration::from_millis(2);
+/// The frame of native code without a name.
+const NATIVE: &str = "[native code]";
+
+/// The profiler.
+#[derive(Profiler)]
+#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0B", no_export)]
+pub struct Pauses {
+    options: Options,
+    state: Arc<Mutex<State>>,
+}
+
+struct Options {
+    start: Instant,
+    top: usize,
+    depth: usize,
+    hertz: f64,
+}
+
+impl Options {
+    fn read(settings: &Settings) -> Result<Self, SettingError> {
+        let top = settings.of("PAUSES_TOP").number()?;
+        let depth = settings.of("PAUSES_DEPTH").number()?;
+        let hertz = settings.of("PAUSES_HZ").number()?;
+        Ok(Self { start: Instant::now(), top, depth, hertz })
+    }
+}
+
+#[derive(Default)]
+struct State {
+    /// The code that has asked for the collection that comes next.
+    cause: Option<Place>,
+    /// The pause that goes on, or the last one: the samples of a pause come after its end.
+    current: Option<Pause>,
+    count: usize,
+    total: Duration,
+    stopping: Duration,
+    by_reason: HashMap<String, Sum>,
+    by_delay: HashMap<String, Sum>,
+    /// The longest pause of each reason, cause and method that delayed it.
+    longest: HashMap<[String; 3], Pause>,
+}
+
+#[derive(Default)]
+struct Sum {
+    count: usize,
+    total: Duration,
+    longest: Duration,
+}
+
+struct Pause {
+    start: Instant,
+    /// When all threads had stopped.
+    stopped: Option<Instant>,
+    end: Option<Instant>,
+    reason: String,
+    /// The thread that stops the others.
+    suspender: Option<ThreadId>,
+    cause: Option<Place>,
+    /// The threads that ran in the last round before all had stopped.
+    delayed_by: HashMap<Inert<ThreadId>, Place>,
+}
+
+/// A thread and its stack, leaf first.
+#[derive(Clone)]
+struct Place {
+    thread: String,
+    frames: Vec<Name>,
+}
+
+impl Place {
+    /// Where the calling thread is.
+    fn of_current(cx: &InNoGc<'_>, depth: usize) -> Self {
+        let mut frames = Vec::new();
+        // In states in which the runtime cannot walk, the thread alone is shown.
+        let _ = cx.walk_own_stack(|frame| {
+            frames.extend(frame.function().map(|function| cx.names().csharp().function(function)));
+            if frames.len() < depth { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        let thread = cx.current_thread().ok().flatten();
+        let number = thread.and_then(|thread| cx.os_thread_id(thread).ok());
+        let name = thread.and_then(|thread| cx.thread_name(thread)).map(|name| format!(" \"{name}\""));
+        let thread = number.map_or("a thread of the runtime".to_owned(), |number| format!("thread {number}"));
+        Self { thread: thread + &name.unwrap_or_default(), frames }
+    }
+
+    /// Where a running thread was.
+    fn of_sample(round: &Round<'_, '_>, sample: &Sample<'_>) -> Self {
+        let mut frames: Vec<Name> = Vec::new();
+        for (depth, frame) in sample.frames().iter().enumerate() {
+            let name = match frame.function {
+                Some(function) => round.cx().names().csharp().function(function),
+                // The address of a caller's frame is the return address, which may be behind the end of the function.
+                None => round.native_name(frame.ip - usize::from(depth > 0)).map_or(NATIVE.into(), Name::from),
+            };
+            // Adjacent native functions without names make one frame.
+            if frames.last() != Some(&name) {
+                frames.push(name);
+            }
+        }
+        let thread = sample.thread();
+        let name = thread.name.as_ref().map(|name| format!(" \"{name}\""));
+        Self { thread: format!("thread {}{}", thread.os_id.unwrap_or_default(), name.unwrap_or_default()), frames }
+    }
+
+    /// The innermost method that is not of the framework, and the innermost function if it is native.
+    fn method(&self) -> String {
+        let is_native = |name: &Name| name.contains('!') || **name == *NATIVE;
+        let is_own = |name: &&Name| !is_native(name) && !name.starts_with("System.") && !name.starts_with("Microsoft.");
+        let leaf = self.frames.first();
+        let Some(own) = self.frames.iter().find(is_own).or(leaf) else { return self.thread.clone() };
+        match leaf.filter(|leaf| is_native(leaf) && *leaf != own) {
+            Some(native) => format!("{own} in {native}"),
+            None => own.to_string(),
+        }
+    }
+}
+
+impl Pause {
+    fn total(&self) -> Duration {
+        self.end.map_or(Duration::ZERO, |end| end.saturating_duration_since(self.start))
+    }
+
+    fn stopping(&self) -> Duration {
+        self.stopped.map_or(Duration::ZERO, |stopped| stopped.saturating_duration_since(self.start))
+    }
+
+    /// Adds the threads that ran at this time.
+    fn see(&mut self, time: Instant, running: HashMap<Inert<ThreadId>, Place>) {
+        if time < self.start + GRACE || self.end.is_some_and(|end| time > end) {
+            return;
+        }
+        if self.stopped.is_some_and(|stopped| time > stopped) {
+            // These need not stop: they run native code.
+            self.delayed_by.retain(|thread, _| !running.contains_key(thread));
+        } else {
+            self.delayed_by = running;
+            self.delayed_by.retain(|thread, _| self.suspender.is_none_or(|suspender| *thread != suspender));
+        }
+    }
+}
+
+impl State {
+    /// The runtime's event, which came now on this thread.
+    fn see(&mut self, event: &Event<'_>, thread: Option<ThreadId>) {
+        let now = Instant::now();
+        if let Ok(begin) = event.decode::<GcSuspendBegin>() {
+            self.finish();
+            let reason = begin.reason.to_string();
+            self.current = Some(Pause {
+                start: now,
+                stopped: None,
+                end: None,
+                reason,
+                suspender: thread,
+                cause: None,
+                delayed_by: HashMap::new(),
+            });
+        }
+        let Some(pause) = self.current.as_mut().filter(|pause| pause.end.is_none()) else { return };
+        if event.decode::<GcSuspendEnd>().is_ok() {
+            pause.stopped = Some(now);
+        } else if let Ok(start) = event.decode::<GcStart>() {
+            pause.cause = self.cause.take();
+            pause.reason = format!("generation {}, {}, {}", start.generation, start.kind, start.reason);
+        } else if event.decode::<GcRestartEnd>().is_ok() {
+            pause.end = Some(now);
+        }
+    }
+
+    /// Counts the current pause, if it has ended.
+    fn finish(&mut self) {
+        let Some(pause) = self.current.take().filter(|pause| pause.end.is_some()) else { return };
+        let (total, stopping) = (pause.total(), pause.stopping());
+        self.count += 1;
+        self.total += total;
+        self.stopping += stopping;
+        let add = |sum: &mut Sum, time: Duration| {
+            *sum = Sum { count: sum.count + 1, total: sum.total + time, longest: sum.longest.max(time) };
+        };
+        add(self.by_reason.entry(pause.reason.clone()).or_default(), total);
+        for place in pause.delayed_by.values() {
+            add(self.by_delay.entry(place.method()).or_default(), stopping);
+        }
+        let method = |place: Option<&Place>| place.map(Place::method).unwrap_or_default();
+        let kind = [pause.reason.clone(), method(pause.cause.as_ref()), method(pause.delayed_by.values().next())];
+        if self.longest.get(&kind).is_none_or(|longest| longest.total() < total) {
+            self.longest.insert(kind, pause);
+        }
+    }
+
+    fn report(&self, options: &Options) {
+        let elapsed = options.start.elapsed();
+        let share = 100.0 * self.total.as_secs_f64() / elapsed.as_secs_f64();
+        report!(
+            "pauses: {} in {:.1} s: {} ms, {share:.1} % of the time; {} ms of it until all threads had stopped",
+            self.count,
+            elapsed.as_secs_f64(),
+            ms(self.total),
+            ms(self.stopping)
+        );
+        for (title, rows) in [("reason", &self.by_reason), ("delayed by", &self.by_delay)] {
+            let mut rows: Vec<_> = rows.iter().collect();
+            rows.sort_by(|(name, a), (other, b)| b.total.cmp(&a.total).then(name.cmp(other)));
+            report!("pauses: {:>8} {:>10} {:>10}  {title}", "pauses", "total ms", "longest ms");
+            for (name, Sum { count, total, longest }) in rows.into_iter().take(options.top) {
+                report!("pauses: {count:>8} {:>10} {:>10}  {name}", ms(*total), ms(*longest));
+            }
+        }
+        let mut longest: Vec<_> = self.longest.values().collect();
+        longest.sort_by_key(|pause| Reverse(pause.total()));
+        for pause in longest.into_iter().take(options.top) {
+            report!(
+                "pauses: {} ms at {:.3} s: {}; {} ms until all threads had stopped",
+                ms(pause.total()),
+                pause.start.saturating_duration_since(options.start).as_secs_f64(),
+                pause.reason,
+                ms(pause.stopping())
+            );
+            let delayed_by = pause.delayed_by.values().map(|place| ("delayed by", place));
+            for (title, place) in pause.cause.iter().map(|place| ("caused by", place)).chain(delayed_by) {
+                report!("pauses:   {title}: {}", place.thread);
+                place.frames.iter().take(options.depth).for_each(|frame| report!("pauses:     {frame}"));
+            }
+        }
+    }
+}
+
+fn ms(time: Duration) -> String {
+    format!("{:.1}", 1000.0 * time.as_secs_f64())
+}
+
+impl Pauses {
+    fn start(cx: &mut InCallback<'_>, settings: &Settings) -> Result<Self, BoxError> {
+        let options = Options::read(settings)?;
+        let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
+        cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
+        let profiler = Self { options, state: Arc::default() };
+        // Only signals see threads that run on towards a safepoint, and with musl they are not safe (book, Deployment).
+        if cfg!(target_env = "musl") {
+            report!("pauses: the threads that delay pauses are not shown with musl");
+            cx.start_runtime_events(KeywordSet::GC)?;
+            return Ok(profiler);
+        }
+        let state = Arc::clone(&profiler.state);
+        let sampler = Sampler::every(interval).mode(Mode::Cpu).strategy(Strategy::Signals);
+        let started = sampler.start(cx, move |round| {
+            // The samples are those of the threads that ran in the round before.
+            let Some(time) = Instant::now().checked_sub(round.elapsed()) else { return };
+            if state.lock(round.cx()).current.is_none() {
+                return;
+            }
+            let places = round.samples().map(|sample| (sample.thread().id, Place::of_sample(round, &sample))).collect();
+            if let Some(pause) = &mut state.lock(round.cx()).current {
+                pause.see(time, places);
+            }
+        });
+        if let Err(error) = started {
+            report!("pauses: the threads that delay pauses are not shown: {error}");
+        }
+        cx.start_runtime_events(KeywordSet::GC)?;
+        Ok(profiler)
+    }
+}
+
+#[callbacks]
+impl Callbacks for Pauses {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        Self::start(cx, &Settings::of_environment(&PAUSES)?)
+    }
+
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
+        let Some(event) = event.of_runtime(cx) else { return };
+        if event.decode::<GcTriggered>().is_ok() {
+            let cause = Place::of_current(cx, self.options.depth);
+            self.state.lock(cx).cause = Some(cause);
+        } else {
+            self.state.lock(cx).see(&event, cx.current_thread().ok().flatten());
+        }
+    }
+
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
+        let state = &mut *self.state.lock(cx);
+        state.finish();
+        state.report(&self.options);
+    }
+}

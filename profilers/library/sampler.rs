@@ -1,0 +1,451 @@
+//! Samples the stacks of all threads at random times, and writes an HTML page, or a file in another format.
+//!
+//! The file is rewritten every ten seconds. At the end of sampling, with SAMPLER_STOP=/tmp/stop, the sampler creates /tmp/stop.4711,
+//! with the process id. It contains what became of sent profiles. `corprof record` uses this.
+//!
+//! An attached sampler detaches when sampling ends. With SAMPLER_STOP it then creates /tmp/stop.4711.left, which contains the reason
+//! if it could not detach; without SAMPLER_STOP, `corprof detach PID` ends sampling.
+//!
+//! If a module has a portable PDB, methods and lambdas have file and line.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use corprof::detach::Detacher;
+use corprof::id::Inert;
+use corprof::metadata::MethodDef;
+use corprof::prelude::*;
+use corprof::sync::Mutex;
+use corprof_export::{self as export, FrameId, Output, Profile, SourceLines, Unit, application_name};
+use corprof_profilers::settings::{SettingError, Settings};
+use corprof_profilers::table::SAMPLER;
+
+use self::push::{Push, PushOptions};
+use crate::own_frames::is_of_the_runtime;
+
+mod push;
+
+/// Seconds from one snapshot to the next.
+const SNAPSHOT: u64 = 10;
+/// The interval at which it checks whether sampling is to end.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The profiler.
+#[derive(Profiler)]
+#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A05", no_export)]
+pub struct SamplerProfiler {
+    state: Arc<Mutex<State>>,
+    /// Held by the thread that ends sampling: the end of the application waits for it.
+    ending: Arc<Mutex<()>>,
+}
+
+struct Options {
+    /// None if the samples are sent and not written.
+    output: Option<Output>,
+    push: Option<PushOptions>,
+    mode: Mode,
+    is_only_mine: bool,
+    hertz: f64,
+    budget_percent: f64,
+    delay: Duration,
+    /// None: until the application ends.
+    duration: Option<Duration>,
+    stop: Option<PathBuf>,
+    /// None: the sampler chooses.
+    strategy: Option<Strategy>,
+    is_reporting: bool,
+}
+
+impl Options {
+    /// Reads all settings at start-up, so a wrong value is an error then and not at exit.
+    fn read(settings: &Settings) -> Result<Self, SettingError> {
+        let push = PushOptions::read(settings)?;
+        let out = settings.of("SAMPLER_OUT");
+        let is_file = push.is_none() || out.path().is_some();
+        if is_file {
+            out.output()?;
+        }
+        let strategies = [
+            ("auto", None),
+            ("suspended", Some(Strategy::SuspendedRuntime)),
+            ("signals", Some(Strategy::Signals)),
+            ("seeded", Some(Strategy::Seeded)),
+        ];
+        let options = Self {
+            output: if is_file { Some(out.parsed(|name| Output::new(name))?) } else { None },
+            push,
+            mode: settings.of("SAMPLER_MODE").word(&[("cpu", Mode::Cpu), ("wall", Mode::Wall)])?,
+            is_only_mine: settings.of("SAMPLER_CODE").word(&[("all", false), ("mine", true)])?,
+            hertz: settings.of("SAMPLER_HZ").number()?,
+            budget_percent: settings.of("SAMPLER_BUDGET").number()?,
+            delay: seconds(settings, "SAMPLER_DELAY")?,
+            duration: Some(seconds(settings, "SAMPLER_DURATION")?).filter(|duration| !duration.is_zero()),
+            stop: settings.of("SAMPLER_STOP").path(),
+            strategy: settings.of("SAMPLER_STRATEGY").word(&strategies)?,
+            is_reporting: settings.of("SAMPLER_REPORT").word(&[("all", true), ("none", false)])?,
+        };
+        if options.mode == Mode::Wall && options.strategy == Some(Strategy::Signals) {
+            return Err(settings
+                .of("SAMPLER_STRATEGY")
+                .error("signals sample running threads only: set SAMPLER_MODE=cpu"));
+        }
+        Ok(options)
+    }
+}
+
+fn seconds(settings: &Settings, variable: &'static str) -> Result<Duration, SettingError> {
+    Ok(Duration::from_secs_f64(settings.of(variable).number()?))
+}
+
+struct State {
+    output: Option<Output>,
+    push: Option<Push>,
+    kind: Kind,
+    profile: Profile,
+    /// The profile's thread for each thread of the runtime. A thread may move to another system thread.
+    threads: HashMap<(Inert<ThreadId>, Option<u32>), export::ThreadId>,
+    methods: Methods,
+    start: Instant,
+    duration: Option<Duration>,
+    stop: Option<PathBuf>,
+    is_finished: bool,
+    is_reporting: bool,
+    report: Report,
+    /// The second of the last report.
+    reported: u64,
+}
+
+/// The description of a profile.
+struct Kind {
+    interval: Duration,
+    mode: export::Mode,
+    is_only_mine: bool,
+    /// Whether samples keep their times. They are not sent.
+    is_timed: bool,
+}
+
+impl Kind {
+    fn profile(&self, start: SystemTime) -> Profile {
+        let new = if self.is_timed { Profile::new } else { Profile::summed };
+        let profile = new(application_name().as_str(), Unit::Nanoseconds).of_process(std::process::id());
+        let profile = profile.started_at(start).with_interval(self.interval).in_mode(self.mode);
+        if self.is_only_mine { profile.only_my_code() } else { profile }
+    }
+}
+
+impl State {
+    fn new(options: Options, interval: Duration, push: Option<Push>) -> Self {
+        let mode = if options.mode == Mode::Cpu { export::Mode::Cpu } else { export::Mode::Wall };
+        let is_timed = options.output.is_some();
+        let kind = Kind { interval, mode, is_only_mine: options.is_only_mine, is_timed };
+        let profile = kind.profile(SystemTime::now() + options.delay);
+        Self {
+            output: options.output,
+            push,
+            kind,
+            profile,
+            threads: HashMap::new(),
+            methods: Methods::default(),
+            start: Instant::now() + options.delay,
+            duration: options.duration,
+            stop: options.stop,
+            is_finished: false,
+            is_reporting: options.is_reporting,
+            report: Report::default(),
+            reported: 0,
+        }
+    }
+
+    /// Writes the file for the last time, and sends the last samples later.
+    fn finish(&mut self) -> Option<Finished> {
+        if std::mem::replace(&mut self.is_finished, true) {
+            return None;
+        }
+        match self.write() {
+            Ok(()) if self.is_reporting => {
+                report!("sampler: {}", self.report);
+                if let Some(output) = &self.output {
+                    report!("sampler: {} samples written to {}", self.profile.samples(), output.path().display());
+                }
+            }
+            Ok(()) => {}
+            Err(error) => report!("sampler: {error}"),
+        }
+        self.push();
+        Some(Finished { push: self.push.take(), stop: self.stop.clone(), is_reporting: self.is_reporting })
+    }
+
+    /// Sends the samples since the last time.
+    fn push(&mut self) {
+        let Some(push) = &mut self.push else { return };
+        self.methods.place(&mut self.profile);
+        push.push(self.profile.take_part());
+        if self.output.is_none() {
+            // An application runs for months: nothing is kept that only the past needs.
+            self.profile = self.kind.profile(SystemTime::now());
+            self.threads.clear();
+            self.methods.known.clear();
+        }
+    }
+
+    /// Adds the samples of a round, unless sampling has ended. Returns whether it has.
+    fn add(&mut self, round: &Round<'_, '_>) -> bool {
+        if self.is_finished {
+            return true;
+        }
+        let profile = &mut self.profile;
+        for sample in round.samples() {
+            let thread = sample.thread();
+            let profile_thread = *self
+                .threads
+                .entry((thread.id, thread.os_id))
+                .or_insert_with(|| profile.thread(thread.os_id.unwrap_or_default(), ""));
+            profile.rename_thread(profile_thread, thread.name.as_deref().unwrap_or_default());
+            let mut frames: Vec<FrameId> = Vec::new();
+            for (depth, frame) in sample.frames().iter().enumerate() {
+                let Some(id) = self.methods.frame(profile, round, depth, frame) else { continue };
+                // Adjacent native functions without names make one frame.
+                if frame.function.is_some() || frames.last() != Some(&id) {
+                    frames.push(id);
+                }
+            }
+            if sample.is_waiting() {
+                frames.push(profile.frame(export::Frame::native("[waits]")));
+            }
+            let stack = profile.stack_leaf_first(frames);
+            profile.sample(profile_thread, self.start.elapsed(), stack, sample.weight().as_nanos() as u64);
+        }
+        self.report = round.report().clone();
+        let seconds = self.start.elapsed().as_secs();
+        if seconds > self.reported {
+            if self.is_reporting {
+                report!("sampler: {}", self.report);
+            }
+            if seconds / SNAPSHOT > self.reported / SNAPSHOT
+                && let Err(error) = self.write()
+            {
+                report!("sampler: {error}");
+            }
+            self.reported = seconds;
+        }
+        if self.push.as_ref().is_some_and(Push::is_due) {
+            self.push();
+        }
+        false
+    }
+
+    /// Whether the time is over, or somebody has asked for the end.
+    fn is_due(&self) -> bool {
+        let is_stopped = self.stop.as_ref().is_some_and(|stop| {
+            // If the folder is gone, so is the command that created it.
+            let folder = stop.parent().filter(|folder| !folder.as_os_str().is_empty());
+            stop.exists() || folder.is_some_and(|folder| !folder.is_dir())
+        });
+        is_stopped || self.duration.is_some_and(|duration| self.start.elapsed() >= duration)
+    }
+
+    /// Replaces the previous snapshot. An application that is killed loses ten seconds at most.
+    fn write(&mut self) -> Result<(), corprof_export::Error> {
+        let (report, profile) = (&self.report, &mut self.profile);
+        self.methods.place(profile);
+        profile.set_duration(self.start.elapsed());
+        profile.set_rate_reached(report.rate());
+        profile.set_skipped("rounds over the budget", report.skipped.budget);
+        profile.set_skipped("rounds that came late", report.skipped.late);
+        profile.set_skipped("rounds during collections", report.skipped.busy);
+        profile.set_skipped("threads that came and went between rounds", report.unseen);
+        let Some(output) = &mut self.output else { return Ok(()) };
+        if let Some(earlier) = output.write(&self.profile)?.kept {
+            report!("sampler: the file of another run is kept as {}", earlier.display());
+        }
+        Ok(())
+    }
+}
+
+/// What is left to do after sampling, without the lock: the network may take its time.
+struct Finished {
+    push: Option<Push>,
+    stop: Option<PathBuf>,
+    is_reporting: bool,
+}
+
+impl Finished {
+    fn end(self) {
+        let counts = self.push.map(|push| push.finish(self.is_reporting || self.stop.is_none()));
+        if let Some(stop) = &self.stop {
+            report(stop, "", &counts.as_ref().map(push::lines).unwrap_or_default());
+        }
+    }
+}
+
+/// Reports the progress by a file next to SAMPLER_STOP, and renames it into place: it is complete as soon as it exists.
+fn report(stop: &Path, what: &str, text: &str) {
+    let file = format!("{}.{}{what}", stop.display(), std::process::id());
+    let part = format!("{file}.part");
+    if let Err(error) = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, &file)) {
+        report!("sampler: {file}: {error}");
+    }
+}
+
+/// Detaches the profiler, and reports the end of the detach: then another one can attach.
+fn detach(detacher: &Detacher, stop: Option<PathBuf>) {
+    let report = move |result: corprof::Result<()>| match (stop, result) {
+        (Some(stop), result) => report(&stop, ".left", &result.err().map(|why| why.to_string()).unwrap_or_default()),
+        (None, Err(why)) => report!("sampler: cannot detach: {why}"),
+        (None, Ok(())) => {}
+    };
+    if let Err(error) = detacher.detach_then(report) {
+        report!("sampler: cannot detach: {error}");
+    }
+}
+
+/// The managed methods seen so far.
+#[derive(Default)]
+struct Methods {
+    /// By id, with the name: after an unload the runtime may reuse the id for another method. None for the runtime's own.
+    known: HashMap<FunctionId, (Name, Option<FrameId>)>,
+    /// The methods without a look-up of file and line so far.
+    unplaced: Vec<Unplaced>,
+    lines: SourceLines,
+}
+
+struct Unplaced {
+    frame: FrameId,
+    module: PathBuf,
+    token: MethodDef,
+}
+
+impl Methods {
+    /// The frame's id in the profile; none for the runtime's own frames.
+    fn frame(
+        &mut self,
+        profile: &mut Profile,
+        round: &Round<'_, '_>,
+        depth: usize,
+        frame: &SampledFrame,
+    ) -> Option<FrameId> {
+        let Some(function) = frame.function else {
+            // The address of a caller's frame is the return address, which may be behind the end of the function.
+            let native = round.native_name(frame.ip.saturating_sub(usize::from(depth > 0)));
+            return Some(profile.frame(export::Frame::native(native.as_deref().unwrap_or("[native code]"))));
+        };
+        let name = round.cx().names().csharp().function(function);
+        if let Some((known, frame)) = self.known.get(&function)
+            && *known == name
+        {
+            return *frame;
+        }
+        if is_of_the_runtime(round.cx(), function, &name) {
+            self.known.insert(function, (name, None));
+            return None;
+        }
+        let frame = match Self::definition(round, function) {
+            None => profile.frame(export::Frame::managed(&name)),
+            Some((module, token)) => {
+                let frame = profile.frame(export::Frame::managed(&name).in_module(&module));
+                self.unplaced.push(Unplaced { frame, module: module.into(), token });
+                frame
+            }
+        };
+        self.known.insert(function, (name, Some(frame)));
+        Some(frame)
+    }
+
+    /// The path of a method's module, and its token there. Dynamic methods have neither.
+    fn definition(round: &Round<'_, '_>, function: FunctionId) -> Option<(String, MethodDef)> {
+        let info = round.cx().function_info(function).ok()?;
+        if info.token.is_nil() {
+            return None;
+        }
+        Some((round.cx().module_info(info.module).ok()?.path, info.token))
+    }
+
+    /// Looks up file and line of new methods. This reads files, so it must not be done during a round.
+    fn place(&mut self, profile: &mut Profile) {
+        for Unplaced { frame, module, token } in self.unplaced.drain(..) {
+            if let Some((file, line)) = self.lines.of_method(&module, token.as_raw()) {
+                profile.place(frame, file, line);
+            }
+        }
+    }
+}
+
+impl SamplerProfiler {
+    /// With a `detacher` the profiler detaches when sampling ends.
+    fn start(cx: &InCallback<'_>, mut options: Options, detacher: Option<Detacher>) -> Result<Self, BoxError> {
+        let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
+        let mut sampler =
+            Sampler::every(interval).mode(options.mode).budget(options.budget_percent / 100.0).delay(options.delay);
+        if let Some(strategy) = options.strategy {
+            sampler = sampler.strategy(strategy);
+        }
+        let stop = options.stop.clone();
+        let has_end = stop.is_some() || options.duration.is_some();
+        let push = match options.push.take() {
+            Some(push) => {
+                let runtime = cx.runtime_info().map(|runtime| runtime.to_string());
+                let push = runtime.into_iter().fold(push, |push, runtime| push.runtime(&runtime));
+                Some(Push::start(push, options.delay)?)
+            }
+            None => None,
+        };
+        let profiler =
+            Self { state: Arc::new(Mutex::new(State::new(options, interval, push))), ending: Arc::default() };
+        let state = Arc::clone(&profiler.state);
+        sampler.start(cx, move |round| {
+            let is_over = state.lock(round.cx()).add(round);
+            if is_over {
+                round.end_sampling();
+            }
+        })?;
+        if has_end {
+            // Rounds are far apart once the budget is spent, so none of them decides about the end.
+            let state = Arc::clone(&profiler.state);
+            let ending = Arc::clone(&profiler.ending);
+            cx.spawn_profiler_thread("end of sampling", move |cx| {
+                while !state.lock(cx).is_due() {
+                    if cx.wait(LOOK).is_break() {
+                        return; // the application ends
+                    }
+                }
+                finish(cx, &state, &ending);
+                if let Some(detacher) = detacher {
+                    detach(&detacher, stop);
+                }
+            })?;
+        }
+        Ok(profiler)
+    }
+}
+
+/// Ends sampling once. A second call waits for the first.
+fn finish(cx: &InCallback<'_>, state: &Mutex<State>, ending: &Mutex<()>) {
+    let _one = ending.lock(cx);
+    let finished = state.lock(cx).finish();
+    if let Some(finished) = finished {
+        finished.end();
+    }
+}
+
+#[callbacks]
+impl Callbacks for SamplerProfiler {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        Self::start(cx, Options::read(&Settings::of_environment(&SAMPLER)?)?, None)
+    }
+
+    /// The attach data has a line for each setting, such as `SAMPLER_OUT=/tmp/app.html`.
+    fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
+        let detacher = cx.detacher()?;
+        let options = Options::read(&Settings::of_attach(&SAMPLER, data)?)?;
+        if options.stop.is_none() {
+            detacher.listen(cx)?;
+        }
+        Self::start(cx, options, Some(detacher))
+    }
+
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
+        finish(cx, &self.state, &self.ending);
+    }
+}

@@ -1,0 +1,132 @@
+//! Attaches to a running application, writes the stacks of all threads once, and detaches.
+//!
+//! `corprof stacks PID` uses it. To attach it yourself: `corprof attach PID stacks --data STACKS_OUT=/tmp/stacks`. It writes the
+//! file /tmp/stacks.4711, with the process id. After the detach it creates /tmp/stacks.4711.left, which contains the reason if
+//! the profiler could not detach. Without STACKS_OUT it prints to standard error.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use corprof::prelude::*;
+use corprof::sampler::{Round, Sample, SampledThread, Sampler};
+use corprof_profilers::settings::Settings;
+use corprof_profilers::table::STACKS;
+
+use crate::own_frames::is_of_the_runtime;
+use crate::report_files::{of_process, write};
+
+/// The interval at which it checks whether it is done.
+const LOOK: Duration = Duration::from_millis(10);
+/// The maximum number of frames per stack.
+const DEPTH: usize = 2000;
+/// The maximum number of rounds. The buffer grows from round to round until all frames fit.
+const ROUNDS: u32 = 8;
+
+/// The profiler.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A09", no_export)]
+pub struct Stacks;
+
+#[callbacks]
+impl Callbacks for Stacks {
+    fn initialize(_cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        Err("it can only attach to a running application: `corprof stacks PID`".into())
+    }
+
+    fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
+        let detacher = cx.detacher()?;
+        let out = Settings::of_attach(&STACKS, data)?.of("STACKS_OUT").path();
+        let is_done = Arc::new(AtomicBool::new(false));
+        let (is_seen, file, mut rounds) = (Arc::clone(&is_done), out.clone(), 0);
+        // There is only one round, so it has no budget.
+        let sampler = Sampler::every(Duration::from_millis(1)).budget(1.0).longest_suspension(Duration::from_secs(60));
+        sampler.max_depth(DEPTH).start(cx, move |round| {
+            rounds += 1;
+            let lacks_room = |sample: Sample<'_>| sample.is_truncated() && sample.frames().len() < DEPTH;
+            if round.samples().any(lacks_room) && rounds < ROUNDS {
+                return; // the next round has more room
+            }
+            tell(file.as_deref(), "", &text(round));
+            round.end_sampling();
+            is_seen.store(true, Ordering::Release);
+        })?;
+        cx.spawn_profiler_thread("leaves", move |cx| {
+            let folder = out.as_deref().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+            while !is_done.load(Ordering::Acquire) && folder.is_none_or(Path::is_dir) {
+                if cx.wait(LOOK).is_break() {
+                    return; // the application ends
+                }
+            }
+            let out = out.clone();
+            let report = move |result: corprof::Result<()>| {
+                tell(out.as_deref(), ".left", &result.err().map(|error| error.to_string()).unwrap_or_default());
+            };
+            if let Err(error) = detacher.detach_then(report) {
+                eprintln!("stacks: cannot detach: {error}");
+            }
+        })?;
+        Ok(Self)
+    }
+}
+
+/// A line for each thread, then an indented line for each frame, the innermost first.
+fn text(round: &Round<'_, '_>) -> String {
+    let mut text = String::new();
+    let mut shown = 0;
+    for sample in round.samples() {
+        shown += 1;
+        let thread = sample.thread();
+        let does = if sample.is_waiting() { "waits" } else { "runs" };
+        let _ = writeln!(text, "thread {} {does} {}", thread.os_id.unwrap_or_default(), name(thread));
+        let mut frames: Vec<String> = Vec::new();
+        for frame in sample.frames() {
+            let named = |function| (function, round.cx().names().csharp().function(function));
+            match frame.function.map(named) {
+                Some((function, name)) if is_of_the_runtime(round.cx(), function, &name) => {}
+                Some((_, name)) => frames.push(line(&name)),
+                // Adjacent native frames make one line.
+                None if frames.last().is_some_and(|last| last == "[native]") => {}
+                None => frames.push("[native]".to_owned()),
+            }
+        }
+        if sample.is_truncated() || sample.is_incomplete() {
+            frames.push("[outer frames are missing]".to_owned());
+        }
+        for frame in frames {
+            let _ = writeln!(text, "  {frame}");
+        }
+    }
+    let threads = &round.report().threads;
+    let others = threads.seen.saturating_sub(threads.ended).saturating_sub(shown);
+    let _ = writeln!(text, "others {others}");
+    text
+}
+
+/// The runtime reports names only if they are set after the attach. Otherwise Linux knows the first 15 bytes. An unnamed thread has
+/// the name of the process there.
+fn name(thread: &SampledThread) -> String {
+    let system = || {
+        let id = thread.os_id?;
+        let comm = |file: String| std::fs::read_to_string(file).ok();
+        let is_own =
+            |name: &String| id == std::process::id() || comm("/proc/self/comm".to_owned()).as_ref() != Some(name);
+        comm(format!("/proc/self/task/{id}/comm")).filter(is_own)
+    };
+    line(&thread.name.as_ref().map(ToString::to_string).or_else(system).unwrap_or_default())
+}
+
+/// Obfuscated names may contain line breaks.
+fn line(text: &str) -> String {
+    text.trim().replace(char::is_control, " ")
+}
+
+/// Writes a file, or to standard error.
+fn tell(out: Option<&Path>, ending: &str, text: &str) {
+    match out {
+        Some(out) => write("stacks", &of_process(out, ending), text),
+        None => eprint!("{text}"),
+    }
+}

@@ -1,0 +1,235 @@
+//! Shows which code blocks the threads of the thread pool while the pool is starved.
+//!
+//! At exit it prints the methods that have blocked, with a stack of each.
+//!
+//! The pool is starved if work waits in its queue, and no thread takes it because all of them are blocked. The runtime then adds a
+//! thread every half second, and reports why: starvation, or cooperative blocking if a thread blocks on a task. The profiler looks at
+//! the stacks for two seconds after each such report.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use corprof::args::EventPipeEvent;
+use corprof::events::views::ThreadPoolWorkerThreadAdjustment;
+use corprof::events::{AdjustmentReason, KeywordSet};
+use corprof::prelude::*;
+use corprof::sync::Mutex;
+use corprof_export::{Frame, Output, Profile, Unit, application_name};
+use corprof_profilers::settings::{SettingError, Settings};
+use corprof_profilers::table::STARVATION;
+
+/// The time after a report of the runtime for which the pool counts as starved.
+const STARVED: Duration = Duration::from_secs(2);
+/// The method that works off the pool's queue: a stack without it belongs to no worker, or to an idle one.
+const DISPATCH: &str = "System.Threading.ThreadPoolWorkQueue.Dispatch(";
+
+/// The profiler.
+#[derive(Profiler)]
+#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0D", no_export)]
+pub struct Starvation {
+    state: Arc<Mutex<State>>,
+    clock: Arc<Clock>,
+}
+
+struct Options {
+    top: usize,
+    depth: usize,
+    hertz: f64,
+    output: Option<Output>,
+}
+
+impl Options {
+    fn read(settings: &Settings) -> Result<Self, SettingError> {
+        let out = settings.of("STARVATION_OUT");
+        let output = match out.output()? {
+            None => None,
+            Some(_) => Some(out.parsed(|path| Output::new(path))?),
+        };
+        Ok(Self {
+            top: settings.of("STARVATION_TOP").number()?,
+            depth: settings.of("STARVATION_DEPTH").number()?,
+            hertz: settings.of("STARVATION_HZ").number()?,
+            output,
+        })
+    }
+}
+
+/// Until when the pool is starved: the sampler asks for each thread, so this is no lock.
+struct Clock {
+    start: Instant,
+    /// Milliseconds after the start.
+    starved_until: AtomicU64,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self { start: Instant::now(), starved_until: AtomicU64::new(0) }
+    }
+}
+
+impl Clock {
+    fn starved(&self) {
+        let until = (self.start.elapsed() + STARVED).as_millis() as u64;
+        self.starved_until.fetch_max(until, Ordering::Relaxed);
+    }
+
+    fn is_starved(&self) -> bool {
+        (self.start.elapsed().as_millis() as u64) < self.starved_until.load(Ordering::Relaxed)
+    }
+}
+
+struct State {
+    options: Options,
+    /// The reports of the runtime, and the numbers of workers that it wanted.
+    reports: usize,
+    workers: Option<(u32, u32)>,
+    /// The time in which the pool was starved, as far as rounds have seen it.
+    starved: Duration,
+    /// By the method that blocks, and its call.
+    blocked: HashMap<String, Blocked>,
+    profile: Profile,
+    threads: HashMap<u32, corprof_export::ThreadId>,
+}
+
+#[derive(Default)]
+struct Blocked {
+    /// Of all threads together.
+    time: Duration,
+    /// The most threads at the same time, and those of the round now.
+    threads: usize,
+    threads_now: usize,
+    /// A stack, leaf first.
+    frames: Vec<Name>,
+}
+
+/// The innermost method that is not of the framework, and the method of the framework that it has called.
+fn blocker(frames: &[Name]) -> String {
+    let is_framework = |name: &Name| name.starts_with("System.") || name.starts_with("Microsoft.");
+    match frames.iter().position(|name| !is_framework(name)) {
+        Some(own) => {
+            let called = own.checked_sub(1).and_then(|called| frames.get(called));
+            let called = called.map(|name| format!(" calls {name}")).unwrap_or_default();
+            format!("{}{called}", frames[own])
+        }
+        None => frames.first().map(ToString::to_string).unwrap_or_default(),
+    }
+}
+
+/// Whether this is the runtime's own method, in which threads stop for a suspension.
+fn is_stop_point(name: &str) -> bool {
+    name.contains("System.Threading.Thread.") && name.contains("PollGC")
+}
+
+impl State {
+    fn see(&mut self, round: &Round<'_, '_>) {
+        self.blocked.values_mut().for_each(|blocked| blocked.threads_now = 0);
+        self.starved += round.elapsed().min(STARVED);
+        // Other systems do not report whether a thread waits.
+        let is_blocked = |sample: &Sample<'_>| sample.is_waiting() || cfg!(not(target_os = "linux"));
+        for sample in round.samples().filter(is_blocked) {
+            let functions = sample.frames().iter().filter_map(|frame| frame.function);
+            let names = functions.map(|function| round.cx().names().csharp().function(function));
+            let frames: Vec<Name> = names.filter(|name| !is_stop_point(name)).collect();
+            let dispatch = frames.iter().position(|name| name.starts_with(DISPATCH));
+            let Some(dispatch) = dispatch.filter(|&dispatch| dispatch > 0) else { continue };
+            let profile = &mut self.profile;
+            let os_id = sample.thread().os_id.unwrap_or_default();
+            let thread = *self.threads.entry(os_id).or_insert_with(|| profile.thread(os_id, "pool"));
+            let ids: Vec<_> = frames.iter().map(|name| profile.frame(Frame::managed(name))).collect();
+            let stack = profile.stack_leaf_first(ids);
+            profile.sample(thread, Duration::ZERO, stack, sample.weight().as_nanos() as u64);
+            let row = self.blocked.entry(blocker(&frames[..dispatch])).or_default();
+            row.time += sample.weight();
+            row.threads_now += 1;
+            row.threads = row.threads.max(row.threads_now);
+            if row.frames.is_empty() {
+                row.frames = frames[..dispatch].to_vec();
+            }
+        }
+    }
+
+    fn report(&mut self) -> Result<(), BoxError> {
+        let Some((fewest, most)) = self.workers else {
+            report!("starvation: the pool was not starved");
+            return Ok(());
+        };
+        let seconds = self.starved.as_secs_f64();
+        report!(
+            "starvation: {} reports of the runtime; the pool was starved for about {seconds:.1} s, and grew from {fewest} to {most} \
+             threads",
+            self.reports
+        );
+        let mut rows: Vec<_> = self.blocked.iter().collect();
+        rows.sort_by(|(name, a), (other, b)| b.time.cmp(&a.time).then(name.cmp(other)));
+        report!("starvation: {:>9} {:>8}  blocks threads of the pool", "total s", "threads");
+        for (name, blocked) in rows.iter().take(self.options.top) {
+            report!("starvation: {:>9.1} {:>8}  {name}", blocked.time.as_secs_f64(), blocked.threads);
+        }
+        for (name, blocked) in rows.iter().take(self.options.top) {
+            report!("starvation: a stack of {name}");
+            blocked.frames.iter().take(self.options.depth).for_each(|frame| report!("starvation:     {frame}"));
+        }
+        if let Some(output) = &mut self.options.output {
+            output.write(&self.profile)?;
+            report!("starvation: the blocked stacks are in {}", output.path().display());
+        }
+        Ok(())
+    }
+}
+
+impl Starvation {
+    fn start(cx: &mut InCallback<'_>, settings: &Settings) -> Result<Self, BoxError> {
+        let options = Options::read(settings)?;
+        let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
+        let profile = Profile::summed(application_name(), Unit::Nanoseconds).of_process(std::process::id());
+        let state = Arc::new(Mutex::new(State {
+            options,
+            reports: 0,
+            workers: None,
+            starved: Duration::ZERO,
+            blocked: HashMap::new(),
+            profile,
+            threads: HashMap::new(),
+        }));
+        let clock = Arc::<Clock>::default();
+        cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
+        let profiler = Self { state: Arc::clone(&state), clock: Arc::clone(&clock) };
+        let asked = Arc::clone(&clock);
+        Sampler::every(interval).threads(move |_| asked.is_starved()).start(cx, move |round| {
+            if clock.is_starved() {
+                state.lock(round.cx()).see(round);
+            }
+        })?;
+        cx.start_runtime_events(KeywordSet::THREAD_POOL)?;
+        Ok(profiler)
+    }
+}
+
+#[callbacks]
+impl Callbacks for Starvation {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        Self::start(cx, &Settings::of_environment(&STARVATION)?)
+    }
+
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
+        let Some(event) = event.of_runtime(cx) else { return };
+        let Ok(adjustment) = event.decode::<ThreadPoolWorkerThreadAdjustment>() else { return };
+        if ![AdjustmentReason::STARVATION, AdjustmentReason::COOPERATIVE_BLOCKING].contains(&adjustment.reason) {
+            return;
+        }
+        self.clock.starved();
+        let mut state = self.state.lock(cx);
+        let wanted = adjustment.new_worker_thread_count;
+        let (fewest, most) = state.workers.unwrap_or((wanted, wanted));
+        state.reports += 1;
+        state.workers = Some((fewest.min(wanted), most.max(wanted)));
+    }
+
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
+        if let Err(error) = self.state.lock(cx).report() {
+            report!("starvation: {error}");
+        }
+    }
+}

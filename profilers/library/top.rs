@@ -1,0 +1,274 @@
+//! Attaches to a running application, counts the processor time of its methods, and detaches when it is no longer wanted.
+//!
+//! `corprof top PID` uses it. The attach data are TOP_OUT=/tmp/top, a path in an existing folder; TOP_HZ=100, the number of rounds
+//! per second; TOP_BUDGET=2, the highest overhead, in per cent of the application's time. Each second the profiler replaces the
+//! file /tmp/top.4711, with the process id:
+//!
+//! ```text
+//! top 1                               the version of the format
+//! elapsed 12034                       milliseconds since the attach
+//! rounds 1190                         rounds of the sampler
+//! suspended 41                        milliseconds for which these rounds have suspended the application
+//! threads 23                          managed threads
+//! processor 18031                     milliseconds of processor time of all managed threads
+//! method 7 1200000 4800000 My.Name()  number, own and total microseconds of processor time, name
+//! ```
+//!
+//! All numbers are sums since the attach. The file has the methods that were seen within the last two minutes, so it stays small.
+//!
+//! The profiler detaches when the file /tmp/top.lease is gone, or has not changed for 30 seconds: `corprof top` rewrites it each
+//! second, and may be killed. After the detach the profiler creates /tmp/top.4711.left, which contains the reason if it could not
+//! detach; if nobody renewed the lease, it removes its files and the folder instead.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use corprof::prelude::*;
+use corprof::sync::Mutex;
+use corprof::sampler::{Mode, Report, Round, Sampler};
+use corprof_profilers::settings::Settings;
+use corprof_profilers::table::TOP;
+
+use crate::own_frames::is_of_the_runtime;
+use crate::report_files::{of_process, with_ending, write};
+
+/// The name in messages.
+const NAME: &str = "top";
+
+/// The interval at which it looks at the lease.
+const LOOK: Duration = Duration::from_millis(100);
+/// The interval at which it writes the file.
+const WRITE: Duration = Duration::from_secs(1);
+/// The time after which a lease ends that nobody renews.
+const LEASE: Duration = Duration::from_secs(30);
+/// The time for which the file lists a method that is not seen again: more than a lease, so that no reader misses a method.
+const LISTED: Duration = Duration::from_secs(120);
+/// The maximum number of methods. A program that makes methods without end must not fill the memory.
+const METHODS: usize = 20_000;
+/// The row of the methods beyond this number.
+const OTHERS: &str = "[other methods]";
+/// The row of native code.
+const NATIVE: &str = "[native code]";
+
+/// The profiler.
+#[derive(Profiler)]
+#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0A", no_export)]
+pub struct Top {
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    start: Instant,
+    out: PathBuf,
+    counts: Counts,
+}
+
+/// The processor time of the methods.
+#[derive(Default)]
+struct Counts {
+    rows: Vec<Row>,
+    by_name: HashMap<Name, usize>,
+    /// The rows of functions, with their names: after an unload the runtime may reuse the id for another function.
+    by_function: HashMap<FunctionId, (Name, Option<usize>)>,
+    /// The number of samples so far.
+    samples: u64,
+    report: Report,
+}
+
+/// A method.
+struct Row {
+    name: Name,
+    own: Duration,
+    total: Duration,
+    /// The last sample that it was in. A recursive method counts once per sample.
+    sample: u64,
+    /// When that was.
+    seen: Instant,
+}
+
+impl Counts {
+    fn add(&mut self, round: &Round<'_, '_>) {
+        let now = Instant::now();
+        for sample in round.samples() {
+            self.samples += 1;
+            let (number, weight) = (self.samples, sample.weight());
+            let mut is_innermost = true;
+            for frame in sample.frames() {
+                let index = match frame.function {
+                    Some(function) => match self.of_function(round, function) {
+                        Some(index) => index,
+                        None => continue,
+                    },
+                    // Native code counts only while it runs itself: it is below every stack.
+                    None if is_innermost => self.of_name(&NATIVE.into()),
+                    None => continue,
+                };
+                let Some(row) = self.rows.get_mut(index) else { continue };
+                if std::mem::take(&mut is_innermost) {
+                    row.own += weight;
+                }
+                if row.sample != number {
+                    row.total += weight;
+                }
+                (row.sample, row.seen) = (number, now);
+            }
+        }
+        self.report = round.report().clone();
+    }
+
+    /// The row of a function; none for the runtime's own frames.
+    fn of_function(&mut self, round: &Round<'_, '_>, function: FunctionId) -> Option<usize> {
+        let name = round.cx().names().csharp().function(function);
+        if let Some((known, row)) = self.by_function.get(&function)
+            && *known == name
+        {
+            return *row;
+        }
+        if self.by_function.len() >= METHODS {
+            self.by_function.clear();
+        }
+        let is_shown = !is_of_the_runtime(round.cx(), function, &name);
+        let row = is_shown.then(|| self.of_name(&name));
+        self.by_function.insert(function, (name, row));
+        row
+    }
+
+    fn of_name(&mut self, name: &Name) -> usize {
+        if let Some(row) = self.by_name.get(name) {
+            return *row;
+        }
+        if self.rows.len() >= METHODS && **name != *OTHERS {
+            return self.of_name(&OTHERS.into());
+        }
+        let row =
+            Row { name: name.clone(), own: Duration::ZERO, total: Duration::ZERO, sample: 0, seen: Instant::now() };
+        self.rows.push(row);
+        self.by_name.insert(name.clone(), self.rows.len() - 1);
+        self.rows.len() - 1
+    }
+}
+
+impl State {
+    fn text(&self) -> String {
+        let report = &self.counts.report;
+        let mut text = String::new();
+        let _ = writeln!(text, "top 1");
+        let _ = writeln!(text, "elapsed {}", self.start.elapsed().as_millis());
+        let _ = writeln!(text, "rounds {}", report.rounds);
+        let _ = writeln!(text, "suspended {}", report.suspension.total.as_millis());
+        let _ = writeln!(text, "threads {}", report.threads.seen);
+        let _ = writeln!(text, "processor {}", report.cpu_time.as_millis());
+        for (number, row) in self.counts.rows.iter().enumerate().filter(|(_, row)| row.seen.elapsed() < LISTED) {
+            // Obfuscated names may contain line breaks.
+            let name = row.name.trim().replace(char::is_control, " ");
+            let _ = writeln!(text, "method {number} {} {} {name}", row.own.as_micros(), row.total.as_micros());
+        }
+        text
+    }
+}
+
+/// The permission to stay, which `corprof top` renews.
+struct Lease {
+    file: PathBuf,
+    content: Vec<u8>,
+    renewed: Instant,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stay {
+    Granted,
+    /// `corprof top` has removed the file.
+    Ended,
+    /// Nobody has renewed the lease: `corprof top` was killed or stopped.
+    Expired,
+}
+
+impl Lease {
+    fn look(&mut self) -> Stay {
+        match std::fs::read(&self.file) {
+            Ok(content) if content != self.content => {
+                self.content = content;
+                self.renewed = Instant::now();
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => return Stay::Ended,
+            _ => {}
+        }
+        if self.renewed.elapsed() < LEASE { Stay::Granted } else { Stay::Expired }
+    }
+}
+
+#[callbacks]
+impl Callbacks for Top {
+    fn initialize(_cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        Err("it can only attach to a running application: `corprof top PID`".into())
+    }
+
+    fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
+        let detacher = cx.detacher()?;
+        let settings = Settings::of_attach(&TOP, data)?;
+        let out = settings.of("TOP_OUT").path().ok_or("TOP_OUT is missing: attach it by `corprof top PID`")?;
+        let interval = Duration::try_from_secs_f64(1.0 / settings.of("TOP_HZ").number::<f64>()?)?;
+        let budget = settings.of("TOP_BUDGET").number::<f64>()? / 100.0;
+        let start = Instant::now();
+        let state = State { start, out: out.clone(), counts: Counts::default() };
+        let profiler = Self { state: Arc::new(Mutex::new(state)) };
+        let state = Arc::clone(&profiler.state);
+        Sampler::every(interval)
+            .mode(Mode::Cpu)
+            .budget(budget)
+            .start(cx, move |round| state.lock(round.cx()).counts.add(round))?;
+        let state = Arc::clone(&profiler.state);
+        let mut lease = Lease { file: with_ending(&out, ".lease"), content: Vec::new(), renewed: start };
+        cx.spawn_profiler_thread("writes and leaves", move |cx| {
+            let mut written = Instant::now();
+            let stay = loop {
+                if cx.wait(LOOK).is_break() {
+                    return; // the application ends
+                }
+                let stay = lease.look();
+                if stay != Stay::Granted {
+                    break stay;
+                }
+                if written.elapsed() >= WRITE {
+                    written = Instant::now();
+                    // The sampler must not wait for a file.
+                    let text = state.lock(cx).text();
+                    write(NAME, &of_process(&out, ""), &text);
+                }
+            };
+            if stay == Stay::Expired {
+                // From now on `corprof top` knows that it came too late.
+                let _ = std::fs::remove_file(&lease.file);
+            }
+            if let Err(error) = detacher.detach_then(move |result| left(result, &out, stay)) {
+                eprintln!("top: cannot detach: {error}");
+            }
+        })?;
+        Ok(profiler)
+    }
+
+    /// Writes what was counted since the last second: the application ends.
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
+        let state = self.state.lock(cx);
+        write(NAME, &of_process(&state.out, ""), &state.text());
+    }
+}
+
+/// Reports the end of the detach to `corprof top`, or tidies up after it.
+fn left(result: corprof::Result<()>, out: &Path, stay: Stay) {
+    let stays = result.err();
+    if stay == Stay::Ended {
+        return write(NAME, &of_process(out, ".left"), &stays.map(|error| error.to_string()).unwrap_or_default());
+    }
+    if let Some(error) = stays {
+        eprintln!("top: cannot detach: {error}");
+    }
+    let _ = std::fs::remove_file(of_process(out, ""));
+    if let Some(folder) = out.parent() {
+        let _ = std::fs::remove_dir(folder); // unless there are files of others
+    }
+}

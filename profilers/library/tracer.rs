@@ -1,0 +1,226 @@
+//! Records every call of an application with its times, thread by thread: for <https://ui.perfetto.dev>, or as a tree of all calls
+//! on standard error (the number of the thread, the depth as dots, at most 100, the name).
+//!
+//! An async method that has to wait is off the stack meanwhile; where it goes on, its name says `(goes on)`.
+//!
+//! No call is lost: if calls come faster than the tracer can write them, the application waits. The tracer prints the total wait
+//! at exit.
+
+use std::borrow::Cow;
+use std::io::{BufWriter, Write, sink, stderr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corprof::calls::{CallBegin, CallEnd, CallLog, CallReader, CallThread, CallWriter};
+use corprof::hooks::{HookedFunctions, StackBoundary};
+use corprof::prelude::*;
+use corprof_export::{Short, Trace, application_name};
+use corprof_profilers::settings::{SettingError, Settings};
+use corprof_profilers::table::TRACER;
+use globset::{Glob, GlobMatcher};
+
+use crate::hooked_by::{HookedBy, hooked_by, install, report};
+
+/// The time between two reads of the threads' buffers.
+const INTERVAL: Duration = Duration::from_millis(5);
+
+/// The size of a thread's buffer, in begins and ends of calls.
+const BUFFER: usize = 1 << 13;
+
+/// The highest number of threads with a buffer at the same time.
+const THREADS: usize = 4096;
+
+/// The profiler.
+#[derive(Profiler)]
+#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A06", no_export)]
+pub struct Tracer {
+    hooks: Arc<Hooks>,
+    hooked: HookedFunctions,
+}
+
+struct Options {
+    filter: GlobMatcher,
+    output: Option<PathBuf>,
+    /// Shorter calls are folded into their callers.
+    shortest: Duration,
+    hooked_by: HookedBy,
+}
+
+impl Options {
+    fn read(settings: &Settings) -> Result<Self, SettingError> {
+        let output = settings.of("TRACER_OUT").output()?;
+        let shortest = settings.of("TRACER_MIN");
+        let shortest = if output.is_none() && !shortest.is_given() { 0 } else { shortest.number()? };
+        Ok(Self {
+            filter: settings.of("TRACER_FILTER").parsed(Glob::new)?.compile_matcher(),
+            output,
+            shortest: Duration::from_micros(shortest),
+            hooked_by: hooked_by(&settings.of("TRACER_BY"))?,
+        })
+    }
+}
+
+struct Hooks {
+    filter: GlobMatcher,
+    log: CallLog<Call>,
+}
+
+/// A call, or the rest of one that was suspended.
+#[derive(Clone, Copy)]
+struct Call {
+    name: &'static str,
+    goes_on: bool,
+}
+
+impl Call {
+    /// Its name in the trace.
+    fn shown(self) -> Cow<'static, str> {
+        if self.goes_on { format!("{} (goes on)", self.name).into() } else { self.name.into() }
+    }
+}
+
+impl FunctionHooks for Hooks {
+    /// The function's name.
+    type Function = &'static str;
+    type Thread = CallWriter<Call>;
+    const UNWINDS: bool = true;
+    const SUSPENDS: bool = true;
+
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<&'static str> {
+        let name = cx.names().function(function).to_string();
+        if !self.filter.is_match(&name) {
+            return Hook::No;
+        }
+        // Leaked, because the hook stays until the process ends.
+        let name: &'static str = name.leak();
+        // All functions are traced as they run without a profiler; chosen ones in each call.
+        if self.filter.glob().glob() == "*" { Hook::Inlinable(name) } else { Hook::Exact(name) }
+    }
+
+    fn thread_started(&self) -> CallWriter<Call> {
+        self.log.writer()
+    }
+
+    fn enter(&self, cx: &InHook<'_>, calls: &mut CallWriter<Call>, name: &&'static str) {
+        calls.enter(cx, Call { name, goes_on: false });
+    }
+
+    fn leave(&self, cx: &InHook<'_>, calls: &mut CallWriter<Call>, _name: &&'static str) {
+        calls.leave(cx);
+    }
+
+    fn unwound(&self, calls: &mut CallWriter<Call>, boundary: StackBoundary) {
+        calls.unwound(boundary);
+    }
+
+    fn suspended(&self, cx: &InHook<'_>, calls: &mut CallWriter<Call>, _name: &&'static str) {
+        calls.suspended(cx);
+    }
+
+    fn resumed(&self, cx: &InHook<'_>, calls: &mut CallWriter<Call>, name: &&'static str) {
+        calls.enter(cx, Call { name, goes_on: true });
+    }
+}
+
+/// Writes the calls into a trace file.
+struct ToFile {
+    trace: Trace,
+}
+
+impl CallReader<Call> for ToFile {
+    fn thread(&mut self, thread: &CallThread) -> Result<(), BoxError> {
+        Ok(self.trace.thread(thread.number, thread.os_id, thread.name.as_deref())?)
+    }
+
+    fn begin(&mut self, call: CallBegin<Call>) -> Result<(), BoxError> {
+        Ok(self.trace.begin(call.thread, call.at, &call.function.shown())?)
+    }
+
+    fn end(&mut self, end: CallEnd) -> Result<(), BoxError> {
+        Ok(self.trace.end(end.thread, end.at, short(end))?)
+    }
+
+    fn alone(&mut self, end: CallEnd) -> Result<(), BoxError> {
+        Ok(self.trace.short(end.thread, end.at, short(end))?)
+    }
+
+    fn pause(&mut self) -> Result<(), BoxError> {
+        Ok(self.trace.flush()?)
+    }
+}
+
+fn short(CallEnd { folded, .. }: CallEnd) -> Short {
+    Short { calls: folded.calls, time: folded.time }
+}
+
+/// Prints the calls as a tree.
+struct ToTree {
+    out: BufWriter<Box<dyn Write + Send>>,
+}
+
+impl CallReader<Call> for ToTree {
+    fn begin(&mut self, call: CallBegin<Call>) -> Result<(), BoxError> {
+        let CallBegin { thread, function, .. } = call;
+        let dots = ".".repeat(call.depth.min(100));
+        Ok(writeln!(self.out, "{thread:>4} {dots}{}", function.shown())?)
+    }
+
+    fn end(&mut self, _end: CallEnd) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn pause(&mut self) -> Result<(), BoxError> {
+        Ok(self.out.flush()?)
+    }
+}
+
+impl Hooks {
+    /// Makes the hooks, and starts to write their calls.
+    fn start(cx: &InCallback<'_>, settings: &Settings) -> Result<(Arc<Self>, HookedBy), BoxError> {
+        let Options { filter, output, shortest, hooked_by } = Options::read(settings)?;
+        let log = CallLog::new(BUFFER, THREADS).folding(shortest);
+        let hooks = Arc::new(Self { filter, log });
+        match output {
+            Some(path) => {
+                let trace = Trace::create(path, std::process::id(), &application_name())?;
+                hooks.log.start(cx, "tracer", INTERVAL, ToFile { trace })?;
+            }
+            None => {
+                let out: Box<dyn Write + Send> =
+                    if crate::sdk::is_tool() { Box::new(sink()) } else { Box::new(stderr()) };
+                hooks.log.start(cx, "tracer", INTERVAL, ToTree { out: BufWriter::new(out) })?;
+            }
+        }
+        Ok((hooks, hooked_by))
+    }
+}
+
+#[callbacks]
+impl Callbacks for Tracer {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let (hooks, hooked_by) = Hooks::start(cx, &Settings::of_environment(&TRACER)?)?;
+        let hooked = install(cx, Arc::clone(&hooks), hooked_by)?;
+        Ok(Self { hooks, hooked })
+    }
+
+    /// An attached profiler cannot have the runtime call hooks.
+    fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
+        let (hooks, _) = Hooks::start(cx, &Settings::of_attach(&TRACER, data)?)?;
+        let hooked = cx.hooks(Arc::clone(&hooks)).install()?;
+        Ok(Self { hooks, hooked })
+    }
+
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
+        if !crate::sdk::is_tool() {
+            report(cx, "tracer", "traced", &self.hooked);
+        }
+        match self.hooks.log.finish() {
+            Ok(lost) => {
+                let waited = self.hooks.log.waited();
+                report!("tracer: {lost} beginnings and ends were lost; threads waited {waited:.1?}");
+            }
+            Err(error) => report!("tracer: calls are missing: {error}"),
+        }
+    }
+}

@@ -1,0 +1,498 @@
+//! The rows of the table.
+
+use super::{Kind, Loading, Profiler, Setting};
+
+/// All built-in profilers.
+pub static ALL: [&Profiler; 15] = [
+    &SAMPLER,
+    &TIMER,
+    &TRACER,
+    &LOGGER,
+    &EXCEPTIONS,
+    &ALLOCATIONS,
+    &PAUSES,
+    &LOCKS,
+    &STARVATION,
+    &LEAKS,
+    &COUNT_CALLS,
+    &TRACE_VALUES,
+    &STACKS,
+    &TOP,
+    &DUMPER,
+];
+
+/// A year: no sum of times is too large.
+const YEAR: f64 = 365.0 * 24.0 * 60.0 * 60.0;
+
+/// The formats of a profile.
+const PROFILES: Kind = Kind::File(&[".html", ".svg", ".folded", ".speedscope.json", ".pb.gz", ".json.gz"]);
+/// The same, and a table.
+const PROFILES_OR_TABLE: Kind =
+    Kind::File(&[".csv", ".html", ".svg", ".folded", ".speedscope.json", ".pb.gz", ".json.gz"]);
+const TRACES: Kind = Kind::File(&[".pftrace", ".json"]);
+const PAGE: Kind = Kind::File(&[".html"]);
+/// Who calls hooks.
+const HOOKED_BY: Kind = Kind::Word(&["runtime", "il", "il-all"]);
+/// The frames of a stack.
+const DEPTH: Kind = Kind::Count { least: 1, most: 1_000 };
+/// The rows of a table.
+const ROWS: Kind = Kind::Count { least: 0, most: 10_000 };
+/// The categories of events.
+const CATEGORIES: Kind = Kind::Words(&[
+    "appdomain",
+    "assembly",
+    "module",
+    "class",
+    "unload",
+    "jit",
+    "inlining",
+    "search",
+    "thread",
+    "transition",
+    "suspension",
+    "gc",
+    "allocation",
+    "exception",
+    "com",
+]);
+
+const fn setting(variable: &'static str, kind: Kind, default: &'static str, meaning: &'static str) -> Setting {
+    Setting { variable, kind, default, meaning, option: None }
+}
+
+/// A setting that an option of a subcommand sets.
+const fn by_option(
+    variable: &'static str,
+    kind: Kind,
+    default: &'static str,
+    option: &'static str,
+    meaning: &'static str,
+) -> Setting {
+    Setting { variable, kind, default, meaning, option: Some(option) }
+}
+
+/// Samples stacks.
+pub static SAMPLER: Profiler = Profiler {
+    name: "sampler",
+    type_name: "SamplerProfiler",
+    clsid: "{4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A05}",
+    summary: "samples stacks and writes an HTML page",
+    loading: Loading::Either,
+    prefix: "SAMPLER",
+    settings: &[
+        by_option(
+            "SAMPLER_OUT",
+            PROFILES,
+            "sampler-%p.html",
+            "record --output FILE",
+            "the file to write, in the format of its extension; it is rewritten every ten seconds, and an existing one is replaced. \
+             With `SAMPLER_PUSH`, none without this",
+        ),
+        by_option(
+            "SAMPLER_MODE",
+            Kind::Word(&["cpu", "wall"]),
+            "cpu",
+            "record --mode",
+            "`cpu` samples running threads only, `wall` all threads, with waits under a separate root",
+        ),
+        by_option(
+            "SAMPLER_HZ",
+            Kind::Number { least: 0.01, most: 10_000.0 },
+            "100",
+            "record --rate HZ",
+            "rounds per second",
+        ),
+        by_option(
+            "SAMPLER_DELAY",
+            Kind::Number { least: 0.0, most: YEAR },
+            "0",
+            "record --delay SECONDS",
+            "begin to sample this many seconds after the start",
+        ),
+        by_option(
+            "SAMPLER_DURATION",
+            Kind::Number { least: 0.0, most: YEAR },
+            "0",
+            "record --duration SECONDS",
+            "sample for this many seconds, then write the file; the application runs on. 0: until it ends",
+        ),
+        setting("SAMPLER_CODE", Kind::Word(&["all", "mine"]), "all", "`mine` hides methods of frameworks"),
+        setting(
+            "SAMPLER_BUDGET",
+            Kind::Number { least: 0.01, most: 100.0 },
+            "2",
+            "the highest overhead of suspensions, in per cent of the application's time. Signals suspend nothing",
+        ),
+        setting(
+            "SAMPLER_STRATEGY",
+            Kind::Word(&["auto", "suspended", "signals", "seeded"]),
+            "auto",
+            "how stacks are sampled, see [Walking stacks](walking-stacks.md#strategies): `signals` on Linux, for processor time, and \
+             `seeded` on Windows. `auto`: for processor time `signals` of an application that starts on Linux with glibc, and `seeded` \
+             on Windows; else `suspended`",
+        ),
+        setting(
+            "SAMPLER_REPORT",
+            Kind::Word(&["all", "none"]),
+            "all",
+            "a report on standard error every second, or errors only. `corprof record` sets `none`",
+        ),
+        setting(
+            "SAMPLER_STOP",
+            Kind::Path,
+            "",
+            "a stop file: when it exists, the sampler writes its output and ends, and makes a file of that name with the process id \
+             appended; an attached sampler detaches, and makes another one that ends in `.left`. `corprof record` uses it for Ctrl-C",
+        ),
+        by_option(
+            "SAMPLER_PUSH",
+            Kind::Text,
+            "",
+            "record --push URL",
+            "send the samples to an engine: `pyroscope+http://HOST:4040`, `parca+http://HOST:7070` or `otlp+http://HOST:4318`, see \
+             [To a fleet](running.md#to-a-fleet)",
+        ),
+        by_option(
+            "SAMPLER_PUSH_SERVICE",
+            Kind::Text,
+            "",
+            "record --service NAME",
+            "the name of the service that is sent. Without it, `OTEL_SERVICE_NAME`, or the application's name",
+        ),
+        by_option(
+            "SAMPLER_PUSH_LABELS",
+            Kind::Text,
+            "",
+            "record --label NAME=VALUE",
+            "labels that are sent: `region=eu,stage=test`; the option has one, and is repeatable",
+        ),
+        by_option(
+            "SAMPLER_PUSH_INTERVAL",
+            Kind::Number { least: 1.0, most: 3600.0 },
+            "10",
+            "record --push-interval SECONDS",
+            "how many seconds of samples a message has that is sent",
+        ),
+        by_option(
+            "SAMPLER_PUSH_TENANT",
+            Kind::Text,
+            "",
+            "record --tenant TENANT",
+            "the tenant that samples are sent for: the header `X-Scope-OrgID`",
+        ),
+        setting(
+            "SAMPLER_PUSH_AUTHORIZATION",
+            Kind::Secret,
+            "",
+            "the header `Authorization`: `Bearer …` or `Basic …`. It has no option, because every user of a machine can read command \
+             lines. No message shows it",
+        ),
+    ],
+};
+
+/// Times calls.
+pub static TIMER: Profiler = Profiler {
+    name: "timer",
+    type_name: "Timer",
+    clsid: "{4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A07}",
+    summary: "counts and times the calls of each method",
+    loading: Loading::Either,
+    prefix: "TIMER",
+    settings: &[
+        setting("TIMER_OUT", PROFILES_OR_TABLE, "", "a file with all methods, in the format of its extension"),
+        setting("TIMER_FILTER", Kind::Glob, "*", "the methods to time"),
+        setting("TIMER_CALLERS", Kind::Glob, "", "print callers and callees of these methods"),
+        setting(
+            "TIMER_PATHS",
+            Kind::Count { least: 1, most: 1 << 30 },
+            "1048576",
+            "the number of distinct call paths; calls on further ones are counted without their callers. A million take 72 MiB, and the \
+             report as much again",
+        ),
+        setting(
+            "TIMER_BY",
+            HOOKED_BY,
+            "runtime",
+            "who calls the hooks: the runtime; `il`: inserted code, and precompiled methods are not timed; `il-all`: those that match \
+             the filter are compiled and timed. An attached profiler has `il-all` always. See \
+             [Hooks by inserted code](tracing-calls.md#hooks-by-inserted-code)",
+        ),
+    ],
+};
+
+/// Traces calls.
+pub static TRACER: Profiler = Profiler {
+    name: "tracer",
+    type_name: "Tracer",
+    clsid: "{4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A06}",
+    summary: "writes every call for the Perfetto UI, or prints a tree",
+    loading: Loading::Either,
+    prefix: "TRACER",
+    settings: &[
+        setting(
+            "TRACER_OUT",
+            TRACES,
+            "",
+            "a file for the Perfetto UI; `.json` is five times as large, and speedscope and Chrome read it too. Without it, a tree on \
+             standard error",
+        ),
+        setting("TRACER_FILTER", Kind::Glob, "*", "the methods to trace"),
+        setting(
+            "TRACER_MIN",
+            Kind::Count { least: 0, most: 1_000_000 },
+            "1",
+            "calls shorter than this number of microseconds are folded into their callers, as a count and a time. Without `TRACER_OUT`, \
+             the default is 0: every call is shown",
+        ),
+        setting("TRACER_BY", HOOKED_BY, "runtime", "as `TIMER_BY`"),
+    ],
+};
+
+/// Logs events.
+pub static LOGGER: Profiler = Profiler {
+    name: "logger",
+    type_name: "Logger",
+    clsid: "{4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A02}",
+    summary: "logs events of all categories, nested, per thread",
+    loading: Loading::AtStart,
+    prefix: "LOGGER",
+    settings: &[
+        setting(
+            "LOGGER_EVENTS",
+            CATEGORIES,
+            "",
+            "the categories of events, such as `jit,gc,exception`. Without it, all",
+        ),
+        setting("LOGGER_DIR", Kind::Folder, "", "the folder for a file per managed thread. Without it, standard error"),
+    ],
+};
+
+/// Prints exceptions.
+pub static EXCEPTIONS: Profiler = Profiler {
+    name: "exceptions",
+    type_name: "Exceptions",
+    clsid: "{4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A03}",
+    summary: "prints each exception as a tree",
+    loading: Loading::AtStart,
+    prefix: "EXCEPTIONS",
+    settings: &[],
+};
+
+/// Counts allocations.
+pub static ALLOCATIONS: Profiler = Profiler {
+    name: "allocations",
+    type_name: "Allocations",
+    clsid: "{4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A04}",
+    summary: "counts objects and bytes by class, or by class and stack",
+    loading: Loading::AtStart,
+    prefix: "ALLOCATIONS",
+    settings: &[
+        setting(
+            "ALLOCATIONS_BY",
+            Kind::Word(&["class", "stack"]),
+            "class",
+            "`class` counts every object; `stack` samples objects with the code that allocates them",
+        ),
+        setting("ALLOCATIONS_TOP", Kind::Count { least: 1, most: 1_000_000 }, "20", "rows of the table"),
+        setting(
+            "ALLOCATIONS_OUT",
+            PROFILES,
+            "",
+            "with `stack`: a file with the stacks, with the class on top of its stack",
+        ),
+    ],
+};
+
+/// Shows pauses.
+pub static PAUSES: Profiler = Profiler {
+    name: "pauses",
+    type_name: "Pauses",
+    clsid: "{4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0B}",
+    summary: "shows why the application paused, and which threads delayed it",
+    loading: Loading::AtStart,
+    prefix: "PAUSES",
+    settings: &[
+        setting("PAUSES_TOP", ROWS, "10", "rows of each table, and pauses to print with stacks"),
+        setting("PAUSES_DEPTH", DEPTH, "12", "frames of a printed stack"),
+        setting(
+            "PAUSES_HZ",
+            Kind::Number { least: 1.0, most: 1_000.0 },
+            "200",
+            "samplings of running threads per second, to see the threads that delay a pause (Linux)",
+        ),
+    ],
+};
+
+/// Shows waits for locks.
+pub static LOCKS: Profiler = Profiler {
+    name: "locks",
+    type_name: "Locks",
+    clsid: "{4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0C}",
+    summary: "shows which threads wait for locks, and what the owners do",
+    loading: Loading::AtStart,
+    prefix: "LOCKS",
+    settings: &[
+        setting("LOCKS_TOP", ROWS, "10", "rows of each table, and waits to print with stacks"),
+        setting("LOCKS_DEPTH", DEPTH, "12", "frames of a printed stack"),
+        setting(
+            "LOCKS_OUT",
+            PROFILES,
+            "",
+            "a file with the stacks of owners, by the time for which others have waited",
+        ),
+        setting(
+            "LOCKS_HZ",
+            Kind::Number { least: 0.1, most: 1_000.0 },
+            "100",
+            "how many times per second the owners are sampled while threads wait. Nothing is stopped while nobody waits",
+        ),
+    ],
+};
+
+/// Shows what blocks the thread pool.
+pub static STARVATION: Profiler = Profiler {
+    name: "starvation",
+    type_name: "Starvation",
+    clsid: "{4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0D}",
+    summary: "shows which code blocks the thread pool while it is starved",
+    loading: Loading::AtStart,
+    prefix: "STARVATION",
+    settings: &[
+        setting("STARVATION_TOP", ROWS, "10", "rows of the table"),
+        setting("STARVATION_DEPTH", DEPTH, "12", "frames of a printed stack"),
+        setting("STARVATION_OUT", PROFILES, "", "a file with the blocked stacks"),
+        setting(
+            "STARVATION_HZ",
+            Kind::Number { least: 0.1, most: 1_000.0 },
+            "20",
+            "samplings per second while the pool is starved. Nothing is stopped otherwise",
+        ),
+    ],
+};
+
+/// Compares heaps.
+pub static LEAKS: Profiler = Profiler {
+    name: "leaks",
+    type_name: "Leaks",
+    clsid: "{4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A1F}",
+    summary: "compares two snapshots of the heap: what has grown, and what keeps it",
+    loading: Loading::Either,
+    prefix: "LEAKS",
+    settings: &[
+        setting(
+            "LEAKS_FIRST",
+            Kind::Number { least: 0.0, most: 1e7 },
+            "5",
+            "seconds until the first snapshot. Caches should be full by then",
+        ),
+        setting("LEAKS_SECONDS", Kind::Number { least: 0.0, most: 1e7 }, "30", "seconds between the two snapshots"),
+        setting(
+            "LEAKS_TOP",
+            Kind::Count { least: 1, most: 1000 },
+            "5",
+            "groups of objects to print, those that have grown most first",
+        ),
+        setting("LEAKS_OUT", PAGE, "", "a page about the second heap"),
+    ],
+};
+
+/// Counts calls.
+pub static COUNT_CALLS: Profiler = Profiler {
+    name: "count_calls",
+    type_name: "CountCalls",
+    clsid: "{4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A13}",
+    summary: "counts the calls of each method, by a number in memory",
+    loading: Loading::Either,
+    prefix: "COUNT_CALLS",
+    settings: &[setting("COUNT_CALLS_FILTER", Kind::Glob, "*", "the methods to count")],
+};
+
+/// Prints calls with values.
+pub static TRACE_VALUES: Profiler = Profiler {
+    name: "trace_values",
+    type_name: "TraceValues",
+    clsid: "{4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0E}",
+    summary: "prints each call of chosen methods, with arguments and result",
+    loading: Loading::Either,
+    prefix: "TRACE_VALUES",
+    settings: &[
+        setting(
+            "TRACE_VALUES",
+            Kind::Glob,
+            "*",
+            "the methods to print. Those in the namespaces `System` and `Microsoft` are never printed",
+        ),
+        setting(
+            "TRACE_VALUES_BY",
+            HOOKED_BY,
+            "il",
+            "as `TIMER_BY`. By the runtime, all methods are compiled, and each call takes longer",
+        ),
+    ],
+};
+
+/// Writes the stacks of all threads.
+pub static STACKS: Profiler = Profiler {
+    name: "stacks",
+    type_name: "Stacks",
+    clsid: "{4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A09}",
+    summary: "writes the stacks of all threads, for corprof stacks",
+    loading: Loading::ByAttach,
+    prefix: "STACKS",
+    settings: &[setting(
+        "STACKS_OUT",
+        Kind::Path,
+        "",
+        "the file to write; the process id is appended to its name. Without it, standard error",
+    )],
+};
+
+/// Counts processor time.
+pub static TOP: Profiler = Profiler {
+    name: "top",
+    type_name: "Top",
+    clsid: "{4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0A}",
+    summary: "counts the processor time of methods, for corprof top",
+    loading: Loading::ByAttach,
+    prefix: "TOP",
+    settings: &[
+        setting(
+            "TOP_OUT",
+            Kind::Path,
+            "",
+            "the file that is replaced each second; the process id is appended to its name. `corprof top` renews the file \
+             `TOP_OUT.lease`",
+        ),
+        by_option(
+            "TOP_HZ",
+            Kind::Number { least: 0.01, most: 10_000.0 },
+            "100",
+            "top --rate HZ",
+            "rounds of sampling per second",
+        ),
+        by_option(
+            "TOP_BUDGET",
+            Kind::Number { least: 0.01, most: 100.0 },
+            "2",
+            "top --budget PERCENT",
+            "the highest overhead, in per cent of the application's time",
+        ),
+    ],
+};
+
+/// Writes a heap.
+pub static DUMPER: Profiler = Profiler {
+    name: "dumper",
+    type_name: "Dumper",
+    clsid: "{4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A2D}",
+    summary: "writes a snapshot of the heap, for corprof heap",
+    loading: Loading::ByAttach,
+    prefix: "HEAP",
+    settings: &[setting(
+        "HEAP_OUT",
+        Kind::Path,
+        "",
+        "an empty file that the reader has open: the profiler removes its name and writes the blocks of the heap into it. The \
+         description is a file with the process id appended to its name. `corprof heap` also makes the file `HEAP_OUT.wanted`",
+    )],
+};
