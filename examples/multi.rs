@@ -1,11 +1,4 @@
-//! Two profilers in one library, which run at the same time: one counts exceptions by class, the other collections by
-//! their generations.
-//!
-//! A process has one main profiler. Beside it run profilers that only observe (`notification_only`):
-//! `corprof run sampler --notification libmulti.so=Throws --notification libmulti.so=Collections -- dotnet App.dll`. Each prints
-//! its counts at exit.
-//!
-//! Such a profiler may not change code. What the runtime refuses to it does not compile, or returns an error that names the rule.
+//! Two profilers in one library, which run beside a main profiler: one counts exceptions by class, the other collections.
 
 use std::collections::BTreeMap;
 

@@ -14,7 +14,7 @@ use crate::hooked_by::{HookedBy, hooked_by, install, report};
 
 /// The profiler.
 #[derive(Profiler)]
-#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0B", no_export)]
+#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0E", no_export)]
 pub struct TraceValues {
     hooked: HookedFunctions,
 }

@@ -221,17 +221,6 @@ fn logger_writes_a_file_for_each_managed_thread() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn beeper_beeps_at_each_class() -> Result<()> {
-    for runtime in Runtime::all()? {
-        let outcome = Run::new(&runtime, "Sample").profiler("beeper").run()?;
-        outcome.exited_with(0)?;
-        let beeps = outcome.stderr.len();
-        ensure!(beeps > 100 && outcome.stderr == "\u{7}".repeat(beeps), "{runtime}: {beeps} beeps in {outcome}");
-    }
-    Ok(())
-}
-
 /// The lines that loading and compiling the program Generics must produce.
 const GENERICS: &[&str] = &[
     "load Kinds.Pair<int32, string>",

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -41,10 +41,8 @@ fn has_grown(step: &str, class: &str) -> bool {
     name == Some(class) && step.contains("  +")
 }
 
-/// The answer of `leaks`, with this many seconds between the snapshots, and what it wrote before.
-fn answer(runtime: &Runtime, seconds: u64) -> Result<String> {
-    let mut run = Run::new(runtime, "Leaky").built_in("leaks").env("LEAKS_TOP", "20");
-    run = run.env("LEAKS_FIRST", (seconds / 3).to_string()).env("LEAKS_SECONDS", seconds.to_string());
+/// Starts a program that runs until it is dropped, and reads its standard error.
+fn started(run: &Run) -> Result<(Ends, Receiver<String>)> {
     let mut command = run.command()?;
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = Ends(command.spawn()?);
@@ -55,6 +53,14 @@ fn answer(runtime: &Runtime, seconds: u64) -> Result<String> {
             let _ = sender.send(line);
         }
     });
+    Ok((child, lines))
+}
+
+/// The answer of `leaks`, with this many seconds between the snapshots, and what it wrote before.
+fn answer(runtime: &Runtime, seconds: u64) -> Result<String> {
+    let mut run = Run::new(runtime, "Leaky").built_in("leaks").env("LEAKS_TOP", "20");
+    run = run.env("LEAKS_FIRST", (seconds / 3).to_string()).env("LEAKS_SECONDS", seconds.to_string());
+    let (_child, lines) = started(&run)?;
     let mut text = String::new();
     loop {
         let line = lines.recv_timeout(PATIENCE + Duration::from_secs(seconds)).with_context(|| text.clone())?;
@@ -90,4 +96,23 @@ fn leaks_finds_what_grows_and_what_keeps_it() -> Result<()> {
         ensure_or_longer!(!groups.iter().any(is_refilled), "the ring has grown: {text}");
         Ok(())
     })
+}
+
+mod long {
+    use super::*;
+
+    /// The example waits for ten seconds.
+    #[test]
+    fn the_example_prints_what_has_grown() -> Result<()> {
+        for runtime in Runtime::all()? {
+            let (_child, lines) = started(&Run::new(&runtime, "Leaky").profiler("leaks"))?;
+            let mut missing = vec!["View", "Report", "Job", "Node"];
+            while !missing.is_empty() {
+                let line = lines.recv_timeout(PATIENCE).with_context(|| format!("{runtime}: no {missing:?}"))?;
+                ensure!(line.starts_with('+') && line.contains(" objects of "), "{runtime}: {line}");
+                missing.retain(|class| !line.ends_with(&format!(" objects of {class}")));
+            }
+        }
+        Ok(())
+    }
 }

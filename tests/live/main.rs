@@ -31,6 +31,7 @@ mod sampling;
 mod seeded;
 mod signals;
 mod signatures;
+mod slides;
 mod smoke;
 mod torture;
 #[cfg(target_os = "linux")]
@@ -71,7 +72,7 @@ mod differs {
     mod shadow;
     mod statics;
     pub(crate) mod timer;
-    mod tracer;
+    pub(crate) mod tracer;
     mod unmanaged;
     mod values;
     mod walks;

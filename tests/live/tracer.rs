@@ -8,7 +8,7 @@ use corprof_tests::{Outcome, Run, Runtime, repetitions};
 use serde_json::Value;
 
 #[path = "../../corprof-export/tests/read_back/perfetto_reader.rs"]
-mod perfetto_reader;
+pub(crate) mod perfetto_reader;
 
 /// Thread, depth and name of each line of the tree.
 fn tree(outcome: &Outcome) -> Result<Vec<(&str, usize, &str)>> {

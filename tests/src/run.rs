@@ -204,6 +204,7 @@ pub struct Run {
     args: Vec<OsString>,
     profiler: Option<Profiler>,
     env: Vec<(OsString, OsString)>,
+    folder: Option<PathBuf>,
     timeout: Duration,
 }
 
@@ -224,6 +225,7 @@ impl Run {
             args: Vec::new(),
             profiler: None,
             env: Vec::new(),
+            folder: None,
             timeout: DEFAULT_TIMEOUT,
         }
     }
@@ -252,6 +254,12 @@ impl Run {
     fn under(mut self, library: &str, name: Option<&str>, clsid: Option<&str>) -> Self {
         let [name, clsid] = [name, clsid].map(|text| text.map(str::to_owned));
         self.profiler = Some(Profiler { library: library.to_owned(), name, clsid });
+        self
+    }
+
+    /// In this working folder.
+    pub fn inside(mut self, folder: &Path) -> Self {
+        self.folder = Some(folder.to_owned());
         self
     }
 
@@ -335,6 +343,9 @@ impl Run {
             }
         };
         command.args(&self.args);
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder);
+        }
         // The settings of the caller's environment must not change the results.
         for (name, _) in env::vars_os() {
             let text = name.to_string_lossy();

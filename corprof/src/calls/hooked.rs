@@ -15,7 +15,7 @@ impl FunctionHooks for CallProfiler {
     const SUSPENDS: bool = true;
 
     fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<u32> {
-        Hook::Yes(self.number(&cx.names().function(function)))
+        Hook::Inlinable(self.number(&cx.names().function(function)))
     }
 
     fn thread_started(&self) -> CallTimer {
@@ -56,7 +56,7 @@ impl FunctionHooks for CallLog<&'static str> {
     const SUSPENDS: bool = true;
 
     fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<&'static str> {
-        Hook::Yes(cx.names().function(function).to_string().leak())
+        Hook::Inlinable(cx.names().function(function).to_string().leak())
     }
 
     fn thread_started(&self) -> CallWriter<&'static str> {

@@ -49,6 +49,19 @@ fn events_are_printed_as_they_happen_until_ctrl_c() -> Result<()> {
 }
 
 #[test]
+fn events_of_a_profiler_are_printed() -> Result<()> {
+    for runtime in runtimes()? {
+        let mut program = diagnosed(&runtime, Some("own_event"))?;
+        let events = started(program.child.id(), &["--provider", "Shop-Profiler"])?;
+        let line = until_seen(&mut program, &events, "throw 1", |line| line.contains("Thrown"))?;
+        ensure!(line.ends_with("Thrown  class=\"System.InvalidOperationException\""), "{runtime}: {line}");
+        events.signal("-INT")?;
+        events.end()?;
+    }
+    Ok(())
+}
+
+#[test]
 fn events_are_chosen_by_name_and_end_with_the_process() -> Result<()> {
     for runtime in runtimes()? {
         let mut program = diagnosed(&runtime, None)?;

@@ -57,9 +57,9 @@ impl Callbacks for Sessions {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let profiler = Self::default();
         if std::env::var_os("ATTACKS_HOOKS").is_some_and(|hooks| hooks == "il") {
-            cx.hook_functions_by_il(Arc::clone(&profiler.0), Precompiled::Compiled)?;
+            cx.hooks(Arc::clone(&profiler.0)).inserted(Precompiled::Compile).install()?;
         } else {
-            cx.hook_functions(Arc::clone(&profiler.0))?;
+            cx.hooks(Arc::clone(&profiler.0)).install()?;
         }
         Ok(profiler)
     }
