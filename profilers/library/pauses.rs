@@ -20,8 +20,8 @@ use corprof::events::views::{GcRestartEnd, GcStart, GcSuspendBegin, GcSuspendEnd
 use corprof::events::{Event, KeywordSet};
 use corprof::id::Inert;
 use corprof::prelude::*;
-use corprof::sync::Mutex;
 use corprof::sampler::{Mode, Round, Sample, Sampler, Strategy};
+use corprof::sync::Mutex;
 use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::PAUSES;
 

@@ -17,6 +17,7 @@ use corprof::detach::Detacher;
 use corprof::id::Inert;
 use corprof::metadata::MethodDef;
 use corprof::prelude::*;
+use corprof::sampler::{Mode, Report, Round, SampledFrame, Sampler, Strategy};
 use corprof::sync::Mutex;
 use corprof_export::{self as export, FrameId, Output, Profile, SourceLines, Unit, application_name};
 use corprof_profilers::settings::{SettingError, Settings};

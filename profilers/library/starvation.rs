@@ -15,6 +15,7 @@ use corprof::args::EventPipeEvent;
 use corprof::events::views::ThreadPoolWorkerThreadAdjustment;
 use corprof::events::{AdjustmentReason, KeywordSet};
 use corprof::prelude::*;
+use corprof::sampler::{Round, Sample, Sampler};
 use corprof::sync::Mutex;
 use corprof_export::{Frame, Output, Profile, Unit, application_name};
 use corprof_profilers::settings::{SettingError, Settings};

@@ -28,8 +28,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use corprof::prelude::*;
-use corprof::sync::Mutex;
 use corprof::sampler::{Mode, Report, Round, Sampler};
+use corprof::sync::Mutex;
 use corprof_profilers::settings::Settings;
 use corprof_profilers::table::TOP;
 
