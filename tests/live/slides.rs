@@ -31,6 +31,25 @@ fn beeper_beeps_at_each_class() -> Result<()> {
 }
 
 #[test]
+fn logger_shows_events_with_names() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = told(&runtime, "logger", "Sample", &[])?;
+        for expected in [
+            " ClassLoadFinished(class: Warehouse.Packer, status: ok)",
+            " ExceptionThrown(thrown: Warehouse.OutOfStockException)",
+            " JITCompilationStarted(function: Warehouse.Packer.Pack(Warehouse.Sku, int32), is_safe_to_block: ",
+            " ExceptionSearchFunctionLeave",
+            " GarbageCollectionStarted(generations: gen",
+        ] {
+            let is_told = outcome.stderr.lines().any(|line| line.contains(expected));
+            ensure!(is_told, "{runtime}: no {expected}: {outcome}");
+        }
+        ensure!(!outcome.stderr.contains("<unknown"), "{runtime}: {outcome}");
+    }
+    Ok(())
+}
+
+#[test]
 fn exceptions_prints_class_and_catcher_of_each() -> Result<()> {
     for runtime in Runtime::all()? {
         let outcome = told(&runtime, "exceptions", "Sample", &[])?;
