@@ -70,7 +70,8 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let frame = frames.iter().find(|frame| frame.address != 0);
                 let place = frame.map_or("?", |frame| methods.name_at(frame.address).unwrap_or("?"));
                 let to = wait.to.unwrap_or(slowest.to).min(slowest.to);
-                let (at, waited) = (in_ms(wait.from.saturating_sub(slowest.from)), in_ms(to.saturating_sub(wait.from)));
+                let at = in_ms(wait.from.saturating_sub(slowest.from));
+                let waited = in_ms(to.saturating_sub(wait.from));
                 println!("  +{at:.2} ms: {waited:.2} ms at {place} ({})", operation.dispatcher);
             }
         }

@@ -75,7 +75,8 @@ fn mutated_buffers_are_read_or_refused() {
     limits.operations = 200;
     let mut stacks = LogicalStacks::with_limits(limits);
     let mut waits = Waits::new(1000, 1000);
-    let (mut read, mut refused) = (0, 0);
+    let mut read = 0;
+    let mut refused = 0;
     for case in 0..CASES {
         let bytes = mutated(&mut rng, &seeds);
         let bytes = if rng.u8(..8) > 0 { with_its_size(bytes) } else { bytes };
@@ -111,7 +112,8 @@ fn impossible_sub_events_are_survived() {
     for case in 0..2 * CASES {
         let id = StreamId { context: rng.u32(..9), thread: rng.u64(..5) };
         let kind = if rng.bool() { Kind::Runtime } else { Kind::StateMachine };
-        let (dispatcher, parent) = (rng.u64(..60), rng.u64(..60));
+        let dispatcher = rng.u64(..60);
+        let parent = rng.u64(..60);
         let frames: Vec<Frame> =
             (0..rng.usize(..8)).map(|_| Frame { address: rng.u64(..10) * 100, state: rng.i32(-2..3) }).collect();
         let moment = [Moment::Create { parent }, Moment::Resume, Moment::Suspend, Moment::Append][rng.usize(..4)];
@@ -144,7 +146,8 @@ fn impossible_sub_events_are_survived() {
 
 /// Asks all questions about a thread.
 fn look(stacks: &LogicalStacks, rng: &mut Rng) {
-    let (thread, ticks) = (rng.u64(..5), rng.u64(..300));
+    let thread = rng.u64(..5);
+    let ticks = rng.u64(..300);
     let physical: Vec<u64> = (0..rng.usize(..6)).map(|_| rng.u64(..10) * 100 + rng.u64(..2) * 100_000).collect();
     let mut stack = LogicalStack::new();
     stacks.join(thread, ticks, &physical, &Hundreds, &mut stack);

@@ -132,7 +132,10 @@ fn impossible_steps_are_survived() {
     let mut rng = Rng::with_seed(13);
     let mut told = 0;
     for case in 0..200_000_u64 {
-        let (thread, dispatcher, parent, span) = (rng.u64(..4), rng.u64(..30), rng.u64(..30), rng.u64(..20));
+        let thread = rng.u64(..4);
+        let dispatcher = rng.u64(..30);
+        let parent = rng.u64(..30);
+        let span = rng.u64(..20);
         let ticks = if rng.u8(..) == 0 { rng.u64(..case + 1) } else { case };
         match rng.u8(..9) {
             0 | 1 => source.step(thread, ticks, dispatcher, Change::Created { parent }),

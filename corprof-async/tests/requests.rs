@@ -83,7 +83,8 @@ fn activities_lead_to_operations() -> Result {
 
 /// Each awaits what its program says: 80 ms, or 5 ms, by timers that may be some milliseconds early.
 fn check(request: &Request, name: &str) {
-    let (duration, running) = (request.to - request.from, request.running());
+    let duration = request.to - request.from;
+    let running = request.running();
     let waits = |at_least: u64| {
         let waits = request.operations.iter().flat_map(|operation| operation.waits());
         waits.filter(|wait| wait.to.is_some_and(|to| to - wait.from >= at_least)).count()
@@ -152,8 +153,8 @@ fn by_loops(name: &str) -> Result {
     {
         let wait = waits.iter().find(|(place, _)| parts.iter().all(|part| place.contains(part)));
         let (_, wait) = wait.ok_or("no such wait")?;
-        let (found, waits) =
-            (counts.get(endpoint).copied().unwrap_or_default() as u64, wait["count"].as_u64().ok_or("no count")?);
+        let found = counts.get(endpoint).copied().unwrap_or_default() as u64;
+        let waits = wait["count"].as_u64().ok_or("no count")?;
         assert_eq!(found, waits, "{name}: {endpoint}");
     }
     Ok(())

@@ -264,7 +264,8 @@ fn days_of_recording_take_no_more_memory_than_a_minute() {
     let mut stacks = started();
     let mut most = (0, 0);
     for request in 1..30_000_u64 {
-        let (id, ticks) = (if request % 2 == 0 { T } else { U }, request * 10);
+        let id = if request % 2 == 0 { T } else { U };
+        let ticks = request * 10;
         resume(&mut stacks, id, ticks, Runtime, 1, &[110, 210]);
         take(&mut stacks, id, ticks + 1, Action::Create { kind: Runtime, parent: 1, dispatcher: request + 1 });
         take(&mut stacks, id, ticks + 1, Action::Suspend { kind: Runtime });

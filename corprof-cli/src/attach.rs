@@ -116,7 +116,8 @@ fn start(args: &Args, library: &OsStr, data: Vec<u8>) -> Outcome {
     let library = Path::new(library);
     let profiler = select::choose_to_start(library, args.clsid.as_deref())?;
     check_settings(library, &data)?;
-    let (delay, command) = (Duration::ZERO, args.command.as_slice());
+    let delay = Duration::ZERO;
+    let command = args.command.as_slice();
     let late = Late { profiler, data, delay, duration: None, changes: Changes::new(), command, is_quiet: false };
     Ok(exit::of_application(late.run()?.status))
 }

@@ -50,7 +50,8 @@ pub fn run(args: &Args) -> Outcome {
     writeln!(out, "{:>7}  {:9} {:6} {:10}  COMMAND", "PID", "RUNTIME", "ARCH", "PROFILER")?;
     for process in &all {
         let or_unknown = |text: &Option<String>| text.clone().unwrap_or_else(|| "?".into());
-        let (runtime, architecture) = (or_unknown(&process.runtime), or_unknown(&process.architecture));
+        let runtime = or_unknown(&process.runtime);
+        let architecture = or_unknown(&process.architecture);
         let command = or_unknown(&process.command);
         writeln!(out, "{:>7}  {runtime:9} {architecture:6} {:10}  {command}", process.pid, shown(process.profiler))?;
         for library in &process.libraries {

@@ -74,7 +74,8 @@ pub fn run(args: &Args) -> Outcome {
     let process = Process::open(args.pid)?;
     let place = Place::new(&process)?;
     let signals = Signals::catch().context("cannot catch signals")?;
-    let (out, progress) = (place.file("stacks"), Progress::start(args.pid));
+    let out = place.file("stacks");
+    let progress = Progress::start(args.pid);
     place.attach(&process, "stacks", &[("STACKS_OUT", out.as_os_str())])?;
     let text = written(&place, args, &signals)?;
     drop(progress);
@@ -88,7 +89,8 @@ pub fn run(args: &Args) -> Outcome {
 /// Waits for the file of the profiler.
 fn written(place: &Place, args: &Args, signals: &Signals) -> Result<String, Failure> {
     let file = place.of_process(&place.file("stacks"), "");
-    let (pid, start) = (args.pid, Instant::now());
+    let pid = args.pid;
+    let start = Instant::now();
     loop {
         // Asked before the file: a process may create the file and end right afterwards.
         let has_ended = place.has_ended();
@@ -120,7 +122,8 @@ fn parse(text: &str, pid: u32) -> Option<Stacks> {
             stacks.threads.last_mut()?.frames.push(frame.to_owned());
         } else if let Some(rest) = line.strip_prefix("thread ") {
             let mut words = rest.splitn(3, ' ');
-            let (id, state) = (words.next()?.parse().ok()?, words.next()?.to_owned());
+            let id = words.next()?.parse().ok()?;
+            let state = words.next()?.to_owned();
             let name = words.next().filter(|name| !name.is_empty()).map(str::to_owned);
             stacks.threads.push(Thread { id, name, state, frames: Vec::new() });
         } else {

@@ -55,7 +55,8 @@ impl Place {
     /// # Errors
     /// If the process has files of its own, or the folder cannot be made.
     pub(crate) fn new(process: &Process) -> Result<Self, Failure> {
-        let (pid, inner_pid) = (process.pid(), process.inner_pid());
+        let pid = process.pid();
+        let inner_pid = process.inner_pid();
         if processes::has_own_files(pid) {
             let text = "is in a container with its own files: run `corprof` in the container, or copy the profiler into it \
                         and attach it by `corprof attach … --inside` (the book, \"Running your profiler\")";

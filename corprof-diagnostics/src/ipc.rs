@@ -183,7 +183,8 @@ impl Advertise {
         let mut cursor = Cursor::new(bytes);
         let read = |cursor: &mut Cursor<'_>| {
             let magic: [u8; 8] = cursor.array()?;
-            let (cookie, pid) = (Uuid::from_bytes_le(cursor.array()?), cursor.u64()?);
+            let cookie = Uuid::from_bytes_le(cursor.array()?);
+            let pid = cursor.u64()?;
             Ok::<_, Malformed>((magic, Self { cookie, pid }))
         };
         match read(&mut cursor) {

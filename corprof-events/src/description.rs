@@ -57,9 +57,11 @@ impl<'a> Description<'a> {
     }
 
     fn read_from(cursor: &mut Cursor<'a>) -> Result<Self, Truncated> {
-        let (id, name) = (cursor.u32()?, cursor.utf16z()?);
+        let id = cursor.u32()?;
+        let name = cursor.utf16z()?;
         let keywords = Keywords::from_bits(cursor.u64()?);
-        let (version, level) = (cursor.u32()?, cursor.u32()?);
+        let version = cursor.u32()?;
+        let level = cursor.u32()?;
         let (fields, _) = Self::fields_v1(cursor.rest());
         Ok(Self { id, version, level, keywords, name, fields })
     }

@@ -83,7 +83,8 @@ const NUMBERS: usize = 512;
 /// Where in a list of events, sorted by number, those of each number begin; one more, where the last end.
 const fn starts(events: &[ManifestEvent]) -> [u16; NUMBERS + 1] {
     let mut starts = [0; NUMBERS + 1];
-    let (mut number, mut at) = (0, 0);
+    let mut number = 0;
+    let mut at = 0;
     while number <= NUMBERS {
         while at < events.len() && (events[at].id as usize) < number {
             at += 1;
@@ -109,7 +110,8 @@ pub(crate) fn event(manifest: Manifest, id: u32, version: u32) -> Option<&'stati
         Manifest::None => return None,
     };
     let number = usize::try_from(id).ok()?;
-    let (start, end) = (*starts.get(number)?, *starts.get(number + 1)?);
+    let start = *starts.get(number)?;
+    let end = *starts.get(number + 1)?;
     let versions = events.get(start.into()..end.into())?;
     versions.iter().rev().find(|event| u32::from(event.version) <= version)
 }

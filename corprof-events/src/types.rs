@@ -233,7 +233,8 @@ impl<'a> Definitions<'a> {
             Self::Manifest(fields) => {
                 let Some((first, rest)) = fields.split_first() else { return Ok(None) };
                 *fields = rest;
-                let (name, ty) = (Text::from(first.name), Type::Manifest(&first.ty));
+                let name = Text::from(first.name);
+                let ty = Type::Manifest(&first.ty);
                 Ok(Some(Definition { name, ty, is_count: first.is_count }))
             }
             Self::Described(0, _) => Ok(None),

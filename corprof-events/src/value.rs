@@ -182,7 +182,8 @@ impl Display for Value<'_> {
             Self::Pointer(value) => write!(f, "{value:#x}"),
             Self::Guid([a0, a1, a2, a3, b0, b1, c0, c1, rest @ ..]) => {
                 let first = u32::from_le_bytes([*a0, *a1, *a2, *a3]);
-                let (second, third) = (u16::from_le_bytes([*b0, *b1]), u16::from_le_bytes([*c0, *c1]));
+                let second = u16::from_le_bytes([*b0, *b1]);
+                let third = u16::from_le_bytes([*c0, *c1]);
                 write!(f, "{first:08x}-{second:04x}-{third:04x}-")?;
                 for (index, byte) in rest.iter().enumerate() {
                     f.write_str(if index == 2 { "-" } else { "" })?;

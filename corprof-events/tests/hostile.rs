@@ -8,10 +8,12 @@ use support::{decode, metadata, mutate, payload};
 
 #[test]
 fn whatever_the_bytes_say_is_decoded_or_refused() {
-    let (mut rng, mut found) = (Rng::with_seed(18), 0);
+    let mut rng = Rng::with_seed(18);
+    let mut found = 0;
     const CASES: u64 = 2000;
     for _ in 0..CASES {
-        let (mut metadata, mut payload) = (metadata(&mut rng), payload(&mut rng));
+        let mut metadata = metadata(&mut rng);
+        let mut payload = payload(&mut rng);
         mutate(&mut rng, &mut metadata);
         mutate(&mut rng, &mut payload);
         found += decode(&metadata, &payload);

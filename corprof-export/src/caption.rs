@@ -108,7 +108,8 @@ impl Caption {
         if let (Some(asked), Some(reached)) = (asked, about.rate_reached)
             && reached < asked * LOW_RATE
         {
-            let (reached, asked) = (rate(reached), rate(asked));
+            let reached = rate(reached);
+            let asked = rate(asked);
             warnings.push(format!("Sampled {reached} times a second instead of {asked}: see the skipped rounds."));
         }
 
@@ -176,7 +177,8 @@ mod tests {
     fn sampled(count: u64) -> Profile {
         let mut profile =
             Profile::new("shop", Unit::Samples).with_interval(Duration::from_millis(10)).in_mode(Mode::Cpu);
-        let (thread, frame) = (profile.thread(1, "main"), profile.frame(Frame::managed("Main()")));
+        let thread = profile.thread(1, "main");
+        let frame = profile.frame(Frame::managed("Main()"));
         let stack = profile.stack_root_first([frame]);
         for at in 0..count {
             profile.sample(thread, Duration::from_millis(at * 10), stack, 1);

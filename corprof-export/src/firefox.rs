@@ -150,7 +150,8 @@ impl<'a> Conversion<'a> {
                 }
                 Unit::Samples | Unit::Bytes => sample.weight,
             };
-            let (at, weight) = (Timestamp::from_nanos_since_reference(at), i32::try_from(weight).unwrap_or(i32::MAX));
+            let at = Timestamp::from_nanos_since_reference(at);
+            let weight = i32::try_from(weight).unwrap_or(i32::MAX);
             self.fox.add_sample(handle, at, stack, CpuDelta::ZERO, weight);
         }
     }

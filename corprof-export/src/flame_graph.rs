@@ -212,7 +212,8 @@ fn weight_text(unit: Unit, weight: u128) -> String {
 fn cut(label: &str, width: f64) -> Option<String> {
     // Characters of the Far East take twice the room.
     let room = |c: char| if c >= '\u{1100}' && !('\u{2000}'..='\u{2e7f}').contains(&c) { LETTER * 2.0 } else { LETTER };
-    let (mut used, mut end) = (0.0, 0);
+    let mut used = 0.0;
+    let mut end = 0;
     for (at, c) in label.char_indices() {
         used += room(c);
         if used > width + 0.01 {

@@ -115,7 +115,8 @@ fn generated(component: &str) -> Option<Generated<'_>> {
     if close == 0 {
         return None;
     }
-    let (source, rest) = (component.get(1..close)?, component.get(close + 1..)?);
+    let source = component.get(1..close)?;
+    let rest = component.get(close + 1..)?;
     let (rest, arguments) = rest.split_at(rest.find('<').unwrap_or(rest.len()));
     Some(Generated { source, rest, arguments })
 }
@@ -123,7 +124,8 @@ fn generated(component: &str) -> Option<Generated<'_>> {
 /// A method as it was written. Generated names nest: an async local function is `<<Main>g__Load|0_0>d`.
 fn method_name(method: &str) -> String {
     let Some(name) = generated(method) else { return plain_method(method) };
-    let (source, rest) = (name.source, name.rest);
+    let source = name.source;
+    let rest = name.rest;
     let arguments = short_arguments(name.arguments);
     if let Some(local) = rest.strip_prefix("g__") {
         let local = local.split('|').next().unwrap_or(local);
@@ -241,7 +243,8 @@ fn short_arguments(arguments: &str) -> String {
     let Some((inner, rest)) = arguments.strip_prefix('<').and_then(|rest| rest.rsplit_once('>')) else {
         return arguments.to_owned();
     };
-    let (mut start, mut square) = (0, 0);
+    let mut start = 0;
+    let mut square = 0;
     let mut short = Vec::new();
     for (at, c) in outside_brackets(inner) {
         match c {

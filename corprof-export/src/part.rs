@@ -148,7 +148,8 @@ mod tests {
     fn a_summed_profile_forgets_and_one_with_times_keeps() {
         for (mut profile, kept) in [(Profile::summed("a", Unit::Samples), 1), (Profile::new("a", Unit::Samples), 2)] {
             let frame = profile.frame(Frame::managed("M()"));
-            let (stack, thread) = (profile.stack_root_first([frame]), profile.thread(1, ""));
+            let stack = profile.stack_root_first([frame]);
+            let thread = profile.thread(1, "");
             profile.sample(thread, Duration::ZERO, stack, 3);
             assert_eq!(profile.take_part().samples(), 1);
             profile.sample(thread, Duration::ZERO, stack, 4);
@@ -163,7 +164,8 @@ mod tests {
         let mut profile = Profile::new("a", Unit::Samples).with_kinds(|_| Some(crate::FrameKind::Runtime));
         let frame = profile.frame(Frame::managed("M()").in_module("/app/a.dll"));
         profile.place(frame, "a.cs", 7);
-        let (stack, thread) = (profile.stack_root_first([frame]), profile.thread(1, ""));
+        let stack = profile.stack_root_first([frame]);
+        let thread = profile.thread(1, "");
         profile.sample(thread, Duration::ZERO, stack, 1);
         let part = profile.take_part();
         let copy = part.frame_of(crate::FrameId(0));

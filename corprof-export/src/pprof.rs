@@ -127,7 +127,8 @@ fn tables(profile: &Profile, texts: &mut Texts) -> (Vec<proto::Mapping>, Vec<pro
         let frame = profile.frame_of(FrameId(id));
         let module = frame.module.map(|module| modules.insert_full(texts.number(module)).0 as u64 + 1).unwrap_or(0);
         let name = if frame.name.is_empty() { "[no name]" } else { frame.name };
-        let (name, filename) = (texts.number(name), frame.file.map_or(0, |file| texts.number(file)));
+        let name = texts.number(name);
+        let filename = frame.file.map_or(0, |file| texts.number(file));
         let next = functions.len() as u64 + 1;
         let function =
             functions.entry((name, filename, module)).or_insert(proto::Function { id: next, name, filename });

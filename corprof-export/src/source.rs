@@ -146,13 +146,15 @@ impl DebugDirectory {
     {
         let place = pe.data_directory(pe::IMAGE_DIRECTORY_ENTRY_DEBUG)?;
         // The section may be long: read the directory alone.
-        let (address, size) = (place.virtual_address.get(LE), place.size.get(LE) as usize);
+        let address = place.virtual_address.get(LE);
+        let size = place.size.get(LE) as usize;
         let (offset, _) = pe.section_table().pe_file_range_at(address)?;
         let count = (size / size_of::<pe::ImageDebugDirectory>()).min(MOST_ENTRIES);
         let entries = data.read_slice_at::<pe::ImageDebugDirectory>(offset.into(), count).ok()?;
         let mut directory = Self::default();
         for entry in entries {
-            let (offset, size) = (entry.pointer_to_raw_data.get(LE).into(), entry.size_of_data.get(LE).into());
+            let offset = entry.pointer_to_raw_data.get(LE).into();
+            let size = entry.size_of_data.get(LE).into();
             let read = |most| (size <= most).then(|| data.read_bytes_at(offset, size).ok()).flatten();
             match entry.typ.get(LE) {
                 pe::IMAGE_DEBUG_TYPE_CODEVIEW if directory.identity.is_none() => {

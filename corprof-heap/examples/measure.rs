@@ -32,7 +32,8 @@ fn processor_seconds() -> f64 {
 fn step<T>(name: &str, work: impl FnOnce() -> T) -> T {
     // "5" resets the peak to the resident memory.
     let _ = fs::write("/proc/self/clear_refs", "5");
-    let (start, processor) = (Instant::now(), processor_seconds());
+    let start = Instant::now();
+    let processor = processor_seconds();
     let result = work();
     println!(
         "{name:10} {:6.2} s, {:6.2} s of a processor; resident: peak {:4} MB, now {:4} MB",
@@ -84,7 +85,9 @@ fn address(object: u64) -> u64 {
 fn generate(objects: u64, seed: u64) -> BulkReader {
     let mut rng = Rng::with_seed(seed);
     let mut reader = BulkReader::new(GraphBuilder::new("generated"), true);
-    let (mut nodes, mut edges, mut roots) = (Block::new(18), Block::new(19), Block::new(16));
+    let mut nodes = Block::new(18);
+    let mut edges = Block::new(19);
+    let mut roots = Block::new(16);
     // Every object but the first of a thousand is referred to by the one before (lists), or one of a few before (trees,
     // arrays). It is 1 reference an object, and 0.4 more to anywhere or back.
     let mut pending: Vec<Vec<u64>> = vec![Vec::new(); 64];

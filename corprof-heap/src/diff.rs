@@ -53,7 +53,8 @@ impl Summary {
         let (number_of, names) = numbered(graph, |class| (class.assembly.clone(), class.name.clone()));
         let totals = grouped(tree, &number_of, names.len());
         let classes = names.into_iter().zip(totals).collect();
-        let (title, is_whole) = (graph.title().to_owned(), graph.losses().is_whole());
+        let title = graph.title().to_owned();
+        let is_whole = graph.losses().is_whole();
         let mut summary = Self { title, is_whole, classes, paths: Vec::new(), merged: 0 };
         summary.add_paths(tree, &number_of, depth.max(1) as u32);
         summary

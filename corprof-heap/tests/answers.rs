@@ -134,8 +134,10 @@ fn paths_to_roots_are_shortest() {
 fn a_diff_by_class_has_the_sums_of_both() {
     let mut rng = Rng::with_seed(24);
     for _ in 0..300 {
-        let (before, after) = (small(&mut rng, false), small(&mut rng, false));
-        let (first, second) = (before.build(), after.build());
+        let before = small(&mut rng, false);
+        let after = small(&mut rng, false);
+        let first = before.build();
+        let second = after.build();
         let changes = diff::by_class(&sums(&first, DEFAULT_DEPTH), &sums(&second, DEFAULT_DEPTH));
         let names: BTreeSet<_> = changes.iter().map(|class| (&class.assembly, &class.name)).collect();
         assert_eq!(names.len(), changes.len());
@@ -186,8 +188,10 @@ fn a_diff_by_path_finds_what_grew_below_what() {
         &[(1, 2), (2, 3), (1, 4), (2, 5), (5, 6), (5, 7), (7, 8)],
     );
     let shallow = [sums(&before, 2), sums(&after, 2)];
-    let (first, second) = (Dominators::of(&before), Dominators::of(&after));
-    let (before, after) = (sums(&before, DEFAULT_DEPTH), sums(&after, DEFAULT_DEPTH));
+    let first = Dominators::of(&before);
+    let second = Dominators::of(&after);
+    let before = sums(&before, DEFAULT_DEPTH);
+    let after = sums(&after, DEFAULT_DEPTH);
     let diff = PathDiff::of(&before, &after);
     let mut paths: BTreeMap<String, (i64, i64, i64)> = BTreeMap::new();
     for path in 0..diff.len() {
@@ -238,7 +242,8 @@ fn every_path_of_a_snapshot_has_an_example_there() {
     for _ in 0..500 {
         let graph = small(&mut rng, true).build();
         let tree = Dominators::of(&graph);
-        let (nothing, all) = (by_hand(0, &[], &[]), Summary::of(&tree, DEFAULT_DEPTH));
+        let nothing = by_hand(0, &[], &[]);
+        let all = Summary::of(&tree, DEFAULT_DEPTH);
         let nothing = sums(&nothing, DEFAULT_DEPTH);
         let diff = PathDiff::of(&nothing, &all);
         for path in 0..diff.len() {
@@ -253,8 +258,10 @@ fn every_path_of_a_snapshot_has_an_example_there() {
 fn paths_sum_up_to_the_heap() {
     let mut rng = Rng::with_seed(25);
     for _ in 0..500 {
-        let (before, after) = (small(&mut rng, true).build(), small(&mut rng, true).build());
-        let (before, after) = (Dominators::of(&before), Dominators::of(&after));
+        let before = small(&mut rng, true).build();
+        let after = small(&mut rng, true).build();
+        let before = Dominators::of(&before);
+        let after = Dominators::of(&after);
         let summaries = [Summary::of(&before, 4), Summary::of(&after, 4)];
         assert_eq!(summaries.iter().map(Summary::merged_objects).sum::<u64>(), 0);
         let diff = PathDiff::of(&summaries[0], &summaries[1]);
@@ -271,7 +278,8 @@ fn paths_sum_up_to_the_heap() {
 fn objects_with_identities_are_followed() {
     let before = by_hand(0, &[("Cache", 24), ("Order", 10), ("Order", 20)], &[(1, 2), (1, 3)]);
     let after = by_hand(0x8000_0000, &[("Cache", 24), ("Order", 20), ("Order", 70)], &[(1, 2), (1, 3)]);
-    let (first, second) = (Dominators::of(&before), Dominators::of(&after));
+    let first = Dominators::of(&before);
+    let second = Dominators::of(&after);
     let at = |graph: &HeapGraph, number| graph.object(number).unwrap();
     let diff = IdentityDiff::of(
         &first,

@@ -103,7 +103,8 @@ fn check(model: &Model) -> bool {
 
         let without = model.alive_without(&[number]);
         let freed = |other: usize| alive[other] && !without[other];
-        let (mut bytes, mut count) = (0, 0);
+        let mut bytes = 0;
+        let mut count = 0;
         for other in 0..model.objects.len() {
             let dominates = tree.dominates(id, object(&graph, other));
             if has_tables {
@@ -165,7 +166,8 @@ fn sets_of_objects_are_freed_together() {
         let model = small(&mut rng, true);
         let graph = model.build();
         let removed: Vec<usize> = (0..3).map(|_| rng.usize(..model.objects.len())).collect();
-        let (alive, without) = (model.alive_without(&[]), model.alive_without(&removed));
+        let alive = model.alive_without(&[]);
+        let without = model.alive_without(&removed);
         let expected: u64 = (0..model.objects.len()).filter(|&o| alive[o] && !without[o]).map(|o| model.size(o)).sum();
         let removed: Vec<ObjectId> = removed.into_iter().map(|number| object(&graph, number)).collect();
         assert_eq!(graph.freed_without(&removed).bytes, expected, "{model:?}");

@@ -22,7 +22,9 @@ fn snapshots_come_back_and_are_the_same_bytes() {
     let mut rng = Rng::with_seed(41);
     for _ in 0..500 {
         let objects = rng.usize(..200);
-        let (references, roots, ephemerons) = (rng.usize(..400), rng.usize(..9), rng.usize(..9));
+        let references = rng.usize(..400);
+        let roots = rng.usize(..9);
+        let ephemerons = rng.usize(..9);
         let model = random(&mut rng, Shape { objects, references, classes: 12, roots, ephemerons, has_tables: true });
         let graph = model.build();
         let bytes = bytes_of(&graph);

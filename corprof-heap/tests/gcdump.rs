@@ -130,7 +130,8 @@ fn read(bytes: &[u8]) -> Dump {
     assert_eq!(reader.text(), None);
     let ticks = reader.long();
     assert_eq!(reader.text(), None);
-    let (process, pid) = (reader.text(), reader.int());
+    let process = reader.text();
+    let pid = reader.int();
     assert_eq!((reader.long(), reader.long(), reader.int()), (0, 0, 0));
     assert_eq!(reader.take(6), [12, 0, 0, 0, 0, 1], "a region with nothing in it");
     let region_end = bytes.len() - reader.0.len();
@@ -156,7 +157,8 @@ fn every_object_reference_and_root_is_there() {
     let mut rng = Rng::with_seed(51);
     for round in 0..200 {
         let objects = if round == 0 { 40_000 } else { rng.usize(..60) };
-        let (references, roots) = (rng.usize(..=objects * 2), rng.usize(..9));
+        let references = rng.usize(..=objects * 2);
+        let roots = rng.usize(..9);
         let shape = Shape { objects, references, classes: 200, roots, ephemerons: 5, has_tables: true };
         let model = random(&mut rng, shape);
         let graph = model.build_shuffled(&mut rng);

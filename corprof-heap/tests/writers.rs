@@ -38,10 +38,13 @@ fn the_same_heap_gives_the_same_bytes() {
     let mut rng = Rng::with_seed(31);
     for _ in 0..100 {
         let model = model(&mut rng);
-        let (one, other) = (model.build(), model.build_shuffled(&mut rng));
-        let (one, other) = (Dominators::of(&one), Dominators::of(&other));
+        let one = model.build();
+        let other = model.build_shuffled(&mut rng);
+        let one = Dominators::of(&one);
+        let other = Dominators::of(&other);
         for (name, write) in WRITERS {
-            let (mut bytes, mut again) = (Vec::new(), Vec::new());
+            let mut bytes = Vec::new();
+            let mut again = Vec::new();
             write(&one, &mut bytes).unwrap();
             write(&other, &mut again).unwrap();
             assert_eq!(bytes, again, "{name}");
@@ -150,12 +153,15 @@ fn read_snapshot(bytes: &[u8]) -> ReadSnapshot {
     };
     let numbers =
         |kind: &str| -> Vec<u64> { file[kind].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect() };
-    let (node_fields, edge_fields) = (fields("node_fields"), fields("edge_fields"));
+    let node_fields = fields("node_fields");
+    let edge_fields = fields("edge_fields");
     let field = |fields: &[String], name: &str| fields.iter().position(|field| field == name).unwrap();
     assert_eq!(meta["node_types"].as_array().unwrap().len(), node_fields.len());
     assert_eq!(meta["edge_types"].as_array().unwrap().len(), edge_fields.len());
-    let (nodes, edges) = (numbers("nodes"), numbers("edges"));
-    let (node_count, edge_count) = (&file["snapshot"]["node_count"], &file["snapshot"]["edge_count"]);
+    let nodes = numbers("nodes");
+    let edges = numbers("edges");
+    let node_count = &file["snapshot"]["node_count"];
+    let edge_count = &file["snapshot"]["edge_count"];
     assert_eq!(nodes.len(), node_count.as_u64().unwrap() as usize * node_fields.len());
     assert_eq!(edges.len(), edge_count.as_u64().unwrap() as usize * edge_fields.len());
     assert!(nodes.iter().chain(&edges).all(|&number| u32::try_from(number).is_ok()), "viewers keep 32 bits");
@@ -337,8 +343,11 @@ fn perfetto_traces_have_the_whole_graph() {
         let packets = messages(&bytes, 1);
         let heaps: Vec<&[u8]> = packets.iter().flat_map(|packet| messages(packet, 56)).collect();
         assert!(round > 0 || heaps.len() > 2, "large heaps come in several packets");
-        let (mut types, mut names) = (vec![String::new()], vec![String::new()]);
-        let (mut objects, mut roots, mut id) = (Vec::new(), Vec::new(), 0);
+        let mut types = vec![String::new()];
+        let mut names = vec![String::new()];
+        let mut objects = Vec::new();
+        let mut roots = Vec::new();
+        let mut id = 0;
         for (index, heap) in heaps.iter().enumerate() {
             assert_eq!((number(heap, 1), number(heap, 6).unwrap_or(0)), (Some(4711), index as u64));
             assert_eq!(number(heap, 5).unwrap_or(0) == 1, index + 1 < heaps.len(), "continued");

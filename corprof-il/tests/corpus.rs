@@ -88,7 +88,9 @@ fn signatures_come_back_identical() {
 fn mutated_bodies_neither_panic_nor_lie() {
     let mut random = fastrand::Rng::with_seed(SEED);
     let rounds = std::env::var("CORPROF_IL_MUTANTS").ok().and_then(|number| number.parse().ok()).unwrap_or(6);
-    let (mut tried, mut parsed, mut verified) = (0, 0, 0);
+    let mut tried = 0;
+    let mut parsed = 0;
+    let mut verified = 0;
     for here in corpus().iter() {
         let mut verifier = Verifier::new(&here);
         for (method, bytes) in bodies(&here, 23) {

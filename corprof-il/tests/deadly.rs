@@ -469,7 +469,8 @@ fn code_for_one_width_of_processors_takes_its_integers_for_native_ints() {
         let kept = [Instruction::ldloc(local), Instruction::ldloc(2), plain(O::Add), Instruction::stloc(2)];
         read.into_iter().chain(kept).chain([plain(O::Ret)])
     };
-    let (wide, narrow) = (Some(Primitive::Int64), Some(Primitive::Int32));
+    let wide = Some(Primitive::Int64);
+    let narrow = Some(Primitive::Int32);
     assert_eq!(module(wide).rules(through(0)), []);
     assert_eq!(module(narrow).rules(through(1)), []);
     for (native_int, local) in [(None, 0), (None, 1), (wide, 1), (narrow, 0)] {

@@ -177,7 +177,8 @@ fn dead_returns_loops_to_the_start_and_tried_code_are_kept() {
     let end = body.append(Instruction::ldarg(0));
     let branch = body.append(plain(Opcode::Nop));
     body.append(plain(Opcode::Ret));
-    let (start, end) = (body.label_at(leave).unwrap(), body.label_at(end).unwrap());
+    let start = body.label_at(leave).unwrap();
+    let end = body.label_at(end).unwrap();
     body.replace(leave, Instruction::leave(end)).unwrap();
     body.replace(branch, Instruction::with(Opcode::Brtrue_S, Operand::Target(start)).unwrap()).unwrap();
     let range = |at| Range { first: at, last: at };

@@ -163,7 +163,8 @@ fn in_place(path: &Path, image: &Image, place: Place<'_>) -> Vec<Finding> {
     }
     let architecture = place.program.map_or_else(image::own_architecture, |program| program.architecture);
     if image.architecture != architecture {
-        let (library, application) = (image::processor(image.architecture), image::processor(architecture));
+        let library = image::processor(image.architecture);
+        let application = image::processor(architecture);
         let what = format!("{shown} is for {library}, and the application is for {application}");
         return one(
             "wrong-architecture",

@@ -234,7 +234,8 @@ mod tests {
             Configured::read(families(Some(major)), value_of)
         };
         let path = |major, variables: &[(&str, &str)]| read(major, variables).path.map(|(_, path)| path);
-        let (old, new) = (("CORECLR_PROFILER_PATH", "old"), ("DOTNET_PROFILER_PATH", "new"));
+        let old = ("CORECLR_PROFILER_PATH", "old");
+        let new = ("DOTNET_PROFILER_PATH", "new");
         assert_eq!(path(11, &[old, new]).as_deref(), Some("new"));
         assert_eq!(path(10, &[old, new]).as_deref(), Some("old"));
         assert_eq!(path(11, &[old, ("DOTNET_PROFILER_PATH", "")]).as_deref(), Some("old"));

@@ -147,7 +147,8 @@ fn imported_libraries(file: &object::File<'_>) -> Vec<String> {
 }
 
 fn elf_facts<'data, Elf: FileHeader>(file: &ElfFile<'data, Elf>) -> Facts {
-    let (endian, data) = (file.endian(), file.data());
+    let endian = file.endian();
+    let data = file.data();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let interpreters = file.elf_program_headers().iter();
     let interpreter =
@@ -249,7 +250,8 @@ mod tests {
             ("static const char *name = \"DotNetRuntimeDebugHeader\";", false),
         ];
         for (number, (mark, is_native_aot)) in marks.into_iter().enumerate() {
-            let (source, program) = (dir.path().join(format!("{number}.c")), dir.path().join(number.to_string()));
+            let source = dir.path().join(format!("{number}.c"));
+            let program = dir.path().join(number.to_string());
             fs::write(&source, format!("{mark}\nint main(void) {{ return 0; }}\n")).unwrap();
             let mut cc = std::process::Command::new("cc");
             cc.args(["-Wl,--export-dynamic", "-o"]).arg(&program).arg(&source);

@@ -142,7 +142,8 @@ mod tests {
     #[test]
     fn profilers_are_read_from_a_real_library() {
         let dir = tempfile::tempdir().unwrap();
-        let (source, library) = (dir.path().join("two.c"), dir.path().join("libtwo.so"));
+        let source = dir.path().join("two.c");
+        let library = dir.path().join("libtwo.so");
         let one =
             |name: &str| format!("const char CORPROF_PROFILER_{name}[] = \"corprof-profiler 1 {CLSID} {name}\";\n");
         std::fs::write(&source, one("Zebra") + &one("Ant") + "const char other[] = \"x\";\n").unwrap();

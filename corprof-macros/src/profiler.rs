@@ -227,7 +227,8 @@ fn read_min_info(meta: &ParseNestedMeta<'_>) -> Result<u8> {
         _ => None,
     };
     version.filter(|version| INFO_VERSIONS.contains(version)).ok_or_else(|| {
-        let (first, last) = (INFO_VERSIONS.start(), INFO_VERSIONS.end());
+        let first = INFO_VERSIONS.start();
+        let last = INFO_VERSIONS.end();
         let message = format!(
             "`min_info` is the number of the oldest ICorProfilerInfo that the profiler accepts: {first} (.NET 8) or \
              {last} (.NET 9)"

@@ -38,9 +38,12 @@ fn impls(name: &Ident, fields: &[(&Field, String)], lifetime: Option<&Lifetime>,
     let text = keys.name.clone().unwrap_or_else(|| name.unraw().to_string());
     let Keys { provider, id, version, keywords, opcode, needs_stack, .. } = keys;
     let level = Ident::new(keys.level, Span::call_site());
-    let (mut definitions, mut writes, mut reads) = (TokenStream::new(), TokenStream::new(), TokenStream::new());
+    let mut definitions = TokenStream::new();
+    let mut writes = TokenStream::new();
+    let mut reads = TokenStream::new();
     for (field, field_name) in fields {
-        let (ident, ty) = (&field.ident, &field.ty);
+        let ident = &field.ident;
+        let ty = &field.ty;
         // With the type's place, where the compiler reports an unsuitable one, and once only.
         let one = quote_spanned! {ty.span()=> <#ty as #events::EventField<#of_field>> };
         definitions.extend(quote! {
@@ -188,7 +191,8 @@ struct Keys {
 impl Keys {
     fn read(input: &DeriveInput) -> Result<Self> {
         let zero = || LitInt::new("0", Span::call_site());
-        let (mut provider, mut id) = (None, None);
+        let mut provider = None;
+        let mut id = None;
         let mut keys = Self {
             provider: String::new(),
             id: zero(),

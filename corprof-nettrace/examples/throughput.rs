@@ -33,7 +33,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         if seconds < best {
             best = seconds;
             let stats = reader.stats();
-            let (megabytes, events) = (bytes.len() as f64 / 1e6, stats.events as f64);
+            let megabytes = bytes.len() as f64 / 1e6;
+            let events = stats.events as f64;
             println!("{:.0} MB/s, {:.1} million events/s: {stats:?}", megabytes / best, events / best / 1e6);
         }
     }

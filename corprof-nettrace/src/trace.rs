@@ -90,7 +90,8 @@ impl Trace {
             properties.push((cursor.utf8()?, cursor.utf8()?));
         }
         let number = |name| properties.iter().find(|(key, _)| key == name).and_then(|(_, value)| value.parse().ok());
-        let (process_id, processors) = (number("ProcessId"), number("HardwareThreadCount"));
+        let process_id = number("ProcessId");
+        let processors = number("HardwareThreadCount");
         Self { version, started_utc, started_ticks, ticks_per_second, pointer_size, process_id, processors, properties }
             .checked()
     }

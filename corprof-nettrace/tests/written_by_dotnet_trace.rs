@@ -50,7 +50,8 @@ fn found(bytes: &[u8], at_once: usize) -> Result<HashMap<String, String>> {
         }
     }
     let mut reader = Reader::new(Pieces(bytes, at_once));
-    let (version, pointer) = (reader.trace()?.version, reader.trace()?.pointer_size);
+    let version = reader.trace()?.version;
+    let pointer = reader.trace()?.pointer_size;
     assert_eq!(version, 4);
     let mut events = Vec::new();
     let mut kinds = BTreeMap::<String, u64>::new();
@@ -100,7 +101,8 @@ fn found(bytes: &[u8], at_once: usize) -> Result<HashMap<String, String>> {
 #[test]
 fn trace_event_and_this_reader_agree() -> Result {
     for name in ["gc", "sampled"] {
-        let (bytes, expected) = (unpacked(name)?, expected(name)?);
+        let bytes = unpacked(name)?;
+        let expected = expected(name)?;
         for at_once in [usize::MAX, 4099] {
             let found = found(&bytes, at_once)?;
             let differences: Vec<_> = expected
@@ -117,8 +119,11 @@ fn trace_event_and_this_reader_agree() -> Result {
 
 #[test]
 fn every_event_of_the_runtime_is_decoded_to_its_last_byte() -> Result {
-    let (mut ticks, mut methods, mut samples) = (0, 0, 0);
-    let (mut starts, mut ends) = (BTreeSet::new(), BTreeSet::new());
+    let mut ticks = 0;
+    let mut methods = 0;
+    let mut samples = 0;
+    let mut starts = BTreeSet::new();
+    let mut ends = BTreeSet::new();
     for name in ["gc", "sampled"] {
         let bytes = unpacked(name)?;
         let mut reader = Reader::new(&bytes[..]);

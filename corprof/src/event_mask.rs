@@ -306,7 +306,8 @@ mod tests {
 
     #[test]
     fn an_immutable_flag_changes_in_initialize_only() {
-        let (none, flag) = (EventMask::empty(), EventMask::ENABLE_OBJECT_ALLOCATED);
+        let none = EventMask::empty();
+        let flag = EventMask::ENABLE_OBJECT_ALLOCATED;
         assert_eq!(EventMask::check(none, flag, Phase::Initialize, false), Ok(()));
         assert_eq!(EventMask::check(flag, flag, Phase::Running, false), Ok(()));
         let error = EventMask::check(none, flag, Phase::Running, false).unwrap_err();

@@ -103,7 +103,8 @@ fn cycle() {
         clr.destroy_thread(thread);
     }
     let visitor = clr.profiler::<Visitor>().unwrap();
-    let (detacher, rounds) = (visitor.detacher.lock().unwrap().clone().unwrap(), Arc::clone(&visitor.rounds));
+    let detacher = visitor.detacher.lock().unwrap().clone().unwrap();
+    let rounds = Arc::clone(&visitor.rounds);
     until("nothing is sampled", || rounds.load(Relaxed) > 0);
     assert!(!clr.has_panicked());
     detacher.detach().unwrap();

@@ -81,7 +81,8 @@ impl Callbacks for Dumper {
 
 /// Waits until the snapshot is wanted, and has it taken, until it is done or no longer wanted.
 fn work(cx: &mut ProfilerThread<'_>, out: &Path) -> ControlFlow<()> {
-    let (wanted, start) = (with_ending(out, ".wanted"), Instant::now());
+    let wanted = with_ending(out, ".wanted");
+    let start = Instant::now();
     while !wanted.exists() {
         if start.elapsed() > PATIENCE || !out.exists() {
             return ControlFlow::Continue(());

@@ -118,7 +118,8 @@ fn snapshot(cx: &mut ProfilerThread<'_>) -> Result<HeapGraph, BoxError> {
     // While the application stands still, the blocks only go into a file. To make a graph takes longer.
     let file = tempfile::NamedTempFile::new()?;
     let dump = cx.take_heap_snapshot(DEADLINE, BlockFile::create(file.path())?)?;
-    let (objects, pause) = (dump.cost.objects, dump.cost.pause);
+    let objects = dump.cost.objects;
+    let pause = dump.cost.pause;
     report!("leaks: a snapshot of {objects} objects: the application stood still for {} ms", pause.as_millis());
     let mut reader = BulkReader::new(GraphBuilder::new(application_name()), usize::BITS == 64);
     let taken = SystemTime::now().duration_since(UNIX_EPOCH)?;
@@ -142,7 +143,8 @@ fn grown(
     top: usize,
     seconds: f64,
 ) -> Result<String, std::fmt::Error> {
-    let (graph, diff) = (tree.graph(), PathDiff::of(before, after));
+    let graph = tree.graph();
+    let diff = PathDiff::of(before, after);
     let paths = Paths::of(graph);
     let mut text = format!("\nWhat has grown in {} in {seconds:.0} s, and what keeps it:\n", graph.title());
     let mut groups = diff.grown(top);
@@ -152,7 +154,8 @@ fn grown(
     }
     for group in groups {
         let change = diff.change(group);
-        let (bytes, class) = (change.retained_growth(), diff.names(group).last().copied().unwrap_or_default());
+        let bytes = change.retained_growth();
+        let class = diff.names(group).last().copied().unwrap_or_default();
         writeln!(text, "\n{:+} kB: {:+} objects of {class}", bytes / 1000, change.object_growth())?;
         let Some(path) = diff.largest_at(group, tree).and_then(|object| paths.to(object)) else { continue };
         // Those of the way without which the object would be freed, and how many more of them there are.

@@ -93,7 +93,8 @@ impl Logger {
         if kind == '-' {
             thread.depth = thread.depth.saturating_sub(1);
         }
-        let (number, indent) = (thread.number, 2 * thread.depth);
+        let number = thread.number;
+        let indent = 2 * thread.depth;
         let _ = writeln!(thread.out, "{number:>4} {:indent$}{kind} {category}: {event}", "");
         if kind == '+' {
             thread.depth += 1;

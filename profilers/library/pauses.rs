@@ -199,7 +199,8 @@ impl State {
     /// Counts the current pause, if it has ended.
     fn finish(&mut self) {
         let Some(pause) = self.current.take().filter(|pause| pause.end.is_some()) else { return };
-        let (total, stopping) = (pause.total(), pause.stopping());
+        let total = pause.total();
+        let stopping = pause.stopping();
         self.count += 1;
         self.total += total;
         self.stopping += stopping;

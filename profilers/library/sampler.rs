@@ -249,7 +249,8 @@ impl State {
 
     /// Replaces the previous snapshot. An application that is killed loses ten seconds at most.
     fn write(&mut self) -> Result<(), corprof_export::Error> {
-        let (report, profile) = (&self.report, &mut self.profile);
+        let report = &self.report;
+        let profile = &mut self.profile;
         self.methods.place(profile);
         profile.set_duration(self.start.elapsed());
         profile.set_rate_reached(report.rate());

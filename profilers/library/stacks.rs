@@ -40,7 +40,9 @@ impl Callbacks for Stacks {
         let detacher = cx.detacher()?;
         let out = Settings::of_attach(&STACKS, data)?.of("STACKS_OUT").path();
         let is_done = Arc::new(AtomicBool::new(false));
-        let (is_seen, file, mut rounds) = (Arc::clone(&is_done), out.clone(), 0);
+        let is_seen = Arc::clone(&is_done);
+        let file = out.clone();
+        let mut rounds = 0;
         // There is only one round, so it has no budget.
         let sampler = Sampler::every(Duration::from_millis(1)).budget(1.0).longest_suspension(Duration::from_secs(60));
         sampler.max_depth(DEPTH).start(cx, move |round| {

@@ -95,7 +95,8 @@ impl Counts {
         let now = Instant::now();
         for sample in round.samples() {
             self.samples += 1;
-            let (number, weight) = (self.samples, sample.weight());
+            let number = self.samples;
+            let weight = sample.weight();
             let mut is_innermost = true;
             for frame in sample.frames() {
                 let index = match frame.function {

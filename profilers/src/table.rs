@@ -287,7 +287,8 @@ mod tests {
 
     #[test]
     fn each_profiler_and_setting_is_listed() {
-        let (list, book) = (list(), markdown());
+        let list = list();
+        let book = markdown();
         for profiler in ALL {
             assert!(list.contains(profiler.name) && book.contains(&format!("### `{}`\n", profiler.name)));
             let described = describe(profiler);

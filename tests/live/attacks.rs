@@ -259,7 +259,8 @@ mod differs {
                 let run = Run::new(&runtime, "Farewell").args([threads.to_string()]).env("TRACER_FILTER", "Farewell*");
                 let outcome = run.profiler_named(library, name).run()?;
                 outcome.exited_with(0)?;
-                let (farewells, caught) = (4 * threads, 4 * threads);
+                let farewells = 4 * threads;
+                let caught = 4 * threads;
                 let expected = format!("bodies={threads} farewells={farewells} caught={caught}\n");
                 ensure!(outcome.stdout == expected && !outcome.stderr.contains("panicked"), "{name}: {outcome}");
                 if name == "Tracer" {
@@ -283,11 +284,13 @@ mod long {
         for runtime in Runtime::all()?.into_iter().filter(|runtime| !runtime.is_slow()) {
             let run = || Run::new(&runtime, "Piled").args([&contexts]).timeout(LONGEST);
             let [bare, idle] = [run(), run().profiler_named("attacks", "Idle")].map(|run| run.run());
-            let (bare, idle) = (bare?, idle?);
+            let bare = bare?;
+            let idle = idle?;
             idle.exited_with(0)?;
             ensure!(idle.stdout == bare.stdout, "the application prints something else: {idle}");
             let [without, with] = [&bare, &idle].map(|outcome| count(&outcome.stderr, "mappings"));
-            let (without, with) = (without?, with?);
+            let without = without?;
+            let with = with?;
             eprintln!("{runtime}: {without} mappings without corprof, {with} with it");
             ensure!(with < 2 * without + 500, "{without} mappings without corprof, {with} with it");
         }

@@ -46,7 +46,9 @@ fn all_that_was_there_and_all_that_comes_is_reported_once() -> Result<()> {
             ensure!(!stderr.contains("is not told"), "{runtime}: {stderr}");
             let [functions, modules, threads] =
                 ["functions", "modules", "threads"].map(|what| number(&stderr, "", &format!(" {what} are listed")));
-            let (functions, modules, threads) = (functions?, modules?, threads?);
+            let functions = functions?;
+            let modules = modules?;
+            let threads = threads?;
             // The eight levels of each of the 200 patterns that run before the attach share what their ends have in common.
             // At the end .NET 11 may list fewer threads than it has reported.
             ensure!(functions > 500 && modules > 5 && threads > 0, "{runtime}: {stderr}");

@@ -134,7 +134,8 @@ fn check(runtime: &Runtime, times: u64) -> Result<()> {
     }
     session.stop()?;
     let mut reader = Reader::new(session);
-    let (mut names, mut views) = (BTreeMap::<String, u64>::new(), BTreeSet::new());
+    let mut names = BTreeMap::<String, u64>::new();
+    let mut views = BTreeSet::new();
     let mut wrong = BTreeMap::<String, String>::new();
     while let Some(event) = reader.next_event()? {
         let event = event.decoded();
@@ -143,7 +144,9 @@ fn check(runtime: &Runtime, times: u64) -> Result<()> {
         }
         let name = event.name().to_string();
         if !event.is_exact() {
-            let (id, version, bytes) = (event.id(), event.version(), event.payload());
+            let id = event.id();
+            let version = event.version();
+            let bytes = event.payload();
             wrong.entry(format!("{name} {id}")).or_insert_with(|| format!("version {version}: {bytes:02x?}"));
         }
         *names.entry(name).or_default() += 1;

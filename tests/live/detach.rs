@@ -320,12 +320,14 @@ mod long {
                 let least = scope.spawn(|| visit(runtime, clsid, &least, "", visits));
                 (visit(runtime, clsid, &library, "memory", visits), least.join())
             });
-            let (ours, least) = (ours?, least.map_err(|_| anyhow!("panicked"))??);
+            let ours = ours?;
+            let least = least.map_err(|_| anyhow!("panicked"))??;
             println!(
                 "{runtime}: median of an attach: {:?}, of the least profiler in C {:?}",
                 ours.attach, least.attach
             );
-            let (ours, least) = (ours.growth, least.growth);
+            let ours = ours.growth;
+            let least = least.growth;
             println!("{runtime}: bytes a visit: {ours:.0}, of the least profiler in C {least:.0}");
             ensure_or_longer!(ours < least.max(0.0) + 1000.0, "{runtime}: {ours} bytes a visit, in C {least}");
             Ok(())

@@ -301,7 +301,10 @@ fn a_session_tells_of_each_collection() -> Result<()> {
         let trace = reader.trace()?.clone();
         ensure!(trace.version == 4 && trace.pointer_size == 8, "{trace:?}");
         ensure!(trace.process_id == Some(program.pid().into()), "{trace:?}");
-        let (mut induced, mut ends, mut rundown, mut suspensions) = (0, 0, 0, 0);
+        let mut induced = 0;
+        let mut ends = 0;
+        let mut rundown = 0;
+        let mut suspensions = 0;
         while let Some(event) = reader.next_event()? {
             let metadata = event.metadata();
             if metadata.provider != Provider::RUNTIME {

@@ -50,13 +50,17 @@ fn a_session_that_has_been_stopped_is_refused() -> Result<()> {
 #[test]
 fn sessions_start_and_stop_while_the_application_collects() -> Result<()> {
     patiently(Runtime::all()?, |runtime, times| {
-        let (threads, collections) = ((1000 * times).to_string(), (500 * times).to_string());
+        let threads = (1000 * times).to_string();
+        let collections = (500 * times).to_string();
         let outcome = Run::new(runtime, "Churn").args([threads, collections]).profiler("runtime_events").run()?;
         outcome.exited_with(0)?;
         let line = outcome.stderr.lines().find_map(|line| line.strip_prefix("runtime_events| delivered "));
         let words: Vec<&str> = line.with_context(|| format!("no counts: {outcome}"))?.split(' ').collect();
         let number = |place: usize| words.get(place).and_then(|word| word.parse::<u64>().ok()).context("no number");
-        let (delivered, unwanted, rounds, errors) = (number(0)?, number(2)?, number(4)?, number(6)?);
+        let delivered = number(0)?;
+        let unwanted = number(2)?;
+        let rounds = number(4)?;
+        let errors = number(6)?;
         ensure!(errors == 0, "{outcome}");
         ensure!(unwanted == 0, "events of a session that was stopped: {outcome}");
         ensure_or_longer!(rounds == 60 && delivered > 100, "{outcome}");

@@ -171,9 +171,11 @@ fn logger_loses_nothing_of_many_threads_and_collections() -> Result<()> {
         ensure!(outcome.stdout == expected, "expected {expected:?} of {outcome}");
         let lines = balanced(&outcome.stderr)?;
         let number = |end: &str| events(&lines, "thread", '*').iter().filter(|event| event.ends_with(end)).count();
-        let (created, destroyed) = (number(" created"), number(" destroyed"));
+        let created = number(" created");
+        let destroyed = number(" destroyed");
         ensure!(created >= count && destroyed >= count, "{runtime}: {created} created, {destroyed} destroyed");
-        let (begun, ended) = (events(&lines, "gc", '+').len(), events(&lines, "gc", '-').len());
+        let begun = events(&lines, "gc", '+').len();
+        let ended = events(&lines, "gc", '-').len();
         ensure!(begun >= count / 10 && begun == ended, "{runtime}: {begun} collections begun, {ended} ended");
     }
     Ok(())

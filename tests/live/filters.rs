@@ -82,7 +82,8 @@ impl Program {
 
     /// Without pins some die: `runs`, if that is said, else as many as it takes to know.
     fn dies_without(&self, runtime: &Runtime, runs: Option<usize>) -> Result<()> {
-        let (mut died, mut run) = (0, 0);
+        let mut died = 0;
+        let mut run = 0;
         while run < runs.unwrap_or(MOST) && (runs.is_some() || died < DEAD) {
             // Instead of dying it may hang.
             let outcome = self.under(runtime, "0").timeout(LONGEST).run();
@@ -143,7 +144,8 @@ fn handles(runtime: &Runtime, switch: &str) -> Result<[usize; 3]> {
 #[test]
 fn a_profiler_does_not_see_the_handles_that_pin_exceptions() -> Result<()> {
     for runtime in Runtime::all()? {
-        let [with, without] = [handles(&runtime, "1")?, handles(&runtime, "0")?];
+        let with = handles(&runtime, "1")?;
+        let without = handles(&runtime, "0")?;
         println!("{runtime}: thrown, created, destroyed: {with:?} with pins, {without:?} without");
         let [thrown, ..] = with;
         ensure!(thrown >= 2000 && thrown == without[0], "{runtime}: {with:?} {without:?}");

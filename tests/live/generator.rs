@@ -144,8 +144,9 @@ impl<'r> Runs<'r> {
         let run = case.run(self.runtime).profiler("generator").env("GENERATOR_SEED", seed.to_string());
         let begin = Instant::now();
         let result = run.env("GENERATOR_LOG", &log).run().and_then(|outcome| check(&case, &outcome, bare));
-        let (runtime, settings, took) =
-            (self.runtime, format!("{}={}", case.setting.0, case.setting.1), begin.elapsed());
+        let runtime = self.runtime;
+        let settings = format!("{}={}", case.setting.0, case.setting.1);
+        let took = begin.elapsed();
         let verdict = if result.is_ok() { "ok" } else { "FAILED" };
         println!("{runtime}, seed {seed}, {} {:?}, {settings}: {took:.1?}: {verdict}", case.app.0, case.app.1);
         if result.is_ok() {

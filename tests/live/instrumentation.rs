@@ -91,7 +91,8 @@ fn methods_of_the_framework_are_rebuilt_and_the_program_prints_the_same() -> Res
             ensure!(!outcome.stderr.contains("panicked") && !outcome.stderr.contains("InvalidProgram"), "{outcome}");
             let [active, failed, rejected, preparing] =
                 ["active", "failed", "rejected", "preparing"].map(|name| count(&outcome, "whole| ", name));
-            let (active, failed) = (active?, failed?);
+            let active = active?;
+            let failed = failed?;
             eprintln!("{runtime}, {how}, tiered {tiered}: {}", outcome.stderr);
             ensure!(failed == 0 && rejected? == 0 && preparing? == 0, "{outcome}");
             ensure!(active > 20, "{outcome}");

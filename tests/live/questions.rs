@@ -15,7 +15,8 @@ fn lines<'o>(outcome: &'o Outcome, name: &str) -> Vec<&'o str> {
 fn table<'l>(lines: &[&'l str], heading: &str) -> Vec<(Vec<f64>, &'l str)> {
     let rows = lines.iter().skip_while(|line| !line.ends_with(&format!("  {heading}"))).skip(1);
     rows.map_while(|line| {
-        let (mut numbers, mut rest) = (Vec::new(), line.trim_start());
+        let mut numbers = Vec::new();
+        let mut rest = line.trim_start();
         while let Some((word, after)) = rest.split_once(' ')
             && let Ok(number) = word.parse()
         {

@@ -51,7 +51,8 @@ fn known_shares_of_work_come_out() -> Result<()> {
         outcome.exited_with(0)?;
         let chains = ["Shares.Sixty()", "Shares.Thirty()", "Shares.Ten()"];
         let of = |what: &str| chains.map(|chain| told_or_0(&outcome, &format!("{what} {chain}")));
-        let (counts, weights) = (of("chain"), of("weight-us"));
+        let counts = of("chain");
+        let weights = of("weight-us");
         let (total, weight): (u64, u64) = (counts.iter().sum(), weights.iter().sum());
         ensure_or_longer!(total >= enough, "sampled at 1 kHz for {time} ms: {outcome}");
         for (part, expected) in weights.into_iter().zip([60.0, 30.0, 10.0]) {
@@ -65,7 +66,8 @@ fn known_shares_of_work_come_out() -> Result<()> {
         ensure!(told(&outcome, "torn")? == 0, "stacks without their outer frames: {outcome}");
         ensure!(told(&outcome, "leaf Shares.Burn(int32)")? * 10 >= total * 9, "{outcome}");
         // By the wall clock a thread that waits counts like one that works, and threads have names.
-        let (waiter, worker) = (told(&outcome, "thread waiter")?, told(&outcome, "thread worker 0")?);
+        let waiter = told(&outcome, "thread waiter")?;
+        let worker = told(&outcome, "thread worker 0")?;
         ensure_or_longer!(waiter * 2 >= worker && worker * 2 >= waiter, "{waiter} and {worker}: {outcome}");
         // The runtime's own threads have no managed frame: classified, neither samples nor failures.
         ensure!(outcome.stderr.contains("walks: ") && outcome.stderr.contains("E_FAIL"), "{outcome}");
@@ -144,8 +146,10 @@ fn shares_of_a_pool_come_out_on_a_full_machine() -> Result<()> {
             outcome.exited_with(0)?;
             let chains = ["Pool.Sixty()", "Pool.Thirty()", "Pool.Ten()"];
             let of = |what: &str| chains.map(|chain| told_or_0(&outcome, &format!("{what} {chain}")));
-            let (counts, weights) = (of("chain"), of("weight-us"));
-            let (samples, total) = (counts.iter().sum::<u64>(), weights.iter().sum::<u64>());
+            let counts = of("chain");
+            let weights = of("weight-us");
+            let samples = counts.iter().sum::<u64>();
+            let total = weights.iter().sum::<u64>();
             ensure_or_longer!(samples >= 30, "sampled at 1 kHz: {outcome}");
             for (weight, expected) in weights.into_iter().zip([60.0, 30.0, 10.0]) {
                 let share = 100.0 * weight as f64 / total as f64;
@@ -185,7 +189,8 @@ fn threads_may_start_and_end_and_collect_without_pause() -> Result<()> {
         let mut caught = 0;
         // Under Wine a thread takes some ten times as long to start and end.
         let (churn, foreign) = if runtime.is_slow() { (4000, 300) } else { repetitions((2000, 500), (8000, 2000)) };
-        let (churn, foreign) = (times * churn, times * foreign);
+        let churn = times * churn;
+        let foreign = times * foreign;
         for (app, args) in [("Churn", [churn, churn / 20].as_slice()), ("Foreign", &[foreign])] {
             let alone = Run::new(runtime, app).args(args.iter().map(u64::to_string)).run()?;
             alone.exited_with(0)?;
@@ -341,7 +346,8 @@ fn the_example_writes_what_the_extension_asks_for() -> Result<()> {
             let line = folded.lines().find(|line| line.contains(&stack))?;
             line.rsplit(' ').next()?.parse::<u64>().ok()
         };
-        let (sixty, thirty) = (weight("Sixty").unwrap_or_default(), weight("Thirty").unwrap_or_default());
+        let sixty = weight("Sixty").unwrap_or_default();
+        let thirty = weight("Thirty").unwrap_or_default();
         ensure_or_longer!(thirty > 0 && sixty > thirty, "{sixty} and {thirty} ns: {folded}\n{outcome}");
         let waits = ["Shares.Waits();System.Threading.Thread.Sleep", "Shares.Waits()"];
         ensure_or_longer!(waits.iter().any(|waits| folded.contains(waits)), "{folded}\n{outcome}");

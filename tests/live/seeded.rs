@@ -64,7 +64,8 @@ fn known_shares_of_work_come_out() -> Result<()> {
             ensure_or_longer!((share - expected).abs() <= tolerance, "{share:.1} % of {total} samples: {outcome}");
         }
         ensure!(told(&outcome, "leaf Shares.Burn(int32)") * 10 >= total * 9, "{outcome}");
-        let (waiter, worker) = (told(&outcome, "thread waiter"), told(&outcome, "thread worker 0"));
+        let waiter = told(&outcome, "thread waiter");
+        let worker = told(&outcome, "thread worker 0");
         ensure_or_longer!(waiter * 2 >= worker && worker * 2 >= waiter, "{waiter} and {worker}: {outcome}");
         // The waiter is in native code, which the runtime does not show on top, and the unwinder does.
         ensure!(told(&outcome, "native leaves") >= waiter / 2, "{outcome}");

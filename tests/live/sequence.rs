@@ -155,7 +155,8 @@ fn a_profiler_hears_the_same_on_the_fake_clr_as_on_a_runtime() -> Result<()> {
         outcome.exited_with(42)?;
         let fake = on_the_fake(&runtime)?;
         let lines = |text: &str| text.trim().lines().map(str::to_owned).collect::<Vec<_>>();
-        let (mut real, faked) = (lines(&outcome.stderr), lines(&fake));
+        let mut real = lines(&outcome.stderr);
+        let faked = lines(&fake);
         if runtime.is_windows() {
             report_inlining_once(&mut real);
         }

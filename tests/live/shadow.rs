@@ -134,8 +134,10 @@ fn the_shadow_stack_of_inserted_hooks_is_the_stack() -> Result<()> {
                 let outcome = run.timeout(Duration::from_secs(480)).run()?;
                 outcome.exited_with(0)?;
                 ensure!(outcome.stdout == bare.stdout, "{by}: without: {bare}; with: {outcome}");
-                let (events, hooks) = (numbers(&outcome, "event "), numbers(&outcome, "hooks"));
-                let (probe, hooks) = (events.get("probe").context("no probes")?, hooks.get("").context("no hooks")?);
+                let events = numbers(&outcome, "event ");
+                let hooks = numbers(&outcome, "hooks");
+                let probe = events.get("probe").context("no probes")?;
+                let hooks = hooks.get("").context("no hooks")?;
                 let count = |of: &BTreeMap<&str, u64>, name: &str| of.get(name).copied().unwrap_or_default();
                 ensure!(count(probe, "different") + count(probe, "unwalkable") == 0, "{by}: {outcome}");
                 ensure!(count(probe, "same") >= probes && count(probe, "untold") <= most, "{by}: {outcome}");

@@ -63,7 +63,8 @@ fn a_thread_that_waits_for_a_processor_is_not_sampled() -> Result<()> {
         was_sampled(&outcome)?;
         let chains = ["Sixty", "Thirty", "Ten"].map(|chain| told(&outcome, &format!("chain Shares.{chain}()")));
         let [sixty, thirty, ten] = chains;
-        let (work, samples) = (sixty? + thirty? + ten?, told(&outcome, "samples")?);
+        let work = sixty? + thirty? + ten?;
+        let samples = told(&outcome, "samples")?;
         println!("{runtime}: {work} of {samples} samples at work");
         ensure_or_longer!(samples >= 1000, "{samples} samples");
         ensure!(work * 10 >= samples * 8, "{work} of {samples} samples at work: {outcome}");
@@ -99,7 +100,8 @@ fn native_frames_are_followed_and_named() -> Result<()> {
         outcome.exited_with(0)?;
         was_sampled(&outcome)?;
         let [compares, under] = ["compares", "compares under sorts"].map(|key| told(&outcome, key));
-        let (compares, under) = (compares?, under?);
+        let compares = compares?;
+        let under = under?;
         println!("{runtime}: {under} of {compares} stacks go through qsort");
         ensure_or_longer!(compares >= 100, "{outcome}");
         ensure!(under * 100 >= compares * 98, "{outcome}");
@@ -244,7 +246,9 @@ fn threads_start_and_end_between_signals() -> Result<()> {
             was_sampled(&outcome)?;
             // Threads without a sample are counted, and their processor time is.
             let [unseen, used, seen] = ["unseen", "cpu-us", "weight-us"].map(|key| told(&outcome, key));
-            let (unseen, used, seen) = (unseen?, used?, seen?);
+            let unseen = unseen?;
+            let used = used?;
+            let seen = seen?;
             println!("{runtime}, {app}: {unseen} threads without a sample, {seen} us of {used} us seen");
             ensure_or_longer!(unseen > 100 && seen < used, "{unseen} threads, {seen} us of {used} us: {outcome}");
         }
@@ -307,7 +311,8 @@ mod long {
             for worker in 0..2 * processors {
                 let [sampled, got] =
                     ["thread-weight-us", "system-cpu-us"].map(|key| told(&outcome, &format!("{key} worker {worker}")));
-                let (sampled, got) = (sampled?, got?);
+                let sampled = sampled?;
+                let got = got?;
                 ensure!(sampled <= got, "worker {worker}: {sampled} us of {got} us: {outcome}");
                 ensure_or_longer!(sampled * 10 >= got * 8, "worker {worker}: {sampled} us of {got} us: {outcome}");
             }

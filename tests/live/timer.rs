@@ -71,14 +71,19 @@ fn time(run: Run) -> Result<Times> {
     let row = |line: &str| {
         let mut cells = line.rsplitn(6, ',');
         let mut number = || cells.next()?.parse::<u64>().ok();
-        let (waiting, cpu, exclusive, inclusive, calls) = (number()?, number()?, number()?, number()?, number()?);
+        let waiting = number()?;
+        let cpu = number()?;
+        let exclusive = number()?;
+        let inclusive = number()?;
+        let calls = number()?;
         Some((cells.next()?.trim_matches('"').to_owned(), [calls, inclusive, exclusive, cpu, waiting]))
     };
     let methods = lines.map(|line| row(line).with_context(|| format!("no row: {line:?}"))).collect::<Result<_>>()?;
     let edge = |line: &str| {
         let (row, callee) = line.strip_prefix("timer: ")?.split_once(" -> ")?;
         let mut words = row.split_whitespace();
-        let (calls, exclusive) = (words.next()?.parse().ok()?, words.nth(1)?.parse().ok()?);
+        let calls = words.next()?.parse().ok()?;
+        let exclusive = words.nth(1)?.parse().ok()?;
         words.nth(1)?; // its time on a processor, and without a thread
         Some(((words.collect::<Vec<_>>().join(" "), callee.to_owned()), (calls, exclusive)))
     };
@@ -170,7 +175,8 @@ fn timer_counts_a_million_calls_on_two_threads_with_exceptions() -> Result<()> {
         let times = time(run.env("TIMER_BY", by))?;
         times.outcome.exited_with(0)?;
         ensure!(times.outcome.stderr.contains(NOTHING_LEFT_OUT), "{}", times.outcome);
-        let (all, thrown) = (2 * ROUNDS, 2 * ROUNDS / 1000);
+        let all = 2 * ROUNDS;
+        let thrown = 2 * ROUNDS / 1000;
         times.calls_are(&[
             ("Known.Rounds(", 2),
             ("Known.Step(", all),
@@ -289,7 +295,8 @@ fn timer_draws_where_the_time_went() -> Result<()> {
             .map(Option::unwrap_or_default);
         ensure!(drawn_around > 0.0 && told_around > 900.0, "{outcome}");
         for (name, _) in SHARES {
-            let (drawn, told) = (percent_in(&svg, name)? / drawn_around, told(name).unwrap_or_default() / told_around);
+            let drawn = percent_in(&svg, name)? / drawn_around;
+            let told = told(name).unwrap_or_default() / told_around;
             ensure!(told > 0.0 && (drawn - told).abs() < 0.01, "{name}: {drawn:.3} drawn, {told:.3} told: {outcome}");
         }
 

@@ -179,7 +179,8 @@ fn of_perfetto(content: &[u8]) -> Result<BTreeMap<u64, Lane>> {
 fn of_json(content: &[u8]) -> Result<BTreeMap<u64, Lane>> {
     let events: Vec<Value> = serde_json::from_slice(content).context("the file is no JSON")?;
     ensure!(events[0]["args"]["name"].as_str().is_some_and(is_application), "the process: {}", events[0]);
-    let (mut lanes, mut last) = (BTreeMap::<u64, Lane>::new(), BTreeMap::new());
+    let mut lanes = BTreeMap::<u64, Lane>::new();
+    let mut last = BTreeMap::new();
     for event in &events[1..] {
         let text = |key: &str| event[key].as_str().with_context(|| format!("no {key} in {event}"));
         let thread = event["tid"].as_u64().with_context(|| format!("no thread in {event}"))?;

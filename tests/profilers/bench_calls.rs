@@ -220,7 +220,8 @@ impl Calls {
 
     /// Names that are looked up for the first time, on both sides, beside the calls alone.
     fn misses(&self, cx: &InNoGc<'_>, core: ModuleId) {
-        let (info, in_c) = (InC::info(cx), &self.in_c);
+        let info = InC::info(cx);
+        let in_c = &self.in_c;
         let simple = Self::simple_functions(cx, core);
         let metadata = cx.metadata(core).unwrap();
         // SAFETY: it is kept for the length of this callback, in which the module stays.
@@ -293,7 +294,8 @@ impl Callbacks for Calls {
             return;
         }
         *slices += 1;
-        let (ids, objects) = (black_box([object; CALLS]), [object.as_raw(); CALLS]);
+        let ids = black_box([object; CALLS]);
+        let objects = [object.as_raw(); CALLS];
         self.slice(
             "ClassFromObject",
             *slices,

@@ -64,7 +64,8 @@ impl InC {
 
     /// How long threads stood still, and the number and the frames of the deep stacks; none if they could not be stopped.
     fn all(&self, info: &Info) -> Option<(Duration, usize, usize)> {
-        let (mut stacks, mut frames) = (0, 0);
+        let mut stacks = 0;
+        let mut frames = 0;
         // SAFETY: on the sampler's thread, between its rounds: no other code stops threads. No thread ends in the middle of it,
         // as all sleep until long after `LONGEST`.
         let stood = unsafe { (self.walk_all)(Self::info(info), DEEP, &mut stacks, &mut frames) };
@@ -74,7 +75,8 @@ impl InC {
 
 /// The same by corprof.
 fn own(cx: &InNoGc<'_>) -> (Duration, u64, u64) {
-    let (mut frames, mut sum) = (0, 0_u64);
+    let mut frames = 0;
+    let mut sum = 0_u64;
     let start = Instant::now();
     for _ in 0..WALKS {
         cx.walk_own_stack(|frame| {
@@ -126,7 +128,9 @@ impl Callbacks for Walks {
             cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
             return Ok(profiler);
         };
-        let (in_c, threads, told) = (profiler.in_c, threads.parse()?, Arc::clone(&profiler.told));
+        let in_c = profiler.in_c;
+        let threads = threads.parse()?;
+        let told = Arc::clone(&profiler.told);
         let mut first = None;
         let sampler = Sampler::every(2 * PAUSE).budget(1.0);
         sampler.start(cx, move |round| turn(in_c, round, threads, &mut first, &mut told.lock().unwrap()))?;

@@ -168,7 +168,8 @@ impl Callbacks for CatchesUp {
             }
             told.wrong.iter().for_each(|wrong| eprintln!("catches_up| WRONG: {wrong}"));
         });
-        let (caught_up, events) = (self.by_catch_up.load(Relaxed), self.by_events.load(Relaxed));
+        let caught_up = self.by_catch_up.load(Relaxed);
+        let events = self.by_events.load(Relaxed);
         eprintln!("catches_up| reported: {caught_up} by the catch-up, {events} by events");
     }
 }

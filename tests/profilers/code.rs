@@ -226,7 +226,8 @@ impl Callbacks for AsksAboutCode {
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {
         let known = (*lock(&self.known)).unwrap();
-        let (app, core) = ((*lock(&self.app)).unwrap(), (*lock(&self.core)).unwrap());
+        let app = (*lock(&self.app)).unwrap();
+        let core = (*lock(&self.core)).unwrap();
         let info = Info::clone(cx);
         std::thread::spawn(move || Self::ask_anywhere(&info, known)).join().unwrap();
 

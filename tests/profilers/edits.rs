@@ -111,7 +111,9 @@ impl Callbacks for Redirects {
             let known = edit.metadata().find_type_def("Known", None)?.unwrap();
             let methods = edit.metadata().methods(known)?;
             let named = |name: &str| edit.metadata().methods_named(known, name).unwrap()[0];
-            let (fib, deep, filter) = (named("Fib"), named("Deep"), named("Filter"));
+            let fib = named("Fib");
+            let deep = named("Deep");
+            let filter = named("Filter");
             let mut refused = 0;
             // SAFETY: `Fib` and `Deep` take and return a number, and any number will do.
             let mut redirect = |from: Token, to: Token| unsafe { edit.redirect(from, to) };

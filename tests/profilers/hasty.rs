@@ -96,8 +96,9 @@ impl Callbacks for Hasty {
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {
         _ = std::hint::black_box(cx.enum_threads().is_ok());
-        let (asked, listed, refused) =
-            (self.asked.load(Relaxed), self.listed.load(Relaxed), self.refused.load(Relaxed));
+        let asked = self.asked.load(Relaxed);
+        let listed = self.listed.load(Relaxed);
+        let refused = self.refused.load(Relaxed);
         let found = self.found.load(Relaxed);
         eprintln!(
             "hasty| leaves: asked about {listed} functions, refused {refused} times, {asked} compiled, {found} found"

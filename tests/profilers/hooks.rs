@@ -159,8 +159,9 @@ impl Calls {
     fn print(&self) {
         let calls = self;
         for row in calls.rows.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).iter() {
-            let (entered, left, tail) =
-                (row.entered.load(Relaxed), row.left.load(Relaxed), row.tail_called.load(Relaxed));
+            let entered = row.entered.load(Relaxed);
+            let left = row.left.load(Relaxed);
+            let tail = row.tail_called.load(Relaxed);
             eprintln!("row entered={entered} left={left} tail={tail} {}", row.name);
         }
         let [started, ended, hooks, strays, mix_ups] =
@@ -505,7 +506,9 @@ mod managed {
         unsafe {
             RtlCaptureContext(context);
             for _ in 0..MOST_FRAMES {
-                let (mut base, mut data, mut establisher) = (0, std::ptr::null_mut(), 0);
+                let mut base = 0;
+                let mut data = std::ptr::null_mut();
+                let mut establisher = 0;
                 let ip = (*context).Rip;
                 let function = RtlLookupFunctionEntry(ip, &mut base, std::ptr::null_mut());
                 if function.is_null() {

@@ -22,7 +22,9 @@ struct Inserts;
 impl Inserts {
     fn edit(name: &str, edit: &mut MethodEdit<'_>) -> Result<(), EditError> {
         let [note, number, count] = ["Note", "Number", "Count"].map(|name| edit.static_method("Steps.Log", name));
-        let (note, number, count) = (note?, number?, count?);
+        let note = note?;
+        let number = number?;
+        let count = count?;
         let first = edit.body().first().unwrap();
         match name {
             "Add" => {

@@ -31,7 +31,8 @@ impl Keeps {
 impl Callbacks for Keeps {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let profiler = Self::default();
-        let (ids, answers) = (Arc::clone(&profiler.ids), Arc::clone(&profiler.answers));
+        let ids = Arc::clone(&profiler.ids);
+        let answers = Arc::clone(&profiler.answers);
         cx.spawn_profiler_thread("asker", move |cx| {
             while cx.wait(Duration::from_millis(1)).is_continue() {
                 let kept: Vec<_> = ids.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();

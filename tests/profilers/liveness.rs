@@ -155,7 +155,8 @@ impl Liveness {
 impl Callbacks for Liveness {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let profiler = Self::default();
-        let (seen, counts) = (Arc::clone(&profiler.seen), Arc::clone(&profiler.counts));
+        let seen = Arc::clone(&profiler.seen);
+        let counts = Arc::clone(&profiler.counts);
         // Addresses in compiled code, live or not, and all other kinds.
         cx.spawn_profiler_thread("asker", move |cx| {
             while cx.wait(Duration::from_millis(1)).is_continue() {

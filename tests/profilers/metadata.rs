@@ -133,7 +133,8 @@ fn members(cx: &InNoGc<'_>, module: ModuleId, import: &MetadataImport<'_>, known
                 Ok(constructor) => import.method(constructor)?.class.into(),
                 Err(_) => import.member_ref(props.constructor.try_into()?)?.parent,
             };
-            let (class, text) = (type_name(import, class)?, attribute_text(&props.value));
+            let class = type_name(import, class)?;
+            let text = attribute_text(&props.value);
             eprintln!("attribute of {}: {class} {text:?} {}", field_name(import, props.owner)?, props.value.len());
         }
     }
@@ -150,7 +151,8 @@ fn members(cx: &InNoGc<'_>, module: ModuleId, import: &MetadataImport<'_>, known
         let props = import.property(property)?;
         let signature = PropertySignature::decode(&props.signature)?;
         let name = |method: Option<MethodDef>| method.map(|method| import.method(method).map(|method| method.name));
-        let (getter, setter) = (name(props.getter).transpose()?, name(props.setter).transpose()?);
+        let getter = name(props.getter).transpose()?;
+        let setter = name(props.setter).transpose()?;
         eprintln!(
             "property: {} {:?} {} {getter:?} {setter:?}",
             props.name,
@@ -323,7 +325,8 @@ impl NamesAll {
     fn check(&self, cx: &InNoGc<'_>, function: FunctionId) -> Option<()> {
         let info = cx.function_info(function).ok().filter(|info| !info.token.is_nil())?;
         let real = cx.metadata(info.module).ok()?.method(info.token).ok()?.name;
-        let (il, csharp) = (cx.names().function(function), cx.names().csharp().function(function));
+        let il = cx.names().function(function);
+        let csharp = cx.names().csharp().function(function);
         self.named.fetch_add(1, SeqCst);
         self.first.get_or_init(|| function);
         if ![&il, &csharp].iter().all(|name| name.contains(&format!(".{real}")) && !name.contains("<unknown")) {
@@ -360,7 +363,8 @@ impl Callbacks for NamesAll {
         // Known or not, in any state of the ending thread: no panic.
         let Some(function) = self.first.get().copied() else { return };
         let Ok(info) = cx.function_info(function) else { return };
-        let (known, new) = (cx.names().function(function), cx.names().csharp().method_def(info.module, info.token));
+        let known = cx.names().function(function);
+        let new = cx.names().csharp().method_def(info.module, info.token);
         if !known.contains('<') && !new.contains("<unknown") {
             self.threads.fetch_add(1, SeqCst);
         }

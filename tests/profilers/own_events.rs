@@ -112,8 +112,9 @@ fn kinds(cx: &mut InCallback<'_>) -> Result<Kinds> {
     if let Err(error) = cx.event_pipe_define::<Elsewhere>(provider) {
         eprintln!("own_events| elsewhere: {error}");
     }
-    let (order, closing, dated) =
-        (cx.event_pipe_define(provider)?, cx.event_pipe_define(provider)?, cx.event_pipe_define(provider)?);
+    let order = cx.event_pipe_define(provider)?;
+    let closing = cx.event_pipe_define(provider)?;
+    let dated = cx.event_pipe_define(provider)?;
     Ok(Kinds { order, closing, dated })
 }
 
@@ -294,7 +295,8 @@ impl Callbacks for Attacks {
         let _ = profiler.0.kinds.set(kinds(cx)?);
         session(cx)?;
         cx.hooks(Arc::clone(&profiler.0)).install()?;
-        let (counts, info) = (Arc::clone(&profiler.0), Info::clone(cx));
+        let counts = Arc::clone(&profiler.0);
+        let info = Info::clone(cx);
         // A thread that goes on after the profiler has been shut down.
         std::thread::Builder::new().spawn(move || {
             loop {

@@ -243,7 +243,8 @@ impl Callbacks for Panics {
         if own_name(cx, function).as_deref() != Some("Probes.Fib") {
             return;
         }
-        let (calls, has_panicked) = (AtomicU64::new(0), self.has_panicked.clone());
+        let calls = AtomicU64::new(0);
+        let has_panicked = self.has_panicked.clone();
         let edited = cx.edit_once(function, |edit| {
             edit.probe_entry(move |_, args| {
                 if has_panicked.load(Relaxed) {

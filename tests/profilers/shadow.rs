@@ -321,7 +321,8 @@ impl Compared {
             self.outcome(event, |outcomes| outcomes.unwalkable += 1);
             if let Some(running) = running.filter(|running| shadow.first() != Some(running)) {
                 self.outcome(event, |outcomes| outcomes.different += 1);
-                let (stack, name) = (Self::spell(cx, &shadow), cx.names().function(running));
+                let stack = Self::spell(cx, &shadow);
+                let name = cx.names().function(running);
                 eprintln!("different in {event}: {name} runs, and the shadow stack is {stack}");
             }
         } else if walked == shadow || Self::is_aborted(cx, event, &walked, &shadow) {
@@ -338,12 +339,14 @@ impl Compared {
         {
             self.outcome(event, |outcomes| outcomes.untold += 1);
             if self.inserted.is_some() {
-                let (walked, shadow) = (Self::spell(cx, &walked), Self::spell(cx, &shadow));
+                let walked = Self::spell(cx, &walked);
+                let shadow = Self::spell(cx, &shadow);
                 eprintln!("untold in {event}:\n  walked {walked}\n  shadow {shadow}");
             }
         } else {
             self.outcome(event, |outcomes| outcomes.different += 1);
-            let (walked, shadow) = (Self::spell(cx, &walked), Self::spell(cx, &shadow));
+            let walked = Self::spell(cx, &walked);
+            let shadow = Self::spell(cx, &shadow);
             eprintln!("different in {event}:\n  walked {walked}\n  shadow {shadow}");
         }
     }

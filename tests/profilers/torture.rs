@@ -87,7 +87,8 @@ impl Shared {
     }
 
     fn see(&self, round: &Round<'_, '_>) {
-        let (report, counts) = (round.report(), &self.counts);
+        let report = round.report();
+        let counts = &self.counts;
         let threads = &report.threads;
         let became = [
             threads.walked,

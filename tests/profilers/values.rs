@@ -323,7 +323,8 @@ struct Looks;
 
 impl Looks {
     fn look(hook: &str, cx: &InSlowHook<'_>, function: &Name) {
-        let (mut names, mut pointers) = (Vec::new(), Vec::new());
+        let mut names = Vec::new();
+        let mut pointers = Vec::new();
         let walk = cx.walk_own_stack_with_registers(|frame| {
             if let Some(function) = frame.function().filter(|&function| !cx.is_runtime_entry(function)) {
                 names.push(short(&cx.names().function(function)).to_owned());

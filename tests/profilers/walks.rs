@@ -152,7 +152,10 @@ fn nests(cx: &InNoGc<'_>) {
 }
 
 fn looks_closer(cx: &InNoGc<'_>) {
-    let (mut frames, mut ips_agree, mut stack_falls, mut last) = (0, true, true, 0);
+    let mut frames = 0;
+    let mut ips_agree = true;
+    let mut stack_falls = true;
+    let mut last = 0;
     let walked = cx.walk_own_stack_with_registers(|frame| {
         let Some(registers) = frame.registers() else { return ControlFlow::Break(()) };
         frames += 1;

@@ -64,7 +64,9 @@ impl World {
 
     /// Everything about static fields, once all are initialized.
     fn statics(&self, cx: &InNoGc<'_>) {
-        let (holder, details, app_domain) = (*self.holder.lock(cx), *self.details.lock(cx), *self.app_domain.lock(cx));
+        let holder = *self.holder.lock(cx);
+        let details = *self.details.lock(cx);
+        let app_domain = *self.app_domain.lock(cx);
         let (Some(holder), Some(app_domain)) = (holder, app_domain) else { return };
         let Ok(layout) = cx.class_layout(holder) else { return };
         let Some(last) = layout.fields.iter().map(|field| field.field.as_raw()).max() else { return };

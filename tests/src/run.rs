@@ -298,7 +298,8 @@ impl Run {
     fn run_once(&self) -> Result<Outcome> {
         // Files and not pipes: if another process holds one open, reading cannot hang.
         let file = || tempfile::tempfile().context("cannot make a file for the output");
-        let (mut stdout, mut stderr) = (file()?, file()?);
+        let mut stdout = file()?;
+        let mut stderr = file()?;
         let share = |file: &File| file.try_clone().context("cannot share the output file");
         let mut command = self.command()?;
         command.stdin(Stdio::null()).stdout(share(&stdout)?).stderr(share(&stderr)?);

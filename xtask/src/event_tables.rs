@@ -127,20 +127,24 @@ impl Tables {
         }
         let mut events = Vec::new();
         for row in rows(dir, "events.tsv", 8)? {
-            let (provider, id) = (row[0].clone(), row[1].parse()?);
+            let provider = row[0].clone();
+            let id = row[1].parse()?;
             ensure!(PROVIDERS.iter().any(|(known, _)| *known == provider), "events.tsv: no provider {provider}");
             let name = names.get(&(provider.clone(), id)).cloned();
             let name = name.map_or_else(|| name_of(&row[3], &row[4]), Ok).with_context(|| row.join(" "))?;
             let layout = corrections.get(&(provider.clone(), id)).unwrap_or(&row[7]);
             let fields = fields(layout).with_context(|| row.join(" "))?;
-            let (version, level, keywords) = (row[2].parse()?, row[5].parse()?, hexadecimal(&row[6])?);
+            let version = row[2].parse()?;
+            let level = row[5].parse()?;
+            let keywords = hexadecimal(&row[6])?;
             events.push(Event { provider, id, version, name, level, keywords, fields });
         }
         events.sort_by_key(|event| (event.id, event.version));
         let keywords = rows(dir, "keywords.tsv", 2)?.into_iter().map(|row| Ok((hexadecimal(&row[0])?, row[1].clone())));
         let mut views = Vec::new();
         for row in rows(dir, "views.tsv", 5)? {
-            let (id, oldest) = (row[2].parse()?, row[3].parse()?);
+            let id = row[2].parse()?;
+            let oldest = row[3].parse()?;
             let [name, provider, _, _, meaning] = <[String; 5]>::try_from(row).unwrap_or_default();
             views.push(View { name, provider, id, oldest, meaning });
         }

@@ -126,7 +126,8 @@ impl Compiler {
         let with_sdk = [Some(runtime), own.as_ref()].into_iter().flatten().find_map(|host| Some((host, host.csc()?)));
         match with_sdk {
             Some((host, csc)) => {
-                let (host, framework) = (host.host.clone(), runtime.framework.clone());
+                let host = host.host.clone();
+                let framework = runtime.framework.clone();
                 Ok(Self::Csc { host, csc, framework, generators: None })
             }
             None => Self::for_every_runtime(),
@@ -258,7 +259,9 @@ fn options(source: &str) -> impl Iterator<Item = &str> {
 pub fn compile(compiler: &Compiler, source: &Path, dir: &Path) -> Result<PathBuf> {
     let name = source.file_stem().with_context(|| format!("{} is no source file", source.display()))?;
     let program = |extension: &str| dir.join(name).with_extension(extension);
-    let (dll, config, stamp) = (program("dll"), program("runtimeconfig.json"), program("stamp"));
+    let dll = program("dll");
+    let config = program("runtimeconfig.json");
+    let stamp = program("stamp");
 
     // The stamp contains the inputs of the library. Dates would not do, because a checkout changes them.
     let text = fs::read_to_string(source).with_context(|| format!("cannot read {}", source.display()))?;
@@ -323,7 +326,8 @@ pub fn compile_all(compiler: &Compiler, dir: &Path) -> Result<usize> {
 pub fn compile_modern(dir: &Path, cache: &Cache) -> Result<(usize, usize)> {
     let sources = modern_dir();
     let entries = fs::read_dir(&sources).with_context(|| format!("cannot read {}", sources.display()))?;
-    let (mut count, mut missing) = (0, 0);
+    let mut count = 0;
+    let mut missing = 0;
     for source in entries.flatten().map(|entry| entry.path()) {
         let text = fs::read_to_string(&source).with_context(|| format!("cannot read {}", source.display()))?;
         let target = target(&text).with_context(|| format!("cannot compile {}", source.display()))?;
@@ -364,7 +368,9 @@ mod tests {
     #[test]
     fn a_source_is_compiled_again_only_when_it_changed() {
         let dir = tempfile::tempdir().unwrap();
-        let (compiler, source, out) = (dir.path().join("compiler"), dir.path().join("App.cs"), dir.path().join("out"));
+        let compiler = dir.path().join("compiler");
+        let source = dir.path().join("App.cs");
+        let out = dir.path().join("out");
         let script = "#!/bin/sh\nfor a; do case $a in -out:*) echo ran >> \"${a#-out:}\";; esac; done\n";
         crate::process::testing::write_script(&compiler, script);
         let compiler = Compiler::Mcs(compiler);

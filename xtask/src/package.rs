@@ -131,7 +131,8 @@ impl Package {
 /// `sources` are the files of its code beside its manifest.
 fn check_files(folder: &Path, sources: &[OsString]) -> Result<()> {
     for name in LICENCES {
-        let (packed, ours) = (folder.join(name), workspace_root().join(name));
+        let packed = folder.join(name);
+        let ours = workspace_root().join(name);
         let text = fs::read(&packed).with_context(|| format!("{} is not packed", packed.display()))?;
         // Where links are not supported, git makes a file with a link's target.
         ensure!(text == fs::read(&ours)?, "{} is not the text of {}", packed.display(), ours.display());

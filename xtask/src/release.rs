@@ -149,7 +149,8 @@ mod tests {
         let metadata: serde_json::Value = serde_json::from_str(&list).unwrap();
         let is_command = |package: &&serde_json::Value| package["name"] == COMMAND;
         let package = metadata["packages"].as_array().unwrap().iter().find(is_command).unwrap();
-        let (version, binstall) = (package["version"].as_str().unwrap(), &package["metadata"]["binstall"]);
+        let version = package["version"].as_str().unwrap();
+        let binstall = &package["metadata"]["binstall"];
         for system in System::value_variants() {
             let triple = system.target().triple();
             let one = &binstall["overrides"][triple];

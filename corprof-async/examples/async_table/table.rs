@@ -138,7 +138,8 @@ impl Callstacks {
         self.at_most += u64::from(frames.len() == MOST_FRAMES);
         self.by_name.insert(joined(names(&frames, methods)));
         *self.by_first_names.entry(joined(names(&frames, methods).take(12))).or_default() += 1;
-        let (depth, deepest) = (frames.len(), self.deepest.len());
+        let depth = frames.len();
+        let deepest = self.deepest.len();
         if depth > deepest || (depth == deepest && ticks < self.deepest_ticks) {
             self.deepest.clone_from(&frames);
             self.deepest_ticks = ticks;

@@ -282,7 +282,8 @@ mod tests {
             of_crashes(&variables(pairs), major, &mut report);
             (report.findings.iter().map(|finding| finding.id).collect::<Vec<_>>(), report.good.len())
         };
-        let (on, dump) = (("DOTNET_EnableCrashReport", "1"), ("DOTNET_DbgEnableMiniDump", "1"));
+        let on = ("DOTNET_EnableCrashReport", "1");
+        let dump = ("DOTNET_DbgEnableMiniDump", "1");
         assert_eq!(told(Some(10), &[dump]), (vec![], 0));
         assert_eq!(told(Some(10), &[on]), (vec!["crash-report-is-off"], 0));
         assert_eq!(told(Some(10), &[on, dump]), (vec![], 1));

@@ -290,7 +290,8 @@ mod tests {
     #[test]
     fn a_clsid_that_the_library_does_not_have_has_a_name() {
         let dir = tempfile::tempdir().unwrap();
-        let (source, library) = (dir.path().join("p.c"), dir.path().join("p.so"));
+        let source = dir.path().join("p.c");
+        let library = dir.path().join("p.so");
         let text = "const char CORPROF_PROFILER_P[] = \"corprof-profiler 1 {BDD57A0C-D4F7-486D-A8CA-86070DC12FA1} P\";\n\
                     int DllGetClassObject(void) { return 0; }\n";
         std::fs::write(&source, text).unwrap();

@@ -23,7 +23,8 @@ pub(super) struct Cost {
 impl Display for Cost {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { objects, bytes, took, pauses, collections, collects_at_end, is_inside } = self;
-        let (megabytes, seconds) = (*bytes as f64 / 1e6, took.as_secs_f64());
+        let megabytes = *bytes as f64 / 1e6;
+        let seconds = took.as_secs_f64();
         let done = if *is_inside { "written" } else { "sent" };
         write!(f, "{objects} objects, {megabytes:.1} MB {done} in {seconds:.1} s; ")?;
         let plural = if *collections == 1 { "collection was" } else { "collections were" };

@@ -42,7 +42,8 @@ pub(super) fn take(
     timeout: Duration,
     stop: &AtomicBool,
 ) -> Result<Result<(HeapGraph, Cost)>> {
-    let (begin, taken) = (Instant::now(), super::now());
+    let begin = Instant::now();
+    let taken = super::now();
     let (place, blocks) = match prepare(process) {
         Ok(prepared) => prepared,
         Err(why) => return Ok(Err(why)),
@@ -110,7 +111,8 @@ fn make(file: &Path, pid: u32) -> Result<()> {
 /// Waits for the description. Before an error, requests the profiler to detach.
 fn written(place: &Place, blocks: &File, pid: u32, timeout: Duration, stop: &AtomicBool) -> Result<String> {
     let file = place.of_process(&place.file("heap"), "");
-    let (mut last, mut size) = (Instant::now(), 0);
+    let mut last = Instant::now();
+    let mut size = 0;
     loop {
         // Asked before the file: a process may create the file and end right afterwards.
         let has_ended = place.has_ended();
@@ -155,7 +157,9 @@ fn description(text: &str, folder: &Path) -> Result<Description> {
             "bytes" => description.bytes = number()?,
             "class" => {
                 let mut fields = rest.splitn(3, '\t');
-                let (key, assembly, name) = (fields.next(), fields.next(), fields.next());
+                let key = fields.next();
+                let assembly = fields.next();
+                let name = fields.next();
                 let key = key.and_then(|key| key.parse().ok()).ok_or_else(unknown)?;
                 let (assembly, name) = assembly.zip(name).ok_or_else(unknown)?;
                 description.classes.push((key, assembly.to_owned(), name.to_owned()));

@@ -182,7 +182,8 @@ fn give_out(graph: &HeapGraph, output: Option<&PathBuf>, pid: u32, classes: usiz
 
 fn diff(before: &std::path::Path, after: &std::path::Path, count: usize, json: bool) -> anyhow::Result<()> {
     let summary = |path| Ok::<_, anyhow::Error>(Summary::of(&Dominators::of(&file::read(path)?), DEFAULT_DEPTH));
-    let (before, after) = (summary(before)?, summary(after)?);
+    let before = summary(before)?;
+    let after = summary(after)?;
     let changes = Changes::of(&before, &after, count, count);
     let mut out = io::stdout().lock();
     printed(if json { changes.write_json(&mut out) } else { changes.write_text(&mut out) })?;

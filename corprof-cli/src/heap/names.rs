@@ -63,7 +63,8 @@ impl Names {
             if let (false, Some(arguments)) = (parameters.is_empty(), name.find('[')) {
                 name.truncate(arguments);
             }
-            let (module, definition) = (ty.module_id, ty.type_name_id);
+            let module = ty.module_id;
+            let definition = ty.type_name_id;
             self.types.insert(ty.type_id, TypeName { levels: vec![name], kind, module, definition, parameters });
         }
     }
@@ -113,7 +114,8 @@ impl Names {
     }
 
     fn spelled(&self, key: u64, depth: u32, parts: &mut u32) -> Option<String> {
-        let (ty, depth) = (self.types.get(&key)?, depth.checked_sub(1)?);
+        let ty = self.types.get(&key)?;
+        let depth = depth.checked_sub(1)?;
         *parts += 1;
         if *parts > MAX_PARTS {
             return None;
@@ -132,7 +134,8 @@ impl Names {
 
 /// `N.Outer<int>.Inner<string>`: each level with the arguments that its suffix claims, the innermost with all that are left.
 fn nested(levels: &[String], arguments: &[String]) -> String {
-    let (mut text, mut rest) = (String::new(), arguments);
+    let mut text = String::new();
+    let mut rest = arguments;
     for (at, level) in levels.iter().enumerate() {
         let (plain, arity) = split_arity(level);
         if at > 0 {
@@ -219,7 +222,8 @@ mod tests {
     fn names(types: &[(u64, &[&str], Kind, &[u64])]) -> Names {
         let mut names = Names::default();
         for &(key, levels, kind, parameters) in types {
-            let (levels, parameters) = (levels.iter().map(|level| (*level).to_owned()).collect(), parameters.to_vec());
+            let levels = levels.iter().map(|level| (*level).to_owned()).collect();
+            let parameters = parameters.to_vec();
             names.types.insert(key, TypeName { levels, kind, module: key.min(7), definition: 0, parameters });
         }
         names.modules.insert(1, r"C:\net\System.Private.CoreLib.dll".into());

@@ -301,7 +301,9 @@ impl Times {
             return Ok(());
         }
         let rate = |time: Duration| f64::from(self.bodies) / time.as_secs_f64();
-        let (parse, encode, verify) = (rate(self.parse), rate(self.encode), rate(self.verify));
+        let parse = rate(self.parse);
+        let encode = rate(self.encode);
+        let verify = rate(self.verify);
         writeln!(out, "bodies a second: parsed {parse:.0}, encoded {encode:.0}, verified {verify:.0}")
     }
 }

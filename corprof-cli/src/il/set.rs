@@ -191,7 +191,8 @@ mod tests {
     #[test]
     fn a_folder_for_look_ups_goes_before_the_files_beside() {
         let Some(framework) = framework() else { return };
-        let (beside, with) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let beside = tempfile::tempdir().unwrap();
+        let with = tempfile::tempdir().unwrap();
         let http = beside.path().join("System.Net.Http.dll");
         fs::copy(framework.join("System.Net.Http.dll"), &http).unwrap();
         let mut primitives = fs::read(framework.join("System.Net.Primitives.dll")).unwrap();

@@ -33,7 +33,8 @@ impl Lease {
         fs::write(&file, "0")?;
         let (end, ends) = channel();
         let is_lost = Arc::new(AtomicBool::new(false));
-        let (renewed, is_lost_there) = (file.clone(), Arc::clone(&is_lost));
+        let renewed = file.clone();
+        let is_lost_there = Arc::clone(&is_lost);
         let thread = thread::spawn(move || {
             for time in 1u64.. {
                 match ends.recv_timeout(RENEW) {

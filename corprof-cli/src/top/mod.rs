@@ -222,7 +222,8 @@ fn once(args: &Args, watched: &mut Watched<'_>, signals: &Signals) -> Result<()>
         eprintln!("corprof: process {pid} has ended");
     }
     let mut out = io::stdout().lock();
-    let (counts, delivered) = (&watched.counts, watched.session.delivered());
+    let counts = &watched.counts;
+    let delivered = watched.session.delivered();
     if args.json {
         let document = document(args, has_ended, counts, &delivered);
         return Ok(writeln!(out, "{document}")?);
@@ -355,7 +356,8 @@ mod tests {
             println!("SKIPPED: there is no `script`, which makes a terminal");
             return;
         }
-        let (test, module) = (std::env::current_exe().unwrap(), module_path!().split_once("::").unwrap().1);
+        let test = std::env::current_exe().unwrap();
+        let module = module_path!().split_once("::").unwrap().1;
         let run = format!("'{}' --exact {module}::a_panic_restores_the_terminal --nocapture", test.display());
         let mut terminal = Command::new("script");
         terminal.args(["-qec", &format!("stty rows 24 cols 100; {run}; echo code $?; stty -a"), "/dev/null"]);

@@ -116,8 +116,10 @@ pub(super) struct Session {
 impl Session {
     /// Starts a session. An error of the session does not end the command: [`Delivered::problem`] has it.
     pub(super) fn start(client: Client) -> Self {
-        let (delivered, is_over) = (Arc::new(Mutex::new(Delivered::default())), Arc::new(AtomicBool::new(false)));
-        let (to_deliver, is_over_there) = (Arc::clone(&delivered), Arc::clone(&is_over));
+        let delivered = Arc::new(Mutex::new(Delivered::default()));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let to_deliver = Arc::clone(&delivered);
+        let is_over_there = Arc::clone(&is_over);
         let (end, ends) = channel();
         thread::spawn(move || {
             let _end: Sender<()> = end;

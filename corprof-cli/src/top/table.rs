@@ -164,7 +164,8 @@ fn cells(row: &Row) -> [String; 4] {
     let mut decimals = [1, 1, 2, 2].into_iter();
     let mut widths = COLUMNS.into_iter().map(|(_, _, width)| usize::from(width));
     values.map(|value| {
-        let (width, decimals) = (widths.next().unwrap_or_default(), decimals.next().unwrap_or_default());
+        let width = widths.next().unwrap_or_default();
+        let decimals = decimals.next().unwrap_or_default();
         format!("{value:>width$.decimals$}")
     })
 }

@@ -120,7 +120,8 @@ impl Pusher {
         if options.destination.engine() == Engine::Otlp && cfg!(not(feature = "push-otlp")) {
             return Err(StartError::NoOtlp);
         }
-        let (options, shared) = (Arc::new(options), Arc::new(Shared::default()));
+        let options = Arc::new(options);
+        let shared = Arc::new(Shared::default());
         let sender = Sender { options: Arc::clone(&options), shared: Arc::clone(&shared) };
         thread::Builder::new().name("corprof push".to_owned()).spawn(move || sender.run())?;
         Ok(Self { options, shared })

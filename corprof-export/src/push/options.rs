@@ -30,7 +30,8 @@ impl Label {
     /// # Errors
     /// If the name is no such name or begins with a digit or with `__`, or one of the texts is empty or has more than 1,024 bytes.
     pub fn new(name: impl Into<String>, value: impl Into<String>) -> Result<Self, OptionError> {
-        let (name, value) = (name.into(), value.into());
+        let name = name.into();
+        let value = value.into();
         let is_word = name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
         let is_name = is_word && !name.is_empty() && !name.starts_with(|letter: char| letter.is_ascii_digit());
         if !is_name || name.starts_with("__") || name.len() > LONGEST {

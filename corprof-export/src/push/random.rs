@@ -23,7 +23,8 @@ mod tests {
 
     #[test]
     fn identifiers_are_random_uuids() {
-        let (one, other) = (uuid(), uuid());
+        let one = uuid();
+        let other = uuid();
         assert_ne!(one, other);
         let shape: Vec<usize> = one.split('-').map(str::len).collect();
         assert_eq!(shape, [8, 4, 4, 4, 12]);

@@ -68,7 +68,8 @@ fn pdb(methods: &[&[(u32, u32)]]) -> Vec<u8> {
 
 fn sequence_points(points: &[(u32, u32)]) -> Vec<u8> {
     let mut bytes = number(0); // no local variables
-    let (mut last_offset, mut last_line) = (0, None::<u32>);
+    let mut last_offset = 0;
+    let mut last_line = None::<u32>;
     for &(offset, line) in points {
         bytes.extend(number(offset - last_offset));
         last_offset = offset;
@@ -157,7 +158,8 @@ fn a_pdb_beside_its_module_or_in_it_tells_where_methods_are() {
 #[test]
 fn without_its_pdb_a_module_has_no_lines() {
     let nothing = vec![None; 5];
-    let (pdb, bare) = (pdb(&METHODS), module(&[code_view("App.pdb")]));
+    let pdb = pdb(&METHODS);
+    let bare = module(&[code_view("App.pdb")]);
     assert_eq!(places(&bare, &[]), nothing, "not there");
     assert_eq!(places(&module(&[]), &[("App.pdb", &pdb)]), nothing, "not named");
     assert_eq!(places(&module(&[code_view("..")]), &[("App.pdb", &pdb)]), nothing, "no file");

@@ -54,14 +54,18 @@ impl Encoder {
 
     /// The format counts in microseconds; three digits after the point are nanoseconds.
     fn event(&self, buffer: &mut Vec<u8>, phase: char, lane: &Lane, at: u64) {
-        let (process, thread, micros, nanos) = (self.process, lane.os_id, at / 1000, at % 1000);
+        let process = self.process;
+        let thread = lane.os_id;
+        let micros = at / 1000;
+        let nanos = at % 1000;
         let _ = write!(buffer, ",\n{{\"ph\":\"{phase}\",\"pid\":{process},\"tid\":{thread},\"ts\":{micros}.{nanos:03}");
     }
 }
 
 fn arguments(buffer: &mut Vec<u8>, short: Short) {
     if short.calls > 0 {
-        let (calls, nanos) = (short.calls, short.time.as_nanos());
+        let calls = short.calls;
+        let nanos = short.time.as_nanos();
         let _ = write!(buffer, r#","args":{{"short_calls":{calls},"short_calls_ns":{nanos}}}"#);
     }
     buffer.push(b'}');

@@ -101,7 +101,8 @@ impl Trace {
         } else {
             (Encoder::Perfetto(perfetto::Encoder::begin(&mut buffer, process, name)), [].as_slice())
         };
-        let (lanes, names) = (FxHashMap::default(), IndexSet::default());
+        let lanes = FxHashMap::default();
+        let names = IndexSet::default();
         let mut trace = Self { path, file, end: 0, tail, buffer, encoder, lanes, names };
         trace.flush()?;
         Ok(trace)

@@ -85,7 +85,8 @@ fn what_cannot_be_replaced_stays() {
 fn others_may_read_the_file_as_the_umask_says() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
-    let (ours, plain) = (dir.path().join("a.folded"), dir.path().join("plain"));
+    let ours = dir.path().join("a.folded");
+    let plain = dir.path().join("plain");
     fs::write(&plain, "").unwrap();
     shapes::shop(Unit::Samples).write(&ours).unwrap();
     let mode = |path| fs::metadata(path).unwrap().permissions().mode();

@@ -25,7 +25,9 @@ fn text(file: &Value, thread: &Value, at: &Value) -> String {
 
 /// The stacks of a thread's samples, root first, with their weights.
 fn samples(file: &Value, thread: &Value) -> Vec<(Vec<String>, i64)> {
-    let (stacks, frames, functions) = (&thread["stackTable"], &thread["frameTable"], &thread["funcTable"]);
+    let stacks = &thread["stackTable"];
+    let frames = &thread["frameTable"];
+    let functions = &thread["funcTable"];
     let samples = &thread["samples"];
     let weights = column(samples, "weight");
     assert_eq!(index(&samples["length"]), Some(weights.len()));

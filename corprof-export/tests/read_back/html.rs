@@ -190,7 +190,8 @@ fn threads_are_roots_by_their_names_or_alone() {
 #[test]
 fn the_table_counts_a_method_that_calls_itself_once() {
     let mut profile = Profile::new("shop", Unit::Nanoseconds);
-    let (thread, walk) = (profile.thread(1, "main"), profile.frame(Frame::managed("Tree.Walk()")));
+    let thread = profile.thread(1, "main");
+    let walk = profile.frame(Frame::managed("Tree.Walk()"));
     let leaf = profile.frame(Frame::new(FrameKind::Framework, "System.String.Concat()"));
     let stack = profile.stack_root_first([walk, walk, walk, leaf]);
     profile.sample(thread, Duration::ZERO, stack, 3);

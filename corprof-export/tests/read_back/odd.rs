@@ -11,7 +11,8 @@ use crate::shapes;
 #[test]
 fn handles_of_another_profile_do_no_harm() {
     let mut full = shapes::deep();
-    let (frame, thread) = (full.frame(Frame::managed("Other()")), full.thread(9, "other"));
+    let frame = full.frame(Frame::managed("Other()"));
+    let thread = full.thread(9, "other");
     let stack = full.called(StackId::EMPTY, frame);
     let mut small = Profile::new("small", Unit::Samples);
     let own = small.thread(1, "own");

@@ -161,7 +161,8 @@ fn sums_count_their_samples() {
     assert_eq!(samples(&read(&profile)).len(), 8);
     let mut profile = Profile::summed("one", Unit::Bytes);
     let frame = profile.frame(corprof_export::Frame::managed("New()"));
-    let (stack, thread) = (profile.stack_root_first([frame]), profile.thread(1, "main"));
+    let stack = profile.stack_root_first([frame]);
+    let thread = profile.thread(1, "main");
     (0..1_000_000).for_each(|_| profile.sample(thread, Duration::ZERO, stack, 24));
     assert_eq!(samples(&read(&profile)), [(vec!["New()".to_owned()], vec![1_000_000, 24_000_000], "main".to_owned())]);
 }

@@ -21,7 +21,8 @@ pub(crate) fn fill(profile: Profile) -> Profile {
         profile.stack_leaf_first([work, main]),
         profile.stack_root_first([main, work, read]),
     ];
-    let (first, second) = (profile.thread(4711, "main"), profile.thread(4712, ""));
+    let first = profile.thread(4711, "main");
+    let second = profile.thread(4712, "");
     for (index, (thread, stack, weight)) in
         [(first, 0, 1), (first, 1, 3), (second, 1, 4), (first, 2, 2)].into_iter().enumerate()
     {

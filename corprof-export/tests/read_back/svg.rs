@@ -10,7 +10,9 @@ fn titles(svg: &str) -> Vec<String> {
     let is_xml = |c: char| matches!(c, '\t' | '\n' | '\r') || (c >= ' ' && c != '\u{fffe}' && c != '\u{ffff}');
     assert!(svg.chars().all(is_xml), "a character that XML does not know");
     let mut reader = quick_xml::Reader::from_str(svg);
-    let (mut titles, mut depth, mut inside) = (Vec::new(), 0, false);
+    let mut titles = Vec::new();
+    let mut depth = 0;
+    let mut inside = false;
     loop {
         match reader.read_event().unwrap() {
             Event::Start(tag) => {

@@ -14,7 +14,8 @@ use crate::shapes;
 
 pub(crate) fn output(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = command.output().unwrap();
-    let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    let stdout = String::from_utf8_lossy(&stdout);
+    let stderr = String::from_utf8_lossy(&stderr);
     assert!(status.success(), "{command:?}: {stdout}{stderr}");
     stdout.into_owned()
 }

@@ -159,7 +159,8 @@ impl BulkReader {
         entry: impl Fn(&mut Self, Fields<'_>),
     ) {
         let mut header = Fields(payload);
-        let (index, count) = (header.number(4) as u32, header.number(4) as usize);
+        let index = header.number(4) as u32;
+        let count = header.number(4) as usize;
         let entries = payload.get(10..).unwrap_or_default();
         if payload.len() < 10 || count.checked_mul(size) != Some(entries.len()) {
             self.builder.losses.malformed_blocks += 1;
@@ -185,8 +186,10 @@ impl BulkReader {
     }
 
     fn node(&mut self, mut fields: Fields<'_>) {
-        let (address, size) = (fields.number(self.pointer), fields.number(8));
-        let (class, references) = (fields.number(8), fields.number(8));
+        let address = fields.number(self.pointer);
+        let size = fields.number(8);
+        let class = fields.number(8);
+        let references = fields.number(8);
         let Some(number) = self.builder.define(address, class, size) else { return };
         if self.is_broken() {
             self.builder.losses.missing_references = self.builder.losses.missing_references.saturating_add(references);
@@ -224,7 +227,9 @@ impl BulkReader {
     }
 
     fn root(&mut self, mut fields: Fields<'_>) {
-        let (address, kind, flags) = (fields.number(self.pointer), fields.number(1), fields.number(4) as u32);
+        let address = fields.number(self.pointer);
+        let kind = fields.number(1);
+        let flags = fields.number(4) as u32;
         self.has_roots = true;
         if flags & flag::WEAK != 0 {
             return;
@@ -241,7 +246,8 @@ impl BulkReader {
     }
 
     fn pair(&mut self, mut fields: Fields<'_>) {
-        let (key, value) = (fields.number(self.pointer), fields.number(self.pointer));
+        let key = fields.number(self.pointer);
+        let value = fields.number(self.pointer);
         self.builder.ephemeron(None, key, value);
     }
 
@@ -268,7 +274,8 @@ impl BulkReader {
     fn static_field<'a>(&mut self, entry: &'a [u8]) -> Option<&'a [u8]> {
         let (fixed, name) = entry.split_at_checked(28)?;
         let mut fields = Fields(fixed);
-        let (field, object) = (fields.number(8), fields.number(8));
+        let field = fields.number(8);
+        let object = fields.number(8);
         let units = name.chunks_exact(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]]));
         let length = units.clone().position(|unit| unit == 0)?;
         let text: String = char::decode_utf16(units.take(length)).map(|unit| unit.unwrap_or('\u{fffd}')).collect();

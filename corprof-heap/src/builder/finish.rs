@@ -101,7 +101,8 @@ fn placed_ephemerons(pending: Vec<(u32, u32, u32)>, place: &[u32], losses: &mut 
     for (key, value, table) in pending {
         let has_table = table != NONE;
         let table = if has_table { place[table as usize] } else { NONE };
-        let (key, value) = (place[key as usize], place[value as usize]);
+        let key = place[key as usize];
+        let value = place[value as usize];
         if key == NONE || value == NONE || (has_table && table == NONE) {
             losses.unknown_ephemerons += 1;
         } else {
@@ -146,7 +147,8 @@ fn rows(
         *next - 1
     };
     for (from, to) in references.iter() {
-        let (from, to) = (place[from as usize], place[to as usize]);
+        let from = place[from as usize];
+        let to = place[to as usize];
         if from != NONE && to != NONE {
             put(from, to);
         }

@@ -104,7 +104,8 @@ impl<R: Read> Input<R> {
     }
 
     fn class(&mut self, before: &[Class]) -> Result<Class> {
-        let (assembly, name) = (self.text()?, self.text()?);
+        let assembly = self.text()?;
+        let name = self.text()?;
         let class = Class { assembly, name, key: self.number()?, instance_size: self.number()? };
         self.check(before.last().is_none_or(|last| *last < class), "classes are not in order")?;
         Ok(class)
@@ -167,7 +168,8 @@ impl<R: Read> Input<R> {
         let objects = self.count()?;
         let shift = self.below(4, "addresses have an alignment that is not there")? as u32;
         let mut addresses = Addresses::new(shift);
-        let (mut address, mut edges) = (0_u64, 0_u64);
+        let mut address = 0_u64;
+        let mut edges = 0_u64;
         let mut offsets = vec![0];
         let shape_of = self.list(objects, |input, _| {
             let distance = input.number()?;

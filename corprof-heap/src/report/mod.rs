@@ -247,17 +247,21 @@ fn grouped(number: u64) -> String {
 /// A time in milliseconds since 1970 as `2026-11-22 18:25:00 UTC`.
 fn date(milliseconds: u64) -> String {
     let seconds = milliseconds / 1000;
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let days = seconds / 86_400;
+    let second = seconds % 86_400;
     // Years begin in March here, so that the odd day is the last; 719,468 days are between 1 March of year 0 and 1970.
     let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let era = days / 146_097;
+    let day_of_era = days % 146_097;
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
     let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
     let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let hour = second / 3600;
+    let minute = second / 60 % 60;
+    let second = second % 60;
     format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 

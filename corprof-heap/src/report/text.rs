@@ -7,7 +7,8 @@ use super::{Report, Row, date, grouped, plain};
 pub(super) fn write(report: &Report, mut out: impl Write) -> io::Result<()> {
     let taken = report.taken.map(|taken| format!(", taken {}", date(taken))).unwrap_or_default();
     writeln!(out, "Heap of {}{taken}", plain(&report.title))?;
-    let (objects, bytes) = (grouped(report.objects), grouped(report.bytes));
+    let objects = grouped(report.objects);
+    let bytes = grouped(report.bytes);
     writeln!(out, "{objects} objects, {bytes} bytes, {} references", grouped(report.references))?;
     if report.weak_table_pairs > 0 {
         let pairs = if report.weak_table_pairs == 1 { "pair" } else { "pairs" };
@@ -22,7 +23,8 @@ pub(super) fn write(report: &Report, mut out: impl Write) -> io::Result<()> {
 
     table(&mut out, "class", &report.classes)?;
     if report.other_classes > 0 {
-        let (classes, objects) = (grouped(report.other_classes), grouped(report.other_objects));
+        let classes = grouped(report.other_classes);
+        let objects = grouped(report.other_objects);
         writeln!(
             out,
             "and {classes} more classes: {objects} objects, {} bytes shallow",
@@ -33,7 +35,8 @@ pub(super) fn write(report: &Report, mut out: impl Write) -> io::Result<()> {
 
     writeln!(out, "\nObjects that retain most")?;
     for object in &report.largest {
-        let (retained, count) = (grouped(object.retained), grouped(object.retained_objects));
+        let retained = grouped(object.retained);
+        let count = grouped(object.retained_objects);
         writeln!(out, "\n{} at {}: {retained} bytes in {count} objects", plain(&object.class), object.address)?;
         writeln!(out, "  kept by {}", plain(&object.path.join(" -> ")))?;
         if !object.holds.is_empty() {
@@ -46,7 +49,9 @@ pub(super) fn write(report: &Report, mut out: impl Write) -> io::Result<()> {
 fn table(out: &mut impl Write, heading: &str, rows: &[Row]) -> io::Result<()> {
     writeln!(out, "\n{:>17} {:>17} {:>13}  {heading}", "retained", "shallow", "objects")?;
     for row in rows {
-        let (retained, shallow, objects) = (grouped(row.retained), grouped(row.shallow), grouped(row.objects));
+        let retained = grouped(row.retained);
+        let shallow = grouped(row.shallow);
+        let objects = grouped(row.objects);
         let assembly = if row.assembly.is_empty() { String::new() } else { format!("  [{}]", plain(&row.assembly)) };
         writeln!(out, "{retained:>17} {shallow:>17} {objects:>13}  {}{assembly}", plain(&row.name))?;
     }

@@ -8,7 +8,9 @@ use crate::support::{Shape, random};
 /// A file of a small heap.
 pub(crate) fn file(rng: &mut Rng) -> Vec<u8> {
     let objects = rng.usize(..40);
-    let (references, roots, ephemerons) = (rng.usize(..80), rng.usize(..6), rng.usize(..5));
+    let references = rng.usize(..80);
+    let roots = rng.usize(..6);
+    let ephemerons = rng.usize(..5);
     let graph = random(rng, Shape { objects, references, classes: 6, roots, ephemerons, has_tables: true }).build();
     let mut bytes = Vec::new();
     graph.write(&mut bytes).unwrap();

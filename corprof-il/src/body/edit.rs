@@ -130,7 +130,8 @@ impl Body {
     pub(super) fn move_labels(&mut self, from: InsnId, to: InsnId) {
         let Some(node) = self.nodes.get_mut(from.0 as usize) else { return };
         let first = std::mem::replace(&mut node.label, NONE);
-        let (mut at, mut last) = (first, NONE);
+        let mut at = first;
+        let mut last = NONE;
         while let Some(entry) = self.labels.get_mut(at as usize) {
             entry.insn = to.0;
             last = at;
@@ -234,7 +235,9 @@ impl Body {
     /// If it is all that a part of a region has, or the last instruction and branches go to it.
     pub fn remove(&mut self, id: InsnId) -> Result<Instruction, EditError> {
         let node = self.node(id).ok_or(EditError::NoSuchInstruction(id))?;
-        let (prev, next, has_label) = (node.prev, node.next, node.label != NONE);
+        let prev = node.prev;
+        let next = node.next;
+        let has_label = node.label != NONE;
         if next == NONE && (has_label || prev == NONE) {
             return Err(EditError::NeededAtEnd(id));
         }

@@ -169,7 +169,8 @@ impl Body {
         let Some(tried) = self.region(region).map(|region| region.tried) else { return };
         let (_, places) = self.in_order();
         let place = |id: InsnId| places.get(id.0 as usize).copied().unwrap_or_default();
-        let (from, to) = (place(old), place(tried.last));
+        let from = place(old);
+        let to = place(tried.last);
         let is_inside = |id: InsnId| (from..=to).contains(&place(id));
         // Branches from inside get a label of their own, which stays.
         self.move_labels(old, new);

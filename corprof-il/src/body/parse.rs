@@ -202,7 +202,8 @@ impl<'a> Parser<'a> {
             let bytes: [u8; format::FAT_CLAUSE] = self.take(from)?;
             let word = |at: usize| bytes.get(at * 4..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default();
             let word = |at: usize| u32::from_le_bytes(word(at));
-            let (tried, handler) = ((word(1), word(2)), (word(3), word(4)));
+            let tried = (word(1), word(2));
+            let handler = (word(3), word(4));
             return Ok(Clause { flags: word(0), tried, handler, last: word(5) });
         }
         let [f0, f1, t0, t1, tried_length, h0, h1, handler_length, l0, l1, l2, l3] = self.take(from)?;
@@ -230,11 +231,13 @@ fn regions(body: &mut Body, clauses: &[Clause], code: usize, end: usize) -> Resu
             }
             Ok(Range { first: InsnId(first), last: InsnId(last - 1) })
         };
-        let (tried, handler) = (range(clause.tried)?, range(clause.handler)?);
+        let tried = range(clause.tried)?;
+        let handler = range(clause.handler)?;
         let kind = match clause.flags {
             0 => RegionKind::Catch(Token::from_raw(clause.last)),
             1 => {
-                let (from, to) = (clause.last.into(), clause.handler.0.into());
+                let from = clause.last.into();
+                let to = clause.handler.0.into();
                 let first = body.find(clause.last).filter(|first| *first < handler.first.0);
                 let first = first.ok_or(at(end, ParseProblem::BadRange { clause: number, from, to }))?;
                 RegionKind::Filter { first: InsnId(first) }

@@ -172,7 +172,8 @@ mod tests {
     /// try { try { leave OUT; leave IN } finally { endfinally } IN: leave OUT } catch { leave OUT } OUT: ret
     fn nested() -> (Body, [InsnId; 5]) {
         let mut body = Body::new();
-        let (out, within) = (body.new_label(), body.new_label());
+        let out = body.new_label();
+        let within = body.new_label();
         let first = body.append(Instruction::leave(out));
         let second = body.append(Instruction::leave(within));
         let finally = body.append(plain(Opcode::Endfinally));

@@ -283,7 +283,8 @@ impl Assembly {
     /// The type that has this method or field: the last one whose list begins at or before it.
     pub(super) fn owner_of(&self, column: usize, row: u32) -> Option<u32> {
         let count = self.metadata.rows(Table::TypeDef);
-        let (mut low, mut high) = (1, count + 1);
+        let mut low = 1;
+        let mut high = count + 1;
         while low < high {
             let middle = low + (high - low) / 2;
             if self.cell(0x02, middle, column)? <= row { low = middle + 1 } else { high = middle }

@@ -22,7 +22,8 @@ impl Assembly {
         let mut row = definition.token().row();
         let mut path = Vec::new();
         while path.len() < MOST_NESTED {
-            let (name, space) = (self.string(0x02, row, 1)?, self.string(0x02, row, 2)?);
+            let name = self.string(0x02, row, 1)?;
+            let space = self.string(0x02, row, 2)?;
             path.push(if space.is_empty() { name.to_owned() } else { format!("{space}.{name}") });
             match self.enclosing.get(&row) {
                 Some(outer) => row = *outer,
@@ -40,7 +41,8 @@ impl InAssembly<'_> {
     /// The item that a token names, as far as the names can be read: a type, a method with its signature, a field, a literal
     /// string.
     pub fn token_name(&self, token: Token) -> Option<String> {
-        let (assembly, row) = (self.assembly(), token.row());
+        let assembly = self.assembly();
+        let row = token.row();
         match token.table()? {
             Table::TypeDef => Some(assembly.type_name(row)),
             Table::TypeRef => self.reference_name(row, 0),
@@ -122,7 +124,8 @@ impl InAssembly<'_> {
     fn method_text(&self, signature: &MethodSignature, owner: Option<String>, name: &str, arguments: &str) -> String {
         let this = if signature.has_this { "instance " } else { "" };
         let owner = owner.map_or_else(String::new, |owner| format!("{owner}::"));
-        let (returns, parameters) = (self.type_name(&signature.return_type), self.list(&signature.parameters));
+        let returns = self.type_name(&signature.return_type);
+        let parameters = self.list(&signature.parameters);
         format!("{this}{returns} {owner}{name}{arguments}({parameters})")
     }
 
@@ -131,7 +134,8 @@ impl InAssembly<'_> {
         let assembly = self.assembly();
         let parent = assembly.metadata.coded(&assembly.bytes, 0x0a, row, 0, MEMBER_REF_PARENT)?;
         let owner = self.token_name(parent).unwrap_or_else(|| parent.to_string());
-        let (name, blob) = (assembly.string(0x0a, row, 1)?, assembly.blob(0x0a, row, 2)?);
+        let name = assembly.string(0x0a, row, 1)?;
+        let blob = assembly.blob(0x0a, row, 2)?;
         if let Ok(ty) = Type::decode_field(blob) {
             return Some(format!("{} {owner}::{name}", self.type_name(&ty)));
         }
@@ -142,7 +146,8 @@ impl InAssembly<'_> {
     /// `[Assembly]Namespace.Outer/Nested`.
     fn reference_name(&self, row: u32, nested: usize) -> Option<String> {
         let assembly = self.assembly();
-        let (name, space) = (assembly.string(0x01, row, 1)?, assembly.string(0x01, row, 2)?);
+        let name = assembly.string(0x01, row, 1)?;
+        let space = assembly.string(0x01, row, 2)?;
         let full = if space.is_empty() { name.to_owned() } else { format!("{space}.{name}") };
         let scope = assembly.metadata.coded(&assembly.bytes, 0x01, row, 0, RESOLUTION_SCOPE)?;
         Some(match scope.table() {

@@ -120,7 +120,8 @@ impl<'a> InAssembly<'a> {
 
     /// The definition of a type that is named here, in whichever assembly of the set it is.
     fn definition(&self, row: u32, hops: usize) -> Option<(usize, u32)> {
-        let (name, space) = (self.assembly.string(0x01, row, 1)?, self.assembly.string(0x01, row, 2)?);
+        let name = self.assembly.string(0x01, row, 1)?;
+        let space = self.assembly.string(0x01, row, 2)?;
         let scope = self.assembly.metadata.coded(&self.assembly.bytes, 0x01, row, 0, RESOLUTION_SCOPE)?;
         match scope.table()? {
             Table::AssemblyRef => self.set.find(self.number, self.assembly.string(0x23, scope.row(), 6)?, space, name),
@@ -154,7 +155,8 @@ impl<'a> InAssembly<'a> {
 
     fn of_definition(&self, row: u32) -> Option<TypeInfo> {
         let assembly = self.assembly;
-        let (name, space) = (assembly.string(0x02, row, 1)?, assembly.string(0x02, row, 2)?);
+        let name = assembly.string(0x02, row, 1)?;
+        let space = assembly.string(0x02, row, 2)?;
         let is_core = assembly.types.get(&("System".to_owned(), "Object".to_owned()));
         let is_core = is_core.is_some_and(|object| assembly.base(*object).is_none());
         let is_top = !assembly.enclosing.contains_key(&row);
@@ -188,7 +190,8 @@ impl<'a> InAssembly<'a> {
 
     /// A guess from the name, for a type that is not in the set.
     fn unresolved(&self, row: u32) -> Option<TypeInfo> {
-        let (name, space) = (self.assembly.string(0x01, row, 1)?, self.assembly.string(0x01, row, 2)?);
+        let name = self.assembly.string(0x01, row, 1)?;
+        let space = self.assembly.string(0x01, row, 2)?;
         let mut hasher = DefaultHasher::new();
         (name, space).hash(&mut hasher);
         let mut scope = self.assembly.metadata.coded(&self.assembly.bytes, 0x01, row, 0, RESOLUTION_SCOPE)?;

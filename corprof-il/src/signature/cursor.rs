@@ -188,7 +188,8 @@ mod tests {
             state ^= state << 17;
             (state >> 20) as usize
         };
-        let (mut whole, mut broken) = (0, 0);
+        let mut whole = 0;
+        let mut broken = 0;
         for _ in 0..200_000 {
             let blob: Vec<u8> = (0..next() % 20).map(|_| FERTILE[next() % FERTILE.len()]).collect();
             let decoded = Decoder::new(&blob).method();

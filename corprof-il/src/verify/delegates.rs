@@ -60,7 +60,8 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
         let Some(invoke) = self.facts.invoke(constructor) else { return };
         let Some(method) = self.facts.method(function) else { return };
         if !self.is_fitting(&invoke, &method) {
-            let (found, expected) = (self.describe(&method), self.describe(&invoke));
+            let found = self.describe(&method);
+            let expected = self.describe(&invoke);
             self.breach(Rule::DelegateCtor, format!("{function}: {found}"), format!("what fits Invoke: {expected}"));
         }
     }
@@ -68,7 +69,8 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
     /// Whether the delegate can call the method: with the same parameters, or with the target as the first one of a static
     /// method, or with the first argument as the `this` of an instance method.
     fn is_fitting(&self, invoke: &Method, method: &Method) -> bool {
-        let (given, taken) = (&*invoke.parameters, &*method.parameters);
+        let given = &*invoke.parameters;
+        let taken = &*method.parameters;
         let is_same = |given: &[Kind], taken: &[Kind]| {
             given.len() == taken.len() && given.iter().zip(taken).all(|(given, taken)| self.is_alike(*given, *taken))
         };
@@ -89,7 +91,8 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
     }
 
     fn is_alike(&self, a: Kind, b: Kind) -> bool {
-        let (a, b) = (a.plain(), b.plain());
+        let a = a.plain();
+        let b = b.plain();
         let is_named = matches!(a, Kind::Named(_)) || matches!(b, Kind::Named(_));
         let is_unknown = a == Kind::Unknown || b == Kind::Unknown;
         a == b || is_unknown || is_named && a.fits(b) || self.frame.is_same_reference(a, b)

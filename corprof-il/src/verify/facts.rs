@@ -94,7 +94,9 @@ pub(super) struct Facts<'r, R: Resolve + ?Sized> {
 
 impl<'r, R: Resolve + ?Sized> Facts<'r, R> {
     pub(super) fn new(resolve: &'r R) -> Self {
-        let (methods, fields, delegates) = (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
+        let methods = FxHashMap::default();
+        let fields = FxHashMap::default();
+        let delegates = FxHashMap::default();
         let types = Types::new(resolve.native_int());
         Self { resolve, types, methods, fields, delegates }
     }

@@ -7,7 +7,8 @@ use crate::body::{Instruction, Operand, Part, Prefix, RegionKind};
 use crate::opcode::{Flow, Opcode};
 
 pub(super) fn check(report: &mut Report<'_>, frame: &Frame, contexts: &Contexts, places: &[u32]) {
-    let (body, order) = (report.body, report.order);
+    let body = report.body;
+    let order = report.order;
     for (place, id) in order.iter().enumerate() {
         let place = place as u32;
         let Some(insn) = body.get(*id) else { continue };
@@ -58,7 +59,8 @@ const fn is_catch(context: &Context) -> bool {
 }
 
 fn branch(report: &mut Report<'_>, contexts: &Contexts, from: u32, to: u32, is_leave: bool) {
-    let (source, target) = (contexts.at(from), contexts.at(to));
+    let source = contexts.at(from);
+    let target = contexts.at(to);
     if source == target && !is_leave {
         return;
     }
@@ -96,7 +98,8 @@ fn branch(report: &mut Report<'_>, contexts: &Contexts, from: u32, to: u32, is_l
 
 fn fall_through(report: &mut Report<'_>, contexts: &Contexts, place: u32) {
     let to = place + 1;
-    let (source, target) = (contexts.at(place), contexts.at(to));
+    let source = contexts.at(place);
+    let target = contexts.at(to);
     if source == target && contexts.around(source).next().is_none_or(|(_, context)| context.start != to) {
         return;
     }

@@ -105,7 +105,8 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
                 (_, owner) => opcode == O::Ldfld && (object == owner || owner == Kind::Unknown),
             };
             if !fits {
-                let (found, owner) = (self.name(object), self.name(field.owner));
+                let found = self.name(object);
+                let owner = self.name(field.owner);
                 self.breach(Rule::StackUnexpected, found, format!("where a field of {owner} is"));
             }
         }

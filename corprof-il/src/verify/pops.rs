@@ -17,7 +17,8 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
 
     #[inline]
     pub(super) fn pop_kind(&mut self, wanted: Kind) {
-        let (found, wanted) = (self.pop(), self.facts.types.sized(wanted));
+        let found = self.pop();
+        let wanted = self.facts.types.sized(wanted);
         let fits = match found {
             Kind::Unknown => true,
             // It may be an enumeration.
@@ -26,7 +27,8 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
             _ => found == wanted,
         };
         if !fits && !self.frame.is_same_reference(found, wanted) {
-            let (found, wanted) = (self.name(found), self.name(wanted));
+            let found = self.name(found);
+            let wanted = self.name(wanted);
             self.breach(Rule::StackUnexpected, found, wanted);
         }
     }
@@ -49,9 +51,11 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
 
     #[inline]
     pub(super) fn pop_into(&mut self, wanted: Kind, what: &str) -> Kind {
-        let (found, wanted) = (self.pop(), self.facts.types.sized(wanted.plain()));
+        let found = self.pop();
+        let wanted = self.facts.types.sized(wanted.plain());
         if !self.facts.types.fits(found, wanted) && !self.frame.is_same_reference(found, wanted) {
-            let (found, wanted) = (self.name(found), self.name(wanted));
+            let found = self.name(found);
+            let wanted = self.name(wanted);
             self.breach(Rule::Assignment, found, format!("{wanted} for {what}"));
         }
         found

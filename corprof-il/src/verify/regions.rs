@@ -89,7 +89,8 @@ fn one<R: Resolve + ?Sized>(
         report.add_region(Rule::BadRegion, number, "a part that ends before it begins", "ranges of instructions");
         return;
     }
-    let (t, h) = (region.tried, region.handler);
+    let t = region.tried;
+    let h = region.handler;
     if t.0 < h.1 && h.0 < t.1 {
         report.add_region(Rule::RegionNotNested, number, "a handler in its own tried code", "parts that lie apart");
     }

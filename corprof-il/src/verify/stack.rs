@@ -192,7 +192,8 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
         let Some(slot) = self.at.get_mut(place as usize) else { return };
         if *slot == NONE {
             *slot = self.states.len() as u32;
-            let (start, length) = (self.pool.len() as u32, self.stack.len() as u32);
+            let start = self.pool.len() as u32;
+            let length = self.stack.len() as u32;
             self.states.push(State { start, length, is_queued: true });
             self.pool.extend_from_slice(&self.stack);
             self.queue.push(place);
@@ -203,7 +204,8 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
         let Some(state) = self.states.get(number).copied() else { return };
         let before = self.pool.get_mut(state.start as usize..(state.start + state.length) as usize).unwrap_or_default();
         if before.len() != self.stack.len() {
-            let (found, expected) = (self.stack.len(), before.len());
+            let found = self.stack.len();
+            let expected = before.len();
             let expected = format!("{expected}, as on another path");
             self.report.add(Rule::PathStackDepth, Some(place), format!("{found} values on the stack"), expected);
             return;
@@ -221,7 +223,8 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
             }
         }
         if let Some((found, expected)) = bad {
-            let (found, expected) = (self.name(found), self.name(expected));
+            let found = self.name(found);
+            let expected = self.name(expected);
             let expected = format!("{expected}, as on another path");
             self.report.add(Rule::PathStackUnexpected, Some(place), found, expected);
         }

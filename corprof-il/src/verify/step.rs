@@ -330,7 +330,8 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
         {
             self.operands(left, right);
         }
-        let (left, right) = (left.plain(), right.plain());
+        let left = left.plain();
+        let right = right.plain();
         let fits = match (left, right) {
             (Kind::Value(_), _) | (_, Kind::Value(_)) => false,
             (Kind::Unknown, _) | (_, Kind::Unknown) => true,
@@ -355,10 +356,12 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
     }
 
     fn binary(&mut self, opcode: O) {
-        let (right, left) = (self.pop_exact(), self.pop_exact());
+        let right = self.pop_exact();
+        let left = self.pop_exact();
         // An operation with a constant may leave the other operand as it is.
         let is_small = left == Kind::Small || right == Kind::Small;
-        let (right, left) = (right.plain().computed(), left.plain().computed());
+        let right = right.plain().computed();
+        let left = left.plain().computed();
         let is_sum = matches!(opcode, O::Add | O::Add_Ovf_Un | O::Add_Ovf);
         let is_difference = matches!(opcode, O::Sub | O::Sub_Ovf_Un | O::Sub_Ovf);
         let takes_float = matches!(opcode, O::Add | O::Sub | O::Mul | O::Div | O::Rem);

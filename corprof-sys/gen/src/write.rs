@@ -33,7 +33,8 @@ impl fmt::Display for Report {
         for warning in &self.warnings {
             writeln!(f, "  warning  {warning}")?;
         }
-        let (written, unchanged) = (self.written.len(), self.unchanged.len());
+        let written = self.written.len();
+        let unchanged = self.unchanged.len();
         write!(f, "{written} written, {unchanged} unchanged, {} removed", self.removed.len())
     }
 }

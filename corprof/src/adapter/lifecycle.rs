@@ -108,7 +108,8 @@ pub(crate) unsafe extern "system" fn profiler_detach_succeeded<P: Profiler>(this
     };
     adapter.state.gate.close(PATIENCE);
     if let Some(info) = adapter.info.get() {
-        let (mut are_over, deadline) = (info.calls().close(), Instant::now() + PATIENCE);
+        let mut are_over = info.calls().close();
+        let deadline = Instant::now() + PATIENCE;
         while !are_over() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }

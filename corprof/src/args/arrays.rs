@@ -251,7 +251,8 @@ mod tests {
 
     #[test]
     fn both_widths_of_length_give_the_same_ranges() {
-        let (old, new) = ([0x100_usize, 0x200], [0x80_usize, 0xa0]);
+        let old = [0x100_usize, 0x200];
+        let new = [0x80_usize, 0xa0];
         // SAFETY: two values each, alive.
         let (narrow, wide) = unsafe {
             (

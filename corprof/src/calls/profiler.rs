@@ -102,7 +102,8 @@ impl CallProfiler {
     /// Room for `paths` paths in all threads together.
     pub fn with_bound(paths: usize) -> Self {
         let clock = HookClock::new();
-        let (overhead, waits) = (measure(&clock), Rule::new(&clock));
+        let overhead = measure(&clock);
+        let waits = Rule::new(&clock);
         Self::with_clock(clock, overhead, waits, paths)
     }
 
@@ -294,7 +295,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl CallProfiler {
     /// A profiler that takes times in nanoseconds and subtracts nothing.
     pub(super) fn counting_nanoseconds(paths: usize) -> Self {
-        let (clock, nothing) = (HookClock::of_nanoseconds(), Overhead { inside: 0.0, outside: 0.0 });
+        let clock = HookClock::of_nanoseconds();
+        let nothing = Overhead { inside: 0.0, outside: 0.0 };
         let waits = Rule::new(&clock);
         Self::with_clock(clock, nothing, waits, paths)
     }

@@ -407,7 +407,9 @@ impl<E: Send, R: EventReader<E>> Read<E> for Readers<E, R> {
     }
 
     fn read(&mut self) -> Found {
-        let (mut has_read, mut at, mut most) = (false, 0, 0);
+        let mut has_read = false;
+        let mut at = 0;
+        let mut most = 0;
         let before = self.threads.len();
         while let Some((thread, buffer)) = self.threads.get_mut(at) {
             // Checked first: all that the thread wrote before its end is then visible.

@@ -155,7 +155,8 @@ impl CallTree {
     fn sums<'t, K: Copy + Eq + Hash>(&'t self, key: impl Fn(&'t Node) -> K) -> Vec<(K, CallTotals)> {
         // For each node its first callee, and the next one with the same caller; the last index stands for no caller.
         let count = self.nodes.len();
-        let (mut first, mut next) = (vec![None; count + 1], vec![None; count]);
+        let mut first = vec![None; count + 1];
+        let mut next = vec![None; count];
         for (at, node) in self.nodes.iter().enumerate().rev() {
             next[at] = first[count.min(node.caller as usize)].replace(at);
         }

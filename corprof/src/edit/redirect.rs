@@ -24,7 +24,8 @@ impl MethodEdit<'_> {
     /// [`Refusal::OtherSignature`]; [`Refusal::NoMethod`] if one of the tokens is no such method, or is a constructor, an abstract
     /// or a generic one.
     pub unsafe fn redirect(&mut self, from: impl Into<Token>, to: impl Into<Token>) -> Result<usize, EditError> {
-        let (from, to) = (from.into(), to.into());
+        let from = from.into();
+        let to = to.into();
         {
             let live = self.live();
             let known = |token| live.method(token).filter(is_plain).ok_or(Refusal::NoMethod);

@@ -116,7 +116,8 @@ impl MethodEdit<'_> {
         name: &str,
         signature: &MethodSignature,
     ) -> Result<MemberRef, EditError> {
-        let (parent, blob) = (parent.into(), signature.encode()?);
+        let parent = parent.into();
+        let blob = signature.encode()?;
         let find = || {
             for found in self.metadata().member_refs(parent)? {
                 let props = self.metadata().member_ref(found)?;
@@ -137,7 +138,8 @@ impl MethodEdit<'_> {
     /// # Errors
     /// [`EditError::Signature`] if a type cannot be written, `E_OUTOFMEMORY`.
     pub fn method_spec(&self, method: impl Into<Token>, arguments: &[Type]) -> Result<MethodSpec, EditError> {
-        let (method, blob) = (method.into(), Type::encode_method_spec(arguments)?);
+        let method = method.into();
+        let blob = Type::encode_method_spec(arguments)?;
         let row = Row::MethodSpec(method.as_raw(), blob.as_slice().into());
         let token = self.row(row, || self.references().define_method_spec(method, &blob).map(Into::into))?;
         Ok(MethodSpec::from_raw(token.as_raw()))

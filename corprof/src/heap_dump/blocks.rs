@@ -54,7 +54,8 @@ impl Blocks {
             _ => return true,
         };
         let entries = payload.get(HEADER..).unwrap_or_default();
-        let (index, count) = (number(payload, 0, 4), number(payload, 4, 4));
+        let index = number(payload, 0, 4);
+        let count = number(payload, 4, 4);
         if payload.len() < HEADER || entries.len() as u64 != count * size as u64 {
             self.malformed += 1;
             return false;

@@ -145,7 +145,8 @@ impl Run {
         }
         let now = Instant::now();
         self.delivery.get_or_insert((now, now));
-        let (classes, last) = (&mut self.classes, &mut self.class);
+        let classes = &mut self.classes;
+        let last = &mut self.class;
         let is_new = self.blocks.add(event, payload, |class| {
             if class != *last {
                 *last = class;

@@ -28,7 +28,9 @@ impl HookClock {
             // If `quanta` counted nanoseconds of the system's clock, its reading would not lie between two readings of the
             // counter.
             let is_counter = (0..3).all(|_| {
-                let (before, reading, after) = (counter(), clock.raw(), counter());
+                let before = counter();
+                let reading = clock.raw();
+                let after = counter();
                 before.is_some_and(|before| before <= reading) && after.is_some_and(|after| reading <= after)
             });
             IS_COUNTER.store(is_counter, Relaxed);
@@ -114,14 +116,16 @@ mod tests {
     #[test]
     fn time_goes_forward_as_fast_as_the_systems() {
         let clock = HookClock::new();
-        let (start, system) = (clock.now(), std::time::Instant::now());
+        let start = clock.now();
+        let system = std::time::Instant::now();
         let mut last = start;
         while system.elapsed() < Duration::from_millis(50) {
             let now = clock.now();
             assert!(now >= last);
             last = now;
         }
-        let (whole, passed) = (clock.between(start, clock.now()), system.elapsed());
+        let whole = clock.between(start, clock.now());
+        let passed = system.elapsed();
         assert!(
             whole >= Duration::from_millis(49) && whole <= passed + Duration::from_millis(1),
             "{whole:?}, {passed:?}"

@@ -21,7 +21,8 @@ const CALLED_BY_THE_RUNTIME: [&str; 2] = [".cctor", "Main"];
 /// Whether the compiler inlines a function where it is called. Virtual methods are not counted among these.
 pub(super) fn is_inlined(cx: &InNoGc<'_>, function: FunctionId) -> bool {
     let Ok((_, method)) = fitness::method(cx, function) else { return false };
-    let (flags, how) = (method.flags, method.impl_flags);
+    let flags = method.flags;
+    let how = method.impl_flags;
     let is_overridden = flags.contains(sys::mdVirtual) && !flags.contains(sys::mdFinal);
     let is_kept = how.intersects(sys::miNoInlining | sys::miNoOptimization | sys::miSynchronized);
     if is_overridden || is_kept || CALLED_BY_THE_RUNTIME.contains(&method.name.as_str()) {

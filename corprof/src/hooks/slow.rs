@@ -111,8 +111,11 @@ impl<H: FunctionHooks> Installed<H> {
 impl<H: FunctionHooks> SlowTarget for Installed<H> {
     extern "C-unwind" fn enter(client: usize, elt: usize) {
         Self::run_slow(client, "enter_with_args", |record, thread, begun| {
-            let (call, user, plan) = (Call { record, elt }, record.hooks.user(), record.plan());
-            let (mut frame, mut room) = (0, ArgumentRoom::new());
+            let call = Call { record, elt };
+            let user = record.hooks.user();
+            let plan = record.plan();
+            let mut frame = 0;
+            let mut room = ArgumentRoom::new();
             let is_asked = H::VALUES.contains(HookValues::ARGUMENTS) && plan.ranges() != 0;
             let answer = if is_asked || H::VALUES.contains(HookValues::FRAME) {
                 // SAFETY: `elt` belongs to this hook, which is the enter hook of this function (fact: hook-values).
@@ -144,7 +147,9 @@ impl<H: FunctionHooks> SlowTarget for Installed<H> {
 
     extern "C-unwind" fn leave(client: usize, elt: usize) {
         Self::run_slow(client, "leave_with_value", |record, thread, begun| {
-            let (call, user, plan) = (Call { record, elt }, record.hooks.user(), record.plan());
+            let call = Call { record, elt };
+            let user = record.hooks.user();
+            let plan = record.plan();
             let mut frame = 0;
             let mut range = sys::COR_PRF_FUNCTION_ARGUMENT_RANGE { startAddress: 0, length: 0 };
             let is_asked = H::VALUES.contains(HookValues::RESULT) && plan.has_result();

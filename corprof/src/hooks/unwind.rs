@@ -70,7 +70,8 @@ impl InNoGc<'_> {
             return Err(Error::new(E_NOTIMPL, CALL)
                 .about("hooks", "none are set: call `cx.hooks(…).install()` in `initialize`"));
         };
-        let (mut look, mut answer) = (Some(look), None);
+        let mut look = Some(look);
+        let mut answer = None;
         hooks.lend_thread(TypeId::of::<T>(), &mut |state| {
             let look = look.take();
             // SAFETY: it points to a `T`, by its `TypeId`, and is lent to this closure alone.

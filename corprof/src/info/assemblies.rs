@@ -28,7 +28,8 @@ impl InNoGc<'_> {
         const CALL: &str = "GetAssemblyInfo";
         let assembly = self.pin(assembly, CALL)?;
         let info = self.first_version(CALL)?;
-        let (mut app_domain, mut module) = (0, 0);
+        let mut app_domain = 0;
+        let mut module = 0;
         let name = read_utf16(CALL, |start, room, count| {
             // SAFETY: the assembly is pinned; the call writes the two locals, the count, and at most `room` units of text
             // (fact: pinned, outputs).

@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn a_row_is_defined_once_until_its_module_goes() {
-        let (rows, row) = (DefinedRows::default(), Row::String("a".into()));
+        let rows = DefinedRows::default();
+        let row = Row::String("a".into());
         assert_eq!(rows.of(8, &row), None);
         assert_eq!(rows.keep(8, row.clone(), 1), 1);
         assert_eq!(rows.keep(8, row.clone(), 2), 1);

@@ -81,7 +81,9 @@ impl Info {
         }
         let _name = self.liveness().pin_dynamic_method(function.id(), CALL)?;
         read_utf16(CALL, |start, room, count| {
-            let (mut module, mut signature, mut signature_size) = (0, std::ptr::null(), 0);
+            let mut module = 0;
+            let mut signature = std::ptr::null();
+            let mut signature_size = 0;
             // SAFETY: the function is pinned, and so is its name, which a dynamic method takes along; the call writes the three
             // locals, the count, and at most `room` units of text (fact: pinned, outputs).
             unsafe {

@@ -218,7 +218,8 @@ impl InCallback<'_> {
             ));
         }
         let info = self.as_version::<sys::ICorProfilerInfo10>(call)?;
-        let (begun, mut wait) = (Instant::now(), Duration::from_micros(50));
+        let begun = Instant::now();
+        let mut wait = Duration::from_micros(50);
         loop {
             // SAFETY: the calling thread never ran managed code. Dropping the result resumes the runtime (fact: suspension).
             let code = unsafe { info.SuspendRuntime() };

@@ -75,7 +75,8 @@ impl InNoGc<'_> {
     pub fn string_layout(&self) -> Result<StringLayout> {
         const CALL: &str = "GetStringLayout2";
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
-        let (mut length_offset, mut buffer_offset) = (0, 0);
+        let mut length_offset = 0;
+        let mut buffer_offset = 0;
         // SAFETY: the call writes the two locals and keeps nothing (fact: outputs).
         let code = unsafe { info.GetStringLayout2(&mut length_offset, &mut buffer_offset) };
         Error::check(code, CALL)?;

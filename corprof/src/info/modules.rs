@@ -39,7 +39,9 @@ impl Info {
         const CALL: &str = "GetModuleInfo2";
         let module = self.pin(module, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
-        let (mut base, mut assembly, mut flags) = (std::ptr::null(), 0, 0);
+        let mut base = std::ptr::null();
+        let mut assembly = 0;
+        let mut flags = 0;
         let path = read_utf16(CALL, |start, room, count| {
             // SAFETY: the module is pinned; the call writes the three locals, the count, and at most `room` units of text
             // (fact: pinned, outputs).

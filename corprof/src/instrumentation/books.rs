@@ -65,7 +65,8 @@ const REMEMBERED: usize = 4;
 
 impl Shared {
     pub(super) fn new(liveness: Arc<Liveness>, threads: Arc<ProfilerThreads>) -> Self {
-        let (queue, books) = (Mutex::default(), Mutex::default());
+        let queue = Mutex::default();
+        let books = Mutex::default();
         Self { liveness, threads, queue, books, patience: AtomicU64::new(0) }
     }
 
@@ -332,7 +333,8 @@ mod tests {
         assert!(is_of(&books.compiled(KEY, ReJitId(3)), &second));
         assert!(is_of(&books.compiled(KEY, ReJitId(2)), &first), "numbers grow");
         // Nobody called the method in between: the runtime asks for the newest body only.
-        let (third, fourth) = (request(&mut books), request(&mut books));
+        let third = request(&mut books);
+        let fourth = request(&mut books);
         books.body(KEY);
         assert!(is_of(&books.compiled(KEY, ReJitId(4)), &fourth));
         assert!(matches!(third.outcome(), Outcome::Waiting { is_taken: false, .. }));

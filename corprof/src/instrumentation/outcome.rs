@@ -123,7 +123,8 @@ impl Inner {
 
 impl State {
     pub(super) fn new(module: ModuleId, method: MethodDef) -> Self {
-        let (phase, pending) = (Phase::Preparing, Vec::new());
+        let phase = Phase::Preparing;
+        let pending = Vec::new();
         let inner = Inner { phase, compiled: Vec::new(), error: None, is_taken: false, pending };
         Self { module, method, inner: Mutex::new(inner) }
     }
@@ -329,7 +330,8 @@ mod tests {
 
     #[test]
     fn it_is_active_when_one_instantiation_is_compiled_and_stays_so() {
-        let (state, function) = (state(), |number| FunctionId::from_raw(number).unwrap());
+        let state = state();
+        let function = |number| FunctionId::from_raw(number).unwrap();
         assert!(matches!(state.outcome(), Outcome::Preparing));
         state.requested(Instant::now());
         let error = Error::new(E_INVALIDARG, "X");
@@ -352,7 +354,8 @@ mod tests {
 
     #[test]
     fn a_second_attempt_shows_that_the_first_failed() {
-        let (state, function) = (state(), FunctionId::from_raw(8).unwrap());
+        let state = state();
+        let function = FunctionId::from_raw(8).unwrap();
         state.requested(Instant::now());
         assert!(!state.compiling(function, ReJitId(1)));
         assert!(matches!(state.outcome(), Outcome::Waiting { .. }));

@@ -188,7 +188,8 @@ impl<'s> Worker<'s> {
             self.gone.push(client);
             return;
         };
-        let (module, method) = (client.state.module, client.state.method);
+        let module = client.state.module;
+        let method = client.state.method;
         let key = key(&client.state);
         let new = || Method { module, method, lifeline, clients: Vec::new(), requested: None };
         self.methods.entry(key).or_insert_with(new).clients.push(client);
@@ -226,7 +227,8 @@ impl<'s> Worker<'s> {
 
     /// Prepares what has changed, then requests it.
     fn carry_out(&mut self, cx: &mut ProfilerThread<'_>, number: u64, round: Round) {
-        let (mut ready, mut reverted) = (Vec::new(), Vec::new());
+        let mut ready = Vec::new();
+        let mut reverted = Vec::new();
         let lookups = cx.look_up_for_edits();
         let recompiles_suspended = recompiles_suspended(cx);
         for (module, keys) in by_module(&round.changed) {
@@ -373,7 +375,8 @@ impl Method {
         fit: std::result::Result<&Fit<'_>, Unfit>,
         gone: &mut Vec<Client>,
     ) -> Option<PreparedEdit> {
-        let (module, method) = (self.module, self.method);
+        let module = self.module;
+        let method = self.method;
         // The number of the client whose edit is running.
         let running = Cell::new(None);
         let edit = |clients: &[&Client]| {

@@ -39,11 +39,14 @@ impl MetadataImport<'_> {
     #[doc(alias = "GetCustomAttributeProps")]
     pub fn custom_attribute(&self, attribute: CustomAttribute) -> Result<CustomAttributeProps> {
         let raw = self.raw()?;
-        let (mut owner, mut constructor) = (0, 0);
-        let (mut start, mut size) = (std::ptr::null(), 0);
+        let mut owner = 0;
+        let mut constructor = 0;
+        let mut start = std::ptr::null();
+        let mut size = 0;
         // SAFETY: the call writes the four locals and keeps nothing (fact: outputs).
         let code = unsafe {
-            let (owner, constructor) = (&mut owner, &mut constructor);
+            let owner = &mut owner;
+            let constructor = &mut constructor;
             raw.GetCustomAttributeProps(attribute.as_raw(), owner, constructor, &mut start, &mut size)
         };
         Error::check(code, "GetCustomAttributeProps")?;
@@ -67,7 +70,8 @@ impl MetadataImport<'_> {
         let raw = self.raw()?;
         const CALL: &str = "GetCustomAttributeByName";
         let name = wide(CALL, type_name)?;
-        let (mut start, mut size) = (std::ptr::null(), 0);
+        let mut start = std::ptr::null();
+        let mut size = 0;
         // SAFETY: the name ends with a NUL; the call writes the two locals and keeps nothing (fact: inputs, outputs).
         let code = unsafe { raw.GetCustomAttributeByName(owner.into().as_raw(), name.as_ptr(), &mut start, &mut size) };
         Error::check(code, CALL)?;

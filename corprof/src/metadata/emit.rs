@@ -157,7 +157,8 @@ impl<'cb> MetadataEmit<'cb> {
     pub fn define_type_ref(&self, scope: impl Into<Token>, name: &str) -> Result<TypeRef> {
         let raw = self.raw()?;
         const CALL: &str = "DefineTypeRefByName";
-        let (scope, name) = (scope.into().as_raw(), wide(CALL, name)?);
+        let scope = scope.into().as_raw();
+        let name = wide(CALL, name)?;
         define(CALL, TypeRef::from_raw, |token| {
             // SAFETY: the name ends with a NUL; the call writes the token and keeps neither (fact: inputs, outputs).
             unsafe { raw.DefineTypeRefByName(scope, name.as_ptr(), token) }
@@ -173,7 +174,9 @@ impl<'cb> MetadataEmit<'cb> {
         const CALL: &str = "DefineMemberRef";
         signature_checks::check_any(CALL, signature)?;
         let raw = self.raw()?;
-        let (parent, name, size) = (parent.into().as_raw(), wide(CALL, name)?, length(CALL, signature)?);
+        let parent = parent.into().as_raw();
+        let name = wide(CALL, name)?;
+        let size = length(CALL, signature)?;
         define(CALL, MemberRef::from_raw, |token| {
             // SAFETY: the name ends with a NUL; the call reads `size` bytes, writes the token and keeps none of them
             // (fact: inputs, outputs).
@@ -190,7 +193,8 @@ impl<'cb> MetadataEmit<'cb> {
         const CALL: &str = "DefineMethodSpec";
         signature_checks::check_method_spec(CALL, signature)?;
         let raw = self.raw()?;
-        let (parent, size) = (parent.into().as_raw(), length(CALL, signature)?);
+        let parent = parent.into().as_raw();
+        let size = length(CALL, signature)?;
         define(CALL, MethodSpec::from_raw, |token| {
             // SAFETY: the call reads `size` bytes, writes the token and keeps neither (fact: inputs, outputs).
             unsafe { raw.DefineMethodSpec(parent, signature.as_ptr(), size, token) }
@@ -280,7 +284,9 @@ impl<'cb> MetadataEmit<'cb> {
         // A nil token ends the list.
         let interfaces: Vec<u32> = interfaces.iter().map(|interface| interface.token().as_raw()).chain([0]).collect();
         define(CALL, TypeDef::from_raw, |token| {
-            let (name, flags, interfaces) = (name.as_ptr(), flags.bits(), interfaces.as_ptr());
+            let name = name.as_ptr();
+            let flags = flags.bits();
+            let interfaces = interfaces.as_ptr();
             // SAFETY: the name ends with a NUL and the list with a nil token; the call writes the token and keeps nothing
             // (fact: inputs, outputs).
             unsafe {
@@ -312,13 +318,16 @@ impl<'cb> MetadataEmit<'cb> {
     ) -> Result<MethodDef> {
         let raw = self.raw()?;
         const CALL: &str = "DefineMethod";
-        let (name, size) = (wide(CALL, name)?, length(CALL, signature)?);
+        let name = wide(CALL, name)?;
+        let size = length(CALL, signature)?;
         define(CALL, MethodDef::from_raw, |token| {
-            let (flags, impl_flags) = (flags.bits(), impl_flags.bits());
+            let flags = flags.bits();
+            let impl_flags = impl_flags.bits();
             // SAFETY: the name ends with a NUL; the call reads `size` bytes, writes the token and keeps none of them. Address 0
             // means that the file has no body (fact: inputs, outputs).
             unsafe {
-                let (class, blob) = (class.as_raw(), signature.as_ptr());
+                let class = class.as_raw();
+                let blob = signature.as_ptr();
                 raw.DefineMethod(class, name.as_ptr(), flags, blob, size, 0, impl_flags, token)
             }
         })
@@ -344,7 +353,8 @@ impl<'cb> MetadataEmit<'cb> {
         const CALL: &str = "DefineParam";
         let name = wide(CALL, name)?;
         define(CALL, ParamDef::from_raw, |token| {
-            let (method, flags) = (method.as_raw(), flags.bits());
+            let method = method.as_raw();
+            let flags = flags.bits();
             // SAFETY: the name ends with a NUL, and no default value is given; the call writes the token and keeps nothing
             // (fact: inputs, outputs).
             unsafe { raw.DefineParam(method, sequence, name.as_ptr(), flags, NO_VALUE, std::ptr::null(), 0, token) }
@@ -370,9 +380,12 @@ impl<'cb> MetadataEmit<'cb> {
     ) -> Result<FieldDef> {
         let raw = self.raw()?;
         const CALL: &str = "DefineField";
-        let (name, size) = (wide(CALL, name)?, length(CALL, signature)?);
+        let name = wide(CALL, name)?;
+        let size = length(CALL, signature)?;
         define(CALL, FieldDef::from_raw, |token| {
-            let (class, flags, blob) = (class.as_raw(), flags.bits(), signature.as_ptr());
+            let class = class.as_raw();
+            let flags = flags.bits();
+            let blob = signature.as_ptr();
             let no_value = std::ptr::null();
             // SAFETY: the name ends with a NUL, and no value is given; the call reads `size` bytes, writes the token and
             // keeps none of them (fact: inputs, outputs).
@@ -398,7 +411,8 @@ impl<'cb> MetadataEmit<'cb> {
     ) -> Result<CustomAttribute> {
         let raw = self.raw()?;
         const CALL: &str = "DefineCustomAttribute";
-        let (owner, constructor) = (owner.into().as_raw(), constructor.into().as_raw());
+        let owner = owner.into().as_raw();
+        let constructor = constructor.into().as_raw();
         let size = length(CALL, value)?;
         define(CALL, CustomAttribute::from_raw, |token| {
             // SAFETY: the call reads `size` bytes, writes the token and keeps neither (fact: inputs, outputs).

@@ -49,7 +49,10 @@ impl MetadataImport<'_> {
     #[doc(alias = "GetGenericParamProps")]
     pub fn generic_param(&self, param: GenericParam) -> Result<GenericParamProps> {
         let raw = self.raw()?;
-        let (mut index, mut flags, mut owner, mut reserved) = (0, 0, 0, 0);
+        let mut index = 0;
+        let mut flags = 0;
+        let mut owner = 0;
+        let mut reserved = 0;
         let name = read_utf16("GetGenericParamProps", |start, room, count| {
             // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing
             // (fact: outputs).
@@ -92,7 +95,8 @@ impl MetadataImport<'_> {
             },
         )?;
         let constraint = |row: GenericParamConstraint| {
-            let (mut of, mut constraint) = (0, 0);
+            let mut of = 0;
+            let mut constraint = 0;
             // SAFETY: the call writes the two locals and keeps nothing (fact: outputs).
             let code = unsafe { raw.GetGenericParamConstraintProps(row.as_raw(), &mut of, &mut constraint) };
             Error::check(code, "GetGenericParamConstraintProps")?;

@@ -146,8 +146,12 @@ impl MetadataImport<'_> {
     #[inline]
     pub(crate) fn read_method<R>(&self, method: MethodDef, read: impl FnOnce(&MethodRow<'_>) -> R) -> Result<R> {
         let raw = self.raw()?;
-        let (mut class, mut flags, mut code_rva, mut impl_flags) = (0, 0, 0, 0);
-        let (mut name, mut blob) = (Units::new(), Blob::default());
+        let mut class = 0;
+        let mut flags = 0;
+        let mut code_rva = 0;
+        let mut impl_flags = 0;
+        let mut name = Units::new();
+        let mut blob = Blob::default();
         // SAFETY: the call writes the locals, the count, and as many units of text as there are, at most `room`; it keeps
         // nothing (fact: outputs).
         unsafe {
@@ -197,8 +201,10 @@ impl MetadataImport<'_> {
     #[doc(alias = "GetFieldProps")]
     pub fn field(&self, field: FieldDef) -> Result<FieldProps> {
         let raw = self.raw()?;
-        let (mut class, mut flags) = (0, 0);
-        let (mut blob, mut constant) = (Blob::default(), RawConstant::default());
+        let mut class = 0;
+        let mut flags = 0;
+        let mut blob = Blob::default();
+        let mut constant = RawConstant::default();
         let name = read_utf16("GetFieldProps", |start, room, count| {
             // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing
             // (fact: outputs).
@@ -249,7 +255,9 @@ impl MetadataImport<'_> {
     #[doc(alias = "GetParamProps")]
     pub fn param(&self, param: ParamDef) -> Result<ParamProps> {
         let raw = self.raw()?;
-        let (mut method, mut sequence, mut flags) = (0, 0, 0);
+        let mut method = 0;
+        let mut sequence = 0;
+        let mut flags = 0;
         let mut constant = RawConstant::default();
         let name = read_utf16("GetParamProps", |start, room, count| {
             // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing

@@ -70,8 +70,13 @@ impl MetadataImport<'_> {
     #[doc(alias = "GetPropertyProps")]
     pub fn property(&self, property: Property) -> Result<PropertyProps> {
         let raw = self.raw()?;
-        let (mut class, mut flags, mut setter, mut getter, mut others) = (0, 0, 0, 0, 0);
-        let (mut blob, mut constant) = (Blob::default(), RawConstant::default());
+        let mut class = 0;
+        let mut flags = 0;
+        let mut setter = 0;
+        let mut getter = 0;
+        let mut others = 0;
+        let mut blob = Blob::default();
+        let mut constant = RawConstant::default();
         let name = read_utf16("GetPropertyProps", |start, room, count| {
             // SAFETY: the call writes the locals, the count, at most `room` units of text, and no other methods; it keeps
             // nothing (fact: outputs).
@@ -129,8 +134,13 @@ impl MetadataImport<'_> {
     #[doc(alias = "GetEventProps")]
     pub fn event(&self, event: Event) -> Result<EventProps> {
         let raw = self.raw()?;
-        let (mut class, mut flags, mut handler, mut others) = (0, 0, 0, 0);
-        let (mut add, mut remove, mut fire) = (0, 0, 0);
+        let mut class = 0;
+        let mut flags = 0;
+        let mut handler = 0;
+        let mut others = 0;
+        let mut add = 0;
+        let mut remove = 0;
+        let mut fire = 0;
         let name = read_utf16("GetEventProps", |start, room, count| {
             // SAFETY: the call writes the locals, the count, at most `room` units of text, and no other methods; it keeps
             // nothing (fact: outputs).

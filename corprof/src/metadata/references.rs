@@ -99,7 +99,8 @@ impl MetadataImport<'_> {
     pub fn pinvoke_map(&self, method: impl Into<Token>) -> Result<Option<PinvokeMap>> {
         let raw = self.raw()?;
         let method = method.into().as_raw();
-        let (mut flags, mut module) = (0, 0);
+        let mut flags = 0;
+        let mut module = 0;
         let name = read_utf16("GetPinvokeMap", |start, room, count| {
             // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing
             // (fact: outputs).
@@ -169,7 +170,8 @@ impl MetadataImport<'_> {
         let (import, _loaded) = self.assembly_import()?;
         identity("GetAssemblyRefProps", |start, room, count, data, key, size, flags| {
             let reference = reference.as_raw();
-            let (mut hash, mut hash_size) = (std::ptr::null(), 0);
+            let mut hash = std::ptr::null();
+            let mut hash_size = 0;
             // SAFETY: the call writes the locals, the outputs of `identity`, and at most `room` units of text; it keeps
             // nothing (fact: outputs).
             unsafe {
@@ -230,7 +232,9 @@ impl MetadataImport<'_> {
     #[doc(alias = "GetExportedTypeProps")]
     pub fn exported_type(&self, exported: ExportedType) -> Result<ExportedTypeProps> {
         let (import, _loaded) = self.assembly_import()?;
-        let (mut implementation, mut definition, mut flags) = (0, 0, 0);
+        let mut implementation = 0;
+        let mut definition = 0;
+        let mut flags = 0;
         let name = read_utf16("GetExportedTypeProps", |start, room, count| {
             let exported = exported.as_raw();
             // SAFETY: the call writes the locals, the count, and at most `room` units of text, and keeps nothing
@@ -290,7 +294,9 @@ fn identity(
     ) -> HRESULT,
 ) -> Result<AssemblyIdentity> {
     let mut data = NO_DATA;
-    let (mut key, mut size, mut flags) = (std::ptr::null(), 0, 0);
+    let mut key = std::ptr::null();
+    let mut size = 0;
+    let mut flags = 0;
     let name = read_utf16(call, |start, room, count| {
         data = NO_DATA;
         ask(start, room, count, &mut data, &mut key, &mut size, &mut flags)

@@ -101,7 +101,8 @@ impl MetadataImport<'_> {
     #[inline]
     pub(crate) fn read_type_def(&self, definition: TypeDef, name: &mut Units) -> Result<(sys::CorTypeAttr, Token)> {
         let raw = self.raw()?;
-        let (mut flags, mut extends) = (0, 0);
+        let mut flags = 0;
+        let mut extends = 0;
         // SAFETY: the call writes the two locals, the count, and as many units of text as there are, at most `room`; it keeps
         // nothing (fact: outputs).
         unsafe {
@@ -146,7 +147,8 @@ impl MetadataImport<'_> {
     #[doc(alias = "GetInterfaceImplProps")]
     pub fn interface_impl(&self, implementation: InterfaceImpl) -> Result<InterfaceImplProps> {
         let raw = self.raw()?;
-        let (mut class, mut interface) = (0, 0);
+        let mut class = 0;
+        let mut interface = 0;
         // SAFETY: the call writes the two locals and keeps nothing (fact: outputs).
         let code = unsafe { raw.GetInterfaceImplProps(implementation.as_raw(), &mut class, &mut interface) };
         Error::check(code, "GetInterfaceImplProps")?;

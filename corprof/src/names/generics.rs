@@ -69,7 +69,9 @@ mod tests {
     }
 
     fn chain_in(spelling: Spelling, levels: &[&str], arguments: &[&str]) -> String {
-        let (ends, mut text, mut rest) = (Levels::new(spelling, arguments.len()), String::new(), arguments);
+        let ends = Levels::new(spelling, arguments.len());
+        let mut text = String::new();
+        let mut rest = arguments;
         for (at, level) in levels.iter().enumerate() {
             if at > 0 {
                 text.push(spelling.nested());

@@ -274,7 +274,8 @@ fn a_type_handle_from_a_file_is_not_followed() {
 fn hostile_signatures_only_make_odd_names() {
     let mut world = world();
     world.function(1, Some(0x50), method_def(1), &[INT32]);
-    let (mut state, mut broken) = (0x1234_5678_9abc_def1_u64, 0);
+    let mut state = 0x1234_5678_9abc_def1_u64;
+    let mut broken = 0;
     let fertile = [0x00, 0x05, 0x10, 0x12, 0x13, 0x14, 0x15, 0x1b, 0x1d, 0x1e, 0x20, 0x41, 0x01, 0x02, 0x08];
     for _ in 0..20_000 {
         let mut signature = Vec::new();

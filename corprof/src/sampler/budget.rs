@@ -105,7 +105,8 @@ mod tests {
         let start = Instant::now();
         let mut budget = Budget::new(0.02, start);
         let mut now = start;
-        let (mut rounds, mut overdrawn) = (0, 0);
+        let mut rounds = 0;
+        let mut overdrawn = 0;
         for turn in 0..2000 {
             if budget.wait(now).is_zero() {
                 // In every second round a thread is working.
@@ -128,7 +129,10 @@ mod tests {
     fn a_stall_is_paid_for_by_slower_rounds_and_not_by_a_long_pause() {
         let start = Instant::now();
         let mut budget = Budget::new(0.02, start);
-        let (mut now, mut last, mut longest, mut stood) = (start, start, Duration::ZERO, Duration::ZERO);
+        let mut now = start;
+        let mut last = start;
+        let mut longest = Duration::ZERO;
+        let mut stood = Duration::ZERO;
         for turn in 0..20_000 {
             now += Duration::from_millis(10).max(budget.pace());
             if budget.wait(now).is_zero() {
@@ -148,7 +152,8 @@ mod tests {
     fn rounds_that_get_long_for_good_keep_the_share() {
         let start = Instant::now();
         let mut budget = Budget::new(0.02, start);
-        let (mut now, mut stood) = (start, Duration::ZERO);
+        let mut now = start;
+        let mut stood = Duration::ZERO;
         for turn in 0..500 {
             now += Duration::from_millis(10).max(budget.pace());
             if budget.wait(now).is_zero() {

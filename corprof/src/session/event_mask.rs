@@ -13,7 +13,8 @@ impl Info {
     /// The events that are on.
     pub(crate) fn current_event_mask(&self) -> Result<EventMask> {
         const CALL: &str = "GetEventMask2";
-        let (mut low, mut high) = (0, 0);
+        let mut low = 0;
+        let mut high = 0;
         // SAFETY: the call writes the two words and keeps nothing (fact: outputs).
         let code = unsafe { self.as_version::<sys::ICorProfilerInfo5>(CALL)?.GetEventMask2(&mut low, &mut high) };
         Error::check(code, CALL)?;

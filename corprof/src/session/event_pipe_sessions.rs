@@ -252,7 +252,8 @@ mod tests {
 
     #[test]
     fn a_session_is_there_until_it_is_stopped() {
-        let (sessions, id) = (Sessions::default(), EventPipeSessionId(8));
+        let sessions = Sessions::default();
+        let id = EventPipeSessionId(8);
         assert!(sessions.begin_use(id, "X").is_err());
         sessions.started(id);
         assert_eq!(sessions.begin_use(id, "X"), Ok(()));
@@ -302,7 +303,8 @@ mod tests {
 
     #[test]
     fn the_last_use_of_a_session_that_is_stopped_meanwhile_stops_it() {
-        let (sessions, id) = (Sessions::default(), EventPipeSessionId(8));
+        let sessions = Sessions::default();
+        let id = EventPipeSessionId(8);
         sessions.started(id);
         assert_eq!([sessions.begin_use(id, "X"), sessions.begin_use(id, "X")], [Ok(()), Ok(())]);
         assert_eq!(sessions.end(id, "X"), Ok(false));

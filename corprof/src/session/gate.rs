@@ -153,7 +153,9 @@ mod tests {
     #[test]
     fn a_hook_comes_in_where_something_is_kept_for_it() {
         let _turn = ONE_AT_A_TIME.lock();
-        let (gate, tag, other) = (Gate::new(), Tag::new(), Tag::new());
+        let gate = Gate::new();
+        let tag = Tag::new();
+        let other = Tag::new();
         if gate.open != OPEN {
             return;
         }
@@ -195,7 +197,8 @@ mod tests {
     #[test]
     fn code_without_state_comes_in_where_nothing_is_kept() {
         let _turn = ONE_AT_A_TIME.lock();
-        let (gate, tag) = (Gate::new(), Tag::new());
+        let gate = Gate::new();
+        let tag = Tag::new();
         if gate.open != OPEN {
             return;
         }
@@ -260,7 +263,8 @@ mod tests {
     /// Four threads that enter until they are refused, and assert while inside that `gone` is not set.
     pub(super) fn pushing(gate: &Arc<Gate>, gone: &Arc<AtomicBool>) -> Vec<std::thread::JoinHandle<()>> {
         let push = |_| {
-            let (gate, gone) = (gate.clone(), gone.clone());
+            let gate = gate.clone();
+            let gone = gone.clone();
             std::thread::spawn(move || {
                 while let Some(_inside) = gate.enter() {
                     assert!(!gone.load(Ordering::SeqCst), "inside a closed gate");

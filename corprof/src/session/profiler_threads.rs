@@ -84,7 +84,8 @@ impl ProfilerThreads {
     /// Sleeps for `duration`, or until the threads are asked to stop; returns whether they are.
     pub(crate) fn sleep(&self, duration: Duration) -> bool {
         // Where such waits end late, the last part is another one, which `stop` does not end.
-        let (start, latest) = (Instant::now(), system::latest_wake_up());
+        let start = Instant::now();
+        let latest = system::latest_wake_up();
         let most = duration.saturating_sub(latest);
         let awake = self.changed.wait_timeout_while(self.state(), most, |state| !state.is_stopping);
         let is_stopping = unpoisoned(awake).0.is_stopping;

@@ -85,7 +85,10 @@ impl Runtime {
         type_args: &mut [sys::ClassID],
     ) -> Result<(FunctionInfo, usize), HRESULT> {
         let info = self.as_version::<sys::ICorProfilerInfo2>(FUNCTION_INFO).map_err(|error| error.code())?;
-        let (mut class, mut module, mut token, mut count) = (0, 0, 0, 0);
+        let mut class = 0;
+        let mut module = 0;
+        let mut token = 0;
+        let mut count = 0;
         // SAFETY: the function is in memory: it can never be unloaded, or the caller has pinned it, or it has a frame, or the
         // caller is the unloading thread, in a callback before anything is freed. The frame is null or a live frame of this
         // function. The call writes at most as many type arguments as there is room for (fact: pinned, outputs, walks).
@@ -128,7 +131,10 @@ impl Runtime {
         type_args: &mut [sys::ClassID],
     ) -> Result<(ClassInfo, usize), HRESULT> {
         let info = self.as_version::<sys::ICorProfilerInfo2>(CLASS_INFO).map_err(|error| error.code())?;
-        let (mut module, mut token, mut parent, mut count) = (0, 0, 0, 0);
+        let mut module = 0;
+        let mut token = 0;
+        let mut parent = 0;
+        let mut count = 0;
         // SAFETY: the class is in memory: nothing is collectible, or the caller has pinned it, or a callback about it is under
         // way. The call writes the locals, and at most as many type arguments as there is room for (fact: pinned, outputs).
         let code = unsafe {
@@ -157,7 +163,9 @@ impl Runtime {
     /// Like [`array_class`](crate::Info::array_class), for a class that cannot be unloaded meanwhile, and not for users.
     pub(crate) fn ask_array(&self, class: ClassId) -> Result<Option<ArrayClass>> {
         const CALL: &str = "IsArrayClass";
-        let (mut element_type, mut element, mut rank) = (sys::CorElementType::default(), 0, 0);
+        let mut element_type = sys::CorElementType::default();
+        let mut element = 0;
+        let mut rank = 0;
         // SAFETY: the class is in memory, as for `ask_class_into`; the call writes the three locals and keeps nothing
         // (fact: pinned, outputs).
         let code = unsafe {
@@ -171,8 +179,12 @@ impl Runtime {
     pub(crate) fn ask_module(&self, module: ModuleId) -> Result<(Option<AssemblyId>, sys::COR_PRF_MODULE_FLAGS)> {
         const CALL: &str = "GetModuleInfo2";
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
-        let (mut base, mut assembly, mut flags, mut units) = (std::ptr::null(), 0, 0, 0);
-        let (raw, no_text) = (module.as_raw(), std::ptr::null_mut());
+        let mut base = std::ptr::null();
+        let mut assembly = 0;
+        let mut flags = 0;
+        let mut units = 0;
+        let raw = module.as_raw();
+        let no_text = std::ptr::null_mut();
         // SAFETY: the caller promises that the module is loaded; the call writes the four locals, and no text as there is room
         // for none (fact: pinned, outputs).
         let code = unsafe { info.GetModuleInfo2(raw, &mut base, 0, &mut units, no_text, &mut assembly, &mut flags) };
@@ -242,7 +254,8 @@ impl Runtime {
         /// A compiler makes a hot and a cold range at most.
         const RANGES: usize = 2;
         let Ok(info) = self.as_version::<sys::ICorProfilerInfo2>("GetCodeInfo2") else { return Vec::new() };
-        let (mut ranges, mut count) = ([sys::COR_PRF_CODE_INFO { startAddress: 0, size: 0 }; RANGES], 0);
+        let mut ranges = [sys::COR_PRF_CODE_INFO { startAddress: 0, size: 0 }; RANGES];
+        let mut count = 0;
         // SAFETY: the caller promises that the function is in memory; the call writes the count and at most as many ranges as
         // there is room for (fact: pinned, outputs).
         let code =

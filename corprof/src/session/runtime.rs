@@ -298,8 +298,8 @@ impl Runtime {
     /// # Safety
     /// The application has not ended, and the runtime has not released the profiler.
     pub(crate) unsafe fn request_detach(&self, milliseconds: u32) -> Result<()> {
-        let (mask, info) =
-            (self.interface::<sys::ICorProfilerInfo5>(DETACH)?, self.interface::<sys::ICorProfilerInfo3>(DETACH)?);
+        let mask = self.interface::<sys::ICorProfilerInfo5>(DETACH)?;
+        let info = self.interface::<sys::ICorProfilerInfo3>(DETACH)?;
         // SAFETY: the caller promises that the runtime's object is alive; the calls take numbers (fact: info-object).
         unsafe {
             let _ = mask.SetEventMask2(0, 0); // if this is refused, the detach itself ends them

@@ -23,7 +23,10 @@ impl RuntimeInfo {
     pub(crate) fn read(info: &sys::ICorProfilerInfo3) -> Result<(sys::COR_PRF_RUNTIME_TYPE, Self)> {
         let mut instance = 0;
         let mut family = sys::COR_PRF_RUNTIME_TYPE::default();
-        let (mut major, mut minor, mut build, mut fix) = (0, 0, 0, 0);
+        let mut major = 0;
+        let mut minor = 0;
+        let mut build = 0;
+        let mut fix = 0;
         // SAFETY: the call writes the six locals; there is no room for the version as text (fact: outputs).
         let code = unsafe {
             info.GetRuntimeInformation(

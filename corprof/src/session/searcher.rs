@@ -114,7 +114,8 @@ impl Searcher {
 fn begin(info: &Info) -> bool {
     const NAME: &str = "code searcher";
     let Ok(slot) = info.profiler_threads().slot(NAME) else { return false };
-    let (own, number) = (info.clone(), slot.number());
+    let own = info.clone();
+    let number = slot.number();
     let thread = std::thread::Builder::new().name(NAME.to_owned());
     let Ok(handle) = thread.spawn(move || live(&slot, &own)) else { return false };
     info.profiler_threads().keep(number, handle);
@@ -140,7 +141,8 @@ pub(crate) fn serve(info: &Info) {
     if !IS_WANTED.replace(false) {
         return;
     }
-    let (searcher, begin) = (info.runtime().searcher(), Instant::now());
+    let searcher = info.runtime().searcher();
+    let begin = Instant::now();
     while begin.elapsed() < WHILE {
         if let Some(task) = searcher.next(WHILE.saturating_sub(begin.elapsed())) {
             task(Some(info.runtime()));

@@ -205,7 +205,8 @@ mod tests {
 
     #[test]
     fn a_suspension_waits_for_searches_and_refuses_others() {
-        let (searches, has_begun) = (Searches::default(), AtomicBool::new(false));
+        let searches = Searches::default();
+        let has_begun = AtomicBool::new(false);
         let search = searches.begin(CALL).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {

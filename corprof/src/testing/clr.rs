@@ -116,7 +116,8 @@ impl FakeClr {
         let (call, code) = match &start.attach {
             None => ("Initialize", make!(clr, Initialize, |callback| callback.Initialize((&info).into()))),
             Some(data) => {
-                let (start, size) = (data.as_ptr().cast_mut().cast::<c_void>(), data.len() as u32);
+                let start = data.as_ptr().cast_mut().cast::<c_void>();
+                let size = data.len() as u32;
                 let code = make!(clr, InitializeForAttach, |callback| callback.InitializeForAttach(
                     (&info).into(),
                     start,
@@ -317,7 +318,8 @@ impl FakeClr {
     /// Does the work of a runtime before `Main`: reports the main thread, which is the calling one, loads the core library and
     /// creates the application domain.
     pub fn start_up(&self) -> ModuleId {
-        let (domain, thread) = (self.app_domain().as_raw(), self.current_thread());
+        let domain = self.app_domain().as_raw();
+        let thread = self.current_thread();
         self.report_thread(thread);
         let core = self.core_module();
         make!(self, AppDomainCreationStarted, |callback| callback.AppDomainCreationStarted(domain));

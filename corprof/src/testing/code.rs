@@ -110,11 +110,13 @@ impl FakeClr {
             misuse(format_args!("{function:?} is not there"));
         };
         self.current_thread();
-        let (safe, ok) = (BOOL(1), HRESULT(0));
+        let safe = BOOL(1);
+        let ok = HRESULT(0);
         if known.dynamic.is_some() {
             // One instruction: `ret`, in a tiny header.
             let il = [0x06_u8, 0x2A];
-            let (start, size) = (il.as_ptr(), il.len() as u32);
+            let start = il.as_ptr();
+            let size = il.len() as u32;
             make!(self, DynamicMethodJitCompilationStarted, |callback| callback
                 .DynamicMethodJITCompilationStarted(raw, safe, start, size));
             meanwhile();
@@ -146,7 +148,9 @@ impl FakeClr {
     pub fn inline(&self, caller: FunctionId, callee: FunctionId) -> bool {
         self.current_thread();
         let mut answer = BOOL(1);
-        let (caller, callee, out) = (caller.as_raw(), callee.as_raw(), &raw mut answer);
+        let caller = caller.as_raw();
+        let callee = callee.as_raw();
+        let out = &raw mut answer;
         make!(self, JitInlining, |callback| callback.JITInlining(caller, callee, out));
         answer.as_bool()
     }

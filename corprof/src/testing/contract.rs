@@ -321,7 +321,8 @@ mod tests {
         let old = Circumstances { release: Release(8, 0), ..NOWHERE };
         assert_eq!(suspend.refusal(&old), Some(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE));
         assert_eq!(suspend.refusal(&NOWHERE), None);
-        let (none, flag) = (EventMask::empty(), EventMask::DISABLE_INLINING);
+        let none = EventMask::empty();
+        let flag = EventMask::DISABLE_INLINING;
         assert!(check_mask(none, flag, &old).is_err());
         assert!(check_mask(none, flag, &NOWHERE).is_ok());
     }

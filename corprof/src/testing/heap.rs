@@ -126,7 +126,8 @@ impl FakeClr {
         make!(self, RuntimeSuspendFinished, |callback| callback.RuntimeSuspendFinished());
         self.runtime.collector.store(this, Ordering::Release);
         let generations = [BOOL(1); 5];
-        let (count, start) = (generations.len() as i32, generations.as_ptr());
+        let count = generations.len() as i32;
+        let start = generations.as_ptr();
         make!(self, GarbageCollectionStarted, |callback| callback.GarbageCollectionStarted(
             count,
             start,
@@ -139,7 +140,9 @@ impl FakeClr {
         let is_skipped = self.event_mask().contains(EventMask::HIGH_MONITOR_GC_SKIP_ALLOCATED_BY_CLASS_STATISTIC);
         if !is_skipped || self.runtime.release < KNOWS_SKIP {
             let (classes, counts): (Vec<usize>, Vec<u32>) = allocated.into_iter().unzip();
-            let (count, classes, counts) = (classes.len() as u32, classes.as_ptr(), counts.as_ptr());
+            let count = classes.len() as u32;
+            let classes = classes.as_ptr();
+            let counts = counts.as_ptr();
             make!(self, ObjectsAllocatedByClass, |callback| callback.ObjectsAllocatedByClass(count, classes, counts));
         }
         self.report_ranges(&collected);
@@ -160,15 +163,19 @@ impl FakeClr {
             lengths.iter().map(|&length| u32::try_from(length).unwrap_or(u32::MAX)).collect()
         };
         if !collected.survivor_starts.is_empty() {
-            let (starts, count) = (collected.survivor_starts.as_ptr(), collected.survivor_starts.len() as u32);
+            let starts = collected.survivor_starts.as_ptr();
+            let count = collected.survivor_starts.len() as u32;
             let lengths = narrow(&collected.survivor_lengths);
-            let (wide, narrow) = (collected.survivor_lengths.as_ptr(), lengths.as_ptr());
+            let wide = collected.survivor_lengths.as_ptr();
+            let narrow = lengths.as_ptr();
             make!(self, SurvivingReferences2, |callback| callback.SurvivingReferences2(count, starts, wide));
             make!(self, SurvivingReferences, |callback| callback.SurvivingReferences(count, starts, narrow));
         }
         if !collected.old_starts.is_empty() {
-            let (old, new) = (collected.old_starts.as_ptr(), collected.new_starts.as_ptr());
-            let (count, wide) = (collected.old_starts.len() as u32, collected.moved_lengths.as_ptr());
+            let old = collected.old_starts.as_ptr();
+            let new = collected.new_starts.as_ptr();
+            let count = collected.old_starts.len() as u32;
+            let wide = collected.moved_lengths.as_ptr();
             let lengths = narrow(&collected.moved_lengths);
             let narrow = lengths.as_ptr();
             make!(self, MovedReferences2, |callback| callback.MovedReferences2(count, old, new, wide));
@@ -188,8 +195,11 @@ impl FakeClr {
         let kinds = vec![sys::COR_PRF_GC_ROOT_HANDLE; objects.len()];
         let flag = |pinned| if pinned { sys::COR_PRF_GC_ROOT_PINNING } else { sys::COR_PRF_GC_ROOT_FLAGS::empty() };
         let flags: Vec<_> = objects.iter().map(|&(.., pinned)| flag(pinned)).collect();
-        let (count, roots) = (objects.len() as u32, addresses.as_ptr());
-        let (kinds, flags, handles) = (kinds.as_ptr(), flags.as_ptr(), handles.as_ptr());
+        let count = objects.len() as u32;
+        let roots = addresses.as_ptr();
+        let kinds = kinds.as_ptr();
+        let flags = flags.as_ptr();
+        let handles = handles.as_ptr();
         make!(self, RootReferences2, |callback| callback.RootReferences2(count, roots, kinds, flags, handles));
         make!(self, RootReferences, |callback| callback.RootReferences(count, roots));
     }
@@ -203,7 +213,8 @@ impl FakeClr {
             heap.objects.iter().map(|(key, object)| (object.address, object.class, references(key))).collect()
         };
         for (object, class, references) in objects {
-            let (count, start) = (references.len() as u32, references.as_ptr());
+            let count = references.len() as u32;
+            let start = references.as_ptr();
             make!(self, ObjectReferences, |callback| callback.ObjectReferences(object, class, count, start));
         }
     }
@@ -214,7 +225,8 @@ impl Runtime {
     pub(super) fn make_handle(&self, address: usize, kind: sys::COR_PRF_HANDLE_TYPE) -> Result<usize, HRESULT> {
         let mut world = self.world_mut();
         let found = world.heap.objects.iter().find(|(_, object)| object.address == address).map(|(&key, _)| key);
-        let (object, handle) = (found.ok_or(E_INVALIDARG)?, world.new_id());
+        let object = found.ok_or(E_INVALIDARG)?;
+        let handle = world.new_id();
         world.heap.handles.insert(handle, Handle { object, kind });
         Ok(handle)
     }

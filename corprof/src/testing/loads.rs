@@ -28,7 +28,8 @@ impl FakeClr {
     pub fn load_assembly(&self, name: &str) -> ModuleId {
         self.current_thread();
         let mut world = self.runtime.world_mut();
-        let (assembly, module) = (world.new_id(), world.new_id());
+        let assembly = world.new_id();
+        let module = world.new_id();
         world.assemblies.insert(assembly, Assembly { name: name.to_owned(), module, alive: false });
         let new = Module {
             path: format!("/fake/{name}.dll"),

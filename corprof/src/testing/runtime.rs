@@ -158,7 +158,8 @@ impl Runtime {
 
     /// `SetEventMask2`, with the runtime's checks.
     pub(crate) fn set_mask(&self, mask: EventMask) -> Result<(), HRESULT> {
-        let (current, now) = (self.mask(), self.circumstances());
+        let current = self.mask();
+        let now = self.circumstances();
         contract::check_mask(current, mask, &now).map_err(|error: Error| error.code())?;
         let starting = matches!(now.status, Status::Initializing | Status::Attaching);
         let turns_gc_on = mask.contains(EventMask::MONITOR_GC) && !current.contains(EventMask::MONITOR_GC);

@@ -100,7 +100,9 @@ impl FakeClr {
     pub fn name_thread(&self, thread: ThreadId, name: &str) {
         self.current_thread();
         let units: Vec<u16> = name.encode_utf16().collect();
-        let (raw, count, start) = (thread.as_raw(), units.len() as u32, units.as_ptr());
+        let raw = thread.as_raw();
+        let count = units.len() as u32;
+        let start = units.as_ptr();
         make!(self, ThreadNameChanged, |callback| callback.ThreadNameChanged(raw, count, start));
     }
 

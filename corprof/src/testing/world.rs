@@ -234,7 +234,8 @@ impl Heap {
         let mut end_of_kept = 0;
         for (&key, object) in by_address {
             let is_pinned = object.pinned || has_handle(key, Handle::pins);
-            let (old, size) = (object.address, object.size);
+            let old = object.address;
+            let size = object.size;
             if size >= LARGE {
                 match collected.survivor_lengths.last_mut() {
                     Some(length) if end_of_kept == old => *length += size,

@@ -118,7 +118,8 @@ fn strings_objects_and_structs_are_read_where_they_lie() {
         Node::Struct(Box::new(StructNode { class: id(6), size: 16, fields: Box::new(fields) }))
     };
     let plan = plan(Some(Node::Object), [inner(), Node::String, Node::String, Node::ByRef(Box::new(inner()))]);
-    let (none, place) = (0_usize, std::ptr::from_ref(&value).expose_provenance());
+    let none = 0_usize;
+    let place = std::ptr::from_ref(&value).expose_provenance();
     let ranges = [range(&string), range(&value), range(&string), range(&none), range(&place)];
     // Behind the by-ref the number is read, and the reference is not trusted.
     let expected = format!(
@@ -196,7 +197,8 @@ fn what_does_not_fit_the_signature_is_not_read() {
 #[test]
 fn a_result_is_a_value_or_none() {
     let returns = |node| Plan { result: node, ..Plan::default() };
-    let [number, void] = [returns(Some(Node::Primitive(Primitive::Int32))), returns(None)];
+    let number = returns(Some(Node::Primitive(Primitive::Int32)));
+    let void = returns(None);
     let answer = 42_i32;
     // SAFETY: the range holds a number of this type.
     let value = |plan, range| unsafe { ReturnValue::new(plan, range, STRING) }.to_string();

@@ -214,7 +214,8 @@ fn an_end_that_comes_while_the_beginning_is_reported_is_reported_after_it() {
     // The catch-up stops in the callback of a thread until the application has ended that thread.
     let (entered, is_entered) = channel::<(&'static str, usize)>();
     let (ended, has_ended): (Sender<()>, Receiver<()>) = channel();
-    let (has_ended, is_first) = (Mutex::new(has_ended), AtomicBool::new(true));
+    let has_ended = Mutex::new(has_ended);
+    let is_first = AtomicBool::new(true);
     *NEXT.lock().unwrap() = Some(Box::new(move |what, id| {
         if what == "thread" && is_first.swap(false, SeqCst) {
             entered.send((what, id)).unwrap();

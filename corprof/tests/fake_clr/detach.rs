@@ -184,7 +184,8 @@ fn a_call_of_another_thread_is_waited_for() {
     let is_over = Arc::new(AtomicBool::new(false));
     let threads: Vec<_> = (0..4)
         .map(|_| {
-            let (info, is_over) = (info.clone(), Arc::clone(&is_over));
+            let info = info.clone();
+            let is_over = Arc::clone(&is_over);
             std::thread::spawn(move || {
                 loop {
                     let was_over = is_over.load(SeqCst);

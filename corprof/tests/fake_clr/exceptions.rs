@@ -154,7 +154,8 @@ fn what_a_filter_throws_leaves_the_outer_exception_pinned() {
 #[test]
 fn threads_have_their_own_exceptions_and_free_them_at_their_end() {
     let clr = FakeClr::load::<Catchers>().unwrap();
-    let (steps, thread) = (Steps(&clr), clr.create_thread());
+    let steps = Steps(&clr);
+    let thread = clr.create_thread();
     let exceptions = [(); 2].map(|()| steps.exception());
     let [here, there] = exceptions;
     steps.throw(here);

@@ -67,7 +67,8 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 
 /// Waits for a round that begins after this, and in which threads are stopped: the test's own, which runs again and again.
 fn next_round(clr: &FakeClr) -> Seen {
-    let (before, suspensions) = (Samples::seen(clr).report.rounds, clr.suspensions());
+    let before = Samples::seen(clr).report.rounds;
+    let suspensions = clr.suspensions();
     let has_been = || Samples::seen(clr).report.rounds >= before + 2 && clr.suspensions() >= suspensions + 2;
     wait_until("two more rounds", has_been);
     Samples::seen(clr)

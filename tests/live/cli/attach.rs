@@ -68,7 +68,8 @@ fn one_of_two_that_attach_at_once_is_refused() -> Result<()> {
             command.args(["attach", &pid]).arg(&library).args(["--timeout", "240"]);
             Ok(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
         };
-        let (first, second) = (start()?, start()?);
+        let first = start()?;
+        let second = start()?;
         let outputs = [first.wait_with_output()?, second.wait_with_output()?];
         let (attached, refused): (Vec<_>, Vec<_>) = outputs.iter().partition(|output| output.status.success());
         ensure!(attached.len() == 1 && refused.len() == 1, "{runtime}: {outputs:?}");

@@ -163,7 +163,8 @@ fn a_dump_is_whole_or_an_error() -> Result<()> {
 /// tools.
 fn counts(file: &Path) -> Result<(BTreeMap<String, usize>, BTreeMap<RootKind, usize>)> {
     let graph = HeapGraph::read(BufReader::new(std::fs::File::open(file)?))?;
-    let (mut classes, mut roots) = (BTreeMap::new(), BTreeMap::new());
+    let mut classes = BTreeMap::new();
+    let mut roots = BTreeMap::new();
     for object in graph.objects() {
         let class = graph.class(graph.class_of(object));
         *classes.entry(format!("{} [{}]", class.name, class.assembly)).or_default() += 1;
@@ -250,7 +251,8 @@ fn suspended_methods_are_objects_of_the_same_class_both_ways() -> Result<()> {
             let is_held = |class: &str| class.starts_with(CONTINUATION);
             counts.iter().filter(|(class, _)| is_held(class)).map(|(class, count)| (class.clone(), *count)).collect()
         };
-        let (inside, session) = (counts(&inside)?.0, counts(&session)?.0);
+        let inside = counts(&inside)?.0;
+        let session = counts(&session)?.0;
         let unnamed = inside.keys().find(|class| class.contains("<unknown") || class.starts_with("(class"));
         ensure!(unnamed.is_none(), "{runtime}: {unnamed:?}");
         println!("{runtime}: {:?} and {:?}", held(&inside), held(&session));
@@ -304,7 +306,8 @@ fn under_way(program: &Program) -> Result<(Child, tempfile::TempDir)> {
 
 /// Nothing of a profiler remains that would keep the next one from attaching.
 fn can_attach(program: &Program) -> Result<()> {
-    let (dir, end) = (tempfile::tempdir()?, Instant::now() + PATIENCE);
+    let dir = tempfile::tempdir()?;
+    let end = Instant::now() + PATIENCE;
     let file = dir.path().join("heap.json");
     while snapshot(program, &file, &[])?.contains(OVER_PORT) {
         ensure!(Instant::now() < end, "the profiler has not detached");

@@ -81,7 +81,8 @@ fn library_of(run: &Run) -> Result<PathBuf> {
 
 /// A library `foreign.so` of another maker, which has no profiler for any CLSID.
 fn refusing(folder: &Path) -> Result<PathBuf> {
-    let (source, library) = (folder.join("foreign.c"), folder.join("foreign.so"));
+    let source = folder.join("foreign.c");
+    let library = folder.join("foreign.so");
     std::fs::write(&source, "int DllGetClassObject(void) { return 0x80040111; }")?;
     let cc = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).status()?;
     ensure!(cc.success(), "cc failed");
@@ -155,7 +156,8 @@ impl Program {
     /// Reads standard error up to the line that contains this. `corprof` says NOT when it will not come.
     fn stderr_line(&mut self, wanted: &str) -> Result<String> {
         let mut stderr = self.child.stderr.take().context("no standard error")?;
-        let (mut seen, mut byte) = (Vec::new(), [0]);
+        let mut seen = Vec::new();
+        let mut byte = [0];
         loop {
             let read = stderr.read(&mut byte)?;
             seen.extend_from_slice(byte.get(..read).unwrap_or_default());

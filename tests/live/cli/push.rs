@@ -100,7 +100,8 @@ fn intervals_arrive_and_add_up_to_the_whole() -> Result<()> {
             let server = Server::start(|_| Reply::Good);
             let folder = tempfile::tempdir()?;
             let file = folder.path().join("whole.pb.gz");
-            let (url, path) = (server.url(engine), file.display().to_string());
+            let url = server.url(engine);
+            let path = file.display().to_string();
             let options =
                 ["--push", &url, "--push-interval", "1", "--service", "shop", "--label", "region=eu", "-o", &path];
             let output = record(runtime, &options, 4000 * times)?.output()?;

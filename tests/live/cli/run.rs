@@ -219,7 +219,8 @@ fn an_executable_of_the_applications_own_runs_under_a_profiler() -> Result<()> {
 #[test]
 fn an_application_compiled_ahead_of_time_is_refused_at_once() -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let (source, program) = (folder.path().join("app.c"), folder.path().join("app"));
+    let source = folder.path().join("app.c");
+    let program = folder.path().join("app");
     std::fs::write(&source, "int DotNetRuntimeDebugHeader[4];\nint main(void) { return 0; }\n")?;
     let compiled = Command::new("cc").args(["-Wl,--export-dynamic", "-o"]).arg(&program).arg(&source).status();
     ensure!(compiled.context("cannot start cc")?.success(), "cc failed");

@@ -74,7 +74,8 @@ fn every_thread_is_shown_where_it_stands_as_often_as_is_asked() -> Result<()> {
             }
             let sorter = frames(named(&stacks, "sorter")?)?;
             let place = |name: &str| sorter.iter().position(|frame| frame == name);
-            let (compare, sorts) = (place("Standing.Compare"), place("Standing.Sorts"));
+            let compare = place("Standing.Compare");
+            let sorts = place("Standing.Sorts");
             let (compare, sorts) = compare.zip(sorts).with_context(|| format!("{runtime}: {sorter:?}"))?;
             let between = sorter.get(compare + 1..sorts).unwrap_or_default();
             ensure!(between.iter().any(|frame| frame == "[native]"), "{runtime}: {sorter:?}");

@@ -286,7 +286,8 @@ mod long {
     #[test]
     fn the_profiler_leaves_when_the_command_is_killed_or_stopped() -> Result<()> {
         for runtime in runtimes()? {
-            let (mut first, mut second) = (diagnosed(&runtime, None)?, diagnosed(&runtime, None)?);
+            let mut first = diagnosed(&runtime, None)?;
+            let mut second = diagnosed(&runtime, None)?;
             let (mut killed, _) = counting(first.child.id())?;
             let (mut stopped, mut says) = counting(second.child.id())?;
             killed.kill()?;

@@ -125,7 +125,8 @@ fn write_method(text: &mut String, chance: &mut Chance, types: &[&str], number: 
         (0..count).map(|_| (chance.pick(&["", "", "", "", "ref ", "out "]), chance.pick(types))).collect();
     let result = if chance.number(8) == 0 && kind != "by-ref return" { "void" } else { chance.pick(types) };
     let generic = kind == "generic" || kind == "generic class";
-    let (t, u) = (chance.pick(types), chance.pick(types));
+    let t = chance.pick(types);
+    let u = chance.pick(types);
 
     let mut list: Vec<String> =
         parameters.iter().enumerate().map(|(at, (how, of))| format!("{how}{of} a{at}")).collect();
@@ -143,7 +144,8 @@ fn write_method(text: &mut String, chance: &mut Chance, types: &[&str], number: 
             _ => format!("D.Make(out a{at}); "),
         })
         .collect();
-    let (mut locals, mut taken_after) = (made, taken);
+    let mut locals = made;
+    let mut taken_after = taken;
     let mut returned = if result == "void" { String::new() } else { format!("{result} r; D.Make(out r); return r;") };
     let mut returns = result.to_owned();
     if kind == "by-ref return" {
@@ -162,7 +164,8 @@ fn write_method(text: &mut String, chance: &mut Chance, types: &[&str], number: 
         locals += &format!("{t} t; D.Make(out t); {u} u; D.Make(out u); ");
         taken_after += "D.Take(t); D.Take(u); ";
     }
-    let (list, passed) = (list.join(", "), passed.join(", "));
+    let list = list.join(", ");
+    let passed = passed.join(", ");
     // A type parameter says nothing of its fields, so the value is read through an array of bytes.
     let body_generic = if generic { "D.TakeBytes(t); D.TakeBytes(u); " } else { "" };
     let body = format!("{{ {body_in}{body_generic}{returned} }}");

@@ -60,7 +60,8 @@ impl Callbacks for Departs {
                 }
             })?;
         }
-        let (info, waits) = (Info::clone(cx), detacher.clone());
+        let info = Info::clone(cx);
+        let waits = detacher.clone();
         std::thread::Builder::new().spawn(move || {
             while info.current_thread().is_ok() {}
             eprintln!("attacks| detached: {}", waits.wait().is_ok());

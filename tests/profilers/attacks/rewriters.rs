@@ -59,10 +59,12 @@ impl Callbacks for Rewriters {
         let instrumentation = cx.start_instrumentation()?;
         let rounds: u32 = std::env::var("REWRITERS_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(400);
         for number in 1..=REWRITERS {
-            let (shared, instrumentation) = (Arc::clone(&profiler.0), instrumentation.clone());
+            let shared = Arc::clone(&profiler.0);
+            let instrumentation = instrumentation.clone();
             cx.spawn_profiler_thread(&format!("rewriter {number}"), move |cx| {
                 let random = Random(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-                let (held, gone) = (VecDeque::new(), Vec::new());
+                let held = VecDeque::new();
+                let gone = Vec::new();
                 let rewriter = Rewriter { instrumentation, random, seen: Arc::clone(&shared.seen), held, gone };
                 if rewriter.run(cx, rounds, &shared).is_none() {
                     eprintln!("attacks| rewriter {number} stopped early");

@@ -86,7 +86,8 @@ struct Values {
 impl Values {
     fn note(&mut self, place: usize, instruction: u32) {
         let to = field(instruction, 0, 5) as usize;
-        let (bits, shift) = (field(instruction, 5, 16) as usize, 16 * field(instruction, 21, 2));
+        let bits = field(instruction, 5, 16) as usize;
+        let shift = 16 * field(instruction, 21, 2);
         let from = |register: u32| self.known.get(register as usize).copied().flatten();
         let value = match field(instruction, 23, 9) {
             0x1A5 => Some(bits << shift),

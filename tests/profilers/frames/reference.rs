@@ -140,7 +140,8 @@ impl<'m> Stack<'m> {
         // runtime's, and its registers point into readable memory; `see` gets the walk, during this call only.
         unsafe {
             let info = cx.as_raw::<sys::ICorProfilerInfo2>().ok()?;
-            let (walk, context) = ((&raw mut walk).cast(), (&raw const context).cast());
+            let walk = (&raw mut walk).cast();
+            let context = (&raw const context).cast();
             let _ = info.DoStackSnapshot(0, Some(see), flags.bits(), walk, context, size_of::<Context>() as u32);
         }
         Some(walk)

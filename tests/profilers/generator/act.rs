@@ -150,7 +150,8 @@ fn one_in_no_gc(turn: &mut Turn, cx: &InNoGc<'_>, object: Option<ObjectId<'_>>) 
 
 /// The matrix asks about an object without other subjects.
 fn one_of_object(turn: &mut Turn, cx: &InNoGc<'_>, object: ObjectId<'_>) {
-    let (rows, more) = (rows::OF_OBJECTS, actions::OF_OBJECTS);
+    let rows = rows::OF_OBJECTS;
+    let more = actions::OF_OBJECTS;
     let at = turn.random.usize(0..rows.len() + 2 * more.len());
     if let Some((name, ask)) = rows.get(at) {
         if let Some(_noted) = turn.begin(name) {

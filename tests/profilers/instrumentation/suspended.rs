@@ -69,7 +69,8 @@ impl Callbacks for Suspended {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let profiler = Self::default();
         let instrumentation = cx.start_instrumentation()?;
-        let (has_thrown, probed) = (Arc::clone(&profiler.has_thrown), Arc::clone(&profiler.probed));
+        let has_thrown = Arc::clone(&profiler.has_thrown);
+        let probed = Arc::clone(&profiler.probed);
         cx.spawn_profiler_thread("probes", move |cx| {
             while !has_thrown.load(Relaxed) && cx.wait(Duration::from_millis(5)).is_continue() {}
             let _ = probed.set(probe(cx, &instrumentation)); // this thread alone sets it

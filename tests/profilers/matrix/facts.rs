@@ -107,7 +107,9 @@ impl Facts {
             Ok(cx.metadata(module)?.find_type_def(name, None)?.ok_or_else(|| format!("no class {name}"))?)
         };
         let [class_token, value_token, program] = ["Holder", "Pair", "Matrix"].map(|name| type_def(cx, name));
-        let (class_token, value_token, program_token) = (class_token?, value_token?, program?);
+        let class_token = class_token?;
+        let value_token = value_token?;
+        let program_token = program?;
         let rva_token = type_def(cx, "<PrivateImplementationDetails>")?;
         let field = |cx: &InNoGc<'_>, name: &str| -> Result<FieldDef, BoxError> {
             let import = cx.metadata(module)?;

@@ -51,7 +51,8 @@ const MORE: &[(&str, Ask)] = &[
     ("names", |cx, facts| {
         let known = facts.known()?;
         let names = cx.names();
-        let (function, class) = (names.function(known.function), names.class(known.class));
+        let function = names.function(known.function);
+        let class = names.class(known.class);
         let module = names.module(known.module);
         assert!(!function.is_empty() && !class.is_empty() && !module.is_empty());
         Ok(())
@@ -155,7 +156,8 @@ fn subjects(cx: &mut InCallback<'_>) -> Result<Vec<Facts>> {
     for function in cx.jitted_functions()? {
         let Ok(info) = cx.function_info(function) else { continue };
         let Some(&code) = cx.native_code(function)?.first() else { continue };
-        let (class, method) = (info.class.unwrap_or(known.class), info.token);
+        let class = info.class.unwrap_or(known.class);
+        let method = info.token;
         let subject = Known { module: info.module, function, method, code, class, ..*known };
         of_modules.entry(info.module.as_raw()).or_default().push(subject);
     }

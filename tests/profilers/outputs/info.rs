@@ -54,7 +54,8 @@ pub(super) fn ask(
     let domain = cx.app_domains_containing_module(module)?.first().map_or(0, |domain| domain.as_raw());
     let provider = cx.event_pipe_create_provider("Corprof-Outputs")?.as_raw();
     let name: Vec<u16> = "PATH\0".encode_utf16().collect();
-    let (class, module) = (class.as_raw(), module.as_raw());
+    let class = class.as_raw();
+    let module = module.as_raw();
     // SAFETY: the copy lives for this call only, in a callback.
     let info = unsafe { cx.as_raw::<sys::ICorProfilerInfo14>() }?;
 
@@ -86,8 +87,12 @@ pub(super) fn ask(
         .list("GetGenerationBounds", |_, room, count, ranges| unsafe { info.GetGenerationBounds(room, count, ranges) });
     report.list("GetNonGCHeapBounds", |_, room, count, ranges| unsafe { info.GetNonGCHeapBounds(room, count, ranges) });
     report.list("GetRuntimeInformation", |at, room, count, text| unsafe {
-        let (instance, family, major) = (at.next(), at.next(), at.next());
-        let (minor, build, fix) = (at.next(), at.next(), at.next());
+        let instance = at.next();
+        let family = at.next();
+        let major = at.next();
+        let minor = at.next();
+        let build = at.next();
+        let fix = at.next();
         info.GetRuntimeInformation(instance, family, major, minor, build, fix, room, count, text)
     });
     lists(report, info);

@@ -135,7 +135,8 @@ impl Counts {
         let mut seen = Vec::new();
         while !self.is_done.load(Relaxed) {
             for row in import.signatures()?.into_iter().skip(seen.len()) {
-                let (mut start, mut size) = (std::ptr::null(), 0);
+                let mut start = std::ptr::null();
+                let mut size = 0;
                 // SAFETY: the module is loaded to the end, and the call writes the two locals.
                 let code = unsafe { import.as_raw().GetSigFromToken(row.as_raw(), &mut start, &mut size) };
                 if code.is_ok() {

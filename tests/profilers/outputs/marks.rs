@@ -117,7 +117,8 @@ impl Report {
         ask: impl Fn(&Places, *mut T) -> HRESULT,
     ) {
         for mark in MARKS {
-            let (places, mut items) = (Places::new(mark), Items::<T>::new(mark, length));
+            let places = Places::new(mark);
+            let mut items = Items::<T>::new(mark, length);
             let code = ask(&places, items.start());
             if !places.are_alone() || items.first_marked_to_the_end() > length {
                 self.wrong(call, "writes beside its places");
@@ -164,7 +165,8 @@ impl Report {
     ) {
         let mut answer = (HRESULT(0), 0);
         let runs = MARKS.map(|mark| {
-            let (places, mut items) = (Places::new(mark), Items::<T>::new(mark, room));
+            let places = Places::new(mark);
+            let mut items = Items::<T>::new(mark, room);
             let mut count = 0;
             let code = ask(&places, room as u32, &mut count, items.start());
             answer = (code, count as usize);

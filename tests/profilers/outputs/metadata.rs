@@ -89,9 +89,16 @@ fn ask_members(report: &mut Report, raw: &sys::IMetaDataImport2, rows: &Rows) {
     }
     for &row in &rows.properties {
         report.list("GetPropertyProps", |at, room, count, text| unsafe {
-            let (class, flags, blob, size) = (at.next(), at.next(), at.next(), at.next());
-            let (element, value, units) = (at.next(), at.next(), at.next());
-            let (setter, getter, others) = (at.next(), at.next(), at.next());
+            let class = at.next();
+            let flags = at.next();
+            let blob = at.next();
+            let size = at.next();
+            let element = at.next();
+            let value = at.next();
+            let units = at.next();
+            let setter = at.next();
+            let getter = at.next();
+            let others = at.next();
             raw.GetPropertyProps(
                 row,
                 class,
@@ -114,8 +121,13 @@ fn ask_members(report: &mut Report, raw: &sys::IMetaDataImport2, rows: &Rows) {
     }
     for &row in &rows.events {
         report.list("GetEventProps", |at, room, count, text| unsafe {
-            let (class, flags, handler) = (at.next(), at.next(), at.next());
-            let (add, remove, fire, others) = (at.next(), at.next(), at.next(), at.next());
+            let class = at.next();
+            let flags = at.next();
+            let handler = at.next();
+            let add = at.next();
+            let remove = at.next();
+            let fire = at.next();
+            let others = at.next();
             raw.GetEventProps(row, class, text, room, count, flags, handler, add, remove, fire, null_mut(), 0, others)
         });
     }
@@ -224,13 +236,20 @@ fn ask_assemblies(report: &mut Report, raw: &sys::IMetaDataImport2, import: &Met
     if let Some(assembly) = import.assembly()? {
         report.list("GetAssemblyProps", |at, room, count, text| unsafe {
             let mut data = NO_DATA;
-            let (key, size, hash, flags) = (at.next(), at.next(), at.next(), at.next());
+            let key = at.next();
+            let size = at.next();
+            let hash = at.next();
+            let flags = at.next();
             raw.GetAssemblyProps(assembly.as_raw(), key, size, hash, text, room, count, &mut data, flags)
         });
     }
     for row in import.assembly_refs()? {
         let ask = |at: &Places, text, room, count, data: *mut sys::ASSEMBLYMETADATA| unsafe {
-            let (key, size, hash, hash_size, flags) = (at.next(), at.next(), at.next(), at.next(), at.next());
+            let key = at.next();
+            let size = at.next();
+            let hash = at.next();
+            let hash_size = at.next();
+            let flags = at.next();
             raw.GetAssemblyRefProps(row.as_raw(), key, size, text, room, count, data, hash, hash_size, flags)
         };
         report.list("GetAssemblyRefProps", |at, room, count, text| {

@@ -81,7 +81,8 @@ impl Mutator {
     /// If there is no such body.
     pub(super) fn mutate(&mut self, original: &[u8]) -> Result<(Body, String, bool)> {
         let (mut body, _) = Body::parse_prefix(original).context("the original cannot be parsed")?;
-        let (mut done, mut changes_bytes) = (Vec::new(), false);
+        let mut done = Vec::new();
+        let mut changes_bytes = false;
         let count = if self.random.u8(..4) == 0 { 2 } else { 1 };
         while done.len() < count {
             let number = self.random.usize(..CHANGES.len());
@@ -98,7 +99,8 @@ impl Mutator {
     pub(super) fn bytes(&mut self, bytes: &mut [u8], has_regions: bool) {
         let length = bytes.len();
         let from = if has_regions && self.random.bool() { length.saturating_sub(24) } else { 0 };
-        let (at, other) = (self.random.usize(from..length), self.random.usize(..length));
+        let at = self.random.usize(from..length);
+        let other = self.random.usize(..length);
         let other = bytes.get(other).copied().unwrap_or_default();
         if let Some(byte) = bytes.get_mut(at) {
             *byte = match self.random.u8(..4) {
@@ -214,7 +216,8 @@ impl Mutator {
     fn swap(&mut self, body: &mut Body) -> Option<()> {
         let id = self.any(body)?;
         let next = body.next(id)?;
-        let (a, b) = (body.get(id)?.clone(), body.get(next)?.clone());
+        let a = body.get(id)?.clone();
+        let b = body.get(next)?.clone();
         if a == b {
             return None;
         }
@@ -232,7 +235,8 @@ impl Mutator {
 
     fn branch(&mut self, body: &mut Body) -> Option<()> {
         use Opcode as O;
-        let (at, to) = (self.any(body)?, self.any(body)?);
+        let at = self.any(body)?;
+        let to = self.any(body)?;
         let label = body.label_at(to).ok()?;
         let opcode = self.random.choice([O::Br, O::Leave, O::Brtrue, O::Brfalse, O::Beq])?;
         body.before(at).ok()?.push(Instruction::with(opcode, Operand::Target(label)).ok()?);
@@ -323,7 +327,8 @@ impl Mutator {
         let [a, b, c, d] = places.map(|place| order.get(place).copied());
         let class = *self.random.choice(self.material.tokens.get(&OperandKind::Type)?)?;
         let kind = self.random.choice([RegionKind::Finally, RegionKind::Fault, RegionKind::Catch(class)])?;
-        let (mut tried, mut handler) = (Range { first: a?, last: b? }, Range { first: c?, last: d? });
+        let mut tried = Range { first: a?, last: b? };
+        let mut handler = Range { first: c?, last: d? };
         if self.random.bool() {
             let target = body.label_at(body.first()?).ok()?;
             tried = Range { first: *order.first()?, last: *order.last()? };

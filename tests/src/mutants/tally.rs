@@ -33,7 +33,8 @@ pub struct Tally {
 
 impl Tally {
     pub(super) fn new(runtime: String, every_refused: usize) -> Self {
-        let (counts, refused) = (BTreeMap::new(), BTreeMap::new());
+        let counts = BTreeMap::new();
+        let refused = BTreeMap::new();
         Self {
             runtime,
             counts,

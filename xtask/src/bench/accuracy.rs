@@ -88,7 +88,8 @@ fn run(bed: &Bed, dll: &Path, work: &Work, hertz: &str) -> Result<Run> {
     let all = said.lines().filter_map(samples).next_back().unwrap_or(0);
     let folded = fs::read_to_string(out.path()).context("the sampler wrote nothing")?;
     let mut weights = BTreeMap::new();
-    let (mut total, mut burned) = (0, 0);
+    let mut total = 0;
+    let mut burned = 0;
     for line in folded.lines() {
         let (stack, weight) = line.rsplit_once(' ').with_context(|| format!("no weight: {line}"))?;
         let weight: u64 = weight.parse().with_context(|| format!("no weight: {line}"))?;

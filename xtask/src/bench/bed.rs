@@ -186,8 +186,11 @@ impl Bed {
         let compile = |source: &Path| managed::compile(&compiler, source, &dir);
         let bench = compile(&workspace_root().join("bench").join("Bench.cs"))?;
         let tested = |name: &str| compile(&managed::sources_dir().join(name));
-        let [hello, sample] = [tested("Hello.cs")?, tested("Sample.cs")?];
-        let [deep, shares, pool] = [tested("Deep.cs")?, tested("Shares.cs")?, tested("Pool.cs")?];
+        let hello = tested("Hello.cs")?;
+        let sample = tested("Sample.cs")?;
+        let deep = tested("Deep.cs")?;
+        let shares = tested("Shares.cs")?;
+        let pool = tested("Pool.cs")?;
 
         let service = managed::service(&runtime, &dir)?;
 

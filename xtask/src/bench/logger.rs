@@ -37,7 +37,8 @@ pub(super) fn measure(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
     ensure!(events >= LEAST_EVENTS, "the logger wrote {events} lines only: {}", String::from_utf8_lossy(&text));
     note(format_args!("{events} events by Sample {}", ARGUMENTS.join(" ")));
 
-    let (mut bare, mut logged) = (Samples::default(), Samples::default());
+    let mut bare = Samples::default();
+    let mut logged = Samples::default();
     for _ in 0..rounds {
         bare.push(vec![run(bed, None, Path::new(NOWHERE))?]);
         logged.push(vec![run(bed, Some(&bed.logger), Path::new(NOWHERE))?]);

@@ -117,7 +117,8 @@ fn field(text: &str, name: &str) -> Option<f64> {
 fn resident(maps: &str, library: &Path) -> f64 {
     let library = library.to_string_lossy();
     let mut sum = 0.0;
-    let (mut is_own, mut own_end) = (false, "");
+    let mut is_own = false;
+    let mut own_end = "";
     for line in maps.lines() {
         if let Some((start, end, path)) = mapping(line) {
             is_own = path == library || (path.is_empty() && start == own_end);
@@ -139,7 +140,11 @@ fn mapping(line: &str) -> Option<(&str, &str, &str)> {
         rest = after.trim_start();
         word
     };
-    let (range, _permissions, _offset, _device, _inode) = (word(), word(), word(), word(), word());
+    let range = word();
+    let _permissions = word();
+    let _offset = word();
+    let _device = word();
+    let _inode = word();
     let (start, end) = range.split_once('-')?;
     let is_address = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_hexdigit());
     (is_address(start) && is_address(end)).then_some((start, end, rest))

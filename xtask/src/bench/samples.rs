@@ -63,7 +63,8 @@ pub(super) fn quantile(mut values: Vec<f64>, share: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let place = values.len().saturating_sub(1) as f64 * share;
     let at = |place: f64| values.get(place as usize).copied().unwrap_or(f64::NAN);
-    let (low, high) = (at(place.floor()), at(place.ceil()));
+    let low = at(place.floor());
+    let high = at(place.ceil());
     low + (high - low) * place.fract()
 }
 
@@ -81,7 +82,8 @@ mod tests {
 
     #[test]
     fn a_disturbed_round_shows_in_the_spread_only() {
-        let (mut own, mut other) = (Samples::default(), Samples::default());
+        let mut own = Samples::default();
+        let mut other = Samples::default();
         for disturbance in [1.0, 1.0, 1.0, 5.0] {
             own.push([2.2; 4].map(|time| time * disturbance).to_vec());
             other.push(vec![2.0; 4]);

@@ -110,7 +110,8 @@ fn crowd(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
             command.args(CROWD_ARGUMENTS).env("SAMPLER_STRATEGY", "signals").env("SAMPLER_HZ", rate);
             let (stdout, stderr) = output(command.env("SAMPLER_OUT", out.path()))?;
             let sum = |name| anyhow::Ok(numbers(&stdout, name)?.into_iter().sum::<u64>() as f64);
-            let (used, wall) = (sum("sampler_ns=")?, sum("wall_ns=")?);
+            let used = sum("sampler_ns=")?;
+            let wall = sum("wall_ns=")?;
             ensure!(used > 0.0 && wall > 0.0, "the sampler has no thread: {stderr}");
             shares.push(100.0 * used / wall);
         }
@@ -164,7 +165,8 @@ fn worst(
     (counted, weighed): (&str, &str),
     settings: &[(&str, &str)],
 ) -> Result<f64> {
-    let (mut count, mut weights) = (0, BTreeMap::new());
+    let mut count = 0;
+    let mut weights = BTreeMap::new();
     while count < samples {
         let before = count;
         let mut command = bed.command(program, Some(&bed.counts))?;

@@ -83,10 +83,12 @@ impl Service {
     /// If a request fails.
     pub(super) fn load(&self, path: &str, requests: u32) -> Result<Answered> {
         let next = AtomicU32::new(0);
-        let (before, start) = (self.processor_time()?, Instant::now());
+        let before = self.processor_time()?;
+        let start = Instant::now();
         let times = thread::scope(|scope| {
             let ask = || -> Result<Vec<f64>> {
-                let (mut client, mut times) = (Client::new(self.port)?, Vec::new());
+                let mut client = Client::new(self.port)?;
+                let mut times = Vec::new();
                 while next.fetch_add(1, Relaxed) < requests {
                     let start = Instant::now();
                     client.get(path)?;
@@ -101,7 +103,8 @@ impl Service {
             }
             anyhow::Ok(times)
         })?;
-        let (wall, used) = (start.elapsed(), self.processor_time()?.saturating_sub(before));
+        let wall = start.elapsed();
+        let used = self.processor_time()?.saturating_sub(before);
         Ok(Answered {
             cost: used.as_secs_f64() * 1e3 / f64::from(requests),
             rate: f64::from(requests) / wall.as_secs_f64(),
@@ -163,7 +166,8 @@ impl Client {
     fn get(&mut self, path: &str) -> Result<()> {
         let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         self.0.get_mut().write_all(request.as_bytes()).context("cannot ask the service")?;
-        let (mut length, mut line) = (0, String::new());
+        let mut length = 0;
+        let mut line = String::new();
         for number in 0.. {
             line.clear();
             ensure!(self.0.read_line(&mut line).context("the service does not answer")? > 0, "the service hung up");

@@ -61,7 +61,8 @@ fn run(bed: &Bed, side: Side, profiler: Option<&Built>, slices: u64) -> Result<V
     command.env("DOTNET_TieredCompilation", "0");
     let (stdout, stderr) = output(&mut command)?;
     if side != Side::Bare {
-        let (allocated, mut counted) = (numbers(&stdout, "objects=")?, numbers(&stderr, "counted=")?);
+        let allocated = numbers(&stdout, "objects=")?;
+        let mut counted = numbers(&stderr, "counted=")?;
         if counted.is_empty() {
             counted.push(stderr.lines().filter_map(objects).sum());
         }

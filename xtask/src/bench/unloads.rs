@@ -43,7 +43,8 @@ fn run(bed: &Bed, side: Side) -> Result<Vec<f64>> {
     command.args(["unload", &SLICES.to_string(), &CONTEXTS.to_string()]);
     let (stdout, stderr) = output(&mut command)?;
     if side != Side::Bare {
-        let (contexts, modules) = (numbers(&stdout, "contexts=")?, numbers(&stderr, "modules=")?);
+        let contexts = numbers(&stdout, "contexts=")?;
+        let modules = numbers(&stderr, "modules=")?;
         ensure!(
             contexts == modules && modules.len() == 1,
             "the profiler in {} saw {modules:?} of {contexts:?} modules go; it said: {stderr}",

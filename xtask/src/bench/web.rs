@@ -159,8 +159,10 @@ fn round(bed: &Bed, dll: &Path, watcher: &Watcher<'_>, measured: &mut Measured) 
         service.load(PATH, warm_up)?;
         Ok(service)
     };
-    let (bare, watched) = (start(None, &collector)?, start(Some(watcher.built), &settings)?);
-    let (mut costs, mut watched_costs) = (Vec::new(), Vec::new());
+    let bare = start(None, &collector)?;
+    let watched = start(Some(watcher.built), &settings)?;
+    let mut costs = Vec::new();
+    let mut watched_costs = Vec::new();
     for turn in 0..TURNS {
         let ask = |service: &Service| service.load(PATH, requests);
         let (one, other): (Answered, Answered) = if turn % 2 == 0 {

@@ -77,7 +77,8 @@ fn linked(triple: &str, package: &str, edges: &str) -> Result<Vec<(String, Strin
 /// `serde v1.0.2 (proc-macro)` → `serde`, `1.0.2`.
 fn name_and_version(line: &str) -> Option<(String, String)> {
     let mut words = line.split_whitespace();
-    let (name, version) = (words.next()?, words.next()?);
+    let name = words.next()?;
+    let version = words.next()?;
     Some((name.to_owned(), version.strip_prefix('v')?.to_owned()))
 }
 

@@ -167,7 +167,8 @@ impl Musl {
             Some(Choice::Path(path)) => bail!("for musl the runtime is 11 or 10, not {}", path.display()),
             None => name,
         };
-        let (target, cache) = (self.target()?, Cache::open()?);
+        let target = self.target()?;
+        let cache = Cache::open()?;
         let runtime = musl::runtime(name, &cache)?;
         let mut build = musl::cargo_build(target, &cache)?;
         announce("Building the profilers of the command `corprof` for musl");

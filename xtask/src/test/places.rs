@@ -82,7 +82,9 @@ fn table() -> String {
         .to_owned();
     for place in &PLACES {
         let quick = place.quick.map_or("–", Tier::shown);
-        let (runtime, system, phase) = (place.runtime, place.system(), place.phase.name());
+        let runtime = place.runtime;
+        let system = place.system();
+        let phase = place.phase.name();
         table += &format!("| .NET {runtime} | {system} | {quick} | {}: `{phase}` |\n", Tier::All.shown());
     }
     table

@@ -13,7 +13,8 @@ use super::{LONG, options, pusher, quick};
 fn profile(samples: u64) -> Profile {
     let mut profile = Profile::summed("shop", Unit::Samples);
     let frame = profile.frame(Frame::managed("Shop.Main()"));
-    let (stack, thread) = (profile.stack_root_first([frame]), profile.thread(1, "main"));
+    let stack = profile.stack_root_first([frame]);
+    let thread = profile.thread(1, "main");
     (0..samples).for_each(|_| profile.sample(thread, Duration::ZERO, stack, 1));
     profile
 }

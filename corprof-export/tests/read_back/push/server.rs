@@ -65,8 +65,10 @@ impl Server {
     pub(crate) fn start(reply: impl Fn(usize) -> Reply + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let (seen, is_over) = (Arc::new(Seen::default()), Arc::new(AtomicBool::new(false)));
-        let (of_thread, over) = (Arc::clone(&seen), Arc::clone(&is_over));
+        let seen = Arc::new(Seen::default());
+        let is_over = Arc::new(AtomicBool::new(false));
+        let of_thread = Arc::clone(&seen);
+        let over = Arc::clone(&is_over);
         thread::spawn(move || {
             let mut kept = Vec::new();
             let mut number = 0;

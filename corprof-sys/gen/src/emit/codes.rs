@@ -9,7 +9,8 @@ use crate::model::{Code, Model};
 /// All codes.
 pub(super) fn emit(model: &Model) -> TokenStream {
     let constants = model.codes.iter().map(|code| {
-        let (name, value) = (ident(&code.name), literal(code));
+        let name = ident(&code.name);
+        let value = literal(code);
         let text = hex(code);
         let about = doc(if code.from_facts { format!("`{text}`, COM.") } else { format!("`{text}`.") });
         quote! {

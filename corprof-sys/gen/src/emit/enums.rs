@@ -57,7 +57,8 @@ fn newtype(enumeration: &Enum) -> TokenStream {
     let inner = if enumeration.unsigned { quote!(u32) } else { quote!(i32) };
     let about = doc(format!("Enumeration `{text}`; any value may occur."));
     let constants = enumeration.enumerators.iter().map(|(member, value)| {
-        let (about, member) = (doc(format!("[`{text}`]: {value}.")), ident(member));
+        let about = doc(format!("[`{text}`]: {value}."));
+        let member = ident(member);
         let value = literal(enumeration, *value);
         quote! {
             #about

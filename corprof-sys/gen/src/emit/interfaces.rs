@@ -39,7 +39,8 @@ fn emit_one(model: &Model, interface: &Interface) -> TokenStream {
 
 fn emit_method(model: &Model, interface: &Interface, method: &Method) -> TokenStream {
     let name = ident(&method.name);
-    let (params, returns) = (params(model, &method.params), returns(model, &method.returns));
+    let params = params(model, &method.params);
+    let returns = returns(model, &method.returns);
     let texts: Vec<String> = method.params.iter().map(idl_text).collect();
     let what = doc(format!("`{}::{}`, vtable slot {}.", interface.name, method.name, method.slot));
     let idl = doc(format!("IDL: `{} {}({})`", c_text(&method.returns, ""), method.name, texts.join(", ")));

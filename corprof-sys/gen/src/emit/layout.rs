@@ -28,7 +28,8 @@ pub(super) fn emit(model: &Model, path: &str) -> Result<Output, Error> {
     });
     let constants = model.enums.iter().flat_map(|enumeration| {
         enumeration.enumerators.iter().map(|(name, _)| {
-            let (constant, text) = (ident(name), name);
+            let constant = ident(name);
+            let text = name;
             let value = if enumeration.bitflags { quote!(.bits()) } else { quote!(.0) };
             quote!((#text, #constant #value as i64))
         })
@@ -63,7 +64,8 @@ pub(super) fn emit(model: &Model, path: &str) -> Result<Output, Error> {
 /// Only the interface's own methods: the others stand in the parent's vtable, which `base__` must be the start of.
 fn slots(model: &Model, interface: &Interface) -> TokenStream {
     let vtable = format_ident!("{}_Vtbl", interface.name);
-    let (text, parent) = (&interface.name, &interface.parent);
+    let text = &interface.name;
+    let parent = &interface.parent;
     let entries = interface.methods.iter().map(|method| {
         let (name, text) = (ident(&method.name), &method.name);
         let sizes = method.params.iter().map(|param| {

@@ -63,7 +63,8 @@ pub fn outputs(context: &Context) -> Result<Vec<Output>, Error> {
     let family = |name, about, input, items| Family { name, about, inputs: vec![input], items };
     let families = [
         family("types", "Identifiers, handles and hook signatures of the profiling API.", Input::Corprof, {
-            let (aliases, functions) = (types::aliases(model, Input::Corprof), types::functions(model, Input::Corprof));
+            let aliases = types::aliases(model, Input::Corprof);
+            let functions = types::functions(model, Input::Corprof);
             quote!(#aliases #functions)
         }),
         family(

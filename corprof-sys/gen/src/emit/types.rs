@@ -71,7 +71,8 @@ pub(super) fn params(model: &Model, params: &[Param]) -> Vec<TokenStream> {
         .map(|param| {
             // A parameter that is called like a constant would be a pattern to be matched.
             let tail = if model.is_constant(&param.name) { "_" } else { "" };
-            let (name, ty) = (ident(&format!("{}{tail}", param.name)), param_type(model, param));
+            let name = ident(&format!("{}{tail}", param.name));
+            let ty = param_type(model, param);
             quote!(#name: #ty)
         })
         .collect()
@@ -111,7 +112,8 @@ pub(super) fn idl_text(param: &Param) -> String {
 /// Names for types.
 pub(super) fn aliases(model: &Model, input: Input) -> TokenStream {
     let aliases = model.aliases.iter().filter(|alias| alias.input == input).map(|alias| {
-        let (name, ty) = (ident(&alias.name), rust_type(model, &alias.ty));
+        let name = ident(&alias.name);
+        let ty = rust_type(model, &alias.ty);
         let doc = doc(format!("IDL: `{}`.", c_text(&alias.ty, "")));
         quote! {
             #doc
@@ -125,7 +127,8 @@ pub(super) fn aliases(model: &Model, input: Input) -> TokenStream {
 pub(super) fn functions(model: &Model, input: Input) -> TokenStream {
     let functions = model.functions.iter().filter(|function| function.input == input).map(|function| {
         let name = ident(&function.name);
-        let (params, returns) = (params(model, &function.params), returns(model, &function.returns));
+        let params = params(model, &function.params);
+        let returns = returns(model, &function.returns);
         let texts: Vec<String> = function.params.iter().map(idl_text).collect();
         let result = c_text(&function.returns, "");
         let doc = doc(format!("IDL: `{result} {}({})`; null is `None`.", function.name, texts.join(", ")));
@@ -142,14 +145,17 @@ pub(super) fn records(model: &Model, input: Input) -> TokenStream {
     let records = model.records.iter().filter(|record| record.input == input).map(|record| {
         let name = ident(&record.name);
         let fields = record.fields.iter().map(|(field, ty)| {
-            let (doc, field, ty) = (doc(format!("IDL: `{}`.", c_text(ty, field))), ident(field), rust_type(model, ty));
+            let doc = doc(format!("IDL: `{}`.", c_text(ty, field)));
+            let field = ident(field);
+            let ty = rust_type(model, ty);
             quote! {
                 #doc
                 pub #field: #ty
             }
         });
         let (word, what) = if record.union { ("union", "Union") } else { ("struct", "Structure") };
-        let (word, doc) = (ident_keyword(word), doc(format!("{what} `{}`.", record.name)));
+        let word = ident_keyword(word);
+        let doc = doc(format!("{what} `{}`.", record.name));
         // A union does not know which of its fields is in force, so it cannot show one.
         let derives = if record.union { quote!(Clone, Copy) } else { quote!(Clone, Copy, Debug) };
         quote! {

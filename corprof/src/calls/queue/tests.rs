@@ -30,7 +30,8 @@ impl EventReader<u64> for Arc<Mutex<Heard>> {
 
 /// An `EventQueue` with a reader that reads when the test asks.
 fn events(room: usize, threads: usize) -> (EventQueue<u64>, Arc<Mutex<Heard>>) {
-    let (events, heard) = (EventQueue::new(room, threads), Arc::<Mutex<Heard>>::default());
+    let events = EventQueue::new(room, threads);
+    let heard = Arc::<Mutex<Heard>>::default();
     events.read_by(heard.clone());
     (events, heard)
 }
@@ -58,7 +59,8 @@ fn a_full_buffer_drops_and_counts_and_takes_events_again_once_read() {
 #[test]
 fn threads_beyond_the_bound_lose_all_until_another_has_ended() {
     let (events, heard) = events(4, 1);
-    let (first, mut second) = (events.writer(), events.writer());
+    let first = events.writer();
+    let mut second = events.writer();
     assert!(!second.push(1));
     drop(first);
     read(&events);

@@ -141,7 +141,8 @@ fn paths_without_room_are_counted_without_their_callers() {
 fn calls_too_deep_for_the_stack_are_told_of() {
     let times = CallProfiler::counting_nanoseconds(10);
     let mut timer = times.timer();
-    let (number, deepest) = (times.number("deep"), 1 << 17);
+    let number = times.number("deep");
+    let deepest = 1 << 17;
     for depth in 0..deepest + 3 {
         timer.enter_at(2 * deepest - depth, number, 0);
     }
@@ -191,7 +192,9 @@ fn what_many_short_times_lack_is_no_wait_of_the_next_long_one() {
     let times = CallProfiler::counting_nanoseconds(16);
     let mut timer = times.timer();
     // An hour ahead of the real clock, which may be read in between and must stay behind.
-    let (start, short, calls) = (timer.last() + 3_600_000_000_000, 10_000, 1000);
+    let start = timer.last() + 3_600_000_000_000;
+    let short = 10_000;
+    let calls = 1000;
     // By this clock the thread makes calls for ten milliseconds, of which the system counts next to nothing.
     timer.enter_at(100, times.number("calls"), start);
     for call in 0..calls {
@@ -199,7 +202,8 @@ fn what_many_short_times_lack_is_no_wait_of_the_next_long_one() {
         timer.leave_at(90, start + (call + 1) * short);
     }
     // And then it runs, for longer than passes by this clock.
-    let (thread, begun) = (system::os_thread_id(), start + calls * short);
+    let thread = system::os_thread_id();
+    let begun = start + calls * short;
     let ran = system::cpu_time(thread).unwrap();
     timer.enter_at(90, times.number("runs"), begun);
     while system::cpu_time(thread).unwrap() - ran < Duration::from_millis(3) {}

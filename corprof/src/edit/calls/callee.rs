@@ -73,7 +73,8 @@ impl MethodEdit<'_> {
         signature: &MethodSignature,
         arguments: &[CallArgument],
     ) -> Result<(), CallProblem> {
-        let (parameters, given) = (signature.parameters.len(), arguments.len());
+        let parameters = signature.parameters.len();
+        let given = arguments.len();
         if parameters != given {
             return Err(CallProblem::ArgumentCount { parameters, arguments: given });
         }

@@ -59,13 +59,16 @@ impl MethodEdit<'_> {
         let is_stored = has_result && (is_passed || unwound.is_some());
         let result = if is_stored { Some(self.add_local(returns)?.number()) } else { None };
         let [one, two] = [1, 2].map(|addresses| self.probe_signature(addresses));
-        let (one, two, all) = (one?, two?, self.probe_signature(1 + copies.len())?);
+        let one = one?;
+        let two = two?;
+        let all = self.probe_signature(1 + copies.len())?;
 
         let marked = |function: Option<i64>| match function {
             Some(function) => call(calls.number, &[Some(marker)], function, one),
             None => Ok(Vec::new()),
         };
-        let (tailcall, fault) = (marked(calls.tailcall)?, marked(unwound)?);
+        let tailcall = marked(calls.tailcall)?;
+        let fault = marked(unwound)?;
         let leave = match calls.leave.filter(|_| is_passed) {
             Some(function) => call(calls.number, &[Some(marker), result.filter(|_| is_shown)], function, two)?,
             None => marked(calls.leave)?,
@@ -85,7 +88,8 @@ impl MethodEdit<'_> {
             wrap.finish(leave)?;
         } else {
             // Otherwise the result stays on the stack.
-            let (store, load) = (result.map(Instruction::stloc), result.map(Instruction::ldloc));
+            let store = result.map(Instruction::stloc);
+            let load = result.map(Instruction::ldloc);
             let leave: Vec<_> = store.into_iter().chain(leave).chain(load).collect();
             announce_ends(body, &leave, &tailcall)?;
         }
@@ -108,7 +112,8 @@ fn announce_ends(body: &mut Body, leave: &[Instruction], tailcall: &[Instruction
     let mut is_after_tail_call = false;
     for id in all {
         let Some(insn) = body.get(id) else { continue };
-        let (is_tail_call, is_ret) = (is_tail_call(insn), insn.opcode() == Opcode::Ret);
+        let is_tail_call = is_tail_call(insn);
+        let is_ret = insn.opcode() == Opcode::Ret;
         if is_tail_call {
             insert(body, id, tailcall, true)?;
         } else if is_ret && is_after_tail_call {

@@ -223,7 +223,8 @@ mod tests {
     #[test]
     fn calls_before_there_is_a_plan_are_counted() {
         let values = Values::new(StringLayout::default());
-        let (module, method) = (ModuleId::from_raw(0x1000).unwrap(), MethodDef::from_raw(0x0600_0001));
+        let module = ModuleId::from_raw(0x1000).unwrap();
+        let method = MethodDef::from_raw(0x0600_0001);
         assert!(values.plan(module, method).is_none());
         assert!(values.plan(module, method).is_none());
         assert_eq!(values.missed.load(Relaxed), 2);

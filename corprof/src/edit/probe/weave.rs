@@ -28,9 +28,12 @@ impl MethodEdit<'_> {
         let object = Type::Primitive(Primitive::Object);
         let exception = if wants(ProbeKinds::EXCEPTION) { Some(self.add_local(object)?.number()) } else { None };
         let [none, one] = [0, 1].map(|addresses| self.probe_signature(addresses));
-        let (none, one, all) = (none?, one?, self.probe_signature(copies.len())?);
+        let none = none?;
+        let one = one?;
+        let all = self.probe_signature(copies.len())?;
 
-        let (module, method) = (self.module(), self.method());
+        let module = self.module();
+        let method = self.method();
         let layout = self.context().string_layout()?;
         let site = Site::leak((***self.context()).clone(), module, method, layout, probe);
         self.add_site(site.values());
@@ -57,7 +60,8 @@ impl MethodEdit<'_> {
             let rets = body.iter().filter(|(_, insn)| insn.opcode() == Opcode::Ret).map(|(id, _)| id);
             for ret in rets.collect::<Vec<InsnId>>() {
                 let mut code = body.before(ret)?;
-                let (store, load) = (result.map(Instruction::stloc), result.map(Instruction::ldloc));
+                let store = result.map(Instruction::stloc);
+                let load = result.map(Instruction::ldloc);
                 for insn in store.into_iter().chain(leave.iter().cloned()).chain(load) {
                     code = code.push(insn);
                 }

@@ -155,7 +155,8 @@ impl<S: Source> Speller<'_, S> {
     }
 
     fn named(&mut self, token: TypeDefOrRef, scope: &Scope<'_>, mut arguments: Rest<'_, '_>) -> Spelt {
-        let (module, start) = (scope.module, self.text.len());
+        let module = scope.module;
+        let start = self.text.len();
         match token {
             TypeDefOrRef::Def(token) => {
                 self.type_levels(token, &mut arguments, |this, token| this.type_def_level(module, token))?;

@@ -70,7 +70,8 @@ mod tests {
         look_ups.wait();
 
         let first = look_ups.begin();
-        let (has_begun, has_waited) = (AtomicBool::new(false), AtomicBool::new(false));
+        let has_begun = AtomicBool::new(false);
+        let has_waited = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 has_begun.store(true, SeqCst);
@@ -97,7 +98,9 @@ mod tests {
     #[test]
     fn nothing_goes_during_a_look_up() {
         const ROUNDS: usize = 2000;
-        let (look_ups, is_going, memory) = (LookUps::new(), AtomicBool::new(false), AtomicBool::new(true));
+        let look_ups = LookUps::new();
+        let is_going = AtomicBool::new(false);
+        let memory = AtomicBool::new(true);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for _ in 0..ROUNDS {

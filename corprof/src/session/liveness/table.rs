@@ -307,7 +307,8 @@ mod tests {
             assert!(entry.begin_use(&[State::Dead]));
             entry.end_use();
         };
-        let (table, map) = (Table::new(), RwLock::new(HashMap::<usize, Shared<'_>, FxBuildHasher>::default()));
+        let table = Table::new();
+        let map = RwLock::new(HashMap::<usize, Shared<'_>, FxBuildHasher>::default());
         let ids: Vec<usize> = (1..=4000).map(|at| 0x7f12_3400_0000 + at * 0x48).collect();
         ids.iter().for_each(|&id| _ = map.write().unwrap().insert(id, Shared(table.insert(id, State::Mortal))));
         for threads in [1, 2] {

@@ -128,10 +128,16 @@ mod tests {
 
     #[test]
     fn threads_never_see_what_was_evicted() {
-        let (cache, begun, done, stop) = (Cache::new(), AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+        let cache = Cache::new();
+        let begun = AtomicU64::new(0);
+        let done = AtomicU64::new(0);
+        let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             for first in 0..3 {
-                let (cache, begun, done, stop) = (&cache, &begun, &done, &stop);
+                let cache = &cache;
+                let begun = &begun;
+                let done = &done;
+                let stop = &stop;
                 scope.spawn(move || {
                     let mut key: u32 = first;
                     while !stop.load(SeqCst) {

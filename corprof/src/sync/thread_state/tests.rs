@@ -207,8 +207,10 @@ fn values_go_with_the_state_and_not_with_the_last_thread() {
             self.0 = self.0.take().or(other.0.clone());
         }
     }
-    let (state, value) = (Arc::new(ThreadState::<Kept>::new()), Arc::new(()));
-    let (own, kept) = (Arc::clone(&state), Arc::clone(&value));
+    let state = Arc::new(ThreadState::<Kept>::new());
+    let value = Arc::new(());
+    let own = Arc::clone(&state);
+    let kept = Arc::clone(&value);
     let ((is_in, entered), (goes_on, end)) = (mpsc::channel(), mpsc::channel::<()>());
     let thread = thread::spawn(move || {
         own.with_anywhere(|value| value.0 = Some(kept));

@@ -41,7 +41,10 @@ impl Drop for ThreadClock {
 /// # Safety
 /// The handle is an open thread's, with the right to query.
 pub(super) unsafe fn time_of(thread: HANDLE) -> Option<Duration> {
-    let (mut created, mut ended, mut kernel, mut user) = (ZERO, ZERO, ZERO, ZERO);
+    let mut created = ZERO;
+    let mut ended = ZERO;
+    let mut kernel = ZERO;
+    let mut user = ZERO;
     // SAFETY: the caller's promise; the call writes the four times.
     let is_known = unsafe { GetThreadTimes(thread, &mut created, &mut ended, &mut kernel, &mut user) != 0 };
     is_known.then(|| Duration::from_nanos((ticks(kernel) + ticks(user)).saturating_mul(100)))

@@ -66,7 +66,8 @@ unsafe extern "system" fn on_exception(exception: *mut EXCEPTION_POINTERS) -> i3
     // SAFETY: the system passes both structures for the time of the call. The registers set here are those that `enter` has
     // saved on this very thread, which is still inside `enter`, as the guard is armed.
     unsafe {
-        let (record, context) = (&*(*exception).ExceptionRecord, &mut *(*exception).ContextRecord);
+        let record = &*(*exception).ExceptionRecord;
+        let context = &mut *(*exception).ContextRecord;
         let is_fault = matches!(
             record.ExceptionCode,
             EXCEPTION_ACCESS_VIOLATION

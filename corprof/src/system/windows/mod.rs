@@ -35,7 +35,8 @@ pub(super) fn latest_wake_up() -> Duration {
     const MILLISECOND: Duration = Duration::from_millis(1);
     static LATEST: OnceLock<Duration> = OnceLock::new();
     let measure = || {
-        let (lock, never) = (Mutex::new(()), Condvar::new());
+        let lock = Mutex::new(());
+        let never = Condvar::new();
         let wait = |_| {
             let start = Instant::now();
             drop(never.wait_timeout(lock.lock().unwrap_or_else(PoisonError::into_inner), MILLISECOND));

@@ -79,7 +79,8 @@ impl Probe {
     /// # Errors
     /// If the system cannot make a thread or an event.
     pub(crate) fn new(also: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
-        let (begin, done) = (Event::new()?, Event::new()?);
+        let begin = Event::new()?;
+        let done = Event::new()?;
         let shared = Arc::new(Shared { begin, done, is_over: AtomicBool::new(false), also: Box::new(also) });
         let theirs = shared.clone();
         std::thread::Builder::new().name("corprof probe".to_owned()).spawn(move || {

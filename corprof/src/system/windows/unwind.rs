@@ -98,7 +98,8 @@ pub(crate) fn step(registers: &mut Registers, stack: &Range<usize>) -> Result<()
         }
         caller.0.Rsp += 8;
     } else {
-        let (mut data, mut establisher) = (std::ptr::null_mut(), 0);
+        let mut data = std::ptr::null_mut();
+        let mut establisher = 0;
         let ip = caller.0.Rip;
         // SAFETY: the entry belongs to this very address, and its module is mapped, or was when it was found. If it is
         // unmapped, or a register leads elsewhere, the read faults, and the guard catches that. RtlVirtualUnwind takes no lock,
@@ -182,7 +183,8 @@ mod tests {
         for _ in 0..100 {
             let mut count = 0;
             let stopped = thread.stop().unwrap();
-            let (registers, stack) = (stopped.registers().unwrap(), stopped.stack().unwrap());
+            let registers = stopped.registers().unwrap();
+            let stack = stopped.stack().unwrap();
             let found = seed(
                 registers,
                 &stack,
@@ -202,7 +204,8 @@ mod tests {
 
         // The managed function is the seed, and its stack pointer is within the stack.
         let stopped = thread.stop().unwrap();
-        let (registers, stack) = (stopped.registers().unwrap(), stopped.stack().unwrap());
+        let registers = stopped.registers().unwrap();
+        let stack = stopped.stack().unwrap();
         let is_managed = |ip| !within.contains(&ip);
         let seed = seed(registers, &stack, 128, is_managed, |_, _| ControlFlow::Continue(())).ok().unwrap();
         let mut registers = *seed.registers();

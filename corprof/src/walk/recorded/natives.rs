@@ -199,7 +199,9 @@ impl Library {
         let is_loaded = |kind: u32| kind == object::elf::PT_LOAD;
         let code = headers.iter().filter(|header| is_loaded(header.p_type(endian)) && is_code(header.p_flags(endian)));
         let segments = code.map(|header| {
-            let [offset, size, address] = [header.p_offset(endian), header.p_filesz(endian), header.p_vaddr(endian)];
+            let offset = header.p_offset(endian);
+            let size = header.p_filesz(endian);
+            let address = header.p_vaddr(endian);
             Segment { offset: offset as usize, size: size as usize, address: address as usize }
         });
         let segments = segments.collect();

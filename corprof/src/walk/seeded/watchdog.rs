@@ -219,7 +219,8 @@ mod tests {
         }
 
         fn runs(&self) -> bool {
-            let (before, start) = (self.count(), Instant::now());
+            let before = self.count();
+            let start = Instant::now();
             while self.count() == before && start.elapsed() < Duration::from_secs(10) {
                 thread::sleep(Duration::from_millis(1));
             }
@@ -259,7 +260,8 @@ mod tests {
         for is_stopped_twice in [false, true] {
             let stop = watchdog.stop(&thread).unwrap();
             stop.stopped().unwrap().registers().unwrap();
-            let (start, before) = (Instant::now(), counter.count());
+            let start = Instant::now();
+            let before = counter.count();
             let wait = || {
                 // The sampler's thread is stuck: it uses no processor time until the target runs again.
                 thread::sleep(LIMIT + 3 * PERIOD);

@@ -157,7 +157,8 @@ fn tells_shared_classes(cx: &InNoGc<'_>) -> bool {
 
 /// One in a thousand answers may be such a refusal, or a handful in a short run.
 fn doubted() {
-    let (doubted, answered) = (DOUBTED.fetch_add(1, Relaxed) + 1, LASTING.load(Relaxed));
+    let doubted = DOUBTED.fetch_add(1, Relaxed) + 1;
+    let answered = LASTING.load(Relaxed);
     if doubted > 100 && doubted > answered / 1000 {
         fault(format_args!("more than one in a thousand functions of the program's own is refused as dead"));
     }

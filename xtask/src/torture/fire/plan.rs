@@ -61,7 +61,8 @@ fn settings(is_windows: bool) -> [(&'static str, &'static str); 3] {
 
 impl Plan {
     fn new(number: u64, condition: Condition, hooks: &'static str, target: u64) -> Self {
-        let (settings, without) = (Vec::new(), (Vec::new(), Vec::new()));
+        let settings = Vec::new();
+        let without = (Vec::new(), Vec::new());
         Self { number, condition, hooks, settings, target, time: (1, LONGEST), panic_at: None, without }
     }
 

@@ -9,7 +9,8 @@ use crate::contracts::{Contracts, Entry, InfoRow, InfoVersion};
 
 pub(super) fn emit(contracts: &Contracts) -> TokenStream {
     let arms = contracts.info.iter().map(|row| {
-        let (name, text) = (format_ident!("{}", row.method), text(row));
+        let name = format_ident!("{}", row.method);
+        let text = text(row);
         quote!((#name) => { #text };)
     });
     quote! {

@@ -18,7 +18,8 @@ pub(super) fn emit(callbacks: &[Callback<'_>], contracts: &Contracts) -> Result<
     let calls = rows.iter().map(|row| call(row)).collect::<Result<Vec<_>, _>>()?;
     let deliveries = callbacks.iter().map(delivery);
     let flags = flags(contracts);
-    let (call_count, delivery_count) = (calls.len(), callbacks.len());
+    let call_count = calls.len();
+    let delivery_count = callbacks.len();
     Ok(quote! {
         use crate::event_mask::{Event, EventMask};
         use crate::testing::contract::{Call, Delivery, Earlier, Entry, FlagRule, Lifted, Release, SyncInfo};
@@ -35,10 +36,14 @@ pub(super) fn emit(callbacks: &[Callback<'_>], contracts: &Contracts) -> Result<
 }
 
 fn call(row: &InfoRow) -> Result<TokenStream, Error> {
-    let (name, slot, entry) = (&row.method, row.slot, entry(row.entry));
+    let name = &row.method;
+    let slot = row.slot;
+    let entry = entry(row.entry);
     let since = release(row.since.as_deref().unwrap_or(OLDEST))?;
-    let (triggers, attach) = (row.triggers, row.attach_effective);
-    let (inspects, main_only) = (row.requires.as_deref() == Some("object-inspection"), row.main_profiler_only);
+    let triggers = row.triggers;
+    let attach = row.attach_effective;
+    let inspects = row.requires.as_deref() == Some("object-inspection");
+    let main_only = row.main_profiler_only;
     let earlier = row.versions.iter().filter(|version| version.entry.is_some() || version.triggers.is_some());
     let earlier = earlier.map(|version| {
         let max = Literal::u32_unsuffixed(version.max);
@@ -70,8 +75,10 @@ fn delivery(callback: &Callback<'_>) -> TokenStream {
         SyncInfo::NoTrigger => quote!(SyncInfo::NoTrigger),
         SyncInfo::None => quote!(SyncInfo::None),
     };
-    let (attach, cooperative) = (row.allowed_for_attach, row.mode == Mode::Cooperative);
-    let (during_gc, comes) = (row.during_gc, row.fired_by_runtime && row.wrapper == Wrapper::Calls);
+    let attach = row.allowed_for_attach;
+    let cooperative = row.mode == Mode::Cooperative;
+    let during_gc = row.during_gc;
+    let comes = row.fired_by_runtime && row.wrapper == Wrapper::Calls;
     quote!(Delivery {
         event: Event::#event, sync_info: #sync_info, cooperative: #cooperative, during_gc: #during_gc, attach: #attach,
         comes: #comes,
@@ -81,7 +88,8 @@ fn delivery(callback: &Callback<'_>) -> TokenStream {
 fn flags(contracts: &Contracts) -> impl Iterator<Item = TokenStream> {
     contracts.flag.iter().filter(|flag| flag.kind == FlagKind::Flag).map(|flag| {
         let mask = constant(&flag.name);
-        let (immutable, attach) = (flag.immutable == Some(true), flag.allowed_after_attach == Some(true));
+        let immutable = flag.immutable == Some(true);
+        let attach = flag.allowed_after_attach == Some(true);
         let prevents_detach = flag.prevents_detach == Some(true);
         let lifted = flag.versions.iter().map(|version| {
             let min = Literal::u32_unsuffixed(version.min);
@@ -104,6 +112,7 @@ fn release(text: &str) -> Result<TokenStream, Error> {
         let problems = vec![format!("since = {text:?}: not a release")];
         return Err(Error::Facts { file: "contracts.toml", problems });
     };
-    let (major, minor) = (Literal::u32_unsuffixed(major), Literal::u32_unsuffixed(minor));
+    let major = Literal::u32_unsuffixed(major);
+    let minor = Literal::u32_unsuffixed(minor);
     Ok(quote!(Release(#major, #minor)))
 }

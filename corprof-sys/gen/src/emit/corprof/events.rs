@@ -10,7 +10,9 @@ use crate::contracts::{Contracts, FlagKind, FlagRow, Mask};
 
 pub(super) fn emit(callbacks: &[Callback<'_>], contracts: &Contracts) -> TokenStream {
     let flags: Vec<&FlagRow> = contracts.flag.iter().filter(|flag| flag.kind == FlagKind::Flag).collect();
-    let (events, mask, rules) = (events(callbacks), mask(&flags), rules(&flags));
+    let events = events(callbacks);
+    let mask = mask(&flags);
+    let rules = rules(&flags);
     let alternatives = callbacks.iter().map(|callback| {
         let masks = alternatives(callback, &flags);
         quote!(&[#(#masks),*])
@@ -39,16 +41,19 @@ pub(super) fn emit(callbacks: &[Callback<'_>], contracts: &Contracts) -> TokenSt
 
 fn events(callbacks: &[Callback<'_>]) -> TokenStream {
     let variants = callbacks.iter().map(|callback| {
-        let (doc, name) = (doc(format!("`{}`", callback.method.name)), event(callback));
+        let doc = doc(format!("`{}`", callback.method.name));
+        let name = event(callback);
         quote!(#doc #name)
     });
     let all = callbacks.iter().map(event);
     let names = callbacks.iter().map(|callback| {
-        let (event, name) = (event(callback), &callback.method.name);
+        let event = event(callback);
+        let name = &callback.method.name;
         quote!(Self::#event => #name)
     });
     let methods = callbacks.iter().map(|callback| {
-        let (event, name) = (event(callback), callback.name());
+        let event = event(callback);
+        let name = callback.name();
         quote!(Self::#event => #name)
     });
     let count = callbacks.len();
@@ -78,7 +83,8 @@ fn events(callbacks: &[Callback<'_>]) -> TokenStream {
 
 fn mask(flags: &[&FlagRow]) -> TokenStream {
     let constants = flags.iter().map(|flag| {
-        let (name, value) = (constant(&flag.name), bits(flag));
+        let name = constant(&flag.name);
+        let value = bits(flag);
         let value = proc_macro2::Literal::u64_unsuffixed(value);
         let note = flag.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
         let doc = doc(format!("`{}`{note}.", flag.name));
@@ -134,7 +140,8 @@ fn flag_rules(flag: &FlagRow) -> Vec<String> {
 
 fn rules(flags: &[&FlagRow]) -> TokenStream {
     let rows = flags.iter().map(|flag| {
-        let (mask, name) = (constant(&flag.name), &flag.name);
+        let mask = constant(&flag.name);
+        let name = &flag.name;
         // Where a later release lifts a rule, its runtime is the one to say so.
         let is_lifted = !flag.versions.is_empty();
         let immutable = flag.immutable == Some(true) && !is_lifted;

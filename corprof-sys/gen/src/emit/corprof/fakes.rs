@@ -25,7 +25,8 @@ pub(super) const METADATA: Fake = Fake { interface: "IMetaDataImport2", answers:
 
 pub(super) fn emit(model: &Model, fake: &Fake) -> Result<TokenStream, Error> {
     let line = lineage(model, fake.interface)?;
-    let (answers, face) = (format_ident!("{}", fake.answers), format_ident!("{}", fake.face));
+    let answers = format_ident!("{}", fake.answers);
+    let face = format_ident!("{}", fake.face);
     let methods: Vec<&Method> = line.iter().flat_map(|interface| &interface.methods).collect();
     let defaults = methods.iter().map(|method| default(model, method));
     let thunks = methods.iter().map(|method| thunk(model, method, &answers, &face));
@@ -87,7 +88,8 @@ fn is_hresult(method: &Method) -> bool {
 }
 
 fn default(model: &Model, method: &Method) -> TokenStream {
-    let (name, params) = (ident(&method.name), types::params(model, &method.params));
+    let name = ident(&method.name);
+    let params = types::params(model, &method.params);
     let returns = types::returns(model, &method.returns);
     let answer = match &returns {
         None => quote!(),
@@ -98,7 +100,8 @@ fn default(model: &Model, method: &Method) -> TokenStream {
 }
 
 fn thunk(model: &Model, method: &Method, answers: &proc_macro2::Ident, face: &proc_macro2::Ident) -> TokenStream {
-    let (name, params) = (ident(&method.name), types::params(model, &method.params));
+    let name = ident(&method.name);
+    let params = types::params(model, &method.params);
     let returns = types::returns(model, &method.returns);
     let names = method.params.iter().map(|param| {
         let tail = if model.is_constant(&param.name) { "_" } else { "" };

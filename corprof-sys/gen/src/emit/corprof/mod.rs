@@ -95,8 +95,8 @@ fn callbacks_trait(callbacks: &[Callback<'_>]) -> Result<TokenStream, Error> {
     let mut methods = TokenStream::new();
     for callback in callbacks.iter().filter(|callback| !callback.facts.key) {
         let lines = documentation(callback).into_iter().map(doc_line);
-        let (signature, answer) =
-            (parse(callback, &callback.signature())?, parse(callback, callback.default_answer())?);
+        let signature = parse(callback, &callback.signature())?;
+        let answer = parse(callback, callback.default_answer())?;
         let alias = &callback.method.name;
         methods.extend(quote! {
             #(#lines)*
@@ -165,7 +165,8 @@ fn doc_line(text: String) -> TokenStream {
 }
 
 fn documentation(callback: &Callback<'_>) -> Vec<String> {
-    let (row, facts) = (callback.row, callback.facts);
+    let row = callback.row;
+    let facts = callback.facts;
     let mut lines = vec![facts.doc.clone(), String::new()];
     match row.wrapper {
         Wrapper::Calls if row.fired_by_runtime => {}
@@ -203,7 +204,9 @@ fn documentation(callback: &Callback<'_>) -> Vec<String> {
 
 fn macro_table(callbacks: &[Callback<'_>]) -> TokenStream {
     let rows = callbacks.iter().filter(|callback| !callback.facts.key).map(|callback| {
-        let (name, event, signature) = (callback.name(), callback.event(), callback.signature());
+        let name = callback.name();
+        let event = callback.event();
+        let signature = callback.signature();
         let params = signature.matches(": ").count() + usize::from(signature.contains("&self"));
         let is_in_every = callback.is_in_every();
         quote!(Callback { name: #name, event: #event, signature: #signature, params: #params, is_in_every: #is_in_every })

@@ -39,7 +39,8 @@ pub(super) fn emit(model: &Model, callbacks: &[Callback<'_>]) -> Result<TokenStr
 }
 
 fn thunk(model: &Model, callback: &Callback<'_>) -> Result<TokenStream, Error> {
-    let (name, event) = (format_ident!("{}", callback.name()), event(callback));
+    let name = format_ident!("{}", callback.name());
+    let event = event(callback);
     let params = types::params(model, &callback.method.params);
     let (enter, has_context) = match callback.context() {
         Some("InCallback") => (quote!(in_callback), true),
@@ -159,7 +160,8 @@ fn vtable(model: &Model, callbacks: &[Callback<'_>]) -> Result<TokenStream, Erro
         newest = format_ident!("{}_Vtbl", interface.name);
         let slots = interface.methods.iter().filter_map(|method| {
             let callback = callbacks.iter().find(|callback| callback.method.name == method.name)?;
-            let (slot, name) = (ident(&method.name), format_ident!("{}", callback.name()));
+            let slot = ident(&method.name);
+            let name = format_ident!("{}", callback.name());
             let path = callback.facts.custom.then(|| quote!(lifecycle::));
             Some(quote!(#slot: #path #name::<P>))
         });

@@ -244,7 +244,8 @@ fn a_stack_walk_goes_through_each_stub_into_its_caller() {
     for kind in Kind::ALL {
         for tags in [OURS, TAGS] {
             let places = beyond(kind.stub(stubs), kind, CLIENT | tags);
-            let (stub, caller) = (kind.stub(stubs) as *const () as usize, abi::call as *const () as usize);
+            let stub = kind.stub(stubs) as *const () as usize;
+            let caller = abi::call as *const () as usize;
             let at = places.windows(2).position(|pair| within(stub, pair[0]) && within(caller, pair[1]));
             let at = at.unwrap_or_else(|| panic!("{kind:?} {tags}: no {stub:#x} and {caller:#x} in {places:#x?}"));
             // The test's own functions, those of the test harness, the start of the thread.

@@ -49,7 +49,8 @@ fn interrupted(context: &libc::ucontext_t) -> Interrupted {
 fn interrupted(context: &libc::ucontext_t) -> Interrupted {
     let [frame_pointer, link] =
         [29, 30].map(|register| context.uc_mcontext.regs.get(register).map_or(0, |&value| value as usize));
-    let (ip, stack_pointer) = (context.uc_mcontext.pc as usize, context.uc_mcontext.sp as usize);
+    let ip = context.uc_mcontext.pc as usize;
+    let stack_pointer = context.uc_mcontext.sp as usize;
     Interrupted { ip, stack_pointer, frame_pointer, link }
 }
 

@@ -155,7 +155,8 @@ impl Address {
 /// The calling thread's stack, from the lowest address on; none if the system does not report it.
 pub(crate) fn own_stack() -> Option<Range<usize>> {
     let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
-    let (mut start, mut size) = (std::ptr::null_mut(), 0);
+    let mut start = std::ptr::null_mut();
+    let mut size = 0;
     // SAFETY: the first call fills the attributes if it returns 0, and only then the others read and release them.
     let is_told = unsafe {
         libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) == 0 && {

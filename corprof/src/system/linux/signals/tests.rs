@@ -15,7 +15,8 @@ fn with_thread(work: fn(&AtomicBool), test: impl FnOnce(&'static Slot, Address, 
         let (tell, told) = mpsc::channel();
         let is_over = &is_over;
         scope.spawn(move || {
-            let (slot, stack) = (Slot::new(100).unwrap(), own_stack().unwrap());
+            let slot = Slot::new(100).unwrap();
+            let stack = own_stack().unwrap();
             slot.take(&stack);
             tell.send((slot, Address::own(), stack)).unwrap();
             work(is_over);
@@ -154,7 +155,8 @@ fn errno_and_registers_survive() {
         let mut turn = 0i32;
         while !is_over.load(SeqCst) {
             turn = turn.wrapping_add(1) & 0xFFF;
-            let (mut sum, mut float) = (0u64, 0f64);
+            let mut sum = 0u64;
+            let mut float = 0f64;
             // SAFETY: `errno` belongs to the thread.
             unsafe { *libc::__errno_location() = turn };
             for i in 0..1000u64 {
