@@ -109,7 +109,7 @@ fn every_path_that_the_documents_name_exists() -> Result<()> {
         for path in paths {
             let found = root().join(&path);
             assert!(found.exists(), "{document} names `{path}`, which does not exist");
-            assert!(!path.ends_with('/') || found.is_dir(), "{document}: `{path}` is no folder");
+            assert!(!path.ends_with('/') || found.is_dir(), "{document}: `{path}` is not a folder");
         }
     }
     Ok(())

@@ -13,7 +13,7 @@ pub(crate) fn links(markdown: &str) -> Vec<String> {
     events.filter(|link| !link.contains("://") && !link.starts_with("mailto:")).collect()
 }
 
-/// The pages that the summary of the book in `src` lists, in its order. A draft, which links nowhere, is no page.
+/// The pages that the summary of the book in `src` lists, in its order. A draft, which links nowhere, is not a page.
 pub(crate) fn pages(src: &Path) -> std::io::Result<Vec<PathBuf>> {
     let summary = std::fs::read_to_string(src.join("SUMMARY.md"))?;
     let pages = links(&summary).into_iter().filter(|link| link.ends_with(".md"));

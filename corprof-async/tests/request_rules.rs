@@ -67,7 +67,7 @@ fn a_connection_takes_one_request_after_the_other() {
     source.step(1, 51, 102, Change::Completed);
     source.resume(1, 60, 100, 7);
     source.step(1, 61, 100, Change::Suspended);
-    // A run that makes nothing is no request.
+    // A run that makes nothing is not a request.
     source.resume(1, 70, 100, 7);
     source.step(1, 71, 100, Change::Suspended);
     let told = source.finish();

@@ -158,7 +158,7 @@ pub(crate) fn send(
     data: &[u8],
     timeout: Duration,
 ) -> anyhow::Result<Result<(), Error>> {
-    let clsid = Uuid::parse_str(&chosen.clsid).with_context(|| format!("{} is no CLSID", chosen.clsid))?;
+    let clsid = Uuid::parse_str(&chosen.clsid).with_context(|| format!("{} is not a CLSID", chosen.clsid))?;
     Ok(process.client().attach_profiler(clsid, library, data, timeout))
 }
 

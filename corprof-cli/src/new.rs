@@ -94,7 +94,7 @@ fn dependency(path: Option<&Path>) -> Result<String> {
 fn check(name: &str) -> Result<()> {
     let is_name = name.starts_with(|first: char| first.is_ascii_lowercase())
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte));
-    ensure!(is_name, "`{name}` is no name of a crate: use small letters, digits and hyphens, a letter first");
+    ensure!(is_name, "`{name}` is not a name of a crate: use small letters, digits and hyphens, a letter first");
     ensure!(!["corprof", "test", "core", "std", "alloc"].contains(&name), "`{name}` is the name of another crate");
     Ok(())
 }

@@ -263,7 +263,7 @@ struct Output {
 impl Output {
     /// Checks in advance that the file can be written at the end.
     fn new(path: &Path) -> Result<Self> {
-        let path = std::path::absolute(path).with_context(|| format!("`{}` is no path", path.display()))?;
+        let path = std::path::absolute(path).with_context(|| format!("`{}` is not a path", path.display()))?;
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default().to_owned();
         let lower = name.to_ascii_lowercase();
         let ending = ENDINGS.iter().find(|ending| lower.ends_with(*ending) && !lower.contains(".trace.json"));

@@ -22,7 +22,7 @@ pub fn choose(library: &Path, wanted: Option<&str>) -> Result<Chosen> {
         let library = embedded::library()?;
         return Ok(Chosen { clsid: built_in.clsid.to_owned(), name: built_in.name.to_owned(), library });
     }
-    let library = std::path::absolute(library).with_context(|| format!("`{}` is no path", library.display()))?;
+    let library = std::path::absolute(library).with_context(|| format!("`{}` is not a path", library.display()))?;
     let named = |clsid: String, name: String| Chosen { clsid, name, library: library.clone() };
     let clsid = wanted.and_then(|text| Uuid::parse_str(text).ok());
     let found = profiler::profilers(&library)?;

@@ -247,7 +247,7 @@ pub(crate) fn read_reply(
     let mut header = [0; HEADER_SIZE];
     stream.read_exact(&mut header, deadline).map_err(failed)?;
     let header = Header::decode(&header).map_err(bad)?;
-    // Checked before the payload: a message that is no answer may never have one.
+    // Checked before the payload: a message that is not an answer may never have one.
     if ![Command::OK, Command::ERROR].contains(&header.command) {
         return Err(bad(ipc::Invalid("it is neither a success nor an error")));
     }
@@ -274,5 +274,5 @@ fn absolute<'a>(action: &'static str, library: &'a Path) -> Result<&'a str> {
         return Err(Error::BadRequest { action, what });
     }
     let text = library.to_str().filter(|text| !text.contains('\0'));
-    text.ok_or(Error::BadRequest { action, what: "the path of the library is no text: the protocol has only Unicode" })
+    text.ok_or(Error::BadRequest { action, what: "the path of the library is not text: the protocol has only Unicode" })
 }

@@ -104,7 +104,7 @@ impl Connections {
                 Err(error) => return Err(error),
             };
             let mut bytes = [0; Advertise::SIZE];
-            // One that says nothing, or something else, is no runtime, and is closed.
+            // One that says nothing, or something else, is not a runtime, and is closed.
             let introduction = Deadline::after(deadline.left_at_most(INTRODUCTION)?);
             let read = stream.read_exact(&mut bytes, introduction);
             if let (Ok(()), Ok(advertise)) = (read, Advertise::decode(&bytes)) {

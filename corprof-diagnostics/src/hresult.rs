@@ -27,7 +27,7 @@ const KNOWN: &[(u32, &str, &str)] = &[
     (
         0x8007_007f,
         "HRESULT_FROM_WIN32(ERROR_PROC_NOT_FOUND)",
-        "the library is no profiler: it does not export DllGetClassObject",
+        "the library is not a profiler: it does not export DllGetClassObject",
     ),
     (0x8007_00c1, "HRESULT_FROM_WIN32(ERROR_BAD_EXE_FORMAT)", "the library is for another architecture"),
     (0x8007_05b4, "HRESULT_FROM_WIN32(ERROR_TIMEOUT)", "the runtime did not get it done in the time that it was given"),

@@ -58,7 +58,7 @@ pub struct Header {
     pub payload_size: usize,
 }
 
-/// The reason why bytes are no message.
+/// The reason why bytes are not a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Invalid(pub &'static str);
@@ -99,7 +99,7 @@ pub fn encode(command: Command, payload: &[u8]) -> Result<Vec<u8>, usize> {
 /// The content of an answer: its payload, or the runtime's code.
 ///
 /// # Errors
-/// If it is no answer.
+/// If it is not an answer.
 pub fn reply(command: Command, payload: &[u8]) -> Result<Result<&[u8], HResult>, Invalid> {
     match command {
         Command::OK => Ok(Ok(payload)),

@@ -95,7 +95,7 @@ impl PortServer {
     /// The next runtime that connects for the first time.
     ///
     /// # Errors
-    /// [`TimedOut`](Error::TimedOut) if none does in time. Connections that are no runtimes are closed.
+    /// [`TimedOut`](Error::TimedOut) if none does in time. Connections that are not runtimes are closed.
     pub fn accept(&self, timeout: Duration) -> Result<Runtime> {
         let accepted = self.connections.next_unknown(Deadline::after(timeout));
         let advertise = accepted.map_err(|error| Error::from_io("wait for a runtime to connect", timeout, error))?;

@@ -278,7 +278,7 @@ impl Client {
     /// out. [`EventPipeSession::stop`] needs no other thread.
     ///
     /// # Errors
-    /// If the runtime does not answer in time, or not properly. That there is no such session is no error.
+    /// If the runtime does not answer in time, or not properly. That there is no such session is not an error.
     pub fn stop_session(&self, id: u64) -> Result<()> {
         self.ask(STOP, Command::STOP_TRACING, &id.to_le_bytes(), self.timeout()).map(drop)
     }

@@ -401,7 +401,7 @@ fn runtimes_connect_and_others_are_turned_away() -> Result {
     assert_eq!(answers.join().map_err(|_| "it panicked")??, Command::RESUME_RUNTIME);
     let next = runtimes[0].client().clone().with_timeout(TIMEOUT).resume_runtime();
     assert!(matches!(next, Err(Error::TimedOut { .. })), "{next:?}");
-    // It connects anew, and is no new runtime.
+    // It connects anew, and is not a new runtime.
     let _again = connect(1, 10)?;
     assert!(server.accept(TIMEOUT).is_err());
     drop((server, runtimes));

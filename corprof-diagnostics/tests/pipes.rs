@@ -100,7 +100,7 @@ fn one_that_does_not_answer_times_out() -> Result {
 fn one_that_closes_is_told() -> Result {
     let path = pipe("closes");
     let server = PortServer::bind(&path)?;
-    // The client's request is no introduction, so the server refuses it.
+    // The client's request is not an introduction, so the server refuses it.
     let closing = thread::spawn(move || server.accept(TIMEOUT * 4).is_err());
     let answer = Client::at(&path).with_timeout(PATIENCE).process_info();
     assert!(matches!(answer, Err(Error::Closed { .. })), "{answer:?}");

@@ -39,7 +39,7 @@ pub enum DecodeError {
         /// The field.
         field: &'static str,
     },
-    /// The field has a type that is no type of the struct's field, or a number without room there.
+    /// The field has a type that is not a type of the struct's field, or a number without room there.
     OtherType {
         /// The event.
         event: &'static str,

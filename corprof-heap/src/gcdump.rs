@@ -25,7 +25,7 @@ pub struct Written {
     pub clamped: u64,
 }
 
-/// A node that is no object: one above roots.
+/// A node that is not an object: one above roots.
 struct Heading {
     name: String,
     /// Numbers of nodes.

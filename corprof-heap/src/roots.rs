@@ -6,7 +6,7 @@ use crate::ObjectId;
 
 /// Why the collector starts from an object.
 ///
-/// Weak handles are no roots: they keep nothing alive.
+/// Weak handles are not roots: they keep nothing alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum RootKind {

@@ -160,7 +160,7 @@ fn read(model: &Model, events: &Events) -> HeapGraph {
     for (id, payload) in events {
         assert!(reader.event(*id, payload));
     }
-    assert!(!reader.event(1, &[]), "the start of a collection is no part of a dump");
+    assert!(!reader.event(1, &[]), "the start of a collection is not a part of a dump");
     for &(_, class, _) in &model.objects {
         reader.builder().class(class, &class_name(class), &support::assembly_name(class), 24);
     }

@@ -54,7 +54,7 @@ pub enum Flow {
     Conditional,
     /// Out of the method, or to a handler: `ret`, `throw`, `rethrow`, `endfinally`, `endfilter`, `jmp`.
     End,
-    /// It is no instruction of its own but a prefix of the next one.
+    /// It is not an instruction of its own but a prefix of the next one.
     Prefix,
 }
 

@@ -69,7 +69,7 @@ pub fn output(profiler: &Profiler, changes: &mut Changes) -> anyhow::Result<Opti
     let default = Some(setting.default).filter(|default| !default.is_empty() && !is_sent).map(OsString::from);
     let given = launch::value_of(changes, variable).or(default);
     let Some(file) = given.filter(|file| !file.is_empty()) else { return Ok(None) };
-    let file = std::path::absolute(&file).with_context(|| format!("{variable} is no path"))?;
+    let file = std::path::absolute(&file).with_context(|| format!("{variable} is not a path"))?;
     changes.insert(variable.to_owned(), Some(file.clone().into_os_string()));
     Ok(Some(file))
 }

@@ -86,7 +86,7 @@ pub fn library(path: &Path, place: Place<'_>) -> Vec<Finding> {
         Ok(bytes) => match Image::parse(&bytes) {
             Ok(image) => image,
             Err(error) => {
-                let what = format!("{shown} is no library: {error:#}");
+                let what = format!("{shown} is not a library: {error:#}");
                 let cure =
                     "name the .so, .dll or .dylib that cargo has built, which is in target/debug or target/release";
                 return vec![Finding::new("not-a-library", what, cure)];
@@ -185,7 +185,7 @@ fn in_place(path: &Path, image: &Image, place: Place<'_>) -> Vec<Finding> {
         return vec![Finding::new("wrong-libc", what, format!("build the profiler for {target}"))];
     }
     if !image.has_factory {
-        let what = format!("{shown} does not export {FACTORY}, so it is no profiler");
+        let what = format!("{shown} does not export {FACTORY}, so it is not a profiler");
         let cure =
             "derive Profiler in the crate of the library itself (crate-type = [\"cdylib\"]), or call corprof::export!";
         return one("no-entry-point", what, cure);

@@ -141,7 +141,7 @@ pub fn find(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
     let found =
         found.ok_or_else(|| Failure::new(exit::NOT_FOUND, anyhow!("there is no program {}", program.display())))?;
     if found.extension().is_some_and(|extension| extension == "dll") {
-        let text = format!("{0} is no program of its own: run it by `dotnet {0}`", program.display());
+        let text = format!("{0} is not a program of its own: run it by `dotnet {0}`", program.display());
         return Err(Failure::new(exit::CANNOT_START, anyhow!(text)));
     }
     Ok(found)

@@ -28,7 +28,7 @@ pub struct Profiler {
 /// The profilers of `library`, by name.
 ///
 /// # Errors
-/// If the file cannot be read, is no library, or has a text that this tool does not understand.
+/// If the file cannot be read, is not a library, or has a text that this tool does not understand.
 pub fn profilers(library: &Path) -> Result<Vec<Profiler>> {
     let image = fs::read(library).with_context(|| format!("cannot read {}", library.display()))?;
     let mut found = profilers_of_image(&image).with_context(|| format!("in {}", library.display()))?;

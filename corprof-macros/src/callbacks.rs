@@ -41,7 +41,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
 fn wrong_item(item: &Item) -> Option<Error> {
     const PLACE: &str = "`#[callbacks]` goes on `impl Callbacks for …`";
     let Item::Impl(block) = item else {
-        return Some(Error::new_spanned(item, format!("{PLACE}, and this is no `impl` block")));
+        return Some(Error::new_spanned(item, format!("{PLACE}, and this is not an `impl` block")));
     };
     match &block.trait_ {
         Some((None, path, _)) if path.segments.last().is_some_and(|last| last.ident == "Callbacks") => None,

@@ -134,7 +134,7 @@ pub fn derive_profiler(input: TokenStream) -> TokenStream {
 /// # fn main() {}
 /// ```
 ///
-/// A method that is no callback is an error with the most similar name, because the runtime would never call it:
+/// A method that is not a callback is an error with the most similar name, because the runtime would never call it:
 ///
 /// ```compile_fail
 /// use corprof::prelude::*;

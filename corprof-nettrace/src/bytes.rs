@@ -110,7 +110,7 @@ impl<'a> Cursor<'a> {
         Ok(text)
     }
 
-    /// UTF-16 after its length in units, the terminating zero among them; the length 0 is no string at all.
+    /// UTF-16 after its length in units, the terminating zero among them; the length 0 is not a string at all.
     pub fn counted_utf16(&mut self) -> Result<Option<String>, Malformed> {
         let units = self.count()?;
         if units == 0 {

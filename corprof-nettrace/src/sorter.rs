@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(due(&mut sorter), ["end"]);
         sorter.release();
         sorter.push(2, "late");
-        assert_eq!(due(&mut sorter), ["late"], "for ever is no answer");
+        assert_eq!(due(&mut sorter), ["late"], "for ever is not an answer");
     }
 
     #[test]

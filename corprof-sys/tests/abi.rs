@@ -80,7 +80,7 @@ fn interfaces_are_those_of_the_windows_metadata() {
     let windows: Windows = read("windows.json");
     let ours: BTreeSet<&str> = SLOTS.iter().map(|row| row.0).collect();
     let theirs: BTreeSet<&str> = windows.interfaces.keys().map(String::as_str).collect();
-    // It is older than the last Info; it has two interfaces that are no part of this API.
+    // It is older than the last Info; it has two interfaces that are not part of this API.
     assert_eq!(ours.difference(&theirs).copied().collect::<Vec<_>>(), ["ICorProfilerInfo15"]);
     assert_eq!(theirs.difference(&ours).copied().collect::<Vec<_>>(), ["ICeeGen", "IMetaDataWinMDImport"]);
     for (name, parent, _, _, methods) in SLOTS.iter().filter(|row| theirs.contains(row.0)) {
@@ -211,7 +211,7 @@ fn constants_are_those_of_the_windows_metadata() {
             (Some(theirs), None) => assert_eq!(*value as u32, *theirs as u32, "{name}"),
             (Some(theirs), Some((_, known, why))) => {
                 assert_eq!(*theirs as u32, *known, "{name}: {why}");
-                assert_ne!(*value as u32, *known, "{name} is no exception any more");
+                assert_ne!(*value as u32, *known, "{name} is not an exception any more");
             }
             (None, _) => {
                 missing.insert((*name).to_owned(), *value);

@@ -298,7 +298,7 @@ contexts!(InNoGc InCallback InInitialize InAttach);
     message = "`{Self}` is not the context of a callback",
     note = "a lock is taken with the callback's own `cx`: then no call that may start a garbage collection compiles while \
             the lock is held (suspension rule 3)",
-    note = "a hook is no callback: keep its data in its thread's state"
+    note = "a hook is not a callback: keep its data in its thread's state"
 )]
 pub trait Context: sealed::Sealed {}
 

@@ -65,7 +65,7 @@ pub(crate) fn never<A, R>(_arguments: A) -> R {
     unreachable!("`Info` does not meet the bound")
 }
 
-// The other methods of contexts: those that are no call of the runtime. Without `wait` and `is_stopping`: a message about
+// The other methods of contexts: those that are not calls of the runtime. Without `wait` and `is_stopping`: a message about
 // profiler threads would surprise users who misspell another method.
 impl Info {
     #[doc(hidden)]

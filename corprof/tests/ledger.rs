@@ -102,7 +102,7 @@ fn shown(signature: &syn::Signature) -> String {
     format!("{}({})", signature.ident, parameters.collect::<Vec<_>>().join(", "))
 }
 
-/// Methods of contexts that are no calls of the runtime. The first seven have their messages in src/wrong_context.rs; a message
+/// Methods of contexts that are not calls of the runtime. The first seven have their messages in src/wrong_context.rs; a message
 /// about the others would surprise users who misspell another method.
 const NO_CALLS: &[(&str, Context)] = &[
     ("names()", Context::InNoGc),

@@ -172,6 +172,6 @@ fn grown(
             writeln!(text, "    -> {name}{row}{more}")?;
         }
     }
-    write!(text, "\nleaks: objects that grow are no leak if they stop: compare again, with a larger LEAKS_FIRST")?;
+    write!(text, "\nleaks: objects that grow are not a leak if they stop: compare again, with a larger LEAKS_FIRST")?;
     Ok(text)
 }

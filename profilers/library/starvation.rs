@@ -57,7 +57,7 @@ impl Options {
     }
 }
 
-/// Until when the pool is starved: the sampler asks for each thread, so this is no lock.
+/// Until when the pool is starved: the sampler asks for each thread, so this is not a lock.
 struct Clock {
     start: Instant,
     /// Milliseconds after the start.

@@ -169,7 +169,7 @@ impl<'r> Runs<'r> {
 /// The number in this variable.
 fn number(variable: &str) -> Result<Option<u64>> {
     let Some(text) = env::var_os(variable) else { return Ok(None) };
-    Ok(Some(text.to_str().and_then(|text| text.parse().ok()).with_context(|| format!("{variable} is no number"))?))
+    Ok(Some(text.to_str().and_then(|text| text.parse().ok()).with_context(|| format!("{variable} is not a number"))?))
 }
 
 /// Whether the generator is for this runtime. Under Wine and in an emulator a run takes minutes.

@@ -72,7 +72,7 @@ fn slow_hooks_leave_methods_alone_that_are_suspended() -> Result<()> {
     Ok(())
 }
 
-/// The begins and ends of the program's own methods that are no state machines, in the order of the alphabet.
+/// The begins and ends of the program's own methods that are not state machines, in the order of the alphabet.
 fn traced(outcome: &Outcome, program: &str) -> Vec<String> {
     let own = format!("{program}.");
     let is_known = |line: &&str| line.starts_with(&own) && !line.contains("Main>") && !line.contains(".Main");

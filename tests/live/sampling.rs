@@ -261,7 +261,7 @@ fn a_stack_that_is_too_deep_is_cut_and_counted() -> Result<()> {
         outcome.exited_with(0)?;
         ensure_or_longer!(told(&outcome, "truncated")? > 0, "{outcome}");
         ensure!(told_or_0(&outcome, "chain Shares.Sixty()") == 0, "only leaves: {outcome}");
-        // Broken off by the profiler is no failure.
+        // Broken off by the profiler is not a failure.
         ensure!(!outcome.stderr.contains("STACKSNAPSHOT_ABORTED"), "{outcome}");
         Ok(())
     })

@@ -177,7 +177,7 @@ fn of_perfetto(content: &[u8]) -> Result<BTreeMap<u64, Lane>> {
 
 /// Strict JSON.
 fn of_json(content: &[u8]) -> Result<BTreeMap<u64, Lane>> {
-    let events: Vec<Value> = serde_json::from_slice(content).context("the file is no JSON")?;
+    let events: Vec<Value> = serde_json::from_slice(content).context("the file is not JSON")?;
     ensure!(events[0]["args"]["name"].as_str().is_some_and(is_application), "the process: {}", events[0]);
     let mut lanes = BTreeMap::<u64, Lane>::new();
     let mut last = BTreeMap::new();

@@ -13,7 +13,7 @@
 //     same         a filter that throws and catches the exception that it is asked about
 //     escaping     a filter that an exception leaves, which says no, and then another
 //     firstchance  code that throws and catches before the filter is asked: a handler of FirstChanceException
-//     wrapped      a filter of a thrown object that is no exception
+//     wrapped      a filter of a thrown object that is not an exception
 //     all          each of these in turn
 //
 // At the end it prints how many jobs were right and how many wrong; and how many exceptions are still there that nobody has,
@@ -224,7 +224,7 @@ static class Filters
     {
         Watched = new List<WeakReference>();
         DoAll();
-        // The runtime may have the last one. Thrown deeper than the others, it is no reason to forget them.
+        // The runtime may have the last one. Thrown deeper than the others, it is not a reason to forget them.
         ThrowDeeper(200);
         int kept = 0;
         GC.Collect();

@@ -82,7 +82,7 @@ impl Runtime {
     fn named(variable: &str) -> Result<Vec<Self>> {
         let emulator = Emulator::named();
         let lines = prepared(variable)?.into_os_string().into_string();
-        let lines = lines.map_err(|lines| anyhow!("{variable} is no text: {}", lines.display()))?;
+        let lines = lines.map_err(|lines| anyhow!("{variable} is not text: {}", lines.display()))?;
         let runtime = |line: &str| {
             let (version, host) = line.split_once(' ').context("no host")?;
             let major = version.split('.').next().and_then(|number| number.parse().ok()).context("no version")?;

@@ -144,7 +144,7 @@ impl Row {
 /// Runs the command.
 ///
 /// # Errors
-/// If a step fails. A missed target is no error: it is in the table, and with `--strict` in the exit code.
+/// If a step fails. A missed target is not an error: it is in the table, and with `--strict` in the exit code.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let rows: Vec<Row> =
         Row::value_variants().iter().copied().filter(|row| args.only.is_empty() || args.only.contains(row)).collect();

@@ -101,7 +101,7 @@ fn pages(built: &Path) -> Result<Vec<String>> {
     let mut pages = Vec::new();
     for entry in fs::read_dir(built).with_context(|| format!("cannot read {}", built.display()))? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        // print.html repeats all chapters, the others are no chapters.
+        // print.html repeats all chapters, the others are not chapters.
         let is_chapter = !["print.html", "404.html", "toc.html"].contains(&name.as_str());
         if name.ends_with(".html") && is_chapter {
             pages.push(name);

@@ -205,7 +205,7 @@ fn build(args: &Args, built_in: Option<&Profiler>, examples: &[Example], metadat
     let libraries = cargo::build_examples(command.args(["--release", "-p", package, "--example", example]))?;
     let library = libraries.into_iter().find(|(built, _)| built == example).map(|(_, library)| library);
     let library =
-        library.with_context(|| format!("the example `{name}` is no profiler: its crate type is not cdylib"))?;
+        library.with_context(|| format!("the example `{name}` is not a profiler: its crate type is not cdylib"))?;
     note(library.display());
     Ok(library)
 }
@@ -240,7 +240,7 @@ fn application(args: &Args, metadata: &Metadata) -> Result<Command> {
         }
         None => {
             // Not its canonical path: its target may depend on the symbolic link's name.
-            let app = std::path::absolute(app).with_context(|| format!("`{app}` is no path"))?;
+            let app = std::path::absolute(app).with_context(|| format!("`{app}` is not a path"))?;
             let folder = managed::sources_dir();
             ensure!(
                 app.is_file(),
@@ -290,7 +290,7 @@ fn bundled(app: &str) -> Option<PathBuf> {
 
 /// The command that runs an executable. It knows its own runtime; `--runtime` points an executable without one to another.
 fn executable(args: &Args, app: &Path) -> Result<Command> {
-    ensure!(!args.arm64, "{} is no managed .dll: leave --arm64 out", app.display());
+    ensure!(!args.arm64, "{} is not managed .dll: leave --arm64 out", app.display());
     if args.windows {
         ensure!(args.runtime.is_none(), "{} brings its own runtime: leave --runtime out", app.display());
         return Ok(Wine::install(&Cache::open()?)?.command(app));

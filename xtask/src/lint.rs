@@ -57,7 +57,7 @@ fn cargo_deny(program: &Path, args: &Args) -> Command {
     command
 }
 
-/// A missing program is no fault of this repository; a tampered download is an error.
+/// A missing program is not a fault of this repository; a tampered download is an error.
 fn unless_missing(what: &str, program: Result<PathBuf>) -> Result<Option<PathBuf>> {
     match program {
         Ok(program) => Ok(Some(program)),

@@ -257,7 +257,7 @@ fn options(source: &str) -> impl Iterator<Item = &str> {
 /// # Errors
 /// If the source cannot be read or does not compile.
 pub fn compile(compiler: &Compiler, source: &Path, dir: &Path) -> Result<PathBuf> {
-    let name = source.file_stem().with_context(|| format!("{} is no source file", source.display()))?;
+    let name = source.file_stem().with_context(|| format!("{} is not a source file", source.display()))?;
     let program = |extension: &str| dir.join(name).with_extension(extension);
     let dll = program("dll");
     let config = program("runtimeconfig.json");

@@ -232,9 +232,9 @@ impl FromStr for Version {
     fn from_str(text: &str) -> Result<Self> {
         let (release, _preview) = text.split_once('-').unwrap_or((text, ""));
         let numbers = release.split('.').map(str::parse).collect::<Result<Vec<u32>, _>>();
-        match numbers.with_context(|| format!("`{text}` is no version"))?[..] {
+        match numbers.with_context(|| format!("`{text}` is not a version"))?[..] {
             [major, minor, patch] => Ok(Self { major, minor, patch }),
-            _ => bail!("`{text}` is no version of three numbers"),
+            _ => bail!("`{text}` is not a version of three numbers"),
         }
     }
 }

@@ -94,7 +94,7 @@ pub struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// If something cannot be prepared. A failed run is no error: it is in the summary and in the exit code.
+/// If something cannot be prepared. A failed run is not an error: it is in the summary and in the exit code.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let metadata = Metadata::load()?;
     let runtimes = runtimes(args)?;
@@ -110,7 +110,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 /// The time of `--minutes`.
 fn time(args: &Args) -> Result<Duration> {
-    Duration::try_from_secs_f64(args.minutes * 60.0).context("--minutes is no time")
+    Duration::try_from_secs_f64(args.minutes * 60.0).context("--minutes is not time")
 }
 
 /// Everything at once, with the sampler.

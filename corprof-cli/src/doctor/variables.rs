@@ -119,7 +119,11 @@ fn clsid(configured: &Configured) -> Option<Finding> {
         }
         (false, Err(error)) => {
             let cure = "copy it from the source of the profiler (`clsid = …`), in braces";
-            Some(Finding::new("clsid-is-malformed", format!("{name} is `{value}`, which is no CLSID: {error}"), cure))
+            Some(Finding::new(
+                "clsid-is-malformed",
+                format!("{name} is `{value}`, which is not a CLSID: {error}"),
+                cure,
+            ))
         }
     }
 }
@@ -193,7 +197,7 @@ fn notification(configured: &Configured, major: Option<u32>) -> Vec<Finding> {
         clsid.is_some_and(|clsid| Uuid::try_parse(clsid).is_ok())
     };
     if let Some(bad) = list.split(';').filter(|entry| !entry.is_empty()).find(|entry| !is_entry(entry)) {
-        let what = format!("`{bad}` in {name} is no profiler");
+        let what = format!("`{bad}` in {name} is not a profiler");
         findings.push(Finding::new("notification-list-malformed", what, "write PATH={CLSID};PATH={CLSID};"));
     }
     findings

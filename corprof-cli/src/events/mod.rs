@@ -98,7 +98,7 @@ impl FromStr for Source {
             Some(part) => {
                 let digits = part.strip_prefix("0x").or_else(|| part.strip_prefix("0X"));
                 let number = digits.map_or_else(|| part.parse(), |digits| u64::from_str_radix(digits, 16));
-                number.map_err(|_| format!("`{part}` is no number of keywords, such as 0x10"))?
+                number.map_err(|_| format!("`{part}` is not a number of keywords, such as 0x10"))?
             }
         };
         let level = match parts.next().map(str::to_ascii_lowercase).as_deref() {
@@ -108,7 +108,7 @@ impl FromStr for Source {
             Some("error" | "2") => Level::Error,
             Some("critical" | "1") => Level::Critical,
             Some(other) => {
-                return Err(format!("`{other}` is no level: critical, error, warning, informational, verbose"));
+                return Err(format!("`{other}` is not a level: critical, error, warning, informational, verbose"));
             }
         };
         if parts.next().is_some() {

@@ -190,7 +190,7 @@ fn diff(before: &std::path::Path, after: &std::path::Path, count: usize, json: b
     printed(out.flush())
 }
 
-/// A closed pipe is no error: the reader has seen enough.
+/// A closed pipe is not an error: the reader has seen enough.
 fn printed(result: io::Result<()>) -> anyhow::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

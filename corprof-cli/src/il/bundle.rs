@@ -28,7 +28,7 @@ pub(super) struct Bundled {
     pub(super) bytes: Vec<u8>,
 }
 
-/// The assemblies in a program; `None` if it is no single-file application.
+/// The assemblies in a program; `None` if it is not a single-file application.
 ///
 /// # Errors
 /// If the list or a file is damaged.
@@ -131,7 +131,7 @@ pub(super) mod tests {
         list.extend(text.as_bytes());
     }
 
-    /// A host with these files behind it, and one that is no assembly.
+    /// A host with these files behind it, and one that is not an assembly.
     pub(in crate::il) fn application(major: u32, files: &[(&str, &[u8])]) -> Vec<u8> {
         let mut program = b"\x7fELF the host ".to_vec();
         let address = program.len();

@@ -61,7 +61,7 @@ pub(super) fn run(args: &Args) -> Outcome {
 fn find(here: &InAssembly<'_>, wanted: &str) -> Result<Vec<Method>> {
     let assembly = here.assembly();
     if let Some(digits) = wanted.strip_prefix("0x") {
-        let token = u32::from_str_radix(digits, 16).with_context(|| format!("{wanted} is no token"))?;
+        let token = u32::from_str_radix(digits, 16).with_context(|| format!("{wanted} is not a token"))?;
         let method = assembly.methods().find(|method| method.token.token() == Token::from_raw(token));
         return method.map(|method| vec![method]).with_context(|| format!("the assembly defines no method {wanted}"));
     }

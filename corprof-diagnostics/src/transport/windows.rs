@@ -60,7 +60,7 @@ fn overlapped(
         }
     }
     let wait = deadline.left_at_most(std::time::Duration::from_millis(u64::from(INFINITE - 1)));
-    // A deadline that passed meanwhile is no time to wait.
+    // A deadline that passed meanwhile is not time to wait.
     let millis = wait.map_or(0, |wait| u32::try_from(wait.as_millis().max(1)).unwrap_or(INFINITE - 1));
     // SAFETY: the event is open.
     let timed_out = unsafe { WaitForSingleObject(event.as_raw_handle(), millis) } == WAIT_TIMEOUT;

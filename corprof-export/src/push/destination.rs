@@ -88,7 +88,7 @@ pub enum DestinationError {
     Tls,
 
     /// It has a user or a password.
-    #[error("a URL is no place for a password, as messages show it: give the header Authorization instead")]
+    #[error("a URL is not a place for a password, as messages show it: give the header Authorization instead")]
     Password,
 
     /// It has a query or a fragment.
@@ -96,7 +96,7 @@ pub enum DestinationError {
     Query,
 
     /// There is no host, or no valid address.
-    #[error("this is no address: write, for example, pyroscope+http://localhost:4040")]
+    #[error("this is not an address: write, for example, pyroscope+http://localhost:4040")]
     NoAddress,
 }
 
@@ -136,7 +136,7 @@ impl FromStr for Destination {
         let uri: Uri = address.parse().map_err(|_| DestinationError::NoAddress)?;
         let authority = uri.authority().filter(|authority| !authority.host().is_empty());
         let authority = authority.ok_or(DestinationError::NoAddress)?;
-        // A port that is no number is no error of the parser.
+        // A port that is not a number is not an error of the parser.
         let port = authority.as_str().get(authority.host().len()..).unwrap_or_default();
         if !port.is_empty() && authority.port_u16().is_none_or(|port| port == 0) {
             return Err(DestinationError::NoAddress);

@@ -85,7 +85,7 @@ impl Client {
     }
 }
 
-/// The meaning of a status that is no success.
+/// The meaning of a status that is not a success.
 fn refused(response: &Response<Body>, answer: &[u8]) -> Failure {
     let status = response.status();
     let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());

@@ -63,15 +63,15 @@ impl fmt::Display for Label {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionError {
-    /// A text that is no label.
-    #[error("`{text}` is no label: write NAME=VALUE, such as region=eu-west")]
+    /// A text that is not a label.
+    #[error("`{text}` is not a label: write NAME=VALUE, such as region=eu-west")]
     NoLabel {
         /// The text.
         text: String,
     },
 
     /// A name that engines do not accept.
-    #[error("`{name}` is no name of a label: use letters, digits and _, and begin with a letter")]
+    #[error("`{name}` is not a name of a label: use letters, digits and _, and begin with a letter")]
     LabelName {
         /// The name.
         name: String,
@@ -247,10 +247,10 @@ mod tests {
         assert_eq!(label(" region = eu=west "), Ok("region=eu=west".to_owned()));
         for (text, said) in [
             ("region", "write NAME=VALUE"),
-            ("=x", "is no name"),
+            ("=x", "is not a name"),
             ("1a=x", "begin with a letter"),
-            ("a.b=x", "is no name"),
-            ("__name__=x", "is no name"),
+            ("a.b=x", "is not a name"),
+            ("__name__=x", "is not a name"),
             ("a=", "needs a value"),
         ] {
             let error = label(text).unwrap_err().to_string();

@@ -94,7 +94,7 @@ proptest! {
             profile.sample(threads[thread], Duration::from_nanos(at), stack, weight);
         }
         for format in shapes::ALL {
-            // Folded stacks without a weight are no lines at all.
+            // Folded stacks without a weight are not lines at all.
             let is_written = format == Format::Folded || !shapes::bytes(&profile, format).is_empty();
             prop_assert!(is_written && profile.write_to(format, io::sink()).is_ok(), "{format:?}");
         }

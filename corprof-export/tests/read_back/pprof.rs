@@ -51,7 +51,7 @@ fn as_number(value: ReflectValueRef<'_>) -> u64 {
         ReflectValueRef::U64(number) => number,
         ReflectValueRef::I64(number) => u64::try_from(number).unwrap(),
         ReflectValueRef::Bool(is_set) => u64::from(is_set),
-        other => panic!("{other:?} is no number"),
+        other => panic!("{other:?} is not a number"),
     }
 }
 

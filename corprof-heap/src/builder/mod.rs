@@ -49,7 +49,7 @@ pub(super) struct PendingRoot {
 /// Takes objects, references and roots in any order, and makes a [`HeapGraph`] of them.
 ///
 /// Addresses stand for objects. A reference may come before either of its objects; a reference to an unknown object is left
-/// out and counted in [`Losses`]. Address 0 is no object: references to it are skipped.
+/// out and counted in [`Losses`]. Address 0 is not an object: references to it are skipped.
 ///
 /// ```
 /// use corprof_heap::{GraphBuilder, RootKind};

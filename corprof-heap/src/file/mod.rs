@@ -34,7 +34,7 @@ pub enum ReadError {
     Io(#[from] io::Error),
 
     /// It begins differently.
-    #[error("this is no heap snapshot of corprof: it does not begin with `corprof heap`")]
+    #[error("this is not a heap snapshot of corprof: it does not begin with `corprof heap`")]
     NotASnapshot,
 
     /// A newer corprof wrote it.

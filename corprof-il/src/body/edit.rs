@@ -275,7 +275,7 @@ impl Body {
     /// code.
     ///
     /// # Errors
-    /// If its parts are no ranges, or lie partly in another region.
+    /// If its parts are not ranges, or lie partly in another region.
     pub fn add_region(&mut self, region: Region) -> Result<RegionId, EditError> {
         let (_, places) = self.in_order();
         let filter = match region.kind {

@@ -38,7 +38,7 @@ pub enum ParseProblem {
     #[error("there is no instruction")]
     NoCode,
     /// No opcode has this code.
-    #[error("{0:#x} is no opcode")]
+    #[error("{0:#x} is not an opcode")]
     UnknownOpcode(u16),
     /// An instruction is longer than the rest of the code.
     #[error("the code ends within an instruction")]
@@ -49,7 +49,7 @@ pub enum ParseProblem {
     /// A branch goes where no instruction begins: into one, between a prefix and its instruction, or out of the code.
     #[error("the target {0:#x} is not the beginning of an instruction")]
     BadTarget(i64),
-    /// A section whose length is no number of clauses.
+    /// A section whose length is not a number of clauses.
     #[error("a section of {0} bytes")]
     BadSection(usize),
     /// A clause of a kind that does not exist.
@@ -61,7 +61,7 @@ pub enum ParseProblem {
         flags: u32,
     },
     /// A part of a clause that is empty, out of the code, or not made of whole instructions.
-    #[error("clause {clause}: {from:#x}..{to:#x} is no range of instructions")]
+    #[error("clause {clause}: {from:#x}..{to:#x} is not a range of instructions")]
     BadRange {
         /// The number of the clause in the table.
         clause: usize,

@@ -81,7 +81,7 @@ impl Assembly {
     /// Reads an assembly from a file.
     ///
     /// # Errors
-    /// If it cannot be read, is no PE file or has no managed code, or if its metadata are damaged.
+    /// If it cannot be read, is not a PE file or has no managed code, or if its metadata are damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, FileError> {
         Self::parse(std::fs::read(path)?)
     }

@@ -26,7 +26,7 @@ pub enum FileError {
     /// The file cannot be read.
     #[error("{0}")]
     Io(#[from] std::io::Error),
-    /// It is no PE file.
+    /// It is not a PE file.
     #[error("not a PE file: {0}")]
     Pe(#[from] object::read::Error),
     /// It is a PE file without managed code.

@@ -111,7 +111,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The error of a byte that is no element type.
+    /// The error of a byte that is not an element type.
     #[inline]
     pub fn bad_element(at: usize, byte: u8) -> SignatureError {
         SignatureError::new(at, SignatureProblem::BadElement(byte))

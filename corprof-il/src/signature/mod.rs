@@ -62,7 +62,7 @@ pub enum SignatureProblem {
         found: u8,
     },
     /// No type begins with this byte.
-    #[error("{0:#04x} is no element type that may stand here")]
+    #[error("{0:#04x} is not an element type that may stand here")]
     BadElement(u8),
     /// An array with no dimension, or with more than the runtime allows.
     #[error("an array cannot have {0} dimensions")]

@@ -225,7 +225,7 @@ fn what_is_wrong_is_said_with_its_place() {
     assert_eq!(problem(&[0x06, 0x14, 0x08, 0xbf, 0xff]), (3, SignatureProblem::BadRank(0x3fff)));
     assert_eq!(problem(&[0x06, 0x13, 0xff]), (2, SignatureProblem::BadInteger(0xff)));
     assert_eq!(problem(&[0x00, 0xdf, 0xff, 0xff, 0xff, 1]), (1, SignatureProblem::CountTooLarge(0x1fff_ffff)));
-    // A second sentinel is no type.
+    // A second sentinel is not a type.
     assert_eq!(problem(&[0x05, 0x02, 0x01, 0x41, 0x08, 0x41, 0x08]), (5, SignatureProblem::BadElement(0x41)));
 }
 

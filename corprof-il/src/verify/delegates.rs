@@ -14,7 +14,7 @@ use crate::signature::Type;
 use crate::token::{Token, TypeDefOrRef};
 
 impl<R: Resolve + ?Sized> Facts<'_, R> {
-    /// `Invoke` of the delegate that has this constructor; `None` if it is no delegate's, or not known.
+    /// `Invoke` of the delegate that has this constructor; `None` if it is not a delegate's, or not known.
     pub(super) fn invoke(&mut self, constructor: Token) -> Option<Rc<Method>> {
         if let Some(known) = self.delegates.get(&constructor) {
             return known.clone();
@@ -44,7 +44,7 @@ impl<R: Resolve + ?Sized> Facts<'_, R> {
 }
 
 impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
-    /// Checks `newobj` with this constructor before its arguments are taken; most are no delegate's.
+    /// Checks `newobj` with this constructor before its arguments are taken; most are not a delegate's.
     pub(super) fn delegate(&mut self, constructor: Token, method: &Method) {
         let [target, Kind::Native] = *method.parameters else { return };
         if target != Kind::Object {

@@ -27,14 +27,14 @@ pub(super) enum Kind {
     /// A managed pointer.
     Ref,
     Object,
-    /// An array whose elements are no references: an object, but not for `stelem.ref`, of which .NET 10's optimiser dies.
+    /// An array whose elements are not references: an object, but not for `stelem.ref`, of which .NET 10's optimiser dies.
     Values,
     /// An array whose elements are of this generic parameter, so that they may be no references.
     Elements(TypeId),
     /// The address of this method, as `ldftn` gives it: a native integer, but for the constructors of delegates.
     Function(Token),
     Value(TypeId),
-    /// A value type of which the name is all that is known: it may be an enumeration, but it is no object and no pointer.
+    /// A value type of which the name is all that is known: it may be an enumeration, but it is neither an object nor a pointer.
     Named(TypeId),
     /// Unknown; fits every kind.
     Unknown,

@@ -10,19 +10,19 @@ pub trait Resolve {
     /// The facts about a type that is defined or named here; `None` if there is no such row.
     fn type_info(&self, token: Token) -> Option<TypeInfo>;
 
-    /// The type that a type spec spells; `None` if there is no such row, or its blob is no type.
+    /// The type that a type spec spells; `None` if there is no such row, or its blob is not a type.
     fn type_spec(&self, token: Token) -> Option<Type>;
 
-    /// A method that is defined here or referred to by name; `None` if there is no such row, or it is no method.
+    /// A method that is defined here or referred to by name; `None` if there is no such row, or it is not a method.
     fn method(&self, token: Token) -> Option<MethodInfo>;
 
     /// The generic method of a method spec, and its arguments; `None` if there is no such row.
     fn method_spec(&self, token: Token) -> Option<(Token, Vec<Type>)>;
 
-    /// A field that is defined here or referred to by name; `None` if there is no such row, or it is no field.
+    /// A field that is defined here or referred to by name; `None` if there is no such row, or it is not a field.
     fn field(&self, token: Token) -> Option<FieldInfo>;
 
-    /// A stand-alone signature; `None` if there is no such row, or its blob is no signature.
+    /// A stand-alone signature; `None` if there is no such row, or its blob is not a signature.
     fn signature(&self, token: Token) -> Option<Signature>;
 
     /// Whether a token names a literal string.
@@ -96,7 +96,7 @@ pub enum Dispatch {
 pub enum Category {
     /// A class, an interface, a delegate.
     Reference,
-    /// A value type that is no enumeration.
+    /// A value type that is not an enumeration.
     Value,
     /// An enumeration over this primitive type.
     Enum(Primitive),

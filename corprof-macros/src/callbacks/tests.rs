@@ -209,8 +209,8 @@ fn only_an_implementation_of_callbacks_will_do() {
         (quote! { impl Beeper {} }, "implements no trait: write `impl Callbacks for Beeper`"),
         (quote! { impl Display for Beeper {} }, "implements `Display`"),
         (quote! { impl !Callbacks for Beeper {} }, "goes on `impl Callbacks for …`"),
-        (quote! { struct Beeper; }, "is no `impl` block"),
-        (quote! { trait Callbacks {} }, "is no `impl` block"),
+        (quote! { struct Beeper; }, "is not an `impl` block"),
+        (quote! { trait Callbacks {} }, "is not an `impl` block"),
     ] {
         let tokens = callbacks(item.clone());
         let message = message(tokens.clone());

@@ -46,10 +46,10 @@ pub fn codes(file: &SourceFile, defines: &[Define], facts: &Facts) -> Result<Vec
         let value = expression.value::<Diagnostic>(
             &|name, offset| match known.get(name) {
                 Some(value) => Ok(*value),
-                None => Err(file.diagnostic(offset, format!("`{name}` is no known code or number"))),
+                None => Err(file.diagnostic(offset, format!("`{name}` is not a known code or number"))),
             },
             &|name, arguments, offset| {
-                call(name, arguments).ok_or_else(|| file.diagnostic(offset, format!("`{name}` is no known macro")))
+                call(name, arguments).ok_or_else(|| file.diagnostic(offset, format!("`{name}` is not a known macro")))
             },
         )?;
         used.extend(facts.win32.keys().filter(|name| define.body.contains(name.as_str())).cloned());

@@ -110,7 +110,7 @@ impl Resolver<'_> {
                     return Err(file.diagnostic(name.offset, format!("`{}` extends nothing", name.text)));
                 };
                 if self.model.type_kind(&parent.text) != Some(TypeKind::Interface) {
-                    return Err(file.diagnostic(parent.offset, format!("`{}` is no known interface", parent.text)));
+                    return Err(file.diagnostic(parent.offset, format!("`{}` is not a known interface", parent.text)));
                 }
                 let iid = uuid.text.to_ascii_uppercase();
                 if let Some(other) = self.model.interfaces.iter().find(|other| other.iid == iid) {
@@ -147,9 +147,9 @@ impl Resolver<'_> {
                 Some(value) => value.value(
                     &|name, offset| {
                         let known = self.enumerators.get(name).copied().map(i128::from);
-                        known.ok_or_else(|| file.diagnostic(offset, format!("`{name}` is no enumerator so far")))
+                        known.ok_or_else(|| file.diagnostic(offset, format!("`{name}` is not an enumerator so far")))
                     },
-                    &|name, _, offset| Err(file.diagnostic(offset, format!("`{name}(...)` is no value"))),
+                    &|name, _, offset| Err(file.diagnostic(offset, format!("`{name}(...)` is not a value"))),
                 )?,
             };
             let short = i64::try_from(value)
@@ -194,9 +194,10 @@ impl Resolver<'_> {
             None => None,
             Some(None) => Some(ArrayLength::Open),
             Some(Some(length)) => {
-                let unknown = |name: &str, offset| Err(file.diagnostic(offset, format!("`{name}` is no length")));
+                let unknown = |name: &str, offset| Err(file.diagnostic(offset, format!("`{name}` is not a length")));
                 let value = length.value(&unknown, &|name, _, offset| unknown(name, offset))?;
-                let length = usize::try_from(value).map_err(|_| file.diagnostic(*offset, "this length is no size"))?;
+                let length =
+                    usize::try_from(value).map_err(|_| file.diagnostic(*offset, "this length is not a size"))?;
                 Some(ArrayLength::Fixed(length))
             }
         };

@@ -127,7 +127,7 @@ impl Sources {
             return (format!("corprof-sys/gen/{name}, written by hand"), None);
         }
         let known = |row: &&Source| {
-            // A checkout may have turned the line ends round; that is no other input.
+            // A checkout may have turned the line ends round; that is not another input.
             let sums = [file.sha256.clone(), sha256(file.text.replace("\r\n", "\n").as_bytes())];
             sums.iter().any(|sum| *sum == row.upstream_sha256 || *sum == row.reduced_sha256)
         };

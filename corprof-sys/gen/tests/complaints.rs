@@ -48,8 +48,8 @@ fn unknown_construct() {
 fn broken_enumeration() {
     assert_corhdr("enum E { a = , };", (1, 14), "enum E { a = , };", "expected a value, found `,`");
     assert_corhdr("enum E { a = 1 2 };", (1, 16), "enum E { a = 1 2 };", "`,` or `}`");
-    assert_corhdr("enum E { a = b };", (1, 14), "enum E { a = b };", "`b` is no enumerator so far");
-    assert_corhdr("enum E { a = f(1) };", (1, 14), "enum E { a = f(1) };", "`f(...)` is no value");
+    assert_corhdr("enum E { a = b };", (1, 14), "enum E { a = b };", "`b` is not an enumerator so far");
+    assert_corhdr("enum E { a = f(1) };", (1, 14), "enum E { a = f(1) };", "`f(...)` is not a value");
     assert_corhdr("enum E { a = 1 << 32 };", (1, 10), "enum E { a = 1 << 32 };", "does not fit 32 bits");
     assert_corhdr("enum E { a, a };", (1, 13), "enum E { a, a };", "`a` is declared twice");
 }
@@ -69,7 +69,7 @@ fn unknown_type() {
     let method = format!("{METHOD}    HRESULT M([in] Mystery *p);\n}}");
     assert_corhdr(&method, (4, 20), "    HRESULT M([in] Mystery *p);", "`Mystery` is not known");
     let parent = METHOD.replace("IUnknown", "INothing") + "}";
-    assert_corhdr(&parent, (2, 16), "interface IX : INothing", "`INothing` is no known interface");
+    assert_corhdr(&parent, (2, 16), "interface IX : INothing", "`INothing` is not a known interface");
 }
 
 #[test]
@@ -101,11 +101,11 @@ fn bad_guid() {
 #[test]
 fn unknown_macro_or_code() {
     let line = "#define COR_E_X CRYPTIC(1)";
-    assert_complaint(Input::Corerror, line, (1, 17), line, "`CRYPTIC` is no known macro");
+    assert_complaint(Input::Corerror, line, (1, 17), line, "`CRYPTIC` is not a known macro");
     let line = "#define CRYPTIC(x) x";
     assert_complaint(Input::Corerror, line, (1, 20), line, "the macro `CRYPTIC` is not known");
     let line = "#define COR_E_X COR_E_Y";
-    assert_complaint(Input::Corerror, line, (1, 17), line, "`COR_E_Y` is no known code");
+    assert_complaint(Input::Corerror, line, (1, 17), line, "`COR_E_Y` is not a known code");
 }
 
 #[test]

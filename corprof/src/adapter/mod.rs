@@ -228,7 +228,7 @@ pub(crate) unsafe fn in_callback<P: Profiler>(
 }
 
 /// Passes the gate, the bookkeeping and the panic guard. The runtime ignores any other result than `S_OK`, or aborts, so there
-/// is no other.
+/// is not another.
 #[inline]
 unsafe fn enter<P: Profiler>(this: *mut c_void, event: Event, subject: usize, user: impl FnOnce(&P, &Info)) -> HRESULT {
     // Features of the SDK receive events of EventPipe as well, where the profiler's own method would.

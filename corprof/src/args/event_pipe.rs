@@ -24,7 +24,7 @@ pub struct EventPipeEvent<'cb> {
     /// The activity that one belongs to.
     pub related_activity: Option<&'cb GUID>,
     /// The managed thread that the event is about: the one that was sampled, for an event of the runtime's sample profiler, else
-    /// the one that wrote it. None if that was no managed thread.
+    /// the one that wrote it. None if that was not a managed thread.
     pub thread: Option<ThreadId>,
     /// The instruction pointers of its stack, leaf first. Only events of the runtime's sample profiler have one.
     pub stack: &'cb [usize],

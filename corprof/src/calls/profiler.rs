@@ -184,7 +184,7 @@ impl CallTimer {
     }
 
     /// A suspended function goes on: call this in [`resumed`](crate::hooks::FunctionHooks::resumed), with its
-    /// [number](CallProfiler::number). It is no new call, and has waited until now.
+    /// [number](CallProfiler::number). It is not a new call, and has waited until now.
     pub fn resumed(&mut self, cx: &InHook<'_>, function: u32) {
         self.resumed_at(cx.stack_pointer(), function, self.clock.at(cx));
     }

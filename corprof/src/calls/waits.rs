@@ -11,7 +11,7 @@ const LONG: Duration = Duration::from_micros(20);
 /// Checks take at most this part of a thread's time, where system calls are slow (in a sandbox, under an emulator).
 const SHARE: u32 = 20;
 
-/// The longest time between two checks. The system does not count all that passes: an interrupt is no time of the thread that it
+/// The longest time between two checks. The system does not count all that passes: an interrupt is not time of the thread that it
 /// interrupts, and two clocks never quite agree. That adds up, and would be reported as a wait of the next long time.
 const INTERVAL: Duration = Duration::from_millis(1);
 

@@ -90,7 +90,7 @@ pub enum Refusal {
     /// The signature of the method, or that of its local variables, cannot be read.
     #[error("the method's signatures cannot be read")]
     BadSignature,
-    /// The instruction to change is no `ldstr`.
+    /// The instruction to change is not an `ldstr`.
     #[error("the instruction loads no literal string")]
     NoString,
     /// The module refers to no assembly of this name, and defines no such type.

@@ -132,7 +132,7 @@ impl<'cb> MethodEdit<'cb> {
     /// # Errors
     /// [`Refusal::TooManyLocals`].
     pub fn add_local(&mut self, ty: Type) -> Result<Local, EditError> {
-        // 65,535 is no index.
+        // 65,535 is not an index.
         let number = u16::try_from(self.locals.len()).ok().filter(|number| *number < u16::MAX);
         let number = number.ok_or(Refusal::TooManyLocals)?;
         self.locals.push(ty);

@@ -26,7 +26,7 @@ impl MethodEdit<'_> {
     /// Makes an instruction that loads a literal string load another one.
     ///
     /// # Errors
-    /// [`Refusal::NoString`] if the instruction is no `ldstr`; as [`string`](Self::string).
+    /// [`Refusal::NoString`] if the instruction is not an `ldstr`; as [`string`](Self::string).
     pub fn replace_string(&mut self, instruction: InsnId, text: &str) -> Result<(), EditError> {
         let is_string = |insn: &Instruction| insn.opcode() == Opcode::Ldstr;
         if !self.body().get(instruction).is_some_and(is_string) {

@@ -46,7 +46,7 @@ impl BlockFile {
             let [low, high, length @ ..] = header;
             let length = u32::from_le_bytes(length);
             if length > LONGEST {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no file of a heap dump's blocks"));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not a file of a heap dump's blocks"));
             }
             payload.resize(length as usize, 0);
             file.read_exact(&mut payload)?;

@@ -123,7 +123,7 @@ mod tests {
         answers.forget(|&function| function == 1);
         assert!(!answers.is_exact(1, || Some(Hook::No)));
         assert_eq!(answers.take(2, unasked), Hook::Exact(20));
-        assert!(!answers.is_exact(4, || None), "a panic is no answer");
+        assert!(!answers.is_exact(4, || None), "a panic is not an answer");
         assert!(answers.is_exact(4, || Some(Hook::Exact(40))));
     }
 }

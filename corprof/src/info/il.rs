@@ -90,7 +90,7 @@ impl InCallback<'_> {
     /// This call checks only that the header, the code and the sections end where the bytes end.
     #[doc = contract!(SetILFunctionBody)]
     ///
-    /// `E_INVALIDARG`: the body is shorter or longer than its header says, or `method` is no method.
+    /// `E_INVALIDARG`: the body is shorter or longer than its header says, or `method` is not a method.
     /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`. `E_OUTOFMEMORY`: there is no room for the body.
     #[doc(alias = "SetILFunctionBody")]
     #[doc(alias = "GetILFunctionBodyAllocator")]

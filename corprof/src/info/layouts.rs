@@ -86,7 +86,7 @@ impl InNoGc<'_> {
     /// The offset of the value in an object that boxes a value of `class`.
     #[doc = contract!(GetBoxClassLayout)]
     ///
-    /// `E_INVALIDARG`: the class is no value type, or has been unloaded.
+    /// `E_INVALIDARG`: the class is not a value type, or has been unloaded.
     #[doc(alias = "GetBoxClassLayout")]
     pub fn box_class_layout(&self, class: ClassId) -> Result<u32> {
         const CALL: &str = "GetBoxClassLayout";

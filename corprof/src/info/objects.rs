@@ -95,7 +95,7 @@ impl InNoGc<'_> {
     /// The dimensions of the array `object`, and the address of its elements.
     #[doc = contract!(GetArrayObjectInfo)]
     ///
-    /// `E_INVALIDARG`: the object is no array. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in `finalizeable_object_queued`, where
+    /// `E_INVALIDARG`: the object is not an array. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in `finalizeable_object_queued`, where
     /// the collector marks objects.
     #[doc(alias = "GetArrayObjectInfo")]
     pub fn array_object_info(&self, object: ObjectId<'_>) -> Result<ArrayObject> {

@@ -45,7 +45,7 @@ impl InNoGc<'_> {
     /// The kind of the static field `field` of `class`; empty for an instance field.
     #[doc = contract!(GetStaticFieldInfo)]
     ///
-    /// `E_INVALIDARG`: a constant, which is no field at run time: its value is in the metadata
+    /// `E_INVALIDARG`: a constant, which is not a field at run time: its value is in the metadata
     /// ([`FieldProps::constant`](crate::metadata::FieldProps::constant)).
     #[doc(alias = "GetStaticFieldInfo")]
     pub fn static_field_info(&self, class: ClassId, field: FieldDef) -> Result<sys::COR_PRF_STATIC_TYPE> {

@@ -100,7 +100,7 @@ pub(crate) fn is_core_library(metadata: &MetadataImport<'_>) -> Result<bool> {
 }
 
 /// What the body of a method that the runtime suspends returns, if the method returns `returns`: `T` of `Task<T>`, nothing of `Task`.
-/// None if that is no task.
+/// None if that is not a task.
 pub(crate) fn awaited(metadata: &MetadataImport<'_>, returns: &Type) -> Option<Type> {
     let (class, argument) = match returns.unmodified() {
         Type::Generic { definition, arguments, .. } => (*definition, arguments.first().cloned()),

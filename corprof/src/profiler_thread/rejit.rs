@@ -59,7 +59,7 @@ impl ProfilerThread<'_> {
     /// `E_INVALIDARG`: the list of methods is empty.
     ///
     /// Errors about a single method come to [`rejit_error`](crate::Callbacks::rejit_error) during this call: `E_INVALIDARG` for
-    /// a token that is no method of its module, `CORPROF_E_DATAINCOMPLETE` for a module that is being unloaded, and
+    /// a token that is not a method of its module, `CORPROF_E_DATAINCOMPLETE` for a module that is being unloaded, and
     /// `CORPROF_E_MODULE_IS_DYNAMIC` for a dynamic one.
     ///
     /// Nothing at all is reported, and nothing is recompiled, for a method of a module that can be unloaded
@@ -115,7 +115,7 @@ impl ProfilerThread<'_> {
 
     /// Reverts these methods to the body that they were loaded with; returns a result for each, in order.
     ///
-    /// It takes effect at the next call of a method. A method that was not recompiled does not change, which is no error.
+    /// It takes effect at the next call of a method. A method that was not recompiled does not change, which is not an error.
     ///
     /// Callers that [`request_rejit_with_inliners`](Self::request_rejit_with_inliners) has recompiled are not reverted with the
     /// method: list them too, because from then on they call the method instead of inlining it. Reverted callers run their
@@ -124,7 +124,7 @@ impl ProfilerThread<'_> {
     ///
     /// `CORPROF_E_REJIT_NOT_ENABLED`: `ENABLE_REJIT` is off. `E_INVALIDARG`: the list of methods is empty.
     ///
-    /// If the runtime finds that a token is no method, it reports that to [`rejit_error`](crate::Callbacks::rejit_error), as
+    /// If the runtime finds that a token is not a method, it reports that to [`rejit_error`](crate::Callbacks::rejit_error), as
     /// for a request, and not in the result here.
     #[doc(alias = "RequestRevert")]
     pub fn request_revert(&mut self, methods: &[(ModuleId, MethodDef)]) -> Result<Vec<Result<()>>> {

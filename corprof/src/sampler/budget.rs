@@ -42,7 +42,7 @@ impl Budget {
         let passed = now.saturating_duration_since(self.as_of).as_secs_f64();
         self.as_of = now;
         self.account = (self.account + passed * self.share).min(self.share * MAX_SAVED);
-        // Negative if the account is not overdrawn, which is no duration.
+        // Negative if the account is not overdrawn, which is not a duration.
         Duration::try_from_secs_f64(-self.account / self.share).unwrap_or_default()
     }
 

@@ -7,7 +7,7 @@
 //!
 //! The runtime makes the calling thread known before it stops an EventPipe session, even if there is none (`disable_helper` in
 //! ep.c). On such a thread it answers only inside of callbacks. It reports the new thread, so the thread does its
-//! work inside its own `ThreadCreated`. The application does not end while the thread is there, as it is no background thread:
+//! work inside its own `ThreadCreated`. The application does not end while the thread is there, as it is not a background thread:
 //! so it soon goes, and another is made for the next search.
 
 use std::cell::Cell;

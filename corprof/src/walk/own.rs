@@ -48,7 +48,7 @@ impl InNoGc<'_> {
     #[doc = contract!(DoStackSnapshot)]
     ///
     /// `CORPROF_E_STACKSNAPSHOT_UNSAFE`: the runtime has not started, or this thread is in an unsafe state; a later callback
-    /// can walk. `CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX`: an exception is being unwound. A `Break` of `visit` is no error.
+    /// can walk. `CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX`: an exception is being unwound. A `Break` of `visit` is not an error.
     #[doc(alias = "DoStackSnapshot")]
     pub fn walk_own_stack(&self, visit: impl FnMut(Frame<'_>) -> ControlFlow<()>) -> Result<()> {
         self.walk(sys::COR_PRF_SNAPSHOT_DEFAULT, visit)

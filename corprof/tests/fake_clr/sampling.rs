@@ -135,7 +135,7 @@ fn a_stack_without_room_is_cut_at_its_root() {
     let Seen { report, stacks } = next_round(&clr);
     assert_eq!(stacks[0].1.len(), 3, "as many as were allowed");
     assert!(report.truncated > 0);
-    assert_eq!(report.walks.count(sys::CORPROF_E_STACKSNAPSHOT_ABORTED), 0, "which is no failure");
+    assert_eq!(report.walks.count(sys::CORPROF_E_STACKSNAPSHOT_ABORTED), 0, "which is not a failure");
     end(clr);
 }
 

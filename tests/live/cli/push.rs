@@ -47,7 +47,7 @@ fn pprof(bytes: &[u8]) -> Result<Sums> {
     let field = |name: &str| profile.descriptor_dyn().field_by_name(name).context("no such field");
     let mut sums = Sums::default();
     for sample in field("sample")?.get_repeated(&*profile) {
-        let ReflectValueRef::Message(sample) = sample else { anyhow::bail!("a sample is no message") };
+        let ReflectValueRef::Message(sample) = sample else { anyhow::bail!("a sample is not a message") };
         let values = sample.descriptor_dyn().field_by_name("value").context("no values")?;
         let values: Vec<i64> = values.get_repeated(&*sample).into_iter().filter_map(|value| value.to_i64()).collect();
         ensure!(values.len() == 2, "{values:?}");

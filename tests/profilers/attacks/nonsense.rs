@@ -23,7 +23,7 @@ fn tables() -> impl Iterator<Item = u32> {
     (0..=0x2d).chain([0x6f, 0x70, 0x71, 0x7f, 0x80, 0xff])
 }
 
-/// Texts that are no usual names.
+/// Texts that are not usual names.
 fn names() -> [String; 5] {
     [String::new(), ".".into(), "a".repeat(5000), "\u{10ffff}".repeat(1 << 20), "a".repeat(4 << 20)]
 }

@@ -102,7 +102,7 @@ impl Values {
             // ldr xN, [xM, …]
             _ if instruction & 0xFFC0_0000 == 0xF940_0000 && base(instruction) < FRAME_POINTER => {
                 let offset = field(instruction, 10, 12) as usize * 8;
-                // A small number is no address: null, or one that the program computes with.
+                // A small number is not an address: null, or one that the program computes with.
                 from(base(instruction)).filter(|base| ADDRESSES.contains(base) && base % WORD == 0).map(|base| {
                     // SAFETY: the instruction reads this word of the runtime's data, whose address is in the code.
                     unsafe { std::ptr::with_exposed_provenance::<usize>(base + offset).read_unaligned() }

@@ -99,7 +99,7 @@ type AskOfObject = fn(&InNoGc<'_>, ObjectId<'_>) -> Result<()>;
 pub(super) const OF_OBJECTS: &[(&str, AskOfObject)] = &[
     ("CreateHandle", |cx, object| cx.create_handle(object, HandleKind::Weak).map(drop)),
     ("EnumerateObjectReferences", |cx, object| cx.enumerate_object_references(object, |_| ControlFlow::Continue(()))),
-    // An object that is no array is an invalid argument.
+    // An object that is not an array is an invalid argument.
     ("GetArrayObjectInfo", |cx, object| match cx.array_class(cx.class_of(object)?)? {
         Some(_) => cx.array_object_info(object).map(drop),
         None => match cx.array_object_info(object) {

@@ -110,7 +110,7 @@ impl Batch<'_> {
         let mut told = Told { endings: Vec::new(), is_done: false, stderr: String::new() };
         let mut begun = false;
         let has_hung = loop {
-            // A failure to start or load is no fault of the mutant.
+            // A failure to start or load is not a fault of the mutant.
             let patience = if begun { self.patience } else { PATIENCE };
             match receive.recv_timeout(patience) {
                 Ok(line) if line == "done" => told.is_done = true,

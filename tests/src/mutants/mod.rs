@@ -152,7 +152,7 @@ fn assemblies(framework: &Path) -> Result<Assemblies> {
     let mut set = Assemblies::new();
     for entry in fs::read_dir(framework)? {
         let path = entry?.path();
-        // Native libraries lie there as well, and are no assemblies.
+        // Native libraries lie there as well, and are not assemblies.
         if path.extension().is_some_and(|extension| extension == "dll")
             && let Ok(assembly) = Assembly::open(&path)
         {
@@ -268,7 +268,7 @@ fn mutants(here: &InAssembly<'_>, methods: &[Method], seed: u64) -> Result<Vec<M
         if verifier.finish(&mut body, &context).is_err() && body.max_stack().is_none() {
             body.set_max_stack(declared.saturating_add(4));
         }
-        // A body that cannot be written is no mutant: the next round makes another change.
+        // A body that cannot be written is not a mutant: the next round makes another change.
         let Ok(mut bytes) = body.encode() else { continue };
         if changes_bytes {
             mutator.bytes(&mut bytes, !body.regions().is_empty());

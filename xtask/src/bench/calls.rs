@@ -86,13 +86,13 @@ pub(super) fn told(text: &str, name: &str) -> Result<Told> {
     let mut told = Told::default();
     for line in text.lines().filter_map(|line| line.strip_prefix(name)) {
         let numbers: Result<Vec<f64>, _> = line.split_whitespace().map(str::parse).collect();
-        match *numbers.with_context(|| format!("`{name}{line}` contains a word that is no number"))? {
+        match *numbers.with_context(|| format!("`{name}{line}` contains a word that is not a number"))? {
             [calls, c, corprof] => {
                 told.c.push(c / calls);
                 told.corprof.push(corprof / calls);
             }
             [calls, corprof] => told.corprof.push(corprof / calls),
-            _ => bail!("`{name}{line}` is no slice"),
+            _ => bail!("`{name}{line}` is not a slice"),
         }
     }
     ensure!(!told.corprof.is_empty(), "no slice of `{name}` in the output of the profiler: {text}");

@@ -196,7 +196,7 @@ fn duration(text: &str) -> Result<f64> {
     let units = [("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)];
     let known =
         units.into_iter().find_map(|(unit, scale)| Some(text.trim().strip_suffix(unit)?.parse::<f64>().ok()? * scale));
-    known.with_context(|| format!("`{text}` is no duration"))
+    known.with_context(|| format!("`{text}` is not a duration"))
 }
 
 /// The decoding of events and the reader of traces, whose crates measure them by examples.

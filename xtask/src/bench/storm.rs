@@ -84,7 +84,7 @@ fn objects(row: &str) -> Option<u64> {
 /// The numbers on the lines that begin with `name`.
 pub(super) fn numbers(text: &str, name: &str) -> Result<Vec<u64>> {
     let values = text.lines().filter_map(|line| line.strip_prefix(name));
-    values.map(|value| value.trim().parse().with_context(|| format!("`{name}{value}` is no number"))).collect()
+    values.map(|value| value.trim().parse().with_context(|| format!("`{name}{value}` is not a number"))).collect()
 }
 
 #[cfg(test)]

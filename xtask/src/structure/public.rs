@@ -14,7 +14,7 @@ use crate::process;
 /// The public items of a crate. Each counts once, at whatever number of paths.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Public {
-    /// The names in the root that are no modules.
+    /// The names in the root that are not modules.
     root: BTreeSet<String>,
     /// The names in the prelude.
     prelude: BTreeSet<String>,

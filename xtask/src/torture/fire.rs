@@ -65,7 +65,7 @@ impl FireBed<'_> {
     /// Runs the program; the first run has the number `seed`.
     ///
     /// # Errors
-    /// If the program cannot be started. A failed run is no error: it is in the summary.
+    /// If the program cannot be started. A failed run is not an error: it is in the summary.
     pub fn fire(&self, seed: u64, amount: Fire) -> Result<FireSummary> {
         let start = Instant::now();
         let mut summary = FireSummary { runtime: self.runtime.clone(), ..FireSummary::default() };

@@ -101,7 +101,7 @@ impl Bed<'_> {
     /// Runs the program over and over; the first run has the number `seed`, the next ones the following numbers.
     ///
     /// # Errors
-    /// If the program cannot be started, or fails even without a profiler. A failed run is no error: it is in the summary.
+    /// If the program cannot be started, or fails even without a profiler. A failed run is not an error: it is in the summary.
     pub fn torture(&self, seed: u64, amount: Amount) -> Result<Summary> {
         let folder = self.folder.join(format!("run-{seed}"));
         let alone = self.alone(&folder)?;

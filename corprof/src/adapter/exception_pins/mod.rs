@@ -13,7 +13,7 @@
 //!
 //! An object with a pinned handle is not moved. `ExceptionThrown` comes before all filters and in cooperative mode, so the
 //! handle is made there. When the first function is unwound, all filters have run, so the handle is freed there. A thrown
-//! object that is no exception travels inside a `RuntimeWrappedException`, and filters may receive the object itself: both are
+//! object that is not an exception travels inside a `RuntimeWrappedException`, and filters may receive the object itself: both are
 //! pinned. `stack.rs` decides when each handle is freed; `wrapped.rs` finds the object inside.
 //!
 //! Pinning follows the callbacks, not the event mask: it does not matter how `MONITOR_EXCEPTIONS` was turned on, nor which of

@@ -1,4 +1,4 @@
-//! The object inside a `RuntimeWrappedException`: a thrown object that is no exception, as IL or C++ can throw.
+//! The object inside a `RuntimeWrappedException`: a thrown object that is not an exception, as IL or C++ can throw.
 
 use std::sync::OnceLock;
 

@@ -148,7 +148,7 @@ mod tests {
     fn of(argument: impl Into<CallArgument>) -> Passed {
         match argument.into() {
             CallArgument::Constant(constant) => type_of(&constant).unwrap(),
-            other => panic!("{other:?} is no constant"),
+            other => panic!("{other:?} is not a constant"),
         }
     }
 

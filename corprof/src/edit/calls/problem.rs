@@ -56,7 +56,7 @@ pub enum CallProblem {
         ty: String,
     },
     /// The result has such a type.
-    #[error("the result is `{0}`, which is no number, object or struct: name a method that returns nothing")]
+    #[error("the result is `{0}`, which is not a number, object or struct: name a method that returns nothing")]
     Result(String),
     /// There are more or fewer arguments than parameters.
     #[error("the method takes {parameters} arguments, and is given {arguments}")]

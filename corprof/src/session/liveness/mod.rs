@@ -347,7 +347,7 @@ impl Liveness {
         self.is_unloading_possible.load(Ordering::Relaxed)
     }
 
-    /// Whether neither the function nor anything that it depends on can die: it is no dynamic method, and nothing collectible
+    /// Whether neither the function nor anything that it depends on can die: it is not a dynamic method, and nothing collectible
     /// was ever loaded. If something collectible is loaded later, this function was there before.
     #[inline]
     pub(crate) fn is_sure_to_stay(&self, function: FunctionId) -> bool {

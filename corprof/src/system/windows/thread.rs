@@ -122,7 +122,7 @@ impl Thread {
 
     /// Whether `handle`, opened elsewhere, belongs to this thread. It takes no lock and allocates no memory.
     pub(crate) fn is_that_of(&self, handle: *mut c_void) -> bool {
-        // SAFETY: accepts any value, and returns 0 if it is no thread's handle.
+        // SAFETY: accepts any value, and returns 0 if it is not a thread's handle.
         unsafe { GetThreadId(handle) == self.id }
     }
 

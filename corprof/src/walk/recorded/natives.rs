@@ -29,7 +29,7 @@ pub(crate) struct Natives {
     unwinder: UnwinderNative<Vec<u8>, MayAllocateDuringUnwind>,
     cache: CacheNative<MayAllocateDuringUnwind>,
     mapped: Vec<Mapped>,
-    /// The files that were read, by path; none for a file that is no library.
+    /// The files that were read, by path; none for a file that is not a library.
     libraries: HashMap<String, Option<Arc<Library>>>,
     next_refresh: Option<Instant>,
     pause: Duration,

@@ -168,7 +168,7 @@ fn alternatives(callback: &Callback<'_>, flags: &[&FlagRow]) -> Vec<TokenStream>
     let mut alternatives: Vec<&String> = callback.row.enabled_by.iter().collect();
     alternatives.sort_by_key(|&flags| callback.facts.prefer.as_ref() != Some(flags));
     let masks = alternatives.into_iter().filter_map(|names| {
-        // "always" and calls are no flags, and need no bit.
+        // "always" and calls are not flags, and need no bit.
         let rows: Option<Vec<&&FlagRow>> =
             names.split('+').map(|name| flags.iter().find(|flag| flag.name == name)).collect();
         let names: Vec<_> = rows?.into_iter().map(|flag| constant(&flag.name)).collect();

@@ -5,7 +5,7 @@
 //! at once. The next round reads the records and walks them (`corprof/src/walk/recorded/`), on the sampler's thread, while
 //! everything runs.
 //!
-//! Threads that wait for a processor are not sampled: they would be seen where they lost it, which is no random place. On a web
+//! Threads that wait for a processor are not sampled: they would be seen where they lost it, which is not a random place. On a web
 //! service with eight clients on two processors, `sched_yield` and `send` had 21 % of the samples and, by `perf`, 1 % of the time.
 //! A running thread is one whose processor clock advances between two looks. The thread that the sampler displaces is not
 //! running then, so the sampler moves to another processor after each round. With one processor, and where clocks are not exact,

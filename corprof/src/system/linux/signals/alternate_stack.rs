@@ -123,7 +123,7 @@ impl AlternateStack {
     }
 
     fn unmap(self) {
-        // SAFETY: the mapping that `enlarge` made, which is no thread's alternate stack any more.
+        // SAFETY: the mapping that `enlarge` made, which is not a thread's alternate stack any more.
         unsafe { libc::munmap(std::ptr::without_provenance_mut(self.start), page() + SIZE) };
     }
 }
