@@ -1,5 +1,7 @@
 //! `corprof attach`.
 
+use corprof_tests::{ensure_or_longer, patiently};
+
 use super::*;
 
 #[test]
@@ -128,4 +130,44 @@ fn a_process_that_does_not_answer_or_is_killed_ends_the_commands_with_a_reason()
         }
     }
     Ok(())
+}
+
+/// The threads of the program run all the time before the sampler comes, so they are prepared while the runtime is suspended.
+#[test]
+fn an_attached_sampler_sends_signals_to_threads_that_are_older() -> Result<()> {
+    patiently(runtimes()?, |runtime, times| {
+        let folder = tempfile::tempdir()?;
+        let [program, host_mode, app] = &application(runtime, "Shares")?[..] else { unreachable!() };
+        let mut command = Command::new(program);
+        command.arg(host_mode).arg(app).args([(6000 * times).to_string(), "2".to_owned()]);
+        let program = Program::start(command)?;
+        let pid = program.child.id().to_string();
+        thread::sleep(Duration::from_secs(1));
+        let out = folder.path().join("shares.folded");
+        let data = format!(
+            "SAMPLER_STRATEGY=signals\nSAMPLER_HZ=1000\nSAMPLER_DURATION={}\nSAMPLER_OUT={}\n",
+            3 * times,
+            out.display()
+        );
+        let output = corprof()?.args(["attach", &pid, "sampler", "--data", &data, "--timeout", "120"]).output()?;
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0), "{runtime}: {stderr}");
+        let folded = fs::read_to_string(&out).with_context(|| format!("{runtime}: {stderr}"))?;
+        let weight = |method: &str| -> u64 {
+            let lines = folded.lines().filter(|line| line.contains(method));
+            lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()
+        };
+        let weights = ["Shares.Sixty()", "Shares.Thirty()", "Shares.Ten()"].map(weight);
+        let total: u64 = weights.iter().sum();
+        // Two threads for three seconds, of which a busy machine gives them a part. Suspended walks have no native frames.
+        ensure_or_longer!(total > 100_000_000, "{runtime}: {weights:?}: {folded}{stderr}");
+        ensure!(folded.contains("libcoreclr.so"), "{runtime}: not by signals: {folded}{stderr}");
+        for (weight, expected) in weights.into_iter().zip([60.0, 30.0, 10.0]) {
+            let share = 100.0 * weight as f64 / total as f64;
+            println!("{runtime}: {share:.1} %, {expected} % expected");
+            ensure_or_longer!((share - expected).abs() < 8.0, "{runtime}: {share:.1} % instead of {expected} %");
+        }
+        Ok(())
+    })
 }

@@ -11,6 +11,7 @@
 //! running then, so the sampler moves to another processor after each round. With one processor, and where clocks are not exact,
 //! threads that wait for a processor are sampled too.
 
+mod older_threads;
 mod threads;
 
 pub(crate) use threads::{thread_assigned, thread_ending};
@@ -35,6 +36,7 @@ use crate::walk::recorded::{CodeLookUp, KnownCode, Natives};
 use crate::walk::stack_writer::SampledFrame;
 
 use super::{Outcome, RoundTime, RunningStrategy, SampledRound, Strategy};
+use older_threads::OlderThreads;
 use threads::{PreparedThread, PreparedThreads};
 
 /// How long a thread that handled a fault is left alone: on a stack overflow it runs on a small stack while it reports that.
@@ -73,8 +75,10 @@ fn begin(sampler: &Sampler) -> &'static PreparedThreads {
 
 /// Starts the strategy.
 pub(super) fn start(sampler: &Sampler) -> Box<dyn RunningStrategy> {
+    let prepared = begin(sampler);
     Box::new(Signals {
-        prepared: begin(sampler),
+        prepared,
+        older: OlderThreads::new(prepared),
         threads: Vec::new(),
         code: KnownCode::default(),
         natives: RefCell::default(),
@@ -87,6 +91,7 @@ pub(super) fn start(sampler: &Sampler) -> Box<dyn RunningStrategy> {
 /// Sends signals to running threads.
 struct Signals {
     prepared: &'static PreparedThreads,
+    older: OlderThreads,
     threads: Vec<SignalledThread>,
     code: KnownCode,
     natives: RefCell<Natives>,
@@ -114,6 +119,8 @@ struct SignalledThread {
     last_run: Instant,
     /// No requests before this time.
     paused_until: Option<Instant>,
+    /// Its last sample has found a small alternate stack, on which there is no room for another signal.
+    has_small_stack: bool,
 }
 
 /// What has come of the last request to a thread.
@@ -136,6 +143,7 @@ impl SignalledThread {
             last_request: None,
             last_run: Instant::now(),
             paused_until: None,
+            has_small_stack: false,
         }
     }
 
@@ -149,8 +157,9 @@ impl SignalledThread {
 
     /// Reads the stack that the thread has recorded, if it has; writes it as that of the thread with this number.
     fn read_answer(&mut self, number: usize, recording: &mut Recording, mut look_up: CodeLookUp<'_, '_>) -> Answer {
-        let Self { prepared, name, next_weight, paused_until, .. } = self;
+        let Self { prepared, name, next_weight, paused_until, has_small_stack, .. } = self;
         let answer = prepared.slot.read(|sample| {
+            *has_small_stack = sample.has_small_stack;
             *paused_until = sample.is_elsewhere.then(|| Instant::now() + PAUSE_AFTER_FAULT);
             let thread = SampledThread {
                 id: Inert(prepared.thread),
@@ -212,8 +221,9 @@ impl RunningStrategy for Signals {
         &mut self,
         cx: &mut ProfilerThread<'_>,
         recording: &mut Recording,
-        _time: RoundTime,
+        time: RoundTime,
     ) -> Result<SampledRound, String> {
+        self.older.prepare_some(cx, time.now);
         self.threads.extend(self.prepared.take_new().into_iter().map(SignalledThread::new));
         recording.buffer.prepare(self.threads.len());
         self.code.refresh(cx);
@@ -234,6 +244,10 @@ impl RunningStrategy for Signals {
         let weight = |number: usize| threads.get(number).and_then(|thread: &SampledThread| thread.cpu_time);
         recording.buffer.weigh(|stack, _| weight(stack.thread).unwrap_or_default());
         recording.report.threads = counts;
+        self.threads
+            .iter()
+            .filter(|thread| thread.has_small_stack)
+            .for_each(|thread| self.prepared.give_up(&thread.prepared));
         self.remove_ended(&mut recording.report);
         Ok(SampledRound { threads, outcome: Outcome::default() })
     }

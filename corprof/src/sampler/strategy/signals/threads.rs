@@ -7,13 +7,15 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::id::ThreadId;
 use crate::info::Info;
 use crate::lock::unpoisoned;
 use crate::system;
-use crate::system::signals::{Address, AlternateStack, Sending, Slot, own_stack};
+use crate::system::signals::{
+    Address, AlternateStack, Preparation, PreparationRequest, Prepared, Sending, Slot, own_stack,
+};
 
 /// The threads of this process, which has one sampler.
 static THREADS: OnceLock<PreparedThreads> = OnceLock::new();
@@ -35,9 +37,21 @@ struct ThreadLists {
     threads: HashMap<usize, (Arc<PreparedThread>, Option<AlternateStack>)>,
     /// Prepared threads that the sampler has not taken over yet.
     new: Vec<Arc<PreparedThread>>,
+    /// Threads that are older than the sampler and are being prepared, by the runtime's id.
+    preparing: HashMap<usize, PreparingThread>,
     free_slots: Vec<&'static Slot>,
     /// The alternate stacks of threads whose end was reported on another thread, until the system has ended them as well.
     orphaned_stacks: Vec<(Address, AlternateStack)>,
+}
+
+/// An older thread that was asked, or is about to be, to make a slot its own.
+struct PreparingThread {
+    thread: ThreadId,
+    address: Address,
+    preparation: Preparation,
+    /// None until it is asked.
+    requested: Option<Instant>,
+    has_ended: bool,
 }
 
 /// A thread that can be sampled.
@@ -82,6 +96,16 @@ impl PreparedThreads {
         self.unprepared.load(Ordering::Relaxed)
     }
 
+    /// Stops sampling a thread whose alternate stack somebody has replaced by a small one. It can be prepared again.
+    pub(super) fn give_up(&self, thread: &PreparedThread) {
+        thread.has_ended.store(true, Ordering::Release);
+        let mut lists = self.lists();
+        if let Some((_, Some(alternate))) = lists.threads.remove(&thread.thread.as_raw()) {
+            // A handler may still restore it: it is freed after the thread's end.
+            lists.orphaned_stacks.push((thread.address, alternate));
+        }
+    }
+
     /// Returns the slot of a thread that has ended and will not write to it any more.
     pub(super) fn give_back(&self, slot: &'static Slot) {
         self.lists().free_slots.push(slot);
@@ -91,29 +115,111 @@ impl PreparedThreads {
         let stack = own_stack()?;
         let alternate = AlternateStack::enlarge().ok()?;
         let mut lists = self.lists();
-        let slot = lists.free_slots.pop().or_else(|| Slot::new(lists.depth));
-        let Some(slot) = slot else {
+        let Some(slot) = lists.free_slot() else {
             drop(lists);
             alternate.into_iter().for_each(AlternateStack::restore);
             return None;
         };
         slot.take(&stack);
-        let address = Address::own();
-        let cpu_time_before = system::cpu_time(address.thread.cast_unsigned()).unwrap_or_default();
+        lists.add(thread, Address::own(), slot, alternate);
+        Some(())
+    }
+
+    /// Whether a thread is prepared, or is asked to be.
+    pub(super) fn knows(&self, thread: ThreadId) -> bool {
+        let lists = self.lists();
+        let id = thread.as_raw();
+        lists.threads.contains_key(&id) || lists.preparing.contains_key(&id)
+    }
+
+    /// Readies an older thread, and returns what to ask it with. [`settle`](Self::settle) it afterwards. From now on its end is
+    /// not missed.
+    pub(super) fn ready(&self, thread: ThreadId, address: Address) -> Option<PreparationRequest> {
+        let mut lists = self.lists();
+        let slot = lists.free_slot()?;
+        let Some(preparation) = Preparation::new(slot) else {
+            lists.free_slots.push(slot);
+            return None;
+        };
+        let request = preparation.request();
+        let preparing = PreparingThread { thread, address, preparation, requested: None, has_ended: false };
+        lists.preparing.insert(thread.as_raw(), preparing);
+        Some(request)
+    }
+
+    /// Notes whether the thread was asked.
+    pub(super) fn settle(&self, thread: ThreadId, is_asked: bool) {
+        let mut lists = self.lists();
+        if is_asked {
+            let preparing = lists.preparing.get_mut(&thread.as_raw());
+            preparing.into_iter().for_each(|preparing| preparing.requested = Some(Instant::now()));
+            return;
+        }
+        let Some(preparing) = lists.preparing.remove(&thread.as_raw()) else { return };
+        lists.free_slots.push(preparing.preparation.slot());
+        preparing.preparation.discard();
+    }
+
+    /// Takes over the older threads that have answered.
+    pub(super) fn take_answers(&self) {
+        let mut lists = self.lists();
+        let asked: Vec<usize> =
+            lists.preparing.iter().filter(|(_, thread)| thread.requested.is_some()).map(|(id, _)| *id).collect();
+        for id in asked {
+            let Some(preparing) = lists.preparing.remove(&id) else { continue };
+            if let Some(waiting) = lists.take_answer(preparing) {
+                lists.preparing.insert(id, waiting);
+            }
+        }
+    }
+}
+
+impl ThreadLists {
+    fn free_slot(&mut self) -> Option<&'static Slot> {
+        self.free_slots.pop().or_else(|| Slot::new(self.depth))
+    }
+
+    fn add(&mut self, thread: ThreadId, address: Address, slot: &'static Slot, alternate: Option<AlternateStack>) {
         let prepared = Arc::new(PreparedThread {
             thread,
             slot,
             address,
-            cpu_time_before,
+            cpu_time_before: system::cpu_time(address.thread.cast_unsigned()).unwrap_or_default(),
             total_cpu_time: AtomicU64::new(0),
             has_ended: AtomicBool::new(false),
             sending: Mutex::new(()),
         });
-        lists.new.push(Arc::clone(&prepared));
-        lists.threads.insert(thread.as_raw(), (prepared, alternate));
-        Some(())
+        self.new.push(Arc::clone(&prepared));
+        self.threads.insert(thread.as_raw(), (prepared, alternate));
+    }
+
+    /// Takes the answer of an older thread; the thread again if it has not answered yet.
+    fn take_answer(&mut self, preparing: PreparingThread) -> Option<PreparingThread> {
+        let PreparingThread { thread, address, preparation, requested, has_ended } = preparing;
+        let slot = preparation.slot();
+        match preparation.answer() {
+            Ok(Prepared::Yes(alternate)) if !has_ended => self.add(thread, address, slot, alternate),
+            Ok(answer) => {
+                if let Prepared::Yes(Some(alternate)) = answer {
+                    self.orphaned_stacks.push((address, alternate));
+                }
+                self.free_slots.push(slot);
+            }
+            Err(preparation) => {
+                let is_late = requested.is_some_and(|requested| requested.elapsed() > ANSWER_TIMEOUT);
+                let open = if is_late { preparation.give_up() } else { Err(preparation) };
+                if let Err(preparation) = open {
+                    return Some(PreparingThread { thread, address, preparation, requested, has_ended });
+                }
+                self.free_slots.push(slot);
+            }
+        }
+        None
     }
 }
+
+/// How long an older thread may take for its answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A managed thread has begun to run, nearly always the calling one; for another the runtime would call on that thread.
 pub(crate) fn thread_assigned(info: &Info) {
@@ -128,7 +234,12 @@ pub(crate) fn thread_assigned(info: &Info) {
 /// The thread ends: it receives no signal from now on.
 pub(crate) fn thread_ending(thread: usize) {
     let Some(threads) = THREADS.get() else { return };
-    let Some((prepared, alternate)) = threads.lists().threads.remove(&thread) else { return };
+    let mut lists = threads.lists();
+    if let Some(preparing) = lists.preparing.get_mut(&thread) {
+        preparing.has_ended = true;
+    }
+    let Some((prepared, alternate)) = lists.threads.remove(&thread) else { return };
+    drop(lists);
     let total_cpu_time = prepared.cpu_time().unwrap_or_default().as_nanos();
     prepared.total_cpu_time.store(u64::try_from(total_cpu_time).unwrap_or(u64::MAX), Ordering::Relaxed);
     let sending = unpoisoned(prepared.sending.lock());

@@ -5,7 +5,8 @@
 //! further signal during the handler does not fit, and the system ends the process.
 //!
 //! The thread itself replaces it, outside any handler: a stack set inside a handler is undone when the handler returns, as the
-//! system restores the earlier one (`uc_stack`). At the end of a thread the runtime frees the stack that it made, if that one is
+//! system restores the earlier one (`uc_stack`). A thread that is older than the sampler gets it from a handler that writes the new
+//! one into `uc_stack` (`older.rs`). At the end of a thread the runtime frees the stack that it made, if that one is
 //! set. So the thread gets it back at its end. If its end becomes known only later, as of a thread that the runtime did not make, the
 //! runtime has freed neither, and both are freed here.
 
@@ -21,8 +22,49 @@ pub(crate) struct AlternateStack {
     before: libc::stack_t,
     /// Whether the runtime has made that one. Another maker frees its own at the thread's end, whichever is set.
     is_runtimes: bool,
-    /// The mapping: a guard page, then the stack.
+    mapping: Mapping,
+}
+
+/// New memory for a stack: a guard page, then the stack.
+#[derive(Debug)]
+pub(super) struct Mapping {
     start: usize,
+}
+
+impl Mapping {
+    pub(super) fn new() -> Option<Self> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
+        // SAFETY: new memory, which no other code knows.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), page() + SIZE, access, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return None;
+        }
+        let mapping = Self { start: start.addr() };
+        // SAFETY: the first page of the new mapping.
+        let is_guarded = unsafe { libc::mprotect(start, page(), libc::PROT_NONE) == 0 };
+        if is_guarded {
+            return Some(mapping);
+        }
+        mapping.unmap();
+        None
+    }
+
+    /// The stack in it.
+    pub(super) fn stack(&self) -> libc::stack_t {
+        let start = std::ptr::without_provenance_mut(self.start + page());
+        libc::stack_t { ss_sp: start, ss_flags: 0, ss_size: SIZE }
+    }
+
+    pub(super) fn unmap(self) {
+        // SAFETY: the mapping that `new` made, which is no thread's alternate stack any more.
+        unsafe { libc::munmap(std::ptr::without_provenance_mut(self.start), page() + SIZE) };
+    }
+}
+
+/// Whether a thread with this alternate stack needs a larger one. Without one, faults are handled on the thread's own stack.
+pub(super) const fn is_small(stack: &libc::stack_t) -> bool {
+    stack.ss_flags & libc::SS_DISABLE == 0 && stack.ss_size < SIZE
 }
 
 // SAFETY: addresses, which are used only on their own thread (`restore`) or after its end (`free`).
@@ -37,7 +79,7 @@ pub(crate) enum Refusal {
     System,
 }
 
-fn current() -> Option<libc::stack_t> {
+pub(super) fn current() -> Option<libc::stack_t> {
     let mut stack = MaybeUninit::uninit();
     // SAFETY: the call writes the structure if it answers 0.
     unsafe { (libc::sigaltstack(std::ptr::null(), stack.as_mut_ptr()) == 0).then(|| stack.assume_init()) }
@@ -55,8 +97,7 @@ fn page() -> usize {
 
 /// Whether it is one of the runtime's: its lowest page is a guard. Other makers leave the guard out of it.
 fn is_runtimes(stack: &libc::stack_t) -> bool {
-    let start = stack.ss_sp.addr();
-    let size = stack.ss_size;
+    let (start, size) = (stack.ss_sp.addr(), stack.ss_size);
     let is_whole_pages = start.is_multiple_of(page()) && size.is_multiple_of(page()) && size > page();
     is_whole_pages && !is_readable(start) && is_readable(start + page())
 }
@@ -80,32 +121,31 @@ impl AlternateStack {
         if before.ss_flags & libc::SS_ONSTACK != 0 {
             return Err(Refusal::InUse);
         }
-        if before.ss_flags & libc::SS_DISABLE != 0 || before.ss_size >= SIZE {
+        if !is_small(&before) {
             return Ok(None);
         }
-        let guard = page();
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
-        // SAFETY: new memory, which no other code knows.
-        let start =
-            unsafe { libc::mmap(std::ptr::null_mut(), guard + SIZE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
-        if start == libc::MAP_FAILED {
-            return Err(Refusal::System);
+        let mapping = Mapping::new().ok_or(Refusal::System)?;
+        if set(&mapping.stack()) {
+            return Ok(Some(Self::in_place_of(before, mapping)));
         }
-        let new = Self { before, is_runtimes: is_runtimes(&before), start: start.addr() };
-        let stack = libc::stack_t { ss_sp: start.wrapping_byte_add(guard), ss_flags: 0, ss_size: SIZE };
-        // SAFETY: the first page of the new mapping.
-        let is_guarded = unsafe { libc::mprotect(start, guard, libc::PROT_NONE) == 0 };
-        if is_guarded && set(&stack) {
-            return Ok(Some(new));
-        }
-        new.unmap();
+        mapping.unmap();
         Err(Refusal::System)
+    }
+
+    /// A thread's new stack, by the one that it had before.
+    pub(super) fn in_place_of(before: libc::stack_t, mapping: Mapping) -> Self {
+        Self { before, is_runtimes: is_runtimes(&before), mapping }
+    }
+
+    /// The address of the stack.
+    pub(super) fn address(&self) -> usize {
+        self.mapping.stack().ss_sp.addr()
     }
 
     /// Gives the calling thread its earlier alternate stack back, before the runtime frees the one that it finds at the
     /// thread's end. Changes nothing if another stack is set, or if the thread is on this stack right now.
     pub(crate) fn restore(self) {
-        let is_ours = |stack: libc::stack_t| stack.ss_sp.addr() == self.start + page();
+        let is_ours = |stack: libc::stack_t| stack.ss_sp.addr() == self.address();
         let is_idle = |stack: &libc::stack_t| stack.ss_flags & libc::SS_ONSTACK == 0;
         if current().filter(is_idle).is_some_and(is_ours) && set(&self.before) {
             self.unmap();
@@ -123,13 +163,12 @@ impl AlternateStack {
     }
 
     fn unmap(self) {
-        // SAFETY: the mapping that `enlarge` made, which is not a thread's alternate stack any more.
-        unsafe { libc::munmap(std::ptr::without_provenance_mut(self.start), page() + SIZE) };
+        self.mapping.unmap();
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     fn on_a_thread(run: impl FnOnce() + Send + 'static) {
@@ -137,9 +176,8 @@ mod tests {
     }
 
     /// As small as the runtime's, and with a guard page in it as it has.
-    fn set_small() -> libc::stack_t {
-        let size = 16 * 1024;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    pub(in super::super) fn set_small() -> libc::stack_t {
+        let (size, flags) = (16 * 1024, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: new memory, whose first page becomes inaccessible.
         let start = unsafe {
@@ -186,7 +224,7 @@ mod tests {
             let small = set_small();
             let big = AlternateStack::enlarge().unwrap().unwrap();
             let now = current().unwrap();
-            assert_eq!((now.ss_size, now.ss_sp.addr()), (SIZE, big.start + page()));
+            assert_eq!((now.ss_size, now.ss_sp.addr()), (SIZE, big.address()));
             assert!(AlternateStack::enlarge().unwrap().is_none(), "it is big enough");
             let places = [small, now].map(end).map(mark);
             big.restore();

@@ -4,6 +4,7 @@
 //! - it calls neither the runtime nor libc, allocates nothing, takes no lock, writes no log and looks nothing up;
 //! - it touches no thread-local variable: the thread is identified by its control block, which one instruction finds;
 //! - it writes only to the slot, which was made before the first signal and is never freed;
+//! - it changes nothing of the thread but its alternate stack, by `uc_stack` of the signal's frame, if that was asked for;
 //! - it reads only the thread's own stack, between the stack pointer and the stack's end, which is always mapped;
 //! - it makes no system call, so `errno` does not change;
 //! - it does not panic: there is no index and no arithmetic that could.
@@ -11,9 +12,13 @@
 use std::ffi::c_void;
 use std::ops::Range;
 
+use super::alternate_stack::is_small;
 use super::slot::{FrameRecord, RawSample, Slot};
 
 const WORD: usize = size_of::<usize>();
+
+/// In the value of a signal: the thread is to exchange its alternate stack, not to record a sample.
+pub(super) const EXCHANGE: usize = 1 << 31;
 
 /// Its address, for `sigaction`.
 pub(super) fn address() -> usize {
@@ -31,10 +36,17 @@ struct Interrupted {
 extern "C" fn handle(_signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the system passes both to a handler with SA_SIGINFO. The value of a signal that was not queued is arbitrary, and
     // is only compared with the numbers of slots.
-    let (number, interrupted) =
-        unsafe { ((*info).si_value().sival_ptr.addr(), interrupted(&*context.cast::<libc::ucontext_t>())) };
-    if let Some(slot) = Slot::numbered(number) {
-        slot.fill(|sample, stack| note(sample, &interrupted, &stack));
+    let (value, context) = unsafe { ((*info).si_value().sival_ptr.addr(), &mut *context.cast::<libc::ucontext_t>()) };
+    let interrupted = interrupted(context);
+    let Some(slot) = Slot::numbered(value & !EXCHANGE) else { return };
+    if value & EXCHANGE == 0 {
+        let has_small_stack = is_small(&context.uc_stack);
+        slot.fill(|sample, stack| {
+            note(sample, &interrupted, &stack);
+            sample.has_small_stack = has_small_stack;
+        });
+    } else {
+        slot.exchange(interrupted.stack_pointer, &mut context.uc_stack);
     }
 }
 

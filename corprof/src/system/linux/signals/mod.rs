@@ -9,9 +9,12 @@
 
 mod alternate_stack;
 mod handler;
+mod interrupted_handlers;
+mod older;
 mod slot;
 
 pub(crate) use alternate_stack::AlternateStack;
+pub(crate) use older::{Mappings, OlderThread, Preparation, PreparationRequest, Prepared, Requested};
 pub(crate) use slot::{RawSample, Slot};
 
 pub(crate) use super::cpu_time::clocks_are_exact;
@@ -111,9 +114,17 @@ impl Address {
 
     /// Makes the thread fill `slot`, which was [prepared](Slot::request) for it.
     fn send(self, slot: &Slot) -> Sending {
+        self.send_value(slot.number() as usize)
+    }
+
+    /// Makes the thread exchange its alternate stack, as it was [asked](Slot::request_exchange) in its slot.
+    fn send_exchange(self, slot: &Slot) -> Sending {
+        self.send_value(slot.number() as usize | handler::EXCHANGE)
+    }
+
+    fn send_value(self, value: usize) -> Sending {
         // SAFETY: both take no arguments and touch no memory.
         let (process, user) = unsafe { (libc::getpid(), libc::getuid()) };
-        let value = slot.number() as usize;
         let info = QueuedSignal {
             signal: SIGNAL,
             error: 0,
@@ -137,6 +148,12 @@ impl Address {
             (_, Some(libc::EPERM | libc::ENOSYS | libc::EACCES)) => Sending::Forbidden,
             _ => Sending::NotNow,
         }
+    }
+
+    /// Whether it is the process's first thread, whose stack the system has made.
+    fn is_first_thread(self) -> bool {
+        // SAFETY: takes no arguments and touches no memory.
+        self.thread == unsafe { libc::getpid() }
     }
 
     /// Whether the thread has ended, as far as the system knows.

@@ -8,7 +8,8 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
 
-use super::{Address, Sending};
+use super::alternate_stack::is_small;
+use super::{Address, Sending, interrupted_handlers};
 
 /// The most threads that can be sampled at a time.
 const MOST: usize = 16 * 1024;
@@ -29,7 +30,36 @@ mod state {
     pub(super) const WRITING: u32 = 2;
     /// The sampler can read a sample.
     pub(super) const FILLED: u32 = 3;
+    /// The sampler waits for the thread to exchange its alternate stack.
+    pub(super) const EXCHANGE_REQUESTED: u32 = 4;
+    /// The thread has exchanged it, or has found a reason not to.
+    pub(super) const EXCHANGED: u32 = 5;
 }
+
+/// Another alternate stack for a thread: what the sampler asks for, and what the thread has found.
+#[derive(Clone, Copy)]
+pub(super) struct Exchange {
+    /// The mapping that the thread's own stack lies in.
+    pub(super) mapping: (usize, usize),
+    /// Whether it is the process's first thread.
+    pub(super) is_first_thread: bool,
+    pub(super) new: libc::stack_t,
+    /// The one that the thread had.
+    pub(super) before: libc::stack_t,
+    pub(super) outcome: ExchangeOutcome,
+}
+
+/// What a thread has done about its alternate stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ExchangeOutcome {
+    Done,
+    /// It has none, or a large one, or that of another maker.
+    NotNeeded,
+    /// It was on its alternate stack, or on an unknown one.
+    Refused,
+}
+
+const NO_STACK: libc::stack_t = libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
 
 /// One thread's slot, with room for one sample.
 pub(crate) struct Slot {
@@ -41,6 +71,8 @@ pub(crate) struct Slot {
     stack_end: AtomicUsize,
     /// Belongs to the thread while the state is WRITING, and to the sampler while it is FILLED.
     sample: UnsafeCell<RawSample>,
+    /// Belongs to the thread while the state is WRITING, and to the sampler while it is IDLE or EXCHANGED.
+    exchange: UnsafeCell<Exchange>,
 }
 
 // SAFETY: only the owner by the state touches the sample, and each change of the state is one atomic step.
@@ -56,6 +88,8 @@ pub(crate) struct RawSample {
     pub(crate) link: usize,
     /// Whether the thread was on another stack than its own, as while it handles a fault. No stack was read then.
     pub(crate) is_elsewhere: bool,
+    /// Whether the thread's alternate stack has become too small for signals again: somebody has replaced it.
+    pub(crate) has_small_stack: bool,
     /// Whether there was no room for the outer frames.
     pub(crate) is_cut: bool,
     /// The frame records beyond the copied part of the stack: their addresses, the callers' frame pointers, and the return
@@ -88,6 +122,13 @@ impl Slot {
             stack_start: AtomicUsize::new(0),
             stack_end: AtomicUsize::new(0),
             sample: UnsafeCell::new(RawSample::with_room(frames)),
+            exchange: UnsafeCell::new(Exchange {
+                mapping: (0, 0),
+                is_first_thread: false,
+                new: NO_STACK,
+                before: NO_STACK,
+                outcome: ExchangeOutcome::Refused,
+            }),
         }));
         SLOTS.get(number as usize)?.store(slot, Release);
         Some(slot)
@@ -129,6 +170,68 @@ impl Slot {
         sent
     }
 
+    /// Requests that the thread at this address exchange its alternate stack, on the sampler's thread. The slot must be idle.
+    pub(super) fn request_exchange(&self, thread: Address, exchange: Exchange) -> Sending {
+        if !self.is_idle() {
+            return Sending::NotNow;
+        }
+        // SAFETY: IDLE: it belongs to the sampler.
+        unsafe { *self.exchange.get() = exchange };
+        self.state.store(state::EXCHANGE_REQUESTED, Release);
+        let sent = thread.send_exchange(self);
+        if sent != Sending::Done {
+            self.withdraw_exchange();
+        }
+        sent
+    }
+
+    /// Withdraws an exchange that will not be made; `false` if it is being made, or has been.
+    pub(super) fn withdraw_exchange(&self) -> bool {
+        self.state.compare_exchange(state::EXCHANGE_REQUESTED, state::IDLE, AcqRel, Relaxed).is_ok()
+    }
+
+    /// The exchange, once the thread has answered. Only the sampler's thread calls it.
+    pub(super) fn take_exchange(&self) -> Option<Exchange> {
+        if self.state.load(Acquire) != state::EXCHANGED {
+            return None;
+        }
+        // SAFETY: EXCHANGED: the thread has written it and does not touch it any more.
+        let exchange = unsafe { *self.exchange.get() };
+        self.state.store(state::IDLE, Release);
+        Some(exchange)
+    }
+
+    /// Lets the calling thread, in its handler, exchange its alternate stack, if that is requested: the system sets `current`
+    /// when the handler returns. Afterwards the slot is the thread's.
+    pub(super) fn exchange(&self, stack_pointer: usize, current: &mut libc::stack_t) {
+        if self.state.compare_exchange(state::EXCHANGE_REQUESTED, state::WRITING, AcqRel, Relaxed).is_err() {
+            return;
+        }
+        // SAFETY: WRITING: it belongs to the calling thread, and the handler does not interrupt itself.
+        let exchange = unsafe { &mut *self.exchange.get() };
+        exchange.before = *current;
+        let key = crate::system::thread_key();
+        let stack = exchange.stack(key).filter(|stack| stack.contains(&stack_pointer));
+        exchange.outcome = match &stack {
+            Some(_) => exchange.outcome_for(current),
+            None => ExchangeOutcome::Refused,
+        };
+        if let Some(stack) = &stack
+            && exchange.outcome == ExchangeOutcome::Done
+        {
+            interrupted_handlers::exchange(stack_pointer..stack.end, &exchange.before, &exchange.new);
+            *current = exchange.new;
+        }
+        if let Some(stack) = stack
+            && exchange.outcome != ExchangeOutcome::Refused
+        {
+            self.stack_start.store(stack.start, Relaxed);
+            self.stack_end.store(stack.end, Relaxed);
+            self.owner.store(key, Release);
+        }
+        self.state.store(state::EXCHANGED, Release);
+    }
+
     /// Whether no request is open and no sample is there to read.
     pub(crate) fn is_idle(&self) -> bool {
         self.state.load(Acquire) == state::IDLE
@@ -165,6 +268,25 @@ impl Slot {
     }
 }
 
+impl Exchange {
+    /// The stack of the thread with this key, by the address of its control block. The C library puts that behind the stack, in
+    /// the same mapping, which may go on with other memory. The first thread's is elsewhere: its stack is a mapping of its own.
+    fn stack(&self, key: usize) -> Option<Range<usize>> {
+        let (start, end) = self.mapping;
+        if start <= key && key < end {
+            return Some(start..key);
+        }
+        self.is_first_thread.then_some(start..end)
+    }
+
+    fn outcome_for(&self, current: &libc::stack_t) -> ExchangeOutcome {
+        if current.ss_flags & libc::SS_ONSTACK != 0 {
+            return ExchangeOutcome::Refused;
+        }
+        if is_small(current) { ExchangeOutcome::Done } else { ExchangeOutcome::NotNeeded }
+    }
+}
+
 impl RawSample {
     /// Room for a sample with this many frames.
     fn with_room(frames: usize) -> Self {
@@ -174,6 +296,7 @@ impl RawSample {
             frame_pointer: 0,
             link: 0,
             is_elsewhere: false,
+            has_small_stack: false,
             is_cut: false,
             records: vec![[0; 3]; frames.max(1)].into_boxed_slice(),
             depth: 0,
