@@ -35,6 +35,7 @@ fn methods_are_edited_when_they_are_compiled() -> Result<()> {
             "Loop: true",
             "Seen: true",
             "dynamic: a dynamic method, or a stub of the runtime, has no body that could be replaced",
+            "tail calls: the runtime makes explicit tail calls by this method, and may not be able to compile another body",
             "BuiltMethod: None: the module is dynamic: the application still adds to it",
             "100000 calls",
         ] {

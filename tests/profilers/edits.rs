@@ -69,8 +69,27 @@ fn is_changed(name: &str) -> bool {
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E2A01", no_export)]
 struct WhenCompiled;
 
+/// Edits the method by which the runtime makes explicit tail calls.
+fn edit_tail_calls(cx: &mut InCallback<'_>, core_library: ModuleId) -> Result<(), EditError> {
+    let class = "System.Runtime.CompilerServices.RuntimeHelpers";
+    let method = {
+        let metadata = cx.metadata(core_library)?;
+        let class = metadata.find_type_def(class, None)?.unwrap();
+        metadata.methods_named(class, "DispatchTailCalls")?[0]
+    };
+    cx.edit_method(core_library, method, |edit| edit.count_calls(&CALLS)).map(drop)
+}
+
 #[callbacks]
 impl Callbacks for WhenCompiled {
+    fn module_load_finished(&self, cx: &mut InCallback<'_>, module: ModuleId, _status: Result<()>) {
+        if cx.names().module(module) == "System.Private.CoreLib.dll"
+            && let Err(error) = edit_tail_calls(cx, module)
+        {
+            eprintln!("edits| tail calls: {error}");
+        }
+    }
+
     fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
         let Some(name) = own_name(cx, function).filter(|name| is_changed(name)) else { return };
         match cx.edit_once(function, |edit| change(&name, edit)) {

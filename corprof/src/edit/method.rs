@@ -17,7 +17,7 @@ use crate::context::InCallback;
 use crate::id::ModuleId;
 use crate::info::Row;
 use crate::metadata::signature::{MethodSignature, Signature, Type};
-use crate::metadata::{MetadataEmit, MetadataImport, MethodDef, StandAloneSignature, Table};
+use crate::metadata::{MetadataEmit, MetadataImport, MethodDef, StandAloneSignature, Table, dispatches_tail_calls};
 use crate::session::liveness::Lifeline;
 
 /// A body that is being edited, in its module. [`InCallback::edit_method`] lends it to a closure.
@@ -75,6 +75,9 @@ impl<'cb> MethodEdit<'cb> {
         let body = Body::parse(&cx.il_function_body(module, method)?)?;
         let emit = cx.metadata_emit(module)?;
         let import = emit.import()?;
+        if dispatches_tail_calls(&import, &import.method(method)?) {
+            return Err(Refusal::TailCallDispatch.into());
+        }
         let live = LiveMetadata::with(&import, Others::new(cx, module, &lifeline));
         let context = live.context(method).ok_or(Refusal::BadSignature)?;
         Verifier::new(&live).verify(&body, &context).map_err(EditError::Original)?;

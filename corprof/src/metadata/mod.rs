@@ -32,7 +32,8 @@ pub use generics::GenericParamProps;
 pub use import::MetadataImport;
 pub use members::{FieldProps, MemberRefProps, MethodProps, MethodSpecProps, ParamProps};
 pub(crate) use of_runtime::{
-    CORE_LIBRARY, NATIVE, SUSPENDING, TASKS, awaited, is_core_library, is_of_the_runtime, is_suspended_by_the_runtime,
+    CORE_LIBRARY, NATIVE, SUSPENDING, TASKS, awaited, dispatches_tail_calls, is_core_library, is_of_the_runtime,
+    is_suspended_by_the_runtime,
 };
 pub use properties::{EventProps, PropertyProps};
 pub use references::{AssemblyIdentity, ExportedTypeProps, PinvokeMap};

@@ -41,6 +41,9 @@ pub(crate) const NATIVE: &str = "System.Runtime.InteropServices.UnmanagedCallers
 /// as well.
 const THREAD: &str = "System.Threading.Thread";
 
+/// The type and the method by which the runtime makes explicit tail calls.
+const TAIL_CALLS: (&str, &str) = ("System.Runtime.CompilerServices.RuntimeHelpers", "DispatchTailCalls");
+
 /// Whether a function is a part of the runtime that must not be hooked, or that no profiler needs to see:
 ///
 /// - The runtime's own handling of exceptions. Up to .NET 8 it is native code, from .NET 9 on it is managed. Its frames lie
@@ -60,6 +63,15 @@ pub(crate) fn is_of_the_runtime(metadata: &MetadataImport<'_>, method: &MethodPr
             || class == SUSPENDING && is_suspended_by_the_runtime(method)
             || class == COLLECTION_POLL.0 && method.name.contains(COLLECTION_POLL.1);
         Ok(is_of_these && is_core_library(metadata)?)
+    };
+    answer() == Ok(true)
+}
+
+/// Whether the runtime makes explicit tail calls by this method, where it has no room for their arguments.
+pub(crate) fn dispatches_tail_calls(metadata: &MetadataImport<'_>, method: &MethodProps) -> bool {
+    let (class, name) = TAIL_CALLS;
+    let answer = || -> Result<bool> {
+        Ok(method.name == name && metadata.type_def(method.class)?.name == class && is_core_library(metadata)?)
     };
     answer() == Ok(true)
 }
