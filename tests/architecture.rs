@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
 
 /// A map is read before the first change, so it stays short.
-const LONGEST_MAP: usize = 149;
+const LONGEST_MAP: usize = 165;
 const LONGEST_SOURCE: usize = 800;
 
 fn root() -> &'static Path {

@@ -2,10 +2,12 @@
 //!
 //! Each command is a module with its options, `Args`, and one `run`. The crate `corprof-launch` runs applications under profilers,
 //! and reads libraries; `embedded` has the built-in profilers, `options` what their
-//! table says of options, `late` attaches a profiler to an application that runs, `visit`
+//! table says of options, `delayed` attaches a profiler to an application that runs, `visit`
 //! attaches a built-in profiler that detaches by itself.
 
 pub mod attach;
+mod attach_request;
+pub mod delayed;
 pub mod detach;
 pub mod doctor;
 pub mod embedded;
@@ -14,7 +16,6 @@ pub mod exit;
 pub mod heap;
 pub mod il;
 pub mod inspect;
-pub mod late;
 pub mod new;
 mod options;
 pub mod ps;

@@ -1,10 +1,14 @@
-//! Options that are settings of a built-in profiler: their help, defaults and ranges are those of the table.
+//! Options of several commands. Those that are settings of a built-in profiler have help, defaults and ranges of the table.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 
+use anyhow::anyhow;
 use clap::builder::PossibleValuesParser;
+use corprof_launch::launch::Changes;
 use corprof_profilers::settings;
 use corprof_profilers::table::{self, Kind, Profiler};
+
+use crate::exit::{self, Failure};
 
 /// The help of the option.
 pub(crate) fn help(profiler: &Profiler, variable: &str) -> String {
@@ -38,9 +42,33 @@ pub(crate) fn words(profiler: &Profiler, variable: &str) -> PossibleValuesParser
     PossibleValuesParser::new(words)
 }
 
+/// Parses a number of seconds above 0.
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
+    /// A year: the sampler takes no more.
+    const MOST: f64 = 365.0 * 24.0 * 60.0 * 60.0;
+    let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0 && *seconds <= MOST);
+    seconds.ok_or_else(|| "give a number of seconds above 0, such as 30 or 0.5".to_owned())
+}
+
+/// The variables that `--env NAME=VALUE` gives.
+///
+/// # Errors
+/// If one is not of this form.
+pub(crate) fn given(variables: &[String]) -> Result<Changes, Failure> {
+    let one = |text: &String| {
+        let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty())?;
+        Some((name.to_owned(), Some(OsString::from(value))))
+    };
+    let checked =
+        |text| one(text).ok_or_else(|| Failure::new(exit::USAGE, anyhow!("--env {text}: expected NAME=VALUE")));
+    variables.iter().map(checked).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use corprof_profilers::table::{SAMPLER, TOP};
+
+    use corprof_launch::launch;
 
     use super::*;
 
@@ -51,5 +79,20 @@ mod tests {
         let hertz = number(&SAMPLER, "SAMPLER_HZ");
         assert!(hertz("100").is_ok() && hertz("NaN").is_err());
         assert_eq!(hertz("0"), Err("give a number from 0.01 to 10000".to_owned()));
+    }
+
+    #[test]
+    fn variables_have_a_name() {
+        let changes = given(&["A=1".into(), "B=x=y".into(), "C=".into()]).unwrap();
+        assert_eq!(launch::value_of(&changes, "B"), Some("x=y".into()));
+        assert_eq!(launch::value_of(&changes, "C"), Some("".into()));
+        assert!(given(&["=1".into()]).unwrap_err().error.to_string().contains("NAME=VALUE"));
+        assert!(given(&["A".into()]).is_err());
+    }
+
+    #[test]
+    fn numbers_are_checked() {
+        assert_eq!(seconds("0.5"), Ok(0.5));
+        assert!(seconds("0").is_err() && seconds("NaN").is_err() && seconds("inf").is_err() && seconds("-1").is_err());
     }
 }

@@ -12,9 +12,10 @@ use corprof_launch::environment::Chosen;
 use corprof_launch::launch::{Changes, Launch};
 use corprof_profilers::table::{self, Loading, Profiler};
 
+use crate::delayed::{self, DelayedAttach};
 use crate::exit::{self, Failure, Outcome};
-use crate::late::{self, Late};
-use crate::{embedded, record, select};
+use crate::options::{given, seconds};
+use crate::{embedded, select};
 
 /// Run an application under a profiler.
 ///
@@ -62,11 +63,11 @@ pub struct Args {
     env: Vec<String>,
 
     /// Attach the profiler this many seconds after the application's start
-    #[arg(long, value_name = "SECONDS", value_parser = record::seconds, conflicts_with = "notification")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "notification")]
     delay: Option<f64>,
 
     /// Ask the profiler to detach this many seconds after it was attached. It must listen for that (`Detacher::listen`)
-    #[arg(long, value_name = "SECONDS", value_parser = record::seconds, conflicts_with = "notification")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "notification")]
     duration: Option<f64>,
 
     /// Exit with 124 if the application ran, but a profiler was not loaded
@@ -141,49 +142,19 @@ fn run_late(args: &Args, profiler: Chosen, built_in: Option<&'static Profiler>, 
     };
     // A built-in profiler refuses what is not a setting of it.
     let is_setting = |name: &str| built_in.is_none_or(|built_in| built_in.setting(name).is_some());
-    let late = Late {
+    let delayed = DelayedAttach {
         profiler,
-        data: late::settings(changes.iter().filter(|(name, _)| is_setting(name))),
+        data: delayed::settings(changes.iter().filter(|(name, _)| is_setting(name))),
         delay: Duration::from_secs_f64(args.delay.unwrap_or_default()),
         duration: args.duration.map(Duration::from_secs_f64),
         changes,
         command: &args.command,
         is_quiet: args.quiet,
     };
-    let ended = late.run()?;
+    let ended = delayed.run()?;
     if let (Some(output), false) = (output, args.quiet) {
         bundled::list_files(&output, ended.attached.as_slice(), &BTreeMap::new());
     }
     let is_missed = args.require_load && ended.attached.is_none();
     Ok(if is_missed { exit::NOT_LOADED.into() } else { exit::of_application(ended.status) })
-}
-
-/// The variables that `--env NAME=VALUE` gives.
-///
-/// # Errors
-/// If one is not of this form.
-pub fn given(variables: &[String]) -> Result<Changes, Failure> {
-    let one = |text: &String| {
-        let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty())?;
-        Some((name.to_owned(), Some(OsString::from(value))))
-    };
-    let checked =
-        |text| one(text).ok_or_else(|| Failure::new(exit::USAGE, anyhow!("--env {text}: expected NAME=VALUE")));
-    variables.iter().map(checked).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use corprof_launch::launch;
-
-    use super::*;
-
-    #[test]
-    fn variables_have_a_name() {
-        let changes = given(&["A=1".into(), "B=x=y".into(), "C=".into()]).unwrap();
-        assert_eq!(launch::value_of(&changes, "B"), Some("x=y".into()));
-        assert_eq!(launch::value_of(&changes, "C"), Some("".into()));
-        assert!(given(&["=1".into()]).unwrap_err().error.to_string().contains("NAME=VALUE"));
-        assert!(given(&["A".into()]).is_err());
-    }
 }

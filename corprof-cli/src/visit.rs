@@ -17,7 +17,7 @@ use corprof_launch::environment::{self, Configured};
 use corprof_launch::processes;
 use tempfile::TempDir;
 
-use crate::attach;
+use crate::attach_request;
 use crate::exit::{self, Failure};
 use crate::inspect;
 use crate::select;
@@ -96,9 +96,9 @@ impl Place {
     pub(crate) fn attach(&self, process: &Process, name: &str, told: &[(&str, &OsStr)]) -> Result<(), Failure> {
         leave_alone_if_profiled(self.pid)?;
         let chosen = select::choose(Path::new(name), None)?;
-        attach::leave_alone_if_unloadable(process, &chosen.library)?;
+        attach_request::leave_alone_if_unloadable(process, &chosen.library)?;
         let lines: String = told.iter().map(|(name, value)| format!("{name}={}\n", value.display())).collect();
-        attach::attach(process, &chosen, &chosen.library, lines.as_bytes(), PATIENCE)
+        attach_request::attach(process, &chosen, &chosen.library, lines.as_bytes(), PATIENCE)
     }
 
     /// Waits for the detach, or for Ctrl-C. Afterwards another profiler can attach.

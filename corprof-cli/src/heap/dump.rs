@@ -14,6 +14,7 @@ use corprof_nettrace::{Event, Reader};
 
 use super::cost::Cost;
 use super::names::Names;
+use super::title::title;
 use super::walks::{Walked, Walks};
 
 /// The time between two checks for Ctrl-C, in a session without events.
@@ -107,7 +108,7 @@ impl Dump {
         events.set_read_timeout(Some(POLL));
         let mut reader = Reader::new(events);
         let mut session = Session {
-            walks: Walks::new(super::title(info), is_64_bit),
+            walks: Walks::new(title(info), is_64_bit),
             names: Names::default(),
             clock: Clock::new(timeout, Instant::now()),
         };

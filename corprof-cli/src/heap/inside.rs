@@ -16,6 +16,7 @@ use corprof_heap::{BulkReader, GraphBuilder, HeapGraph};
 use corprof_launch::processes;
 
 use super::cost::Cost;
+use super::title::title;
 use crate::visit::{self, Place};
 use crate::{embedded, exit};
 
@@ -60,7 +61,7 @@ pub(super) fn take(
     let took = begin.elapsed();
     let description = description(&text, place.folder())?;
     let is_64_bit = !matches!(info.architecture.as_str(), "x86" | "arm32" | "arm");
-    let mut reader = BulkReader::new(GraphBuilder::new(super::title(info)), is_64_bit);
+    let mut reader = BulkReader::new(GraphBuilder::new(title(info)), is_64_bit);
     reader.builder().set_taken(taken);
     for (key, assembly, name) in &description.classes {
         reader.builder().class(*key, name, assembly, 0);

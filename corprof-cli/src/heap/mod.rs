@@ -5,6 +5,7 @@ mod dump;
 mod file;
 mod inside;
 mod names;
+mod title;
 mod walks;
 
 use std::io::{self, Write};
@@ -14,7 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow};
 use clap::Subcommand;
-use corprof_diagnostics::{Process, ProcessInfo};
+use corprof_diagnostics::Process;
 use corprof_heap::diff::{DEFAULT_DEPTH, Summary};
 use corprof_heap::report::{Changes, Options, Report};
 use corprof_heap::{Dominators, HeapGraph};
@@ -212,9 +213,4 @@ fn buffer_for(pid: u32) -> u32 {
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The name of a snapshot of the process.
-fn title(info: &ProcessInfo) -> String {
-    if info.entry_assembly.is_empty() { info.command_line.clone() } else { info.entry_assembly.clone() }
 }

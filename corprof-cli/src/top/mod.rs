@@ -25,8 +25,7 @@ use self::lease::Lease;
 use self::rates::Session;
 use self::table::{Condition, Pressed, View};
 use crate::exit::Outcome;
-use crate::options;
-use crate::record::seconds;
+use crate::options::{self, seconds};
 use crate::signals::Signals;
 use crate::visit::{self, Place};
 

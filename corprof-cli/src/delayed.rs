@@ -16,7 +16,7 @@ use corprof_launch::processes;
 use corprof_launch::signals::Interrupt;
 
 use crate::exit::Failure;
-use crate::{attach, detach, inspect};
+use crate::{attach_request, detach, inspect};
 
 /// The first pause between two looks for a process. Each is twice as long as the one before, up to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// An application, and a profiler that comes later.
 #[derive(Debug)]
-pub struct Late<'a> {
+pub struct DelayedAttach<'a> {
     /// The profiler.
     pub profiler: Chosen,
     /// The bytes for its `initialize_for_attach`.
@@ -52,7 +52,7 @@ pub struct Ended {
     pub attached: Option<u32>,
 }
 
-impl Late<'_> {
+impl DelayedAttach<'_> {
     /// Runs the application to its end. Failures of the attach and the detach are printed: the application runs on.
     ///
     /// # Errors
@@ -143,10 +143,10 @@ impl Visitor {
         while self.is_running_after(wait) {
             let start = Instant::now();
             if let Some(process) = processes::family(self.pid).into_iter().find_map(application) {
-                attach::leave_alone_if_unloadable(&process, &self.profiler.library)?;
-                match attach::send(&process, &self.profiler, &self.profiler.library, &self.data, PATIENCE)? {
+                attach_request::leave_alone_if_unloadable(&process, &self.profiler.library)?;
+                match attach_request::send(&process, &self.profiler, &self.profiler.library, &self.data, PATIENCE)? {
                     Err(error) if is_early(&error) => {}
-                    Err(error) => return Err(attach::refusal(&error, process.pid(), &self.profiler)),
+                    Err(error) => return Err(attach_request::refusal(&error, process.pid(), &self.profiler)),
                     Ok(()) => return Ok(Some(process.pid())),
                 }
             }

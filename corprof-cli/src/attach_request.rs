@@ -1,0 +1,121 @@
+//! The request to attach a profiler: what is checked before, and what a refusal means.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use corprof_diagnostics::{Error, HResult, Process, Uuid};
+use corprof_launch::checks::{self, Finding, Place};
+use corprof_launch::environment::Chosen;
+use corprof_launch::image::Image;
+use corprof_launch::processes;
+
+use crate::exit::{self, Failure};
+use crate::{embedded, inspect};
+
+/// Checks the library as the process would load it.
+///
+/// # Errors
+/// If the process could not load it; the attach would fail without a reason.
+pub(crate) fn leave_alone_if_unloadable(process: &Process, library: &Path) -> Result<(), Failure> {
+    match check(process, library).first() {
+        Some(finding) => Err(Failure::new(exit::NO, anyhow!("process {} was left alone:\n  {finding}", process.pid()))),
+        None => Ok(()),
+    }
+}
+
+/// Has the runtime load a profiler, which it calls `library`.
+///
+/// # Errors
+/// If the runtime refuses, or does not answer in time.
+pub(crate) fn attach(
+    process: &Process,
+    chosen: &Chosen,
+    library: &Path,
+    data: &[u8],
+    timeout: Duration,
+) -> Result<(), Failure> {
+    send(process, chosen, library, data, timeout)?.map_err(|error| refusal(&error, process.pid(), chosen))
+}
+
+/// Has the runtime load a profiler, and returns the runtime's answer.
+///
+/// # Errors
+/// If the profiler's CLSID is none.
+pub(crate) fn send(
+    process: &Process,
+    chosen: &Chosen,
+    library: &Path,
+    data: &[u8],
+    timeout: Duration,
+) -> anyhow::Result<Result<(), Error>> {
+    let clsid = Uuid::parse_str(&chosen.clsid).with_context(|| format!("{} is not a CLSID", chosen.clsid))?;
+    Ok(process.client().attach_profiler(clsid, library, data, timeout))
+}
+
+/// What keeps the process from loading the profiler, as far as that can be seen from here.
+fn check(process: &Process, library: &Path) -> Vec<Finding> {
+    let pid = process.pid();
+    // By its mapped files: the runtime itself is not asked, as it serves one client at a time.
+    let version = processes::mapped(pid).and_then(|mapped| processes::version_by_path(&mapped));
+    if let Some(finding) = version.and_then(|version| checks::too_old(&version)) {
+        return vec![finding];
+    }
+    let program = Image::open(Path::new(&format!("/proc/{pid}/exe"))).ok();
+    if let Some(finding) = checks::compiled_ahead(program.as_ref()) {
+        return vec![finding];
+    }
+    let variables = inspect::started_with(pid);
+    let library_path = variables.as_deref().and_then(|variables| inspect::value_in(variables, "LD_LIBRARY_PATH"));
+    let place = Place { program: program.as_ref(), library_path: library_path.map(str::as_ref) };
+    if !processes::has_own_files(pid) {
+        return checks::library(library, place);
+    }
+    // The loader here would look for its dependencies in folders of this side.
+    let program = program.clone().map(|program| Image { interpreter: None, ..program });
+    checks::library(&processes::file_of(pid, library), Place { program: program.as_ref(), ..place })
+}
+
+/// The runtime's refusal, with what else is known of the cause.
+pub(crate) fn refusal(error: &Error, pid: u32, chosen: &Chosen) -> Failure {
+    let Some(code) = error.code() else { return Failure::from(anyhow!("{error}")) };
+    let mut text = error.to_string();
+    if code == HResult::PROFILER_ALREADY_ACTIVE {
+        text.push_str(&others(pid, &chosen.library));
+    }
+    Failure::new(exit::NO, anyhow!(text))
+}
+
+/// The profilers of the process, and the cure.
+fn others(pid: u32, own: &Path) -> String {
+    let mapped = processes::mapped(pid).map(|mapped| inspect::mapped_profilers(pid, &mapped, &[])).unwrap_or_default();
+    let others: Vec<String> =
+        mapped.iter().filter(|path| *path != own).map(|path| path.display().to_string()).collect();
+    if !others.is_empty() {
+        return format!("\n  the process has mapped: {}", others.join(", "));
+    }
+    let text = if embedded::is_library(own) {
+        "the process has mapped no other library of a profiler: another `corprof record`, `stacks`, `top` or `heap` is using the process. \
+         Wait until it ends, or end it by Ctrl-C"
+    } else {
+        "the process has mapped no other profiler: this one is attached already, or is detaching"
+    };
+    format!("\n  {text}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_an_answer_and_silence_is_none() {
+        let chosen = Chosen { clsid: "{}".into(), name: "X".into(), library: "/x.so".into() };
+        let refused = Error::Refused { action: "attach the profiler", code: HResult::PROFILER_ALREADY_ACTIVE };
+        let failure = refusal(&refused, 0, &chosen);
+        assert_eq!(failure.code, exit::NO);
+        let text = failure.error.to_string();
+        assert!(text.contains("CORPROF_E_PROFILER_ALREADY_ACTIVE") && text.contains("no other profiler"), "{text}");
+        let silent = Error::TimedOut { action: "attach the profiler", waited: Duration::from_secs(1) };
+        assert_eq!(refusal(&silent, 0, &chosen).code, exit::FAILED);
+    }
+}
