@@ -43,6 +43,7 @@ impl Tries {
 impl FunctionHooks for Tries {
     type Function = ();
     type Thread = ();
+    const KINDS: HookKinds = HookKinds::ENTER;
 
     fn select(&self, cx: &mut InCallback<'_>, _function: FunctionId) -> Hook<()> {
         self.try_at(cx, 8);
@@ -50,6 +51,7 @@ impl FunctionHooks for Tries {
     }
 
     fn thread_started(&self) {}
+    fn enter(&self, _cx: &InHook<'_>, _thread: &mut (), _function: &()) {}
 }
 
 #[callbacks]
