@@ -120,6 +120,8 @@ const NO_CALLS: &[(&str, Context)] = &[
     ("wait(duration)", Context::ProfilerThread),
     ("wait_for_jitted_functions()", Context::ProfilerThread),
     ("is_runtime_entry(function)", Context::InNoGc),
+    ("value(object)", Context::InNoGc),
+    ("take_heap_snapshot(deadline, sink)", Context::ProfilerThread),
 ];
 
 #[test]
