@@ -19,12 +19,16 @@ const LATER: Duration = Duration::from_secs(1);
 /// In how many looks a thread must have run until the runtime is suspended for it.
 const LOOKS_BEFORE_SUSPENSION: u32 = 5;
 
+/// How often the runtime is suspended at most: a thread that runs native code does not wait then either.
+const MOST_SUSPENSIONS: u32 = 10;
+
 /// Which threads are still to be prepared.
 pub(super) struct OlderThreads {
     prepared: &'static PreparedThreads,
     next_look: Instant,
     /// Looks in a row that have found a running thread.
     looks: u32,
+    suspensions: u32,
 }
 
 /// A thread that is asked.
@@ -35,7 +39,7 @@ struct Candidate {
 
 impl OlderThreads {
     pub(super) fn new(prepared: &'static PreparedThreads) -> Self {
-        Self { prepared, next_look: Instant::now(), looks: 0 }
+        Self { prepared, next_look: Instant::now(), looks: 0, suspensions: 0 }
     }
 
     /// Takes over those that have answered, and asks others.
@@ -56,7 +60,10 @@ impl OlderThreads {
         if self.looks >= LOOKS_BEFORE_SUSPENSION {
             self.looks = 0;
             self.next_look = now + LATER;
-            self.ask_suspended(cx, running);
+            if self.suspensions < MOST_SUSPENSIONS {
+                self.suspensions += 1;
+                self.ask_suspended(cx, running);
+            }
         }
     }
 

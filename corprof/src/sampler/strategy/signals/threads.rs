@@ -198,7 +198,14 @@ impl ThreadLists {
         let PreparingThread { thread, address, preparation, requested, has_ended } = preparing;
         let slot = preparation.slot();
         match preparation.answer() {
-            Ok(Prepared::Yes(alternate)) if !has_ended => self.add(thread, address, slot, alternate),
+            Ok(Prepared::Yes(alternate)) if !has_ended => match self.threads.get_mut(&thread.as_raw()) {
+                // Its own callback came meanwhile: it has a slot, and one of the two has made the stack.
+                Some((_, own)) => {
+                    *own = own.take().or(alternate);
+                    self.free_slots.push(slot);
+                }
+                None => self.add(thread, address, slot, alternate),
+            },
             Ok(answer) => {
                 if let Prepared::Yes(Some(alternate)) = answer {
                     self.orphaned_stacks.push((address, alternate));
