@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
+use crate::callback_event::CallbackEvent;
 use crate::context::InCallback;
 use crate::error::Result;
 use crate::event_mask::Event;
@@ -53,27 +54,25 @@ impl<P: Profiler> Adapter<P> {
         let domain_of = |&assembly: &AssemblyId| cx.assembly_info(assembly).ok()?.app_domain;
         let domains: BTreeSet<_> = assemblies.iter().filter_map(domain_of).collect();
         for domain in domains {
-            let tell =
-                |profiler: &P, cx: &mut InCallback<'_>| profiler.app_domain_creation_finished(cx, domain, Ok(()));
-            if self.report(cx, catch_up, Event::AppDomainCreationFinished, domain.as_raw(), tell).is_break() {
+            let event = CallbackEvent::AppDomainCreationFinished { app_domain: domain, status: Ok(()) };
+            if self.report(cx, catch_up, event, domain.as_raw()).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
         for assembly in assemblies {
-            let tell = |profiler: &P, cx: &mut InCallback<'_>| profiler.assembly_load_finished(cx, assembly, Ok(()));
-            if self.report(cx, catch_up, Event::AssemblyLoadFinished, assembly.as_raw(), tell).is_break() {
+            let event = CallbackEvent::AssemblyLoadFinished { assembly, status: Ok(()) };
+            if self.report(cx, catch_up, event, assembly.as_raw()).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
         for (module, assembly) in all {
-            let tell = |profiler: &P, cx: &mut InCallback<'_>| profiler.module_load_finished(cx, module, Ok(()));
-            if self.report(cx, catch_up, Event::ModuleLoadFinished, module.as_raw(), tell).is_break() {
+            let event = CallbackEvent::ModuleLoadFinished { module, status: Ok(()) };
+            if self.report(cx, catch_up, event, module.as_raw()).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
             let Some(assembly) = assembly else { continue };
-            let tell =
-                |profiler: &P, cx: &mut InCallback<'_>| profiler.module_attached_to_assembly(cx, module, assembly);
-            if self.report(cx, catch_up, Event::ModuleAttachedToAssembly, module.as_raw(), tell).is_break() {
+            let event = CallbackEvent::ModuleAttachedToAssembly { module, assembly };
+            if self.report(cx, catch_up, event, module.as_raw()).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
@@ -86,14 +85,14 @@ impl<P: Profiler> Adapter<P> {
             return Ok(ControlFlow::Continue(()));
         }
         for thread in cx.enum_threads()? {
-            let tell = |profiler: &P, cx: &mut InCallback<'_>| profiler.thread_created(cx, thread);
-            if self.report(cx, catch_up, Event::ThreadCreated, thread.as_raw(), tell).is_break() {
+            let event = CallbackEvent::ThreadCreated { thread };
+            if self.report(cx, catch_up, event, thread.as_raw()).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
             // None: the event comes when a thread of the system carries it.
             let Ok(os_id) = cx.os_thread_id(thread) else { continue };
-            let tell = |profiler: &P, cx: &mut InCallback<'_>| profiler.thread_assigned_to_os_thread(cx, thread, os_id);
-            if self.report(cx, catch_up, Event::ThreadAssignedToOsThread, thread.as_raw(), tell).is_break() {
+            let event = CallbackEvent::ThreadAssignedToOsThread { thread, os_thread_id: os_id };
+            if self.report(cx, catch_up, event, thread.as_raw()).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
@@ -110,9 +109,8 @@ impl<P: Profiler> Adapter<P> {
             if cx.pin(function, "catch_up").is_err() {
                 continue;
             }
-            let tell =
-                |profiler: &P, cx: &mut InCallback<'_>| profiler.jit_compilation_finished(cx, function, Ok(()), true);
-            if self.report(cx, catch_up, Event::JitCompilationFinished, function.as_raw(), tell).is_break() {
+            let event = CallbackEvent::JitCompilationFinished { function, status: Ok(()), is_safe_to_block: true };
+            if self.report(cx, catch_up, event, function.as_raw()).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
@@ -131,67 +129,86 @@ impl<P: Profiler> Adapter<P> {
         Ok(None)
     }
 
-    /// Calls the profiler's method, unless the thing has been reported; `Break` if the profiler has been disabled or detaches.
+    /// Delivers an event, unless the thing has been reported; `Break` if the profiler has been disabled or detaches.
     fn report(
         &self,
         cx: &mut InCallback<'_>,
         catch_up: &CatchUp,
-        event: Event,
+        event: CallbackEvent<'_>,
         id: usize,
-        tell: impl FnOnce(&P, &mut InCallback<'_>),
     ) -> ControlFlow<()> {
-        if !P::EVENTS.contains(event) || !catch_up.begin_report(event, id) {
+        if !P::EVENTS.contains(event.event()) || !catch_up.begin_report(event.event(), id) {
             return ControlFlow::Continue(());
         }
-        let mut is_in = self.call(cx, event, tell);
+        let mut is_in = self.call(cx, event);
         while let Some(end) = catch_up.postponed_end() {
-            let tell = |profiler: &P, cx: &mut InCallback<'_>| Self::tell_end(profiler, cx, end, id);
-            if P::EVENTS.contains(end) && is_in {
-                is_in = self.call(cx, end, tell);
+            if is_in
+                && P::EVENTS.contains(end)
+                && let Some(end) = end_of(end, id)
+            {
+                is_in = self.call(cx, end);
             }
         }
         if is_in { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
-    /// Calls one method of the profiler, like a callback; `false` if the gate is closed.
-    fn call(&self, cx: &mut InCallback<'_>, event: Event, tell: impl FnOnce(&P, &mut InCallback<'_>)) -> bool {
+    /// Delivers one event, like a callback; `false` if the gate is closed.
+    fn call(&self, cx: &mut InCallback<'_>, event: CallbackEvent<'_>) -> bool {
         let Some(_inside) = self.state.gate.enter() else { return false };
         // SAFETY: inside the gate.
         let Some(profiler) = (unsafe { self.profiler() }) else { return false };
-        let _callback = Callback::begin(event);
-        catch(|| tell(profiler, cx), || self.disable_after_panic(event.method()));
+        let _callback = Callback::begin(event.event());
+        catch(|| deliver(profiler, cx, event), || self.disable_after_panic(event.event().method()));
         true
     }
+}
 
-    /// An end that arrived while the beginning was being reported. The thing is gone by now: calls about it return errors.
-    fn tell_end(profiler: &P, cx: &mut InCallback<'_>, end: Event, id: usize) {
-        match end {
-            Event::AssemblyUnloadStarted => {
-                if let Some(assembly) = AssemblyId::from_raw(id) {
-                    profiler.assembly_unload_started(cx, assembly);
-                }
-            }
-            Event::AssemblyUnloadFinished => {
-                if let Some(assembly) = AssemblyId::from_raw(id) {
-                    profiler.assembly_unload_finished(cx, assembly.into(), Ok(()));
-                }
-            }
-            Event::ModuleUnloadStarted => {
-                if let Some(module) = ModuleId::from_raw(id) {
-                    profiler.module_unload_started(cx, module);
-                }
-            }
-            Event::ModuleUnloadFinished => {
-                if let Some(module) = ModuleId::from_raw(id) {
-                    profiler.module_unload_finished(cx, module.into(), Ok(()));
-                }
-            }
-            Event::ThreadDestroyed => {
-                if let Some(thread) = ThreadId::from_raw(id) {
-                    profiler.thread_destroyed(cx, thread);
-                }
-            }
-            _ => {}
-        }
+/// Calls the profiler's methods for an event: `every`, and the event's own.
+fn deliver<P: Profiler>(profiler: &P, cx: &mut InCallback<'_>, event: CallbackEvent<'_>) {
+    if P::EVERY.contains(event.event()) {
+        profiler.every(cx, &event);
     }
+    match event {
+        CallbackEvent::AppDomainCreationFinished { app_domain, status } => {
+            profiler.app_domain_creation_finished(cx, app_domain, status);
+        }
+        CallbackEvent::AssemblyLoadFinished { assembly, status } => {
+            profiler.assembly_load_finished(cx, assembly, status);
+        }
+        CallbackEvent::ModuleLoadFinished { module, status } => profiler.module_load_finished(cx, module, status),
+        CallbackEvent::ModuleAttachedToAssembly { module, assembly } => {
+            profiler.module_attached_to_assembly(cx, module, assembly);
+        }
+        CallbackEvent::ThreadCreated { thread } => profiler.thread_created(cx, thread),
+        CallbackEvent::ThreadAssignedToOsThread { thread, os_thread_id } => {
+            profiler.thread_assigned_to_os_thread(cx, thread, os_thread_id);
+        }
+        CallbackEvent::JitCompilationFinished { function, status, is_safe_to_block } => {
+            profiler.jit_compilation_finished(cx, function, status, is_safe_to_block);
+        }
+        CallbackEvent::AssemblyUnloadStarted { assembly } => profiler.assembly_unload_started(cx, assembly),
+        CallbackEvent::AssemblyUnloadFinished { assembly, status } => {
+            profiler.assembly_unload_finished(cx, assembly, status);
+        }
+        CallbackEvent::ModuleUnloadStarted { module } => profiler.module_unload_started(cx, module),
+        CallbackEvent::ModuleUnloadFinished { module, status } => profiler.module_unload_finished(cx, module, status),
+        CallbackEvent::ThreadDestroyed { thread } => profiler.thread_destroyed(cx, thread),
+        _ => {}
+    }
+}
+
+/// An end that arrived while the beginning was being reported. The thing is gone by now: calls about it return errors.
+fn end_of(end: Event, id: usize) -> Option<CallbackEvent<'static>> {
+    Some(match end {
+        Event::AssemblyUnloadStarted => CallbackEvent::AssemblyUnloadStarted { assembly: AssemblyId::from_raw(id)? },
+        Event::AssemblyUnloadFinished => {
+            CallbackEvent::AssemblyUnloadFinished { assembly: AssemblyId::from_raw(id)?.into(), status: Ok(()) }
+        }
+        Event::ModuleUnloadStarted => CallbackEvent::ModuleUnloadStarted { module: ModuleId::from_raw(id)? },
+        Event::ModuleUnloadFinished => {
+            CallbackEvent::ModuleUnloadFinished { module: ModuleId::from_raw(id)?.into(), status: Ok(()) }
+        }
+        Event::ThreadDestroyed => CallbackEvent::ThreadDestroyed { thread: ThreadId::from_raw(id)? },
+        _ => return None,
+    })
 }

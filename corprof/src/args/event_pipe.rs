@@ -91,7 +91,7 @@ impl EventPipeEvent<'_> {
     /// The event for the profiler's own method, unless a feature of the SDK keeps it.
     ///
     /// # Safety
-    /// As [`new`](Self::new).
+    /// Each (count, pointer) pair describes an array that outlives the result; so do the GUIDs, which may be null.
     #[allow(clippy::too_many_arguments, reason = "they are those of EventPipeEventDelivered")]
     pub(crate) unsafe fn for_profiler(
         info: &Info,
@@ -108,51 +108,13 @@ impl EventPipeEvent<'_> {
         frames: u32,
         stack: *const usize,
     ) -> Option<Self> {
-        if let Some(observer) = info.event_observer() {
-            // SAFETY: the caller's promise.
-            let data = unsafe { wire::slice(data_size, data) };
-            if observer.keeps(info, DeliveredEvent { provider, id, version, data }) {
-                return None;
-            }
-        }
         // SAFETY: the caller's promise.
-        unsafe {
-            Self::new(
-                info,
-                provider,
-                id,
-                version,
-                metadata_size,
-                metadata,
-                data_size,
-                data,
-                activity,
-                related_activity,
-                thread,
-                frames,
-                stack,
-            )
+        let data = unsafe { wire::slice(data_size, data) };
+        if let Some(observer) = info.event_observer()
+            && observer.keeps(info, DeliveredEvent { provider, id, version, data })
+        {
+            return None;
         }
-    }
-
-    /// # Safety
-    /// Each (count, pointer) pair describes an array that outlives the result; so do the GUIDs, which may be null.
-    #[allow(clippy::too_many_arguments, reason = "they are those of EventPipeEventDelivered")]
-    unsafe fn new(
-        info: &Info,
-        provider: usize,
-        id: u32,
-        version: u32,
-        metadata_size: u32,
-        metadata: *const u8,
-        data_size: u32,
-        data: *const u8,
-        activity: *const GUID,
-        related_activity: *const GUID,
-        thread: usize,
-        frames: u32,
-        stack: *const usize,
-    ) -> Option<Self> {
         // The runtime passes a thread only for events of its sample profiler; any other event is delivered on the thread that
         // wrote it (ep.c, `write_event`).
         let thread = info.thread(thread).or_else(|| info.current_thread().ok().flatten());
@@ -168,7 +130,7 @@ impl EventPipeEvent<'_> {
                 id,
                 version,
                 metadata: wire::slice(metadata_size, metadata),
-                data: wire::slice(data_size, data),
+                data,
                 activity: activity_of(activity),
                 related_activity: activity_of(related_activity),
                 thread,

@@ -1,5 +1,5 @@
 //! Arguments and results of functions, read by their signatures: for [hooks](crate::hooks::FunctionHooks::VALUES)
-//! and [`Probe`](crate::edit::Probe)s.
+//! and [`Probe`](crate::edit::Probe)s; and [`ObjectValue`]s, read by their classes.
 //!
 //! A hook or probe receives [`Arguments`] or a [`ReturnValue`]; each has [`Value`]s, which are read in place, without an allocation. A
 //! value that cannot be read is [`Unreadable`], with the reason.

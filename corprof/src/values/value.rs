@@ -11,9 +11,9 @@ use crate::system;
 use super::Unreadable;
 use super::plan::{FieldNode, Node, StructNode, size_of_number};
 
-/// A value that a function receives or returns.
+/// A value that a function receives or returns, or that an [object](super::ObjectValue) contains.
 ///
-/// It is valid in the hook that shows it, where no collection can move objects, and cannot be kept longer:
+/// It is valid in the hook or callback that shows it, where no collection can move objects, and cannot be kept longer:
 ///
 /// ```compile_fail
 /// # use corprof::values::{Arguments, Value};

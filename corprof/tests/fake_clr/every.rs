@@ -77,3 +77,37 @@ fn the_mask_follows_from_the_named_events() {
     assert!(!Log::EVERY.contains(Event::ModuleLoadFinished) && Log::EVENTS.contains(Event::ModuleLoadFinished));
     assert_eq!(Conditional::EVENTS, EventSet::EMPTY);
 }
+
+/// Catches up, and hears of modules by `every` only.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "7B1E0A8C-51D5-4E9B-8F35-0F2A6C2E0042", no_export)]
+struct LateLog {
+    lines: Mutex<Vec<String>>,
+}
+
+#[callbacks]
+impl Callbacks for LateLog {
+    fn initialize_for_attach(cx: &mut InAttach<'_>, _data: &[u8]) -> Result<Self, BoxError> {
+        cx.catch_up();
+        Ok(Self::default())
+    }
+
+    #[events(ModuleLoadFinished)]
+    fn every(&self, cx: &InNoGc<'_>, event: &CallbackEvent<'_>) {
+        self.lines.lock().unwrap().push(event.named(cx).to_string());
+    }
+}
+
+#[test]
+fn the_catch_up_reports_to_every_as_well() {
+    let before = |clr: &FakeClr| {
+        clr.load_assembly("Before");
+    };
+    let clr = FakeClr::builder().before_attach(before).attach(b"").load::<LateLog>().unwrap();
+    clr.load_assembly("After");
+    let lines = clr.profiler::<LateLog>().unwrap().lines.lock().unwrap().clone();
+    for module in ["Before", "After"] {
+        let of_module = lines.iter().filter(|line| line.starts_with(&format!("ModuleLoadFinished(module: {module}")));
+        assert_eq!(of_module.count(), 1, "{module}: {lines:?}");
+    }
+}

@@ -53,9 +53,8 @@ pub enum Strategy {
     /// Each running thread is sent a signal (SIGURG) at random times around the interval, and its handler records the stack; no
     /// thread is stopped, and waiting threads are left alone. Only on Linux, on x86-64 and arm64. It samples processor time,
     /// whatever the [`Mode`](super::Mode): code between safepoints as well, and native frames one by one, by the unwind
-    /// information of their libraries. Threads that are older than the sampler are prepared for it within a tenth of a second, while
-    /// they wait; the runtime is suspended once for those that do not. If the application installs a handler
-    /// for SIGURG, the sampler changes to [`SuspendedRuntime`](Self::SuspendedRuntime).
+    /// information of their libraries. Threads that are older than the sampler are prepared for it while they wait; the runtime is
+    /// suspended for those that do not, at most ten times. If the application installs a handler for SIGURG, the sampler changes to [`SuspendedRuntime`](Self::SuspendedRuntime).
     Signals,
 }
 
@@ -184,7 +183,7 @@ const NOT_ON_MUSL: &str = "with musl some applications have died while they were
 /// The best strategy for a mode.
 ///
 /// Signals see the work where it is done and suspend nothing. In a sampler that starts after an attach they are not the default yet:
-/// so far a thousand runs have shown that of applications that have started with the sampler only. On Windows one thread a round is stopped; stopping all of them took so long
+/// few runs have attacked them there. On Windows one thread a round is stopped; stopping all of them took so long
 /// on a full machine that the budget allowed ten rounds a second at most (under Wine).
 pub(crate) fn best(_mode: Mode, _info: &Info) -> Strategy {
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
