@@ -29,7 +29,7 @@ static class Loops
             CallsSmall, CallsCounted, CallsMany, CallsDoubles, CallsCalling, CallsCallsWithDoubles, CallsHundreds, CallsThousands,
             CallsPages, CallsTry, CallsCatch, CallsTryInLoop, CallsNumber, CallsText, CallsLarge, CallsByValue, CallsReturning,
             CallsArguments, CallsVectors, CallsVectorsAndCalls, CallsInstance, CallsInValue, CallsEndless, CallsEndlessTry, CallsNested,
-            CallsThrice, CallsList, CallsLambda, CallsReference, CallsLocals, CallsBranches,
+            CallsThrice, CallsList, CallsLambda, CallsReference, CallsLocals, CallsBranches, CallsDeep,
         };
         Thread clock = new Thread(() =>
         {
@@ -324,6 +324,22 @@ static class Loops
     }
 
     [MethodImpl(Alone)] static long CallsInValue() { return new Value().HotInValue(tick) + 1; }
+
+    // The loop calls a method whose frame is larger than the part of the stack that the sampler copies.
+    [MethodImpl(Alone)] static long CallsDeep() { return HotDeep(tick, 7) + 1; }
+    [MethodImpl(Alone)] static long HotDeep(int now, long value)
+    {
+        while (tick == now) value = value * 31 + LeafOnLargeFrame(value);
+        return value;
+    }
+
+    [MethodImpl(Alone)] static unsafe long LeafOnLargeFrame(long value)
+    {
+        long* room = stackalloc long[4096];
+        room[value & 4095] = value;
+        for (int i = 0; i < 100; i++) value = value * 31 + room[value & 4095];
+        return value;
+    }
 
     // No return: it ends by an exception.
     sealed class Over : Exception { }

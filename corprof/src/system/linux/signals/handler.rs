@@ -17,6 +17,9 @@ use super::slot::{FrameRecord, RawSample, Slot};
 
 const WORD: usize = size_of::<usize>();
 
+/// How far an original frame is looked for.
+const MOST_SEARCHED: usize = 64 * 1024;
+
 /// In the value of a signal: the thread is to exchange its alternate stack, not to record a sample.
 pub(super) const EXCHANGE: usize = 1 << 31;
 
@@ -87,19 +90,54 @@ fn note(sample: &mut RawSample, interrupted: &Interrupted, stack: &Range<usize>)
         }
         place = place.wrapping_add(WORD);
     }
-    let copied = place;
-    let mut frame = frame_pointer;
+    record_frames(sample, frame_pointer, place, &live);
+}
+
+/// Records the chain of frames that begins at `frame`, beyond the part of the stack that was copied.
+fn record_frames(sample: &mut RawSample, frame: usize, copied: usize, live: &Range<usize>) {
+    let mut frame = frame;
     // Each frame lies above the last, so the chain ends.
-    while let (Some(next), Some(return_address)) = (read(frame, &live), read(frame.wrapping_add(WORD), &live)) {
-        if frame.wrapping_add(WORD) >= copied && !sample.push_record(FrameRecord { place: frame, next, return_address })
+    while let Some(record) = read_record(frame, live) {
+        let above = frame.wrapping_add(WORD);
+        if above >= copied && !sample.push_record(record) {
+            return;
+        }
+        if record.next <= frame {
+            return;
+        }
+        let unseen = above.wrapping_add(WORD).max(copied.wrapping_sub(WORD));
+        if let Some(original) = original_record(record.next, unseen, live)
+            && !sample.push_record(original)
         {
-            break;
+            return;
         }
-        if next <= frame {
-            break;
-        }
-        frame = next;
+        frame = record.next;
     }
+}
+
+/// The record of the original frame, in the frame of code that continues a loop (on-stack replacement). Such code copies the
+/// caller's frame pointer, `next`, into a record of its own; the original frame above has it once more, below the return address.
+/// Looks from `start` on. Where a word has that value by chance, the record is needless and does no harm.
+fn original_record(next: usize, start: usize, live: &Range<usize>) -> Option<FrameRecord> {
+    if !cfg!(target_arch = "x86_64") {
+        return None;
+    }
+    let end = next.min(start.saturating_add(MOST_SEARCHED));
+    let mut place = start;
+    while place < end && read(place, live)? != next {
+        place = place.wrapping_add(WORD);
+    }
+    if place >= end {
+        return None;
+    }
+    read_record(place, live)
+}
+
+/// The record at this address.
+fn read_record(place: usize, live: &Range<usize>) -> Option<FrameRecord> {
+    let next = read(place, live)?;
+    let return_address = read(place.wrapping_add(WORD), live)?;
+    Some(FrameRecord { place, next, return_address })
 }
 
 /// A word of the stack; none outside it.
@@ -111,4 +149,52 @@ fn read(place: usize, live: &Range<usize>) -> Option<usize> {
     }
     // SAFETY: an aligned word between the stack pointer and the end of the calling thread's stack.
     Some(unsafe { std::ptr::with_exposed_provenance::<usize>(place).read_volatile() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::slot::WORDS;
+    use super::*;
+
+    /// The sample of a stack of these words, with the frame pointer at a word of it.
+    fn sample_of(stack: &[usize], frame_pointer: usize) -> RawSample {
+        let start = stack.as_ptr().expose_provenance();
+        let place = |word: usize| start + word * WORD;
+        let interrupted = Interrupted { ip: 1, stack_pointer: start, frame_pointer: place(frame_pointer), link: 0 };
+        let mut sample = RawSample::with_room(100);
+        note(&mut sample, &interrupted, &(start..place(stack.len())));
+        sample
+    }
+
+    #[test]
+    fn beyond_the_copied_part_both_records_of_a_continued_loop_are_kept() {
+        // From a frame in the copied part the chain leads to one of a continued loop beyond it, and to its caller's caller.
+        let mut stack = vec![0; WORDS + 100];
+        let start = stack.as_ptr().expose_provenance();
+        let place = |word: usize| start + word * WORD;
+        let (continued, original, caller) = (WORDS + 10, WORDS + 30, WORDS + 60);
+        (stack[5], stack[6]) = (place(continued), 100);
+        (stack[continued], stack[continued + 1]) = (place(caller), 200);
+        (stack[original], stack[original + 1]) = (place(caller), 300);
+        stack[caller + 1] = 400;
+        let sample = sample_of(&stack, 5);
+        let read = |word: usize| sample.read(place(word));
+        assert_eq!([continued + 1, original, original + 1].map(read), [Some(200), Some(place(caller)), Some(300)]);
+        assert_eq!(read(caller + 1), Some(400));
+        assert_eq!(read(original + 2), None, "what belongs to no record");
+    }
+
+    #[test]
+    fn an_original_frame_at_the_edge_of_the_copied_part_is_kept() {
+        let (original, caller) = (WORDS - 1, WORDS + 60);
+        let mut stack = vec![0; WORDS + 100];
+        let start = stack.as_ptr().expose_provenance();
+        let place = |word: usize| start + word * WORD;
+        (stack[5], stack[6]) = (place(caller), 100);
+        (stack[original], stack[original + 1]) = (place(caller), 300);
+        stack[caller + 1] = 400;
+        let sample = sample_of(&stack, 5);
+        let read = |word: usize| sample.read(place(word));
+        assert_eq!([original, original + 1, caller + 1].map(read), [Some(place(caller)), Some(300), Some(400)]);
+    }
 }

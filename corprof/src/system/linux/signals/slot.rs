@@ -93,7 +93,7 @@ pub(crate) struct RawSample {
     /// Whether there was no room for the outer frames.
     pub(crate) is_cut: bool,
     /// The frame records beyond the copied part of the stack: their addresses, the callers' frame pointers, and the return
-    /// addresses. Plain numbers, so that unwritten ones cost no memory.
+    /// addresses. A frame of code that continues a loop has two. Plain numbers, so that unwritten ones cost no memory.
     records: Box<[[usize; 3]]>,
     depth: usize,
     words: Box<[usize]>,
@@ -289,7 +289,7 @@ impl Exchange {
 
 impl RawSample {
     /// Room for a sample with this many frames.
-    fn with_room(frames: usize) -> Self {
+    pub(super) fn with_room(frames: usize) -> Self {
         Self {
             ip: 0,
             stack_pointer: 0,
