@@ -290,7 +290,22 @@ impl InCallback<'_> {
         let found = self.runtime().ask_held_version_at(ip)?;
         // A different function if the code of a dynamic method was replaced meanwhile.
         let found = found.filter(|&(found, _)| found == held.as_raw());
+        if found.is_some() {
+            self.note_older_dynamic_method(function);
+        }
         Ok(found.map(|(_, rejit)| FunctionVersion { function, rejit: ReJitId(rejit) }))
+    }
+
+    /// Records a dynamic method that is older than the profiler, and was found after the ends of all are reported: its name can be
+    /// asked for then.
+    fn note_older_dynamic_method(&self, function: FunctionId) {
+        let liveness = self.liveness();
+        if !liveness.watches_older_dynamic_methods() || liveness.is_watched(function) {
+            return;
+        }
+        if self.is_function_dynamic(function) == Ok(true) {
+            liveness.dynamic_method_found(function.as_raw());
+        }
     }
 
     /// Asks again after each suspension of the runtime that has come in between, where the call may wait.

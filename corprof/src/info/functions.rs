@@ -66,7 +66,9 @@ impl Info {
     #[doc = contract!(GetDynamicFunctionInfo)]
     ///
     /// `E_INVALIDARG`: the function has metadata, with its name. `CORPROF_E_INCONSISTENT_WITH_FLAGS`: `MONITOR_JIT_COMPILATION`
-    /// was off when it was compiled or later, so that its end may have gone unreported.
+    /// was off when it was compiled or later, so that its end may have gone unreported. After an attach with this flag, older
+    /// methods have names too, once [`function_version_from_ip`](crate::InCallback::function_version_from_ip) has found them; not in the
+    /// first moments, as long as the runtime may be ending one unreported.
     #[doc(alias = "GetDynamicFunctionInfo")]
     pub fn dynamic_function_name(&self, function: FunctionId) -> Result<String> {
         const CALL: &str = "GetDynamicFunctionInfo";

@@ -71,6 +71,8 @@ pub(crate) struct Liveness {
     classes: Table,
     functions: Table,
     dynamic_methods: Table,
+    watches_older_dynamic_methods: AtomicBool,
+    dynamic_methods_ended: AtomicU64,
     threads: Table,
 }
 
@@ -318,6 +320,8 @@ impl Liveness {
             classes: Table::new(),
             functions: Table::new(),
             dynamic_methods: Table::new(),
+            watches_older_dynamic_methods: AtomicBool::new(false),
+            dynamic_methods_ended: AtomicU64::new(0),
             threads: Table::new(),
         }
     }
@@ -389,7 +393,30 @@ impl Liveness {
     }
 
     pub(crate) fn dynamic_method_unloaded(&self, function: usize) {
+        self.dynamic_pages.add(function);
         end(self.dynamic_methods.insert(function, State::Dead), State::Dead, "a call about a dynamic method that ends");
+        self.dynamic_methods_ended.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// From now on the end of every dynamic method will be reported, also of those that were compiled before the profiler came.
+    pub(crate) fn watch_older_dynamic_methods(&self) {
+        self.watches_older_dynamic_methods.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn watches_older_dynamic_methods(&self) -> bool {
+        self.watches_older_dynamic_methods.load(Ordering::SeqCst)
+    }
+
+    /// The runtime has found code of this dynamic method since the ends of all are reported. If it has ended meanwhile, that is
+    /// recorded, and stays so.
+    pub(crate) fn dynamic_method_found(&self, function: usize) {
+        self.dynamic_pages.add(function);
+        self.dynamic_methods.insert(function, State::Mortal);
+    }
+
+    /// How many ends of dynamic methods the runtime has reported.
+    pub(crate) fn dynamic_methods_ended(&self) -> u64 {
+        self.dynamic_methods_ended.load(Ordering::SeqCst)
     }
 
     /// Whether the end of this dynamic method will be reported.
@@ -410,6 +437,7 @@ impl Liveness {
 
     /// From now on the runtime does not report the ends of dynamic methods.
     pub(crate) fn stop_watching_dynamic_methods(&self) {
+        self.watches_older_dynamic_methods.store(false, Ordering::SeqCst);
         self.dynamic_methods.iter().for_each(|entry| entry.set(State::Dead));
     }
 }
