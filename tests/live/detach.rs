@@ -59,6 +59,23 @@ fn attach(client: &Client, clsid: Uuid, library: &Path, told: &[u8]) -> Result<D
     }
 }
 
+/// How many alternate stacks as the sampler makes them a process has: 128 KB above a page that is guarded.
+fn larger_stacks(pid: u32) -> Result<usize> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    let size_and_access = |line: &str| {
+        let (range, rest) = line.split_once(' ')?;
+        let (start, end) = range.split_once('-')?;
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        Some((number(end)? - number(start)?, rest.get(..4)?.to_owned()))
+    };
+    let mappings: Vec<_> = maps.lines().filter_map(size_and_access).collect();
+    let is_guarded = |pair: &&[(u64, String)]| {
+        let [(_, below), (size, access)] = pair else { return false };
+        below == "---p" && access == "rw-p" && *size == 128 * 1024
+    };
+    Ok(mappings.windows(2).filter(is_guarded).count())
+}
+
 /// How often a line was said.
 fn count(stderr: &str, line: &str) -> usize {
     stderr.lines().filter(|said| said.strip_prefix("leaver| ").is_some_and(|said| said.starts_with(line))).count()
@@ -222,6 +239,33 @@ fn a_profiler_comes_and_goes_in_a_storm_of_collections_and_exceptions() -> Resul
     Ok(())
 }
 
+#[test]
+fn threads_have_their_own_alternate_stacks_again_after_a_detach() -> Result<()> {
+    let runtimes = runtimes()?.into_iter().filter(|runtime| !runtime.is_windows());
+    for runtime in runtimes {
+        let mut visited = Visited::new(&runtime)?;
+        for _ in 0..repetitions(2, 20) {
+            visited.attach("signals")?;
+            let deadline = Instant::now() + PATIENCE;
+            while larger_stacks(visited.program.pid())? == 0 {
+                ensure!(Instant::now() < deadline, "{runtime}: no thread is prepared");
+                thread::sleep(Duration::from_millis(10));
+            }
+            visited.program.tell("throw 1")?;
+            while larger_stacks(visited.program.pid())? > 0 {
+                let left = larger_stacks(visited.program.pid())?;
+                ensure!(Instant::now() < deadline, "{runtime}: {left} threads have larger stacks");
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+        // Faults are handled as ever.
+        visited.program.tell("throw 1")?;
+        let stderr = visited.program.end()?;
+        ensure!(count(&stderr, "it stays") == 0 && !stderr.contains("panicked"), "{runtime}: {stderr}");
+    }
+    Ok(())
+}
+
 /// Attaches a built-in profiler that stays until the program ends, and has the program call `Throw` twice and `Answer` once in each round.
 /// `Throw` is not compiled before the attach; `Answer` is, and has hooks once the runtime has been asked. Returns the program's
 /// standard error.
@@ -304,6 +348,28 @@ fn count_calls_attaches_to_a_running_application() -> Result<()> {
 
 mod long {
     use super::*;
+
+    #[test]
+    fn dynamic_methods_come_and_go_while_samplers_do() -> Result<()> {
+        let runtimes = runtimes()?.into_iter().filter(|runtime| !runtime.is_windows()).collect();
+        patiently(runtimes, |runtime, times| {
+            let mut visited = Visited::new(runtime)?;
+            visited.program.tell("churn")?;
+            for _ in 0..times * repetitions(3, 100) {
+                visited.attach("signals")?;
+                thread::sleep(Duration::from_millis(100));
+                visited.program.tell("throw 1")?;
+            }
+            visited.program.tell("calm")?;
+            let stderr = visited.program.end()?;
+            ensure!(count(&stderr, "it stays") == 0 && !stderr.contains("panicked"), "{runtime}: {stderr}");
+            ensure_or_longer!(
+                count(&stderr, "a dynamic method") == 1,
+                "{runtime}: no dynamic method was named: {stderr}"
+            );
+            Ok(())
+        })
+    }
 
     #[test]
     fn the_memory_that_a_visit_leaves_is_the_runtimes_own() -> Result<()> {

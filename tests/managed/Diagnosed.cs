@@ -5,8 +5,10 @@
 //
 // collect N: collects N times, one after the other. throw N: throws and catches N exceptions. compact N: compacts the heap of
 // large objects. allocate N: allocates 10 MB. contend N: has a thread wait for a lock. pool N: has the thread pool do something.
-// sleep N: waits for a handle. pid: says its process id. storm: two threads throw and one collects from now on, until calm. end, or the end of the input: ends.
+// sleep N: waits for a handle. pid: says its process id. storm: two threads throw and one collects from now on, until calm.
+// churn: two threads make dynamic methods, call and drop them, and one collects, until calm. end, or the end of the input: ends.
 using System;
+using System.Reflection.Emit;
 using System.Runtime;
 using System.Threading;
 
@@ -23,6 +25,7 @@ static class Diagnosed
             string[] words = line.Split(' ');
             int count = words.Length > 1 ? int.Parse(words[1]) : 1;
             if (words[0] == "storm") Storm();
+            else if (words[0] == "churn") Churn();
             else if (words[0] == "calm") Calm();
             else if (words[0] == "pid") Answer("pid " + System.Diagnostics.Process.GetCurrentProcess().Id);
             else for (int i = 0; i < count; i++)
@@ -94,6 +97,35 @@ static class Diagnosed
             new Thread(() => { while (isStorm) GC.Collect(0); }),
         };
         foreach (Thread thread in storm) thread.Start();
+    }
+
+    static void Churn()
+    {
+        isStorm = true;
+        storm = new Thread[]
+        {
+            new Thread(() => { while (isStorm) CallDynamic(); }),
+            new Thread(() => { while (isStorm) CallDynamic(); }),
+            new Thread(() => { while (isStorm) { GC.Collect(); GC.WaitForPendingFinalizers(); } }),
+        };
+        foreach (Thread thread in storm) thread.Start();
+    }
+
+    // Counts down in a method that is made for it.
+    static void CallDynamic()
+    {
+        DynamicMethod loop = new DynamicMethod("Loop", typeof(void), new[] { typeof(int) }, typeof(Diagnosed).Module);
+        ILGenerator il = loop.GetILGenerator();
+        Label again = il.DefineLabel();
+        il.MarkLabel(again);
+        il.Emit(OpCodes.Ldarg_0);
+        il.Emit(OpCodes.Ldc_I4_1);
+        il.Emit(OpCodes.Sub);
+        il.Emit(OpCodes.Starg_S, (byte)0);
+        il.Emit(OpCodes.Ldarg_0);
+        il.Emit(OpCodes.Brtrue, again);
+        il.Emit(OpCodes.Ret);
+        ((Action<int>)loop.CreateDelegate(typeof(Action<int>)))(1000000);
     }
 
     static void Calm()

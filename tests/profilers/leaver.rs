@@ -1,7 +1,7 @@
 //! Attaches, samples, and detaches at the first exception: for `live/detach.rs`.
 //!
 //! Words in the client data: `slow`, the callback that asks for the detach goes on for a second; `stays`, it has had `ENABLE_REJIT`
-//! on; `session`, it has a session of EventPipe, too; `signals`, it samples by signals;
+//! on; `session`, it has a session of EventPipe, too; `signals`, it samples by signals, and names the functions;
 //! `instruments=FILE`, it has methods edited by ReJIT, and makes the file when one counts its calls; `listens`, it listens for a
 //! detach; `memory`, it says how many bytes of the process's memory are allocated. In each mode it has a clone of `Info` on a thread
 //! that corprof knows nothing of.
@@ -20,6 +20,9 @@ use corprof::prelude::*;
 use corprof::sampler::{Mode, Sampler, Strategy};
 
 static CALLS: CallCounter = CallCounter::new();
+
+/// Whether a dynamic method was seen in a stack.
+static SAW_DYNAMIC: AtomicBool = AtomicBool::new(false);
 
 #[derive(Profiler, Default)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1311")]
@@ -46,10 +49,19 @@ impl Leaver {
             cx.event_pipe_start_session(&[config], false)?;
         }
         let sampler = Sampler::every(Duration::from_millis(1)).budget(1.0);
-        let sampler = if is_told("signals") { sampler.mode(Mode::Cpu).strategy(Strategy::Signals) } else { sampler };
-        sampler.start(cx, |round| {
-            let names: usize = round.samples().map(|sample| sample.frames().len()).sum();
-            std::hint::black_box(names);
+        let by_signals = is_told("signals");
+        let sampler = if by_signals { sampler.mode(Mode::Cpu).strategy(Strategy::Signals) } else { sampler };
+        sampler.start(cx, move |round| {
+            if !by_signals {
+                return;
+            }
+            let names = round.cx().names();
+            let functions = round.samples().flat_map(|sample| sample.frames()).filter_map(|frame| frame.function);
+            let is_dynamic =
+                functions.map(|function| names.function(function)).any(|name| name.contains("dynamic method Loop"));
+            if is_dynamic && !SAW_DYNAMIC.swap(true, Relaxed) {
+                say("a dynamic method");
+            }
         })?;
         let info = Info::clone(cx);
         std::thread::Builder::new().name("beside".to_owned()).spawn(move || {

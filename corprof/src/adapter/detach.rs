@@ -6,13 +6,14 @@
 //! 1. The profiler's threads are asked to stop: this releases a callback that waits for one of them.
 //! 2. The gate closes, and callbacks end. Until then they may use everything.
 //! 3. The threads end, including samplers: then no context exists any more, and so no identifier to make calls about.
-//! 4. EventPipe sessions are stopped: otherwise the runtime would go on delivering their events.
-//! 5. `shutdown` is called and the profiler dropped, while the runtime still answers: it may look up names, and frees handles.
-//! 6. Calls are closed: clones of `Info` live on, and return errors.
-//! 7. All events are turned off. Not earlier, because the ends of things that calls are about are events.
-//! 8. The detach is requested.
+//! 4. Threads of the application give back what the sampler has given them.
+//! 5. EventPipe sessions are stopped: otherwise the runtime would go on delivering their events.
+//! 6. `shutdown` is called and the profiler dropped, while the runtime still answers: it may look up names, and frees handles.
+//! 7. Calls are closed: clones of `Info` live on, and return errors.
+//! 8. All events are turned off. Not earlier, because the ends of things that calls are about are events.
+//! 9. The detach is requested.
 //!
-//! Step 9 is the runtime's: it waits until no thread is in a callback, calls `ProfilerDetachSucceeded`, and releases the
+//! Step 10 is the runtime's: it waits until no thread is in a callback, calls `ProfilerDetachSucceeded`, and releases the
 //! object. The library stays in memory, for threads that keep some of its data until they end, and for signals on their way.
 //!
 //! Only the end of the application ends a wait: giving up half-way would leave a profiler that is neither loaded nor gone. Each
@@ -30,6 +31,7 @@ use crate::event_mask::EventMask;
 use crate::info::Info;
 use crate::profiler::Profiler;
 use crate::report;
+use crate::sampler;
 use crate::session::ending::{DETACH, Functions, Object, Stage};
 use crate::session::panics::catch;
 
@@ -94,6 +96,7 @@ impl<P: Profiler> Adapter<P> {
         // A thread that has reported its end may still have an `Info`, in destructors of its thread-locals. Those may take a
         // while, and Shutdown does not wait for them.
         info.profiler_threads().join();
+        sampler::leave();
         if let Err(error) = info.stop_event_pipe_sessions() {
             ending.advance(Stage::Stays(error));
             report::line(format_args!("the profiler {} is disabled, and stays loaded: {error}", P::NAME));

@@ -40,4 +40,4 @@ pub use options::{Mode, Sampler, SamplerError};
 pub use report::{CodeCounts, Report, SkippedRounds, SuspensionTimes, ThreadCounts};
 pub use round::{Round, Sample, SampledThread};
 pub use strategy::Strategy;
-pub(crate) use strategy::{thread_assigned, thread_ending};
+pub(crate) use strategy::{leave, thread_assigned, thread_ending};

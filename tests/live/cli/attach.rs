@@ -146,11 +146,7 @@ fn an_attached_sampler_sends_signals_to_threads_that_are_older() -> Result<()> {
         let pid = program.child.id().to_string();
         thread::sleep(Duration::from_secs(1));
         let out = folder.path().join("shares.folded");
-        let data = format!(
-            "SAMPLER_STRATEGY=signals\nSAMPLER_HZ=1000\nSAMPLER_DURATION={}\nSAMPLER_OUT={}\n",
-            3 * times,
-            out.display()
-        );
+        let data = format!("SAMPLER_HZ=1000\nSAMPLER_DURATION={}\nSAMPLER_OUT={}\n", 3 * times, out.display());
         let output = corprof()?.args(["attach", &pid, "sampler", "--data", &data, "--timeout", "120"]).output()?;
         ensure!(output.status.success(), "{runtime}: {output:?}");
         let (code, stderr) = program.end()?;
@@ -170,6 +166,31 @@ fn an_attached_sampler_sends_signals_to_threads_that_are_older() -> Result<()> {
             println!("{runtime}: {share:.1} %, {expected} % expected");
             ensure_or_longer!((share - expected).abs() < 8.0, "{runtime}: {share:.1} % instead of {expected} %");
         }
+        Ok(())
+    })
+}
+
+/// The method was made and compiled before the sampler came.
+#[test]
+fn an_attached_sampler_names_dynamic_methods_that_are_older() -> Result<()> {
+    let runtimes: Vec<Runtime> = runtimes()?.into_iter().filter(|runtime| !runtime.is_musl()).collect();
+    patiently(runtimes, |runtime, times| {
+        let folder = tempfile::tempdir()?;
+        let [program, host_mode, app] = &application(runtime, "Dynamic")?[..] else { unreachable!() };
+        let mut command = Command::new(program);
+        command.arg(host_mode).arg(app).arg((4000 * times).to_string());
+        let program = Program::start(command)?;
+        let pid = program.child.id().to_string();
+        thread::sleep(Duration::from_secs(1));
+        let out = folder.path().join("dynamic.folded");
+        let data = format!("SAMPLER_HZ=1000\nSAMPLER_DURATION={times}\nSAMPLER_OUT={}\n", out.display());
+        let output = corprof()?.args(["attach", &pid, "sampler", "--data", &data, "--timeout", "120"]).output()?;
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0), "{runtime}: {stderr}");
+        let folded = fs::read_to_string(&out).with_context(|| format!("{runtime}: {stderr}"))?;
+        let is_right = folded.lines().any(|line| line.contains("Dynamic.Spin(int);<dynamic method Loop> "));
+        ensure_or_longer!(is_right, "{runtime}: {folded}{stderr}");
         Ok(())
     })
 }

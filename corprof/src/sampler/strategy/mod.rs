@@ -21,8 +21,6 @@ use std::time::{Duration, Instant};
 use windows_core::HRESULT;
 
 use crate::error::Result;
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-use crate::event_mask::Phase;
 use crate::info::Info;
 use crate::profiler_thread::ProfilerThread;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -182,22 +180,30 @@ const NOT_ON_MUSL: &str = "with musl some applications have died while they were
 
 /// The best strategy for a mode.
 ///
-/// Signals see the work where it is done and suspend nothing. In a sampler that starts after an attach they are not the default yet:
-/// few runs have attacked them there. On Windows one thread a round is stopped; stopping all of them took so long
+/// Signals see the work where it is done and suspend nothing. On Windows one thread a round is stopped; stopping all of them took so long
 /// on a full machine that the budget allowed ten rounds a second at most (under Wine).
 pub(crate) fn best(_mode: Mode, _info: &Info) -> Strategy {
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-    if _mode == Mode::Cpu && _info.phase() == Phase::Initialize && signals::check().is_ok() {
-        if !cfg!(target_env = "musl") {
-            return Strategy::Signals;
+    if _mode == Mode::Cpu {
+        match signals::check() {
+            Ok(()) if !cfg!(target_env = "musl") => return Strategy::Signals,
+            Ok(()) => say_that_threads_are_stopped(NOT_ON_MUSL),
+            Err(error) => say_that_threads_are_stopped(error),
         }
-        report::line(format_args!("the sampler stops threads instead of sending signals: {NOT_ON_MUSL}"));
     }
     #[cfg(all(windows, target_arch = "x86_64"))]
     if _mode == Mode::Cpu && seeded::check(_info).is_ok() {
         return Strategy::Seeded;
     }
     Strategy::SuspendedRuntime
+}
+
+/// Says why the sampler does not send signals, and what is wrong in the profile for that.
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn say_that_threads_are_stopped(why: impl std::fmt::Display) {
+    report::line(format_args!(
+        "the sampler stops threads instead of sending signals, so code between two safepoints is charged to other code: {why}"
+    ));
 }
 
 /// Called when the sampler is about to begin, on any thread: from then on threads can be prepared for it.
@@ -240,6 +246,12 @@ pub(crate) fn thread_assigned(_info: &Info) {
 pub(crate) fn thread_ending(_thread: usize) {
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
     signals::thread_ending(_thread);
+}
+
+/// The profiler leaves the process, and its threads have ended.
+pub(crate) fn leave() {
+    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+    signals::leave();
 }
 
 /// The error on systems without such signals.

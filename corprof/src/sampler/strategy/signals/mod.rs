@@ -11,9 +11,11 @@
 //! running then, so the sampler moves to another processor after each round. With one processor, and where clocks are not exact,
 //! threads that wait for a processor are sampled too.
 
+mod leaving;
 mod older_threads;
 mod threads;
 
+pub(crate) use leaving::leave;
 pub(crate) use threads::{thread_assigned, thread_ending};
 
 use std::cell::RefCell;

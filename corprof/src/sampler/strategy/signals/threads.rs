@@ -14,7 +14,7 @@ use crate::info::Info;
 use crate::lock::unpoisoned;
 use crate::system;
 use crate::system::signals::{
-    Address, AlternateStack, Preparation, PreparationRequest, Prepared, Sending, Slot, own_stack,
+    Address, AlternateStack, GivingBack, Preparation, PreparationRequest, Prepared, Sending, Slot, own_stack,
 };
 
 /// The threads of this process, which has one sampler.
@@ -39,6 +39,9 @@ struct ThreadLists {
     new: Vec<Arc<PreparedThread>>,
     /// Threads that are older than the sampler and are being prepared, by the runtime's id.
     preparing: HashMap<usize, PreparingThread>,
+    /// Larger alternate stacks that these threads have had, or were meant to have, by the runtime's id. A handler that has not
+    /// returned may set one again, so each is kept for its thread.
+    spare_stacks: HashMap<usize, (Address, AlternateStack)>,
     free_slots: Vec<&'static Slot>,
     /// The alternate stacks of threads whose end was reported on another thread, until the system has ended them as well.
     orphaned_stacks: Vec<(Address, AlternateStack)>,
@@ -82,6 +85,11 @@ impl PreparedThreads {
         threads
     }
 
+    /// Those of this process, if there was a sampler by signals.
+    pub(super) fn known() -> Option<&'static Self> {
+        THREADS.get()
+    }
+
     fn lists(&self) -> MutexGuard<'_, ThreadLists> {
         unpoisoned(self.lists.lock())
     }
@@ -100,10 +108,26 @@ impl PreparedThreads {
     pub(super) fn give_up(&self, thread: &PreparedThread) {
         thread.has_ended.store(true, Ordering::Release);
         let mut lists = self.lists();
-        if let Some((_, Some(alternate))) = lists.threads.remove(&thread.thread.as_raw()) {
-            // A handler may still restore it: it is freed after the thread's end.
-            lists.orphaned_stacks.push((thread.address, alternate));
+        let id = thread.thread.as_raw();
+        if let Some((_, Some(alternate))) = lists.threads.remove(&id) {
+            lists.spare_stacks.insert(id, (thread.address, alternate));
         }
+    }
+
+    /// Whether older threads were asked and have not answered.
+    pub(super) fn is_preparing(&self) -> bool {
+        !self.lists().preparing.is_empty()
+    }
+
+    /// Ends the sampling of all threads, and returns those that have a larger stack to give back.
+    pub(super) fn dismiss_all(&self) -> Vec<GivingBack> {
+        let threads = std::mem::take(&mut self.lists().threads);
+        let mut with_stacks = Vec::new();
+        for (prepared, larger) in threads.into_values() {
+            prepared.end();
+            with_stacks.extend(larger.map(|larger| GivingBack::new(prepared.address, prepared.slot, larger)));
+        }
+        with_stacks
     }
 
     /// Returns the slot of a thread that has ended and will not write to it any more.
@@ -137,7 +161,8 @@ impl PreparedThreads {
     pub(super) fn ready(&self, thread: ThreadId, address: Address) -> Option<PreparationRequest> {
         let mut lists = self.lists();
         let slot = lists.free_slot()?;
-        let Some(preparation) = Preparation::new(slot) else {
+        let spare = lists.spare_stacks.remove(&thread.as_raw()).map(|(_, spare)| spare);
+        let Some(preparation) = Preparation::new(slot, spare) else {
             lists.free_slots.push(slot);
             return None;
         };
@@ -155,9 +180,10 @@ impl PreparedThreads {
             preparing.into_iter().for_each(|preparing| preparing.requested = Some(Instant::now()));
             return;
         }
-        let Some(preparing) = lists.preparing.remove(&thread.as_raw()) else { return };
-        lists.free_slots.push(preparing.preparation.slot());
-        preparing.preparation.discard();
+        let id = thread.as_raw();
+        let Some(PreparingThread { address, preparation, has_ended, .. }) = lists.preparing.remove(&id) else { return };
+        lists.free_slots.push(preparation.slot());
+        lists.keep(id, address, preparation.discard(), has_ended);
     }
 
     /// Takes over the older threads that have answered.
@@ -193,6 +219,21 @@ impl ThreadLists {
         self.threads.insert(thread.as_raw(), (prepared, alternate));
     }
 
+    /// Frees the stacks of threads that the system has ended as well.
+    fn free_orphans(&mut self) {
+        let ended = self.orphaned_stacks.extract_if(.., |(address, _)| address.has_ended());
+        ended.for_each(|(_, alternate)| alternate.free());
+    }
+
+    /// Keeps a stack that the thread does not have, or not any more.
+    fn keep(&mut self, id: usize, address: Address, spare: AlternateStack, has_ended: bool) {
+        if has_ended {
+            self.orphaned_stacks.push((address, spare.without_earlier()));
+        } else {
+            self.spare_stacks.insert(id, (address, spare));
+        }
+    }
+
     /// Takes the answer of an older thread; the thread again if it has not answered yet.
     fn take_answer(&mut self, preparing: PreparingThread) -> Option<PreparingThread> {
         let PreparingThread { thread, address, preparation, requested, has_ended } = preparing;
@@ -206,19 +247,26 @@ impl ThreadLists {
                 }
                 None => self.add(thread, address, slot, alternate),
             },
-            Ok(answer) => {
-                if let Prepared::Yes(Some(alternate)) = answer {
-                    self.orphaned_stacks.push((address, alternate));
-                }
+            Ok(Prepared::Yes(alternate)) => {
+                self.orphaned_stacks.extend(alternate.map(|alternate| (address, alternate)));
+                self.free_slots.push(slot);
+            }
+            Ok(Prepared::NotNow(spare)) => {
+                self.keep(thread.as_raw(), address, spare, has_ended);
                 self.free_slots.push(slot);
             }
             Err(preparation) => {
                 let is_late = requested.is_some_and(|requested| requested.elapsed() > ANSWER_TIMEOUT);
-                let open = if is_late { preparation.give_up() } else { Err(preparation) };
-                if let Err(preparation) = open {
-                    return Some(PreparingThread { thread, address, preparation, requested, has_ended });
+                let given_up = if is_late { preparation.give_up() } else { Err(preparation) };
+                match given_up {
+                    Ok(spare) => {
+                        self.keep(thread.as_raw(), address, spare, has_ended);
+                        self.free_slots.push(slot);
+                    }
+                    Err(preparation) => {
+                        return Some(PreparingThread { thread, address, preparation, requested, has_ended });
+                    }
                 }
-                self.free_slots.push(slot);
             }
         }
         None
@@ -242,30 +290,34 @@ pub(crate) fn thread_assigned(info: &Info) {
 pub(crate) fn thread_ending(thread: usize) {
     let Some(threads) = THREADS.get() else { return };
     let mut lists = threads.lists();
+    lists.free_orphans();
     if let Some(preparing) = lists.preparing.get_mut(&thread) {
         preparing.has_ended = true;
+    }
+    if let Some((address, spare)) = lists.spare_stacks.remove(&thread) {
+        lists.keep(thread, address, spare, true);
     }
     let Some((prepared, alternate)) = lists.threads.remove(&thread) else { return };
     drop(lists);
     let total_cpu_time = prepared.cpu_time().unwrap_or_default().as_nanos();
     prepared.total_cpu_time.store(u64::try_from(total_cpu_time).unwrap_or(u64::MAX), Ordering::Relaxed);
-    let sending = unpoisoned(prepared.sending.lock());
-    prepared.has_ended.store(true, Ordering::Release);
-    drop(sending);
+    prepared.end();
     let Some(alternate) = alternate else { return };
     // A key alone is not enough: the control block of a new thread may lie where that of the ended one was.
     if prepared.slot.is_own() && prepared.address == Address::own() {
         alternate.restore();
         return;
     }
-    let mut lists = threads.lists();
-    lists.orphaned_stacks.push((prepared.address, alternate));
-    let ended: Vec<_> = lists.orphaned_stacks.extract_if(.., |(address, _)| address.has_ended()).collect();
-    drop(lists);
-    ended.into_iter().for_each(|(_, alternate)| alternate.free());
+    threads.lists().orphaned_stacks.push((prepared.address, alternate));
 }
 
 impl PreparedThread {
+    /// From now on it is not asked any more.
+    fn end(&self) {
+        let _sending = unpoisoned(self.sending.lock());
+        self.has_ended.store(true, Ordering::Release);
+    }
+
     /// Requests a sample.
     pub(super) fn request(&self) -> Sending {
         let _sending = unpoisoned(self.sending.lock());

@@ -12,6 +12,8 @@
 
 use std::mem::MaybeUninit;
 
+use super::{Address, Sending, Slot};
+
 /// Room for several frames of the largest size, and the handlers between them. Untouched pages cost no memory.
 const SIZE: usize = 128 * 1024;
 
@@ -22,16 +24,16 @@ pub(crate) struct AlternateStack {
     before: libc::stack_t,
     /// Whether the runtime has made that one. Another maker frees its own at the thread's end, whichever is set.
     is_runtimes: bool,
-    mapping: Mapping,
+    memory: StackMemory,
 }
 
 /// New memory for a stack: a guard page, then the stack.
 #[derive(Debug)]
-pub(super) struct Mapping {
+pub(super) struct StackMemory {
     start: usize,
 }
 
-impl Mapping {
+impl StackMemory {
     pub(super) fn new() -> Option<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
@@ -40,13 +42,13 @@ impl Mapping {
         if start == libc::MAP_FAILED {
             return None;
         }
-        let mapping = Self { start: start.addr() };
+        let memory = Self { start: start.addr() };
         // SAFETY: the first page of the new mapping.
         let is_guarded = unsafe { libc::mprotect(start, page(), libc::PROT_NONE) == 0 };
         if is_guarded {
-            return Some(mapping);
+            return Some(memory);
         }
-        mapping.unmap();
+        memory.unmap();
         None
     }
 
@@ -124,22 +126,43 @@ impl AlternateStack {
         if !is_small(&before) {
             return Ok(None);
         }
-        let mapping = Mapping::new().ok_or(Refusal::System)?;
-        if set(&mapping.stack()) {
-            return Ok(Some(Self::in_place_of(before, mapping)));
+        let memory = StackMemory::new().ok_or(Refusal::System)?;
+        if set(&memory.stack()) {
+            return Ok(Some(Self::in_place_of(before, memory)));
         }
-        mapping.unmap();
+        memory.unmap();
         Err(Refusal::System)
     }
 
     /// A thread's new stack, by the one that it had before.
-    pub(super) fn in_place_of(before: libc::stack_t, mapping: Mapping) -> Self {
-        Self { before, is_runtimes: is_runtimes(&before), mapping }
+    fn in_place_of(before: libc::stack_t, memory: StackMemory) -> Self {
+        Self { before, is_runtimes: is_runtimes(&before), memory }
+    }
+
+    /// New memory that is no thread's alternate stack yet; none if the system refuses it.
+    pub(super) fn unused() -> Option<Self> {
+        let none = libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+        Some(Self { before: none, is_runtimes: false, memory: StackMemory::new()? })
+    }
+
+    /// The same memory, for a thread that has its earlier stack again.
+    pub(crate) fn without_earlier(self) -> Self {
+        Self { is_runtimes: false, ..self }
+    }
+
+    /// The same memory in place of another stack.
+    pub(super) fn replacing(self, before: libc::stack_t) -> Self {
+        Self::in_place_of(before, self.memory)
+    }
+
+    /// What a thread sets to have it.
+    pub(super) fn stack(&self) -> libc::stack_t {
+        self.memory.stack()
     }
 
     /// The address of the stack.
     pub(super) fn address(&self) -> usize {
-        self.mapping.stack().ss_sp.addr()
+        self.memory.stack().ss_sp.addr()
     }
 
     /// Gives the calling thread its earlier alternate stack back, before the runtime frees the one that it finds at the
@@ -162,8 +185,13 @@ impl AlternateStack {
         self.unmap();
     }
 
-    fn unmap(self) {
-        self.mapping.unmap();
+    /// Asks the thread that has it to set its earlier one again.
+    pub(super) fn request_back(&self, slot: &Slot, thread: Address) -> Sending {
+        slot.request_return(thread, self.address(), self.before)
+    }
+
+    pub(super) fn unmap(self) {
+        self.memory.unmap();
     }
 }
 

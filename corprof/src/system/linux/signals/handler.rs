@@ -49,8 +49,19 @@ extern "C" fn handle(_signal: libc::c_int, info: *mut libc::siginfo_t, context: 
             sample.has_small_stack = has_small_stack;
         });
     } else {
-        slot.exchange(interrupted.stack_pointer, &mut context.uc_stack);
+        slot.exchange(interrupted.stack_pointer, registers(&context.uc_mcontext), &mut context.uc_stack);
     }
+}
+
+/// All general registers.
+#[cfg(target_arch = "x86_64")]
+fn registers(context: &libc::mcontext_t) -> impl Iterator<Item = usize> {
+    context.gregs.iter().map(|&register| register as usize)
+}
+
+#[cfg(target_arch = "aarch64")]
+fn registers(context: &libc::mcontext_t) -> impl Iterator<Item = usize> {
+    context.regs.iter().map(|&register| register as usize)
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -30,6 +30,29 @@ pub(super) fn exchange(live: Range<usize>, before: &libc::stack_t, new: &libc::s
     }
 }
 
+/// Whether a handler that has not returned may have its frame on this alternate stack. The runtime's handler of faults leaves it so:
+/// it runs on on the thread's own stack, and returns over the alternate one. Such code holds an address of the alternate stack,
+/// in a register or on the thread's own stack.
+pub(super) fn may_use(
+    live: &Range<usize>,
+    mut registers: impl Iterator<Item = usize>,
+    alternate: &libc::stack_t,
+) -> bool {
+    let start = alternate.ss_sp.addr();
+    let stack = start..start.saturating_add(alternate.ss_size);
+    registers.any(|register| stack.contains(&register)) || words(live).any(|word| stack.contains(&word))
+}
+
+/// The words of a live part of the calling thread's stack.
+fn words(live: &Range<usize>) -> impl Iterator<Item = usize> {
+    let first = live.start.next_multiple_of(WORD);
+    let last = live.end.saturating_sub(WORD);
+    (first..=last).step_by(WORD).map(|place| {
+        // SAFETY: aligned, within the live part of the calling thread's own stack, which the signal has interrupted.
+        unsafe { std::ptr::with_exposed_provenance::<usize>(place).read_volatile() }
+    })
+}
+
 /// Whether a context with this alternate stack begins here.
 fn holds(context: usize, stack: &libc::stack_t) -> bool {
     let word = |index: usize| {

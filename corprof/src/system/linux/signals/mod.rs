@@ -8,12 +8,14 @@
 //! arrives when no handler is installed any more; SIGPROF would end the process. The runtime does not use SIGURG.
 
 mod alternate_stack;
+mod giving_back;
 mod handler;
 mod interrupted_handlers;
 mod older;
 mod slot;
 
 pub(crate) use alternate_stack::AlternateStack;
+pub(crate) use giving_back::{GivingBack, Progress};
 pub(crate) use older::{Mappings, OlderThread, Preparation, PreparationRequest, Prepared, Requested};
 pub(crate) use slot::{RawSample, Slot};
 

@@ -14,7 +14,6 @@ use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use super::alternate_stack::Mapping;
 use super::slot::{Exchange, ExchangeOutcome};
 use super::{Address, AlternateStack, Sending, Slot};
 
@@ -82,7 +81,7 @@ fn mapping(line: &str) -> Option<Range<usize>> {
 /// A slot and a larger alternate stack for an older thread, which it has not made its own yet.
 pub(crate) struct Preparation {
     slot: &'static Slot,
-    mapping: Mapping,
+    larger: AlternateStack,
 }
 
 /// What has come of a request.
@@ -101,7 +100,7 @@ pub(crate) enum Prepared {
     /// The slot is the thread's now, and it has another alternate stack if it needed one.
     Yes(Option<AlternateStack>),
     /// It handled a fault. Ask again later.
-    NotNow,
+    NotNow(AlternateStack),
 }
 
 /// Asks a thread to make a slot and an alternate stack its own.
@@ -119,6 +118,7 @@ impl PreparationRequest {
         let exchange = Exchange {
             mapping: (mapping.start, mapping.end),
             is_first_thread: thread.address.is_first_thread(),
+            replaces: None,
             new: self.new,
             before: self.new,
             outcome: ExchangeOutcome::Refused,
@@ -131,9 +131,10 @@ impl PreparationRequest {
 }
 
 impl Preparation {
-    /// With an idle slot; none if there is no memory.
-    pub(crate) fn new(slot: &'static Slot) -> Option<Self> {
-        Some(Self { slot, mapping: Mapping::new()? })
+    /// With an idle slot, and a stack that this thread had before; none if there is no memory.
+    pub(crate) fn new(slot: &'static Slot, spare: Option<AlternateStack>) -> Option<Self> {
+        let larger = spare.or_else(AlternateStack::unused)?;
+        Some(Self { slot, larger })
     }
 
     pub(crate) fn slot(&self) -> &'static Slot {
@@ -142,40 +143,39 @@ impl Preparation {
 
     /// What a thread can be asked with.
     pub(crate) fn request(&self) -> PreparationRequest {
-        PreparationRequest { slot: self.slot, new: self.mapping.stack() }
+        PreparationRequest { slot: self.slot, new: self.larger.stack() }
     }
 
-    /// Frees the stack. The thread was not asked.
-    pub(crate) fn discard(self) {
-        self.mapping.unmap();
+    /// The stack again. The thread was not asked.
+    pub(crate) fn discard(self) -> AlternateStack {
+        self.larger
     }
 
     /// What the thread has done; the preparation again if it has not answered yet.
     pub(crate) fn answer(self) -> Result<Prepared, Self> {
         let Some(exchange) = self.slot.take_exchange() else { return Err(self) };
         if exchange.outcome == ExchangeOutcome::Done {
-            let stack = AlternateStack::in_place_of(exchange.before, self.mapping);
-            return Ok(Prepared::Yes(Some(stack)));
+            return Ok(Prepared::Yes(Some(self.larger.replacing(exchange.before))));
         }
-        self.mapping.unmap();
-        match exchange.outcome {
-            ExchangeOutcome::NotNeeded => Ok(Prepared::Yes(None)),
-            _ => Ok(Prepared::NotNow),
+        if exchange.outcome == ExchangeOutcome::Refused {
+            return Ok(Prepared::NotNow(self.larger));
         }
+        if exchange.before.ss_sp == self.larger.stack().ss_sp {
+            // A handler that has returned has set the spare one again.
+            return Ok(Prepared::Yes(Some(self.larger)));
+        }
+        self.larger.unmap();
+        Ok(Prepared::Yes(None))
     }
 
-    /// Gives up on a thread that does not answer; the preparation again if it is answering.
-    pub(crate) fn give_up(self) -> Result<(), Self> {
-        if !self.slot.withdraw_exchange() {
-            return Err(self);
-        }
-        self.mapping.unmap();
-        Ok(())
+    /// Gives up on a thread that does not answer, and returns the stack; the preparation again if it is answering.
+    pub(crate) fn give_up(self) -> Result<AlternateStack, Self> {
+        if self.slot.withdraw_exchange() { Ok(self.larger) } else { Err(self) }
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::os::fd::AsRawFd;
     use std::sync::mpsc;
     use std::time::{Duration, Instant};
@@ -188,15 +188,15 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     /// Blocks in a system call until a byte comes.
-    fn wait_for_byte(pipe: &std::io::PipeReader) {
+    pub(in super::super) fn wait_for_byte(pipe: &std::io::PipeReader) {
         let mut byte = 0u8;
         // SAFETY: one byte of room.
         while unsafe { libc::read(pipe.as_raw_fd(), (&raw mut byte).cast(), 1) } < 0 {}
     }
 
-    fn prepare(address: Address, slot: &'static Slot) -> Prepared {
+    pub(in super::super) fn prepare(address: Address, slot: &'static Slot) -> Prepared {
         let thread = OlderThread::open(address.thread.cast_unsigned()).unwrap();
-        let mut preparation = Preparation::new(slot).unwrap();
+        let mut preparation = Preparation::new(slot, None).unwrap();
         let start = Instant::now();
         while preparation.request().send(&thread, &Mappings::read()) == Requested::Runs {
             assert!(start.elapsed() < PATIENCE, "it does not wait");
@@ -317,7 +317,7 @@ mod tests {
         // It waits in the handler soon.
         std::thread::sleep(Duration::from_millis(50));
         let slot = Slot::new(100).unwrap();
-        assert!(matches!(prepare(address, slot), Prepared::NotNow));
+        assert!(matches!(prepare(address, slot), Prepared::NotNow(_)));
         assert!(!slot.is_own());
         std::io::Write::write_all(&mut writer, b"x").unwrap();
         assert_eq!(thread.join().unwrap(), 16 * 1024);

@@ -43,6 +43,8 @@ pub(super) struct Exchange {
     pub(super) mapping: (usize, usize),
     /// Whether it is the process's first thread.
     pub(super) is_first_thread: bool,
+    /// The address of the only alternate stack that may be exchanged; none for any small one.
+    pub(super) replaces: Option<usize>,
     pub(super) new: libc::stack_t,
     /// The one that the thread had.
     pub(super) before: libc::stack_t,
@@ -55,7 +57,7 @@ pub(crate) enum ExchangeOutcome {
     Done,
     /// It has none, or a large one, or that of another maker.
     NotNeeded,
-    /// It was on its alternate stack, or on an unknown one.
+    /// It was on its alternate stack, or on an unknown one, or a handler's frame lay there.
     Refused,
 }
 
@@ -125,6 +127,7 @@ impl Slot {
             exchange: UnsafeCell::new(Exchange {
                 mapping: (0, 0),
                 is_first_thread: false,
+                replaces: None,
                 new: NO_STACK,
                 before: NO_STACK,
                 outcome: ExchangeOutcome::Refused,
@@ -185,6 +188,21 @@ impl Slot {
         sent
     }
 
+    /// Requests that the thread at this address, which owns the slot, set its earlier alternate stack again in place of the one at
+    /// `larger`.
+    pub(super) fn request_return(&self, thread: Address, larger: usize, earlier: libc::stack_t) -> Sending {
+        let mapping = (self.stack_start.load(Relaxed), self.stack_end.load(Relaxed));
+        let exchange = Exchange {
+            mapping,
+            is_first_thread: thread.is_first_thread(),
+            replaces: Some(larger),
+            new: earlier,
+            before: earlier,
+            outcome: ExchangeOutcome::Refused,
+        };
+        self.request_exchange(thread, exchange)
+    }
+
     /// Withdraws an exchange that will not be made; `false` if it is being made, or has been.
     pub(super) fn withdraw_exchange(&self) -> bool {
         self.state.compare_exchange(state::EXCHANGE_REQUESTED, state::IDLE, AcqRel, Relaxed).is_ok()
@@ -202,8 +220,13 @@ impl Slot {
     }
 
     /// Lets the calling thread, in its handler, exchange its alternate stack, if that is requested: the system sets `current`
-    /// when the handler returns. Afterwards the slot is the thread's.
-    pub(super) fn exchange(&self, stack_pointer: usize, current: &mut libc::stack_t) {
+    /// when the handler returns. Afterwards the slot is the thread's. `registers` are those of the interrupted code.
+    pub(super) fn exchange(
+        &self,
+        stack_pointer: usize,
+        registers: impl Iterator<Item = usize>,
+        current: &mut libc::stack_t,
+    ) {
         if self.state.compare_exchange(state::EXCHANGE_REQUESTED, state::WRITING, AcqRel, Relaxed).is_err() {
             return;
         }
@@ -213,7 +236,7 @@ impl Slot {
         let key = crate::system::thread_key();
         let stack = exchange.stack(key).filter(|stack| stack.contains(&stack_pointer));
         exchange.outcome = match &stack {
-            Some(_) => exchange.outcome_for(current),
+            Some(stack) => exchange.outcome_for(current, &(stack_pointer..stack.end), registers),
             None => ExchangeOutcome::Refused,
         };
         if let Some(stack) = &stack
@@ -273,17 +296,32 @@ impl Exchange {
     /// the same mapping, which may go on with other memory. The first thread's is elsewhere: its stack is a mapping of its own.
     fn stack(&self, key: usize) -> Option<Range<usize>> {
         let (start, end) = self.mapping;
-        if start <= key && key < end {
+        if (start..=end).contains(&key) {
             return Some(start..key);
         }
         self.is_first_thread.then_some(start..end)
     }
 
-    fn outcome_for(&self, current: &libc::stack_t) -> ExchangeOutcome {
+    fn outcome_for(
+        &self,
+        current: &libc::stack_t,
+        live: &Range<usize>,
+        registers: impl Iterator<Item = usize>,
+    ) -> ExchangeOutcome {
         if current.ss_flags & libc::SS_ONSTACK != 0 {
             return ExchangeOutcome::Refused;
         }
-        if is_small(current) { ExchangeOutcome::Done } else { ExchangeOutcome::NotNeeded }
+        let Some(larger) = self.replaces else {
+            return if is_small(current) { ExchangeOutcome::Done } else { ExchangeOutcome::NotNeeded };
+        };
+        if current.ss_sp.addr() != larger {
+            return ExchangeOutcome::NotNeeded;
+        }
+        // Its memory is freed afterwards.
+        if interrupted_handlers::may_use(live, registers, current) {
+            return ExchangeOutcome::Refused;
+        }
+        ExchangeOutcome::Done
     }
 }
 
