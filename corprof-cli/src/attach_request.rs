@@ -1,5 +1,6 @@
 //! The request to attach a profiler: what is checked before, and what a refusal means.
 
+use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 use std::time::Duration;
 
@@ -76,23 +77,41 @@ fn check(process: &Process, library: &Path) -> Vec<Finding> {
     checks::library(&processes::file_of(pid, library), Place { program: program.as_ref(), ..place })
 }
 
+/// The error that another maker's profiler has the process's only place for one.
+#[derive(Debug)]
+pub(crate) struct Occupied(pub(crate) String);
+
+impl Display for Occupied {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Occupied {}
+
 /// The runtime's refusal, with what else is known of the cause.
 pub(crate) fn refusal(error: &Error, pid: u32, chosen: &Chosen) -> Failure {
     let Some(code) = error.code() else { return Failure::from(anyhow!("{error}")) };
-    let mut text = error.to_string();
-    if code == HResult::PROFILER_ALREADY_ACTIVE {
-        text.push_str(&others(pid, &chosen.library));
+    if code != HResult::PROFILER_ALREADY_ACTIVE {
+        return Failure::new(exit::NO, anyhow!("{error}"));
     }
-    Failure::new(exit::NO, anyhow!(text))
+    match others(pid, &chosen.library) {
+        Ok(others) => Failure::new(exit::NO, Occupied(format!("{error}{others}"))),
+        Err(own) => Failure::new(exit::NO, anyhow!("{error}{own}")),
+    }
 }
 
-/// The profilers of the process, and the cure.
-fn others(pid: u32, own: &Path) -> String {
-    let mapped = processes::mapped(pid).map(|mapped| inspect::mapped_profilers(pid, &mapped, &[])).unwrap_or_default();
-    let others: Vec<String> =
-        mapped.iter().filter(|path| *path != own).map(|path| path.display().to_string()).collect();
+/// The other profilers that the process has mapped, or else what the cause may be.
+fn others(pid: u32, own: &Path) -> Result<String, String> {
+    // Unknown, and so of another maker as far as is known.
+    let Some(mapped) = processes::mapped(pid) else { return Ok(String::new()) };
+    let others: Vec<String> = inspect::mapped_profilers(pid, &mapped, &[])
+        .iter()
+        .filter(|path| *path != own)
+        .map(|path| path.display().to_string())
+        .collect();
     if !others.is_empty() {
-        return format!("\n  the process has mapped: {}", others.join(", "));
+        return Ok(format!("\n  the process has mapped: {}", others.join(", ")));
     }
     let text = if embedded::is_library(own) {
         "the process has mapped no other library of a profiler: another `corprof record`, `stacks`, `top` or `heap` is using the process. \
@@ -100,7 +119,7 @@ fn others(pid: u32, own: &Path) -> String {
     } else {
         "the process has mapped no other profiler: this one is attached already, or is detaching"
     };
-    format!("\n  {text}")
+    Err(format!("\n  {text}"))
 }
 
 #[cfg(test)]
@@ -111,10 +130,15 @@ mod tests {
     fn a_refusal_is_an_answer_and_silence_is_none() {
         let chosen = Chosen { clsid: "{}".into(), name: "X".into(), library: "/x.so".into() };
         let refused = Error::Refused { action: "attach the profiler", code: HResult::PROFILER_ALREADY_ACTIVE };
-        let failure = refusal(&refused, 0, &chosen);
-        assert_eq!(failure.code, exit::NO);
-        let text = failure.error.to_string();
-        assert!(text.contains("CORPROF_E_PROFILER_ALREADY_ACTIVE") && text.contains("no other profiler"), "{text}");
+        let unknown = refusal(&refused, 0, &chosen);
+        assert!(unknown.code == exit::NO && unknown.error.is::<Occupied>());
+        assert!(unknown.error.to_string().contains("CORPROF_E_PROFILER_ALREADY_ACTIVE"), "{}", unknown.error);
+        if cfg!(target_os = "linux") {
+            // Its mapped files are known.
+            let own = refusal(&refused, std::process::id(), &chosen);
+            assert!(own.code == exit::NO && !own.error.is::<Occupied>());
+            assert!(own.error.to_string().contains("no other profiler"), "{}", own.error);
+        }
         let silent = Error::TimedOut { action: "attach the profiler", waited: Duration::from_secs(1) };
         assert_eq!(refusal(&silent, 0, &chosen).code, exit::FAILED);
     }

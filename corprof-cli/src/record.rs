@@ -14,6 +14,7 @@ use corprof_launch::launch::{Ended, Launch};
 use corprof_launch::stop::Stop;
 use corprof_profilers::table::SAMPLER;
 
+use crate::attach_request::Occupied;
 use crate::exit::{self, Failure, Outcome};
 use crate::inspect;
 use crate::options;
@@ -21,6 +22,7 @@ use crate::select;
 use crate::signals::Signals;
 use crate::visit::{self, Place};
 
+mod event_pipe;
 mod push;
 
 /// The file extensions that the sampler can write. A longer one precedes its own suffixes.
@@ -52,7 +54,8 @@ const DEFAULT: &str = "profile.html";
 /// end the application; a second Ctrl-C ends it at once.
 ///
 /// With --pid it attaches the sampler to a running process, until Ctrl-C or for --duration. The process writes the file itself and
-/// runs on. Afterwards the sampler detaches, so that the process can be recorded again.
+/// runs on. Afterwards the sampler detaches, so that the process can be recorded again. If another maker's profiler is in the
+/// process, the runtime's own sampler takes the samples, by EventPipe: threads stop at safe points, and waits are not told from work.
 ///
 /// Each .NET process that the application starts writes its own file, with its process id in the name.
 ///
@@ -211,10 +214,14 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
     settings.extend(args.push.authorization());
     let told = push::pairs(&settings);
     let signals = Signals::catch().context("cannot catch signals")?;
-    place.attach(&process, "sampler", &told)?;
+    match place.attach(&process, "sampler", &told) {
+        Err(failure) if failure.error.is::<Occupied>() => {
+            return event_pipe::record(args, &process, output, &signals, &failure.error);
+        }
+        attached => attached?,
+    }
     if !args.quiet {
-        let until = args.duration.map_or_else(|| "until Ctrl-C".to_owned(), |seconds| format!("for {seconds} s"));
-        eprintln!("corprof: recording process {pid} {until}");
+        eprintln!("corprof: recording process {pid} {}", until(args));
     }
     let mut is_asked = false;
     while !stop.is_done(process.inner_pid()) && !place.has_ended() {
@@ -241,6 +248,11 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
     visit::tell("sampler", pid, &place.wait(&stop.path(), &signals));
     told?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// How long a process is recorded, in words.
+fn until(args: &Args) -> String {
+    args.duration.map_or_else(|| "until Ctrl-C".to_owned(), |seconds| format!("for {seconds} s"))
 }
 
 /// The requested file. Processes write their files into the same folder, with their process ids in the names.

@@ -1,5 +1,7 @@
 //! `corprof stacks`: what every thread of a process does now, by the built-in profiler of that name.
 
+mod event_pipe;
+
 use std::fs;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -12,6 +14,8 @@ use corprof_diagnostics::Process;
 use corprof_launch::processes;
 use serde::Serialize;
 
+use crate::attach_request::Occupied;
+use crate::event_pipe_samples::{self, LIMITS};
 use crate::exit::{Failure, Outcome};
 use crate::signals::Signals;
 use crate::visit::{self, Place};
@@ -20,7 +24,8 @@ use crate::visit::{self, Place};
 ///
 /// Attaches a small profiler, which suspends all managed threads once for some milliseconds, writes their stacks, and detaches. The
 /// process needs no preparation. This also works if the application hangs: deadlocked threads show the methods that wait for the locks.
-/// The process must not have another profiler.
+/// If another maker's profiler is in the process, the runtime's own sampler takes the stacks, by EventPipe: of the threads that have
+/// managed methods on their stacks. It does not tell whether a thread waits: one `in native code` may do either.
 ///
 /// The innermost method comes first. `[native]` is native code of the runtime or of a library. A thread `waits` if it was neither
 /// running nor ready to run. Thread names come from the system: Linux cuts them to 15 bytes.
@@ -49,9 +54,11 @@ pub struct Args {
 struct Stacks {
     pid: u32,
     command: Option<String>,
+    /// Whether the runtime's own sampler has taken them.
+    by_event_pipe: bool,
     threads: Vec<Thread>,
-    /// The number of further managed threads, without managed frames or that could not be walked.
-    others: usize,
+    /// The number of further managed threads, without managed frames or that could not be walked. Unknown by EventPipe.
+    others: Option<usize>,
 }
 
 /// The stack of a thread.
@@ -60,7 +67,7 @@ struct Thread {
     /// The system's thread id.
     id: u32,
     name: Option<String>,
-    /// `runs` or `waits`.
+    /// `runs` or `waits`; by EventPipe `in managed code` or `in native code`.
     state: String,
     /// The innermost first.
     frames: Vec<String>,
@@ -76,7 +83,15 @@ pub fn run(args: &Args) -> Outcome {
     let signals = Signals::catch().context("cannot catch signals")?;
     let out = place.file("stacks");
     let progress = Progress::start(args.pid);
-    place.attach(&process, "stacks", &[("STACKS_OUT", out.as_os_str())])?;
+    match place.attach(&process, "stacks", &[("STACKS_OUT", out.as_os_str())]) {
+        Err(failure) if failure.error.is::<Occupied>() => {
+            event_pipe_samples::announce(&failure.error);
+            let stacks = event_pipe::take(&process, Duration::from_secs(args.timeout), &signals)?;
+            print(&stacks, args.json)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        attached => attached?,
+    }
     let text = written(&place, args, &signals)?;
     drop(progress);
     let stacks =
@@ -116,7 +131,8 @@ fn written(place: &Place, args: &Args, signals: &Signals) -> Result<String, Fail
 
 /// Parses the format of the built-in profiler `stacks`: a line for each thread, then its frames, indented.
 fn parse(text: &str, pid: u32) -> Option<Stacks> {
-    let mut stacks = Stacks { pid, command: processes::command_line(pid), threads: Vec::new(), others: 0 };
+    let command = processes::command_line(pid);
+    let mut stacks = Stacks { pid, command, by_event_pipe: false, threads: Vec::new(), others: None };
     for line in text.lines() {
         if let Some(frame) = line.strip_prefix("  ") {
             stacks.threads.last_mut()?.frames.push(frame.to_owned());
@@ -127,7 +143,7 @@ fn parse(text: &str, pid: u32) -> Option<Stacks> {
             let name = words.next().filter(|name| !name.is_empty()).map(str::to_owned);
             stacks.threads.push(Thread { id, name, state, frames: Vec::new() });
         } else {
-            stacks.others = line.strip_prefix("others ")?.parse().ok()?;
+            stacks.others = Some(line.strip_prefix("others ")?.parse().ok()?);
         }
     }
     Some(stacks)
@@ -146,8 +162,14 @@ fn print(stacks: &Stacks, is_json: bool) -> Result<()> {
             writeln!(out, "    {frame}")?;
         }
     }
-    if stacks.others > 0 {
-        writeln!(out, "\n{} more threads have no managed frames, or could not be walked", stacks.others)?;
+    if let Some(others @ 1..) = stacks.others {
+        writeln!(out, "\n{others} more threads have no managed frames, or could not be walked")?;
+    }
+    if stacks.by_event_pipe {
+        writeln!(
+            out,
+            "\n{LIMITS}.\nOnly threads with managed methods are shown, as the runtime's sampler saw them last"
+        )?;
     }
     Ok(out.flush()?)
 }
@@ -190,7 +212,7 @@ mod tests {
         let expected =
             [thread(7, Some("my worker"), "waits", &["A.B(int)", "[native]"]), thread(8, None, "runs", &["C.D()"])];
         assert_eq!(stacks.threads, expected);
-        assert_eq!(stacks.others, 2);
+        assert_eq!(stacks.others, Some(2));
         for wrong in ["  frame first\n", "thread x runs \n", "nonsense\n"] {
             assert_eq!(parse(wrong, 0), None, "{wrong}");
         }

@@ -17,7 +17,7 @@ use corprof_launch::environment::{self, Configured};
 use corprof_launch::processes;
 use tempfile::TempDir;
 
-use crate::attach_request;
+use crate::attach_request::{self, Occupied};
 use crate::exit::{self, Failure};
 use crate::inspect;
 use crate::select;
@@ -143,7 +143,7 @@ fn leave_alone_if_profiled(pid: u32) -> Result<(), Failure> {
         if mapped.contains(&real) {
             let text =
                 "was started under a profiler, and a process has one profiler at a time. Start it without the profiler";
-            return Err(Failure::new(exit::NO, anyhow!("process {pid} {text}: {}", library.display())));
+            return Err(Failure::new(exit::NO, Occupied(format!("process {pid} {text}: {}", library.display()))));
         }
     }
     Ok(())

@@ -8,20 +8,21 @@ use std::time::Duration;
 pub(super) struct Snapshot {
     pub(super) elapsed: Duration,
     pub(super) rounds: u64,
-    /// The time for which the rounds have suspended the application.
-    pub(super) suspended: Duration,
+    /// The time for which the rounds have suspended the application; unknown by EventPipe.
+    pub(super) suspended: Option<Duration>,
     pub(super) threads: u64,
-    /// The processor time of all managed threads.
+    /// The processor time of all managed threads; by EventPipe the time in which they were in managed code.
     pub(super) processor: Duration,
     /// The methods that were seen within the last two minutes.
-    methods: Vec<Method>,
+    pub(super) methods: Vec<Method>,
 }
 
+/// A method, by a number of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Method {
-    number: usize,
-    name: String,
-    times: Times,
+pub(super) struct Method {
+    pub(super) number: usize,
+    pub(super) name: String,
+    pub(super) times: Times,
 }
 
 /// Processor time in a method.
@@ -58,7 +59,7 @@ impl Snapshot {
             match word {
                 "elapsed" => snapshot.elapsed = milliseconds()?,
                 "rounds" => snapshot.rounds = rest.parse().ok()?,
-                "suspended" => snapshot.suspended = milliseconds()?,
+                "suspended" => snapshot.suspended = Some(milliseconds()?),
                 "threads" => snapshot.threads = rest.parse().ok()?,
                 "processor" => snapshot.processor = milliseconds()?,
                 "method" => {
@@ -238,7 +239,7 @@ mod tests {
     fn the_format_of_the_profiler_is_parsed() {
         let parsed = snapshot(2, &[(3, 100, 200)]);
         assert_eq!((parsed.rounds, parsed.threads), (7, 2));
-        assert_eq!((parsed.suspended, parsed.processor), (Duration::from_millis(3), Duration::from_secs(1)));
+        assert_eq!((parsed.suspended, parsed.processor), (Some(Duration::from_millis(3)), Duration::from_secs(1)));
         let times = Times { own: Duration::from_millis(100), total: Duration::from_millis(200) };
         assert_eq!(parsed.methods, [Method { number: 3, name: "M3(int, string)".to_owned(), times }]);
         for wrong in

@@ -1,6 +1,7 @@
 //! `corprof top`: which methods of a process use the processor now, by the built-in profiler of that name.
 
 mod counts;
+mod event_pipe;
 mod lease;
 mod rates;
 mod table;
@@ -21,9 +22,12 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use serde_json::{Value, json};
 
 use self::counts::{Column, Counts, Snapshot};
+use self::event_pipe::Sampled;
 use self::lease::Lease;
 use self::rates::Session;
 use self::table::{Condition, Pressed, View};
+use crate::attach_request::Occupied;
+use crate::event_pipe_samples::{self, LIMITS};
 use crate::exit::Outcome;
 use crate::options::{self, seconds};
 use crate::signals::Signals;
@@ -47,8 +51,11 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Attaches the built-in sampler until `q`, Esc or Ctrl-C, and shows a table: the processor time of each method itself (own), and
 /// with the methods that it calls (total). Percentages are of one processor and of the last 5 seconds; the other columns are seconds
 /// since the start. The lines above have rates of allocations, exceptions and collections (of generation 0, 1 and 2), which the
-/// runtime sends each second. The process needs no preparation, and must not have another profiler. If this command is killed, the
-/// sampler detaches by itself within a minute.
+/// runtime sends each second. The process needs no preparation. If this command is killed, the sampler detaches by itself within a
+/// minute.
+///
+/// If another maker's profiler is in the process, the runtime's own sampler takes the samples, by EventPipe: times are then those in
+/// which threads were in managed code, whether they had a processor or not.
 ///
 /// Without a terminal, or with --once or --json, prints one table after --duration, and ends. Its percentages and rates are averages.
 #[derive(Debug, clap::Args)]
@@ -118,7 +125,16 @@ pub fn run(args: &Args) -> Outcome {
     let lease = Lease::new(place.file("top.lease")).context("cannot write into the folder for temporary files")?;
     let [rate, budget] = [args.rate, args.budget].map(|number| number.to_string());
     let settings = [("TOP_OUT", out.as_os_str()), ("TOP_HZ", rate.as_ref()), ("TOP_BUDGET", budget.as_ref())];
-    place.attach(&process, "top", &settings)?;
+    let sampled = match place.attach(&process, "top", &settings) {
+        Err(failure) if failure.error.is::<Occupied>() => {
+            event_pipe_samples::announce(&failure.error);
+            Some(Sampled::start(&process)?)
+        }
+        attached => {
+            attached?;
+            None
+        }
+    };
     let mut watched = Watched {
         pid: args.pid,
         place: &place,
@@ -127,9 +143,16 @@ pub fn run(args: &Args) -> Outcome {
         counts: Counts::new(is_live.then_some(WINDOW)),
         lease,
         session: Session::start(process.client()),
+        sampled,
         news: Instant::now(),
     };
     let shown = if is_live { live(args, &mut watched, &signals) } else { once(args, &mut watched, &signals) };
+    if let Some(sampled) = &mut watched.sampled {
+        let ended = sampled.finish(&signals);
+        shown?;
+        ended?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let is_lost = watched.lease.is_lost();
     // The end of the lease has the profiler detach; meanwhile the session ends.
     drop(watched);
@@ -151,13 +174,28 @@ struct Watched<'p> {
     // Dropped in this order.
     lease: Lease,
     session: Session,
+    /// The samples of the runtime's own sampler, if the profiler cannot attach: then there is no file.
+    sampled: Option<Sampled>,
     /// When the last numbers came.
     news: Instant,
 }
 
 impl Watched<'_> {
-    /// Reads the profiler's file if it is a new one. Whether there were new numbers.
+    /// Whether there were new numbers.
     fn look(&mut self) -> Result<bool> {
+        let snapshot = match &mut self.sampled {
+            Some(sampled) => sampled.look()?,
+            None => self.read()?,
+        };
+        let is_new = snapshot.is_some_and(|snapshot| self.counts.add(snapshot));
+        if is_new {
+            self.news = Instant::now();
+        }
+        Ok(is_new)
+    }
+
+    /// Reads the profiler's file if it is a new one.
+    fn read(&mut self) -> Result<Option<Snapshot>> {
         if self.lease.is_lost() {
             bail!(
                 "the profiler has left process {}, because this command was stopped for more than 30 s. Start it again",
@@ -165,26 +203,27 @@ impl Watched<'_> {
             );
         }
         // There is no file before the first second is over.
-        let Ok(written) = fs::metadata(&self.file).and_then(|metadata| metadata.modified()) else { return Ok(false) };
+        let Ok(written) = fs::metadata(&self.file).and_then(|metadata| metadata.modified()) else { return Ok(None) };
         if self.written.replace(written) == Some(written) {
-            return Ok(false);
+            return Ok(None);
         }
         let text = fs::read_to_string(&self.file).context("cannot read the numbers of the profiler")?;
         let snapshot = Snapshot::parse(&text).with_context(|| {
             format!("the profiler has written an unknown format:\n{}", text.lines().next().unwrap_or(""))
         })?;
-        let is_new = self.counts.add(snapshot);
-        if is_new {
-            self.news = Instant::now();
-        }
-        Ok(is_new)
+        Ok(Some(snapshot))
+    }
+
+    /// Whether numbers have come.
+    fn has_numbers(&self) -> bool {
+        !self.counts.last().elapsed.is_zero()
     }
 
     fn condition(&self, has_ended: bool) -> Condition {
         let silence = self.news.elapsed();
         match () {
             () if has_ended => Condition::Ended,
-            () if self.written.is_none() => Condition::Starts,
+            () if !self.has_numbers() => Condition::Starts,
             () if silence > SILENCE => Condition::Silent(silence),
             () => Condition::Runs,
         }
@@ -200,7 +239,10 @@ impl Watched<'_> {
 fn once(args: &Args, watched: &mut Watched<'_>, signals: &Signals) -> Result<()> {
     let duration = args.duration.unwrap_or(DURATION);
     let pid = args.pid;
-    eprintln!("corprof: counting processor time in process {pid} for {duration} s");
+    match watched.sampled {
+        Some(_) => eprintln!("corprof: counting time in managed code in process {pid} for {duration} s, {LIMITS}"),
+        None => eprintln!("corprof: counting processor time in process {pid} for {duration} s"),
+    }
     let has_ended = loop {
         // Asked before the file: a process may write the file and end right afterwards.
         let has_ended = watched.place.has_ended();
@@ -213,7 +255,7 @@ fn once(args: &Args, watched: &mut Watched<'_>, signals: &Signals) -> Result<()>
         }
         thread::sleep(LOOK);
     };
-    if watched.written.is_none() {
+    if !watched.has_numbers() {
         let why = if has_ended { "the process ended" } else { "the command was interrupted" };
         bail!("there are no numbers of process {pid}: {why} within the first second");
     }
@@ -256,7 +298,8 @@ fn document(args: &Args, has_ended: bool, counts: &Counts, delivered: &rates::De
         "has_ended": has_ended,
         "seconds": last.elapsed.as_secs_f64(),
         "processor_seconds": last.processor.as_secs_f64(),
-        "suspended_seconds": last.suspended.as_secs_f64(),
+        "suspended_seconds": last.suspended.map(|suspended| suspended.as_secs_f64()),
+        "by_event_pipe": last.suspended.is_none(),
         "samplings": last.rounds,
         "threads": last.threads,
         "events": events,

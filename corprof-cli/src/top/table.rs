@@ -11,6 +11,7 @@ use ratatui::widgets::{Cell, Row as Cells, Table};
 
 use super::counts::{Column, Counts, Row, sort};
 use super::rates::{Counter, Delivered};
+use crate::event_pipe_samples::LIMITS;
 
 /// The columns before the method: keyword of `--sort`, title, width.
 const COLUMNS: [(Column, &str, u16); 4] = [
@@ -185,14 +186,20 @@ pub(super) fn text(counts: &Counts, delivered: &Delivered, column: Column, most:
 fn summary(counts: &Counts) -> String {
     let last = counts.last();
     let seconds = last.elapsed.as_secs_f64().max(0.001);
-    format!(
-        "processor {:.0} %  threads {}  {:.0} s  {:.0} samplings/s suspended it for {:.1} % of the time",
-        counts.processor_percent(),
-        last.threads,
-        seconds,
-        last.rounds as f64 / seconds,
-        100.0 * last.suspended.as_secs_f64() / seconds,
-    )
+    let percent = counts.processor_percent();
+    let threads = last.threads;
+    let rounds = last.rounds as f64 / seconds;
+    match last.suspended {
+        Some(suspended) => {
+            let suspended = 100.0 * suspended.as_secs_f64() / seconds;
+            format!(
+                "processor {percent:.0} %  threads {threads}  {seconds:.0} s  {rounds:.0} samplings/s suspended it for {suspended:.1} % of the time"
+            )
+        }
+        None => {
+            format!("managed code {percent:.0} %  threads {threads}  {seconds:.0} s  {rounds:.0} samplings/s {LIMITS}")
+        }
+    }
 }
 
 /// Rates of events, each chosen by `rate`.
@@ -306,6 +313,18 @@ mod tests {
             " q detach and quit   1 2 3 4 sort by column   p pause   ↑ ↓ scroll",
         ];
         assert_eq!(drawn(&view(), 100, 10), expected);
+    }
+
+    #[test]
+    fn samples_by_event_pipe_are_told_apart() {
+        let mut counts = Counts::new(None);
+        let elapsed = Duration::from_secs(2);
+        counts.add(Snapshot { elapsed, rounds: 400, threads: 3, processor: elapsed / 2, ..Snapshot::default() });
+        let line = summary(&counts);
+        assert_eq!(
+            line.split(", ").next(),
+            Some("managed code 50 %  threads 3  2 s  200 samplings/s by EventPipe: threads stop at safe points")
+        );
     }
 
     #[test]

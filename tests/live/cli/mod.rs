@@ -18,6 +18,7 @@ mod differs {
 
     mod doctor;
     mod events;
+    mod foreign_profiler;
     mod heap;
 }
 

@@ -119,16 +119,6 @@ fn what_cannot_be_looked_at_is_said() -> Result<()> {
         let disabled = Program::start(command)?;
         disabled.expect("ready")?;
         refused(&disabled.child.id().to_string(), 3, "DOTNET_EnableDiagnostics")?;
-
-        let profiled = diagnosed(&runtime, Some("attached"))?;
-        refused(&profiled.child.id().to_string(), 1, "libattached.so")?;
-
-        let attached = diagnosed(&runtime, None)?;
-        let pid = attached.child.id().to_string();
-        let output =
-            corprof()?.args(["attach", &pid, "--timeout", "120"]).arg(library(&runtime, "attached")?).output()?;
-        ensure!(output.status.success(), "{output:?}");
-        refused(&pid, 1, "libattached.so")?;
     }
     Ok(())
 }

@@ -1,0 +1,317 @@
+//! Samples of stacks over the diagnostics port, by the runtime's own sample profiler: for a process that has another profiler.
+//!
+//! Each millisecond the runtime suspends all managed threads, and writes a stack of each as an event. So threads stop at safe points,
+//! and whether a thread works or waits is not known: only whether it was in managed code, or in native code, where it may do either. The
+//! names of methods come by a rundown, which lists all code of the process, and by the events of code that is compiled meanwhile.
+//!
+//! `methods` finds the method of an address, `spelling` writes its name as corprof's profilers do, `profile` makes a profile.
+
+mod methods;
+mod profile;
+mod spelling;
+
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use corprof_diagnostics::{Client, EventPipeSession, KeywordSet, Level, ProcessInfo, Provider, Rundown, SessionConfig};
+use corprof_nettrace::events::{Provider as EventProvider, Value};
+use corprof_nettrace::{Event, FormatErrorKind, Reader};
+
+use crate::signals::Signals;
+pub(crate) use methods::Method;
+use methods::{Change, Methods};
+pub(crate) use profile::{Kind, profile, thread_name};
+
+/// What is said wherever samples of this kind are shown.
+pub(crate) const LIMITS: &str = "by EventPipe: threads stop at safe points, waits are not told from work";
+
+/// The time that one read waits for events.
+const POLL: Duration = Duration::from_millis(50);
+/// The time limit for a rundown.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The frames of a stack: the runtime leaves out what is further out.
+const MOST_FRAMES: usize = 100;
+/// Stands for those.
+pub(crate) const MISSING: &str = "[outer frames are missing]";
+/// Stands for code that no method has.
+pub(crate) const UNKNOWN: &str = "[unknown code]";
+/// Keywords of the rundown: modules and methods, compiled now or before, at the end of the session.
+const RUNDOWN: u64 = 0x8 | 0x10 | 0x20 | 0x100;
+/// Keywords of the runtime's provider for the same events of code that comes and goes.
+const CODE: u64 = 0x8 | 0x10 | 0x20;
+/// The value of a sample of managed code.
+const MANAGED: u64 = 2;
+
+/// Prints that samples come this way, and why.
+pub(crate) fn announce(why: &anyhow::Error) {
+    let why = format!("{why:#}");
+    let why: Vec<&str> = why.split_whitespace().collect();
+    eprintln!("corprof: no profiler can attach, so the runtime samples the threads itself: {}", why.join(" "));
+}
+
+/// The beginnings of the names of methods in which threads that return from native code stop for a suspension.
+const POLLS: [&str; 2] = ["System.Threading.Thread.PollGC", "System.Threading.Thread.<PollGC>"];
+/// The beginnings of the names of methods by which the runtime calls managed code.
+const OF_THE_RUNTIME: [&str; 5] = [
+    "System.Environment.CallEntryPoint(",
+    "System.Runtime.CompilerServices.InitHelpers.CallClassConstructor(",
+    "System.Runtime.EH.RhThrowEx(",
+    "System.Runtime.EH.RhThrowHwEx(",
+    "System.Diagnostics.Tracing.EventPipeEventProvider.Callback(",
+];
+
+/// A sample of a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sample {
+    /// The system's thread id.
+    pub(crate) thread: u64,
+    /// When it was taken, since the begin.
+    pub(crate) at: Duration,
+    /// The same in ticks of the trace.
+    pub(crate) ticks: u64,
+    /// The time since the round before.
+    pub(crate) weight: Duration,
+    /// Whether the runtime says that the thread was in managed code.
+    is_managed: bool,
+    /// Its stack: a number for [`Gathered::stack`].
+    pub(crate) stack: usize,
+}
+
+/// What a session has brought so far.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    pub(crate) samples: Vec<Sample>,
+    stacks: Vec<Rc<[u64]>>,
+    numbers: HashMap<Rc<[u64]>, usize>,
+    methods: Methods,
+    rounds: Rounds,
+    /// The time of the session whose samples count: without what the session itself makes the process do at its begin and end.
+    begin: Duration,
+    end: Option<Duration>,
+}
+
+/// Groups samples into the rounds in which the runtime takes them: a thread has one sample in each.
+#[derive(Debug, Default)]
+struct Rounds {
+    count: u64,
+    threads: HashSet<u64>,
+    begin: Duration,
+    /// Between the beginnings of the last two rounds.
+    length: Duration,
+}
+
+impl Rounds {
+    /// The weight of the next sample.
+    fn add(&mut self, thread: u64, at: Duration) -> Duration {
+        if self.count == 0 || self.threads.contains(&thread) {
+            self.threads.clear();
+            self.count += 1;
+            self.length = at.saturating_sub(self.begin);
+            self.begin = at;
+        }
+        self.threads.insert(thread);
+        self.length
+    }
+}
+
+impl Gathered {
+    fn take(&mut self, event: &Event<'_>) {
+        let decoded = event.decoded();
+        if decoded.provider() != EventProvider::SAMPLE_PROFILER {
+            if self.methods.event(&decoded, event.ticks()) == Change::Freed {
+                // From now on the same addresses may mean other methods.
+                self.numbers.clear();
+            }
+            return;
+        }
+        let Some(thread) = event.os_thread_id() else { return };
+        let Some(at) = event.since_start().checked_sub(self.begin) else { return };
+        if self.end.is_some_and(|end| at > end) {
+            return;
+        }
+        let weight = self.rounds.add(thread, at);
+        let stack: Rc<[u64]> = event.stack().addresses().collect();
+        let number = *self.numbers.entry(stack).or_insert_with_key(|stack| {
+            self.stacks.push(Rc::clone(stack));
+            self.stacks.len() - 1
+        });
+        let is_managed = decoded.field("Type").and_then(Value::as_u64) == Some(MANAGED);
+        self.samples.push(Sample { thread, at, ticks: event.ticks(), weight, is_managed, stack: number });
+    }
+
+    /// Forgets the samples so far, but not the methods.
+    pub(crate) fn forget(&mut self) {
+        self.samples.clear();
+        self.stacks.clear();
+        self.numbers.clear();
+    }
+
+    /// How often the runtime has sampled all threads.
+    pub(crate) fn rounds(&self) -> u64 {
+        self.rounds.count
+    }
+
+    /// The time from the begin to the end, or to the last round.
+    pub(crate) fn duration(&self) -> Duration {
+        self.end.unwrap_or(self.rounds.begin)
+    }
+
+    /// Whether a thread ran managed code. If not, it was in native code, or waited there, until the suspension or just before.
+    pub(crate) fn is_managed(&self, sample: &Sample) -> bool {
+        let innermost = self.stacks.get(sample.stack).and_then(|stack| stack.first());
+        let innermost = innermost.and_then(|address| self.methods.at(*address, sample.ticks));
+        let is_poll = innermost.is_some_and(|method| POLLS.iter().any(|poll| method.name.starts_with(poll)));
+        sample.is_managed && !is_poll
+    }
+
+    /// Whether there is code on the stacks that no method has.
+    pub(crate) fn has_unknown_code(&self) -> bool {
+        self.samples.iter().any(|sample| self.stack(sample).any(|method| method.is_none()))
+    }
+
+    /// Whether outer frames of a sample are missing.
+    pub(crate) fn is_cut(&self, sample: &Sample) -> bool {
+        self.stacks.get(sample.stack).is_some_and(|stack| stack.len() >= MOST_FRAMES)
+    }
+
+    /// The methods on the stack of a sample, the innermost first; none for code that no method has.
+    pub(crate) fn stack(&self, sample: &Sample) -> impl Iterator<Item = Option<Method<'_>>> {
+        let ticks = sample.ticks;
+        let addresses = self.stacks.get(sample.stack).into_iter().flat_map(|stack| stack.iter());
+        let methods = addresses.enumerate().map(move |(depth, address)| {
+            // The address of a caller is the one it returns to, which may be behind its end.
+            self.methods.at(address.saturating_sub(u64::from(depth > 0)), ticks)
+        });
+        methods.filter(|method| !method.is_some_and(|method| is_of_the_runtime(method.name)))
+    }
+}
+
+/// A session of samples.
+#[derive(Debug)]
+pub(crate) struct Sampling {
+    client: Client,
+    rundown: Rundown,
+    reader: Reader<EventPipeSession>,
+    opened: Instant,
+    is_over: bool,
+    pub(crate) gathered: Gathered,
+}
+
+impl Sampling {
+    /// Starts a session, and learns the names of all methods.
+    ///
+    /// # Errors
+    /// If the runtime refuses or does not answer.
+    pub(crate) fn start(client: &Client, info: &ProcessInfo) -> Result<Self> {
+        // .NET 8 and older report all of their events at the end, or none.
+        let rundown = if info.clr_major().is_some_and(|major| major >= 9) {
+            Rundown::Keywords(RUNDOWN)
+        } else {
+            Rundown::Default
+        };
+        let samples = Provider::new(EventProvider::SAMPLE_PROFILER.name(), u64::MAX, Level::Informational);
+        let code = Provider::new(Provider::RUNTIME, CODE, Level::Verbose);
+        let config = SessionConfig::new([samples, code]).with_rundown(rundown);
+        let opened = Instant::now();
+        let mut session = client.start_session(&config).context("cannot start the runtime's sample profiler")?;
+        session.set_read_timeout(Some(POLL));
+        let reader = Reader::new(session);
+        let gathered = Gathered::default();
+        let mut sampling = Self { client: client.clone(), rundown, reader, opened, is_over: false, gathered };
+        // Now and not only at the end, for the process may be killed; and after the session has begun, so that no method falls between.
+        sampling.learn_methods()?;
+        sampling.gathered.begin = opened.elapsed();
+        Ok(sampling)
+    }
+
+    /// Has the runtime list all methods, by a second session.
+    ///
+    /// # Errors
+    /// If that fails.
+    pub(crate) fn learn_methods(&mut self) -> Result<()> {
+        let config = SessionConfig::new([Provider::runtime(KeywordSet::PROFILER)]);
+        let config = config.with_rundown(self.rundown);
+        let mut session = self.client.start_session(&config)?;
+        session.set_read_timeout(Some(PATIENCE));
+        session.stop()?;
+        let begin = Instant::now();
+        let mut reader = Reader::new(session);
+        while let Some(event) = reader.next_event()? {
+            self.gathered.methods.event(&event.decoded(), event.ticks());
+            ensure!(begin.elapsed() < PATIENCE, "the runtime does not end the list of its methods within {PATIENCE:?}");
+        }
+        Ok(())
+    }
+
+    /// Reads what comes for this long, or to the end of the session.
+    ///
+    /// # Errors
+    /// If the session fails. The end of the process is none.
+    pub(crate) fn read(&mut self, time: Duration) -> Result<()> {
+        let begin = Instant::now();
+        while !self.is_over && begin.elapsed() < time {
+            match self.reader.next_event() {
+                Ok(None) => self.is_over = true,
+                Ok(Some(event)) => self.gathered.take(&event),
+                Err(error) if error.is_timeout() => {}
+                // The process has ended.
+                Err(corprof_nettrace::Error::Format(error)) if error.kind == FormatErrorKind::Truncated => {
+                    self.is_over = true;
+                }
+                Err(error) => return Err(error).context("cannot read on"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the session, and reads the rest of it.
+    ///
+    /// # Errors
+    /// If the session fails, or does not end before Ctrl-C.
+    pub(crate) fn finish(&mut self, signals: &Signals) -> Result<()> {
+        self.gathered.end = Some(self.opened.elapsed().saturating_sub(self.gathered.begin));
+        if !self.is_over {
+            // A process that ends just now has sent the rest.
+            let _ = self.reader.get_mut().stop();
+        }
+        let begin = Instant::now();
+        while !self.is_over {
+            ensure!(begin.elapsed() < PATIENCE, "the runtime does not end the session within {PATIENCE:?}");
+            ensure!(!signals.is_interrupted(), "interrupted again, before the runtime had sent all samples");
+            self.read(POLL)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the session has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// How many events the runtime has dropped, of samples or of methods.
+    pub(crate) fn lost(&self) -> u64 {
+        self.reader.stats().lost
+    }
+}
+
+/// Whether this is a frame of the runtime's own: the profilers do not show these either (`profilers/library/own_frames.rs`).
+fn is_of_the_runtime(name: &str) -> bool {
+    POLLS.iter().chain(&OF_THE_RUNTIME).any(|beginning| name.starts_with(beginning))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_has_one_sample_of_each_thread() {
+        let mut rounds = Rounds::default();
+        let mut weight = |thread, at| rounds.add(thread, Duration::from_millis(at)).as_millis();
+        assert_eq!([weight(1, 5), weight(2, 5)], [5, 5]);
+        assert_eq!([weight(2, 7), weight(1, 7), weight(3, 8)], [2, 2, 2], "the first thread has ended");
+        assert_eq!(weight(3, 20), 13);
+        assert_eq!(rounds.count, 3);
+    }
+}

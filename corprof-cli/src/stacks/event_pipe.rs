@@ -1,0 +1,49 @@
+//! The stacks of a process that has another maker's profiler, by the runtime's own sampler.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use corprof_diagnostics::Process;
+use corprof_launch::processes;
+
+use super::{Stacks, Thread};
+use crate::event_pipe_samples::{Gathered, MISSING, Sampling, UNKNOWN, thread_name};
+use crate::signals::Signals;
+
+/// The time for which threads are sampled: many rounds, so that the last one has each thread.
+const SAMPLED: Duration = Duration::from_millis(100);
+
+/// Takes the last stack of each thread in a short session.
+pub(super) fn take(process: &Process, timeout: Duration, signals: &Signals) -> Result<Stacks> {
+    let pid = process.pid();
+    let client = process.client();
+    let info = client.process_info()?;
+    let mut sampling = Sampling::start(&client, &info)?;
+    let begin = Instant::now();
+    while sampling.gathered.rounds() == 0 && !sampling.is_over() {
+        ensure!(!signals.is_interrupted(), "interrupted before the threads of process {pid} were suspended");
+        ensure!(begin.elapsed() < timeout, "the threads of process {pid} were not suspended within {timeout:?}");
+        sampling.read(SAMPLED)?;
+    }
+    sampling.finish(signals)?;
+    let threads = last(&sampling.gathered, pid);
+    ensure!(!threads.is_empty(), "the runtime has sampled no thread of process {pid}");
+    Ok(Stacks { pid, command: processes::command_line(pid), by_event_pipe: true, threads, others: None })
+}
+
+/// The last stack of each thread.
+fn last(gathered: &Gathered, pid: u32) -> Vec<Thread> {
+    let last: BTreeMap<u64, _> = gathered.samples.iter().map(|sample| (sample.thread, sample)).collect();
+    let thread = |(id, sample): (u64, _)| {
+        let frames = gathered.stack(sample).map(|method| method.map_or(UNKNOWN, |method| method.name));
+        let missing = gathered.is_cut(sample).then_some(MISSING);
+        Thread {
+            id: u32::try_from(id).unwrap_or_default(),
+            name: thread_name(pid, id),
+            state: if gathered.is_managed(sample) { "in managed code" } else { "in native code" }.to_owned(),
+            frames: frames.chain(missing).map(str::to_owned).collect(),
+        }
+    };
+    last.into_iter().map(thread).collect()
+}
