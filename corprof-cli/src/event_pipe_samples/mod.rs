@@ -9,13 +9,16 @@
 mod methods;
 mod profile;
 mod spelling;
+mod standstill;
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use corprof_diagnostics::{Client, EventPipeSession, KeywordSet, Level, ProcessInfo, Provider, Rundown, SessionConfig};
+use corprof_diagnostics::{
+    Client, EventFilter, EventPipeSession, KeywordSet, Level, ProcessInfo, Provider, Rundown, SessionConfig,
+};
 use corprof_nettrace::events::{Provider as EventProvider, Value};
 use corprof_nettrace::{Event, FormatErrorKind, Reader};
 
@@ -23,6 +26,7 @@ use crate::signals::Signals;
 pub(crate) use methods::Method;
 use methods::{Change, Methods};
 pub(crate) use profile::{Kind, profile, thread_name};
+use standstill::Standstill;
 
 /// What is said wherever samples of this kind are shown.
 pub(crate) const LIMITS: &str = "by EventPipe: threads stop at safe points, waits are not told from work";
@@ -41,6 +45,10 @@ pub(crate) const UNKNOWN: &str = "[unknown code]";
 const RUNDOWN: u64 = 0x8 | 0x10 | 0x20 | 0x100;
 /// Keywords of the runtime's provider for the same events of code that comes and goes.
 const CODE: u64 = 0x8 | 0x10 | 0x20;
+/// The keyword for suspensions, and the numbers of the events that are wanted then: suspensions, methods and modules. There are others
+/// with this keyword, for each 100 KB that are allocated.
+const SUSPENSIONS: u64 = 0x1;
+const WANTED: [u32; 6] = [3, 8, 9, 143, 144, 152];
 /// The value of a sample of managed code.
 const MANAGED: u64 = 2;
 
@@ -87,6 +95,7 @@ pub(crate) struct Gathered {
     numbers: HashMap<Rc<[u64]>, usize>,
     methods: Methods,
     rounds: Rounds,
+    standstill: Standstill,
     /// The time of the session whose samples count: without what the session itself makes the process do at its begin and end.
     begin: Duration,
     end: Option<Duration>,
@@ -120,6 +129,9 @@ impl Gathered {
     fn take(&mut self, event: &Event<'_>) {
         let decoded = event.decoded();
         if decoded.provider() != EventProvider::SAMPLE_PROFILER {
+            if let Some(at) = self.counted(event) {
+                self.standstill.event(event, at);
+            }
             if self.methods.event(&decoded, event.ticks()) == Change::Freed {
                 // From now on the same addresses may mean other methods.
                 self.numbers.clear();
@@ -127,10 +139,7 @@ impl Gathered {
             return;
         }
         let Some(thread) = event.os_thread_id() else { return };
-        let Some(at) = event.since_start().checked_sub(self.begin) else { return };
-        if self.end.is_some_and(|end| at > end) {
-            return;
-        }
+        let Some(at) = self.counted(event) else { return };
         let weight = self.rounds.add(thread, at);
         let stack: Rc<[u64]> = event.stack().addresses().collect();
         let number = *self.numbers.entry(stack).or_insert_with_key(|stack| {
@@ -139,6 +148,18 @@ impl Gathered {
         });
         let is_managed = decoded.field("Type").and_then(Value::as_u64) == Some(MANAGED);
         self.samples.push(Sample { thread, at, ticks: event.ticks(), weight, is_managed, stack: number });
+    }
+
+    /// When an event was written, if it counts.
+    fn counted(&self, event: &Event<'_>) -> Option<Duration> {
+        let at = event.since_start().checked_sub(self.begin)?;
+        self.end.is_none_or(|end| at <= end).then_some(at)
+    }
+
+    /// The share of the time for which the sampler has had the application stand still. Unknown before .NET 10.
+    pub(crate) fn standstill(&self) -> Option<f64> {
+        let duration = self.duration().as_secs_f64();
+        self.standstill.sum().filter(|_| duration > 0.0).map(|sum| sum.as_secs_f64() / duration)
     }
 
     /// Forgets the samples so far, but not the methods.
@@ -212,7 +233,12 @@ impl Sampling {
             Rundown::Default
         };
         let samples = Provider::new(EventProvider::SAMPLE_PROFILER.name(), u64::MAX, Level::Informational);
-        let code = Provider::new(Provider::RUNTIME, CODE, Level::Verbose);
+        let code = if info.clr_major().is_some_and(|major| major >= 10) {
+            let filter = EventFilter::Only(WANTED.to_vec());
+            Provider::new(Provider::RUNTIME, CODE | SUSPENSIONS, Level::Verbose).with_filter(filter)
+        } else {
+            Provider::new(Provider::RUNTIME, CODE, Level::Verbose)
+        };
         let config = SessionConfig::new([samples, code]).with_rundown(rundown);
         let opened = Instant::now();
         let mut session = client.start_session(&config).context("cannot start the runtime's sample profiler")?;

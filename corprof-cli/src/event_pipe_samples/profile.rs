@@ -9,6 +9,9 @@ use corprof_launch::processes;
 
 use super::{Gathered, LIMITS, MISSING, Sample, UNKNOWN};
 
+/// A standstill for a larger share of the time is a warning.
+const MUCH: f64 = 0.1;
+
 /// Which samples are in a profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -52,6 +55,11 @@ pub(crate) fn profile(
         profile.set_rate_reached(gathered.rounds() as f64 / seconds);
     }
     profile.warn(warning());
+    if let Some(share) = gathered.standstill() {
+        let percent = 100.0 * share;
+        let text = format!("The runtime's sampler had the application stand still for {percent:.1} % of the time.");
+        if share > MUCH { profile.warn(text) } else { profile.note(text) }
+    }
     profile.set_skipped("samples of native code and of waits", left_out);
     profile.set_skipped("events that the runtime has dropped", lost);
     profile

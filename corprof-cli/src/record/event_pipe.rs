@@ -68,7 +68,12 @@ fn write(
     if !args.quiet || lost > 0 {
         let seconds = sampling.gathered.duration().as_secs_f64();
         let lost = if lost == 0 { String::new() } else { format!("; {lost} events lost") };
-        eprintln!("corprof: {} samples in {rounds} rounds and {seconds:.1} s{lost}", profile.samples());
+        let standstill = sampling.gathered.standstill().map(|share| {
+            let percent = 100.0 * share;
+            format!("; the application stood still for {percent:.1} % of the time")
+        });
+        let standstill = standstill.unwrap_or_default();
+        eprintln!("corprof: {} samples in {rounds} rounds and {seconds:.1} s{lost}{standstill}", profile.samples());
     }
     tell(args, &[(path, None)])?;
     Ok(ExitCode::SUCCESS)

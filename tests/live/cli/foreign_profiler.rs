@@ -56,6 +56,8 @@ fn the_shares_of_methods_are_recorded() -> Result<()> {
         let (_, stderr) = looks(&program, &["record", "-p"], &["--duration", &seconds, "-o", file_text])?;
         ensure!(stderr.contains("libattached.so") && stderr.contains(LIMITS), "{stderr}");
         ensure!(stderr.contains(" rounds and ") && stderr.contains("p.folded is written"), "{stderr}");
+        let says_standstill = stderr.contains("; the application stood still for ");
+        ensure!(says_standstill == runtime.has(Difference::FiltersOfEvents), "{stderr}");
         let profile = fs::read_to_string(&file)?;
         let shares = ["Pool.Sixty()", "Pool.Thirty()", "Pool.Ten()"].map(|method| weight(&profile, method));
         let all: f64 = shares.iter().sum();
