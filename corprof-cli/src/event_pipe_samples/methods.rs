@@ -111,3 +111,47 @@ impl Methods {
         Some(Method { name: &code.name, definition })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use corprof_nettrace::events::Provider;
+
+    use super::*;
+
+    /// The payload of a verbose event of a method.
+    fn payload(id: u64, start: u64, token: u32, flags: u32, texts: [&str; 3]) -> Vec<u8> {
+        let mut payload = [id, 7, start].map(u64::to_le_bytes).concat();
+        payload.extend([0x100, token, flags].map(u32::to_le_bytes).concat());
+        for text in texts {
+            payload.extend(text.encode_utf16().chain([0]).flat_map(u16::to_le_bytes));
+        }
+        payload.extend([0; 10]);
+        payload
+    }
+
+    fn add(methods: &mut Methods, provider: Provider<'_>, number: u32, ticks: u64, payload: &[u8]) -> Change {
+        methods.event(&Event::new(provider, number, 2, payload, true), ticks)
+    }
+
+    #[test]
+    fn an_address_is_that_of_the_method_that_was_there_then() {
+        let mut methods = Methods::default();
+        let (rundown, runtime) = (Provider::RUNDOWN, Provider::RUNTIME);
+        let known = payload(1, 0x1000, 0x0600_0001, 0, ["A", "M", "void  ()"]);
+        assert_eq!(add(&mut methods, rundown, 144, 900, &known), Change::None);
+        let dynamic = |id, start, name| payload(id, start, 0, 1, ["dynamicClass", name, "void  ()"]);
+        add(&mut methods, runtime, 143, 100, &dynamic(2, 0x2000, "first"));
+        assert_eq!(add(&mut methods, runtime, 144, 200, &dynamic(2, 0x2000, "first")), Change::Freed);
+        add(&mut methods, runtime, 143, 300, &dynamic(3, 0x2080, "second"));
+        // Was there before the session.
+        add(&mut methods, runtime, 144, 400, &dynamic(4, 0x3000, "third"));
+
+        let name = |address, ticks| methods.at(address, ticks).map(|method| method.name);
+        assert_eq!(name(0x10ff, 1), Some("A.M()"));
+        assert_eq!((name(0x1100, 1), name(0xfff, 1)), (None, None));
+        assert_eq!(name(0x20a0, 150), Some("<dynamic method first>"));
+        assert_eq!(name(0x20a0, 350), Some("<dynamic method second>"));
+        assert_eq!(name(0x3000, 1), Some("<dynamic method third>"));
+        assert_eq!(methods.at(0x1000, 1).and_then(|method| method.definition), None, "its module is unknown");
+    }
+}
