@@ -14,6 +14,7 @@ use crate::environment::{self, Environment};
 use crate::error::{Error, Result};
 use crate::hresult::HResult;
 use crate::ipc::{self, Command, HEADER_SIZE, Header, Payload};
+use crate::owner::Owner;
 use crate::process_info::ProcessInfo;
 use crate::transport::Stream;
 
@@ -226,7 +227,7 @@ impl Client {
                 Stream::connect(path, deadline).map_err(|source| match (source.kind(), pid) {
                     (K::TimedOut, _) => Error::TimedOut { action, waited },
                     (K::ConnectionRefused, _) => Error::Stale { path: path.clone() },
-                    (K::PermissionDenied, Some(pid)) => Error::NotPermitted { pid: *pid },
+                    (K::PermissionDenied, Some(pid)) => Error::NotPermitted { pid: *pid, owner: Owner::of(*pid) },
                     (K::NotFound, Some(pid)) => Error::NoProcess { pid: *pid },
                     _ => Error::Connect { endpoint: path.display().to_string(), source },
                 })

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::hresult::HResult;
+use crate::owner::Owner;
 
 /// The answer, or why there is none.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -34,10 +35,12 @@ pub enum Error {
     },
 
     /// The process belongs to another user.
-    #[error("process {pid} belongs to another user: use that user's account, or root's")]
+    #[error("process {pid} belongs to {owner}")]
     NotPermitted {
         /// The process.
         pid: u32,
+        /// Its user.
+        owner: Owner,
     },
 
     /// The socket is of a process that has ended.

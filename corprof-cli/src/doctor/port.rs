@@ -115,7 +115,8 @@ mod tests {
 
     #[test]
     fn a_process_that_cannot_be_opened_is_explained_where_that_helps() {
-        assert_eq!(missing(0, &Error::NotPermitted { pid: 0 }).unwrap().id, "process-of-another-user");
+        let foreign = Error::NotPermitted { pid: 0, owner: corprof_diagnostics::Owner::default() };
+        assert_eq!(missing(0, &foreign).unwrap().id, "process-of-another-user");
         let gone = Error::NoProcess { pid: 7 };
         assert!(not_here(&gone).what.starts_with("there is no process 7: this is a container"));
         assert!(missing(7, &Error::Stale { path: "/x".into() }).is_none());

@@ -12,8 +12,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
+
 use super::{Process, Scan, parse_socket_name};
 use crate::error::{Error, Result};
+use crate::owner::Owner;
 
 /// The system's folders. Tests use others.
 #[derive(Debug)]
@@ -50,6 +54,15 @@ pub(super) fn scan() -> Result<Scan> {
 
 pub(super) fn open(pid: u32) -> Result<Process> {
     Places::of_system().open(pid)
+}
+
+fn not_permitted(pid: u32) -> Error {
+    Error::NotPermitted { pid, owner: Owner::of(pid) }
+}
+
+/// Whether this user may connect to a socket: who may write to it.
+fn may_connect(socket: &Path) -> bool {
+    accessat(CWD, socket, Access::WRITE_OK, AtFlags::EACCESS) != Err(Errno::ACCESS)
 }
 
 fn folder_id(path: &Path) -> io::Result<FolderId> {
@@ -166,7 +179,7 @@ impl Places {
 
     fn open(&self, pid: u32) -> Result<Process> {
         let process = self.known(pid).map_err(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied => Error::NotPermitted { pid },
+            io::ErrorKind::PermissionDenied => not_permitted(pid),
             _ => Error::NoProcess { pid },
         })?;
         let mut places = self.temp.clone();
@@ -177,8 +190,9 @@ impl Places {
         places.dedup();
         let mut found = places.iter().flat_map(|folder| sockets(folder));
         match found.find(|socket| socket.is_of(&process)) {
+            Some(socket) if !may_connect(&socket.path) => Err(not_permitted(pid)),
             Some(socket) => Ok(process.with_port(&socket)),
-            None if is_hidden => Err(Error::NotPermitted { pid }),
+            None if is_hidden => Err(not_permitted(pid)),
             None => Err(Error::NoPort { pid, places }),
         }
     }
@@ -273,7 +287,7 @@ mod tests {
         let system = System::new()?;
         system.process(10, "10", 500, "host", "")?;
         fs::remove_file(system.places.of(10).join("root"))?;
-        assert!(matches!(system.places.open(10), Err(Error::NotPermitted { pid: 10 })));
+        assert!(matches!(system.places.open(10), Err(Error::NotPermitted { pid: 10, .. })));
         system.socket("host/tmp", 10, 500)?;
         assert_eq!(system.places.open(10)?.pid(), 10);
         assert_eq!(system.places.scan()?.processes.len(), 1);
