@@ -14,7 +14,8 @@ use corprof_profilers::table::Profiler;
 use crate::attach_request::{attach, leave_alone_if_unloadable};
 use crate::delayed::DelayedAttach;
 use crate::exit::{self, Failure, Outcome};
-use crate::{embedded, select};
+use crate::visit::folder;
+use crate::{embedded, select, signals};
 
 /// Attach a profiler to a running process.
 ///
@@ -28,7 +29,7 @@ use crate::{embedded, select};
 #[command(after_help = "Examples:
   corprof attach 4711 target/release/libmine.so
   corprof attach 4711 libmine.so --data 'rate=100' --timeout 30
-  corprof attach 4711 libmine.so --inside /opt/libmine.so      the process is in a container
+  corprof attach 4711 libmine.so --inside /opt/libmine.so      the library is in its container already
   corprof attach --wait libmine.so -- dotnet App.dll
 
 The exit code is 1 if the runtime refuses. Exit codes: corprof help exit-codes")]
@@ -54,7 +55,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "data")]
     data_file: Option<PathBuf>,
 
-    /// The path of the library inside the process's container
+    /// The path of the library inside the process's container. Without it a process that cannot find or read the library gets a copy,
+    /// which is removed afterwards
     #[arg(long, value_name = "PATH")]
     inside: Option<PathBuf>,
 
@@ -91,13 +93,19 @@ pub fn run(args: &Args) -> Outcome {
         Some(_) => embedded::library()?,
         None => std::path::absolute(library).context("the path of the library")?,
     };
-    let inside = args.inside.as_deref().unwrap_or(&real);
-    leave_alone_if_unloadable(&process, inside)?;
+    if args.inside.is_none() && folder::needs_copies(&process) {
+        // Only a second Ctrl-C ends this command before the copy is mapped and removed.
+        signals::stop_requests().context("cannot catch signals")?;
+    }
+    let (inside, _copy) = match &args.inside {
+        Some(inside) => (inside.clone(), None),
+        None => folder::library_for(&process, &real)?,
+    };
+    leave_alone_if_unloadable(&process, &inside)?;
     let chosen = select::choose(library, args.clsid.as_deref())?;
     let data = data()?;
     check_settings(library, &data)?;
-    let inside = args.inside.as_ref().unwrap_or(&chosen.library);
-    attach(&process, &chosen, inside, &data, Duration::from_secs(args.timeout.max(1)))?;
+    attach(&process, &chosen, &inside, &data, Duration::from_secs(args.timeout.max(1)))?;
     eprintln!("corprof: {} is attached to process {pid}", chosen.name);
     Ok(ExitCode::SUCCESS)
 }

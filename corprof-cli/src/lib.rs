@@ -8,6 +8,7 @@
 
 pub mod attach;
 mod attach_request;
+mod complete;
 mod csharp;
 pub mod delayed;
 pub mod detach;

@@ -53,9 +53,9 @@ const DEFAULT: &str = "profile.html";
 /// of the file. The overhead of sampling is limited to 2 % of the application's time. Ctrl-C and SIGTERM write the file and then
 /// end the application; a second Ctrl-C ends it at once.
 ///
-/// With --pid it attaches the sampler to a running process, until Ctrl-C or for --duration. The process writes the file itself and
-/// runs on. Afterwards the sampler detaches, so that the process can be recorded again. If another maker's profiler is in the
-/// process, the runtime's own sampler takes the samples, by EventPipe: threads stop at safe points, and waits are not told from work.
+/// With --pid it attaches the sampler to a running process, until Ctrl-C or for --duration. The process runs on. Afterwards the
+/// sampler detaches, so that the process can be recorded again. If another maker's profiler is in the process, the runtime's own
+/// sampler takes the samples, by EventPipe: threads stop at safe points, and waits are not told from work.
 ///
 /// Each .NET process that the application starts writes its own file, with its process id in the name.
 ///
@@ -146,7 +146,7 @@ pub fn run(args: &Args) -> Outcome {
         changes.insert(name.to_owned(), None);
     }
     args.push.clear(&mut changes);
-    for (name, value) in settings(args, output.as_ref().map(Output::pattern), &stop)? {
+    for (name, value) in settings(args, output.as_ref().map(Output::pattern), stop.path())? {
         changes.insert(name.to_owned(), Some(value));
     }
     let launch =
@@ -188,9 +188,9 @@ fn tell(args: &Args, files: &[(PathBuf, Option<String>)]) -> Result<()> {
 }
 
 /// The options as variables of the sampler.
-fn settings(args: &Args, output: Option<PathBuf>, stop: &Stop) -> Result<Vec<(&'static str, OsString)>, Failure> {
+fn settings(args: &Args, output: Option<PathBuf>, stop: PathBuf) -> Result<Vec<(&'static str, OsString)>, Failure> {
     let mut settings = vec![
-        ("SAMPLER_STOP", stop.path().into_os_string()),
+        ("SAMPLER_STOP", stop.into_os_string()),
         ("SAMPLER_MODE", args.mode.clone().into()),
         ("SAMPLER_HZ", args.rate.to_string().into()),
         // Standard error is the application's.
@@ -206,14 +206,13 @@ fn settings(args: &Args, output: Option<PathBuf>, stop: &Stop) -> Result<Vec<(&'
 /// Attaches the sampler to a process, waits for its file, and waits for the detach.
 fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
     let process = Process::open(pid)?;
+    let signals = Signals::catch().context("cannot catch signals")?;
     let place = Place::new(&process)?;
-    let pattern = output.map(Output::pattern_of_visit);
-    let file = pattern.as_deref().map(|pattern| bundled::file_of(pattern, process.inner_pid()));
+    let file = output.map(|output| place.file(&format!("profile{}", output.ending)));
     let stop = Stop::new(place.folder());
-    let mut settings = settings(args, pattern, &stop)?;
+    let mut settings = settings(args, file.as_ref().map(|file| place.told(file)), place.told(&stop.path()))?;
     settings.extend(args.push.authorization());
     let told = push::pairs(&settings);
-    let signals = Signals::catch().context("cannot catch signals")?;
     match place.attach(&process, "sampler", &told) {
         Err(failure) if failure.error.is::<Occupied>() => {
             return event_pipe::record(args, &process, output, &signals, &failure.error);
@@ -241,7 +240,7 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
     }
     if let (Some(file), Some(output)) = (file, output) {
         let path = output.path();
-        fs::rename(&file, &path).with_context(|| format!("cannot rename {} to {}", file.display(), path.display()))?;
+        visit::folder::take(&file, &path)?;
         tell(args, &[(path, None)])?;
     }
     let told = args.push.tell(answer, args.quiet);
@@ -282,12 +281,6 @@ impl Output {
 
     fn path(&self) -> PathBuf {
         self.folder.join(format!("{}{}", self.stem, self.ending))
-    }
-
-    /// The pattern for an attached sampler. The id of this process makes it unique: a killed recording may have left its file.
-    fn pattern_of_visit(&self) -> PathBuf {
-        let stem = self.stem.replace('%', "%%");
-        self.folder.join(format!("{stem}-%p-{}{}", std::process::id(), self.ending))
     }
 
     /// The path for the sampler.

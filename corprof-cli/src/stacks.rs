@@ -2,7 +2,6 @@
 
 mod event_pipe;
 
-use std::fs;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::mpsc;
@@ -79,11 +78,11 @@ struct Thread {
 /// If the process is not there, the runtime refuses, or the threads are not stopped in time.
 pub fn run(args: &Args) -> Outcome {
     let process = Process::open(args.pid)?;
-    let place = Place::new(&process)?;
     let signals = Signals::catch().context("cannot catch signals")?;
+    let place = Place::new(&process)?;
     let out = place.file("stacks");
     let progress = Progress::start(args.pid);
-    match place.attach(&process, "stacks", &[("STACKS_OUT", out.as_os_str())]) {
+    match place.attach(&process, "stacks", &[("STACKS_OUT", place.told(&out).as_os_str())]) {
         Err(failure) if failure.error.is::<Occupied>() => {
             event_pipe_samples::announce(&failure.error);
             let stacks = event_pipe::take(&process, Duration::from_secs(args.timeout), &signals)?;
@@ -110,7 +109,7 @@ fn written(place: &Place, args: &Args, signals: &Signals) -> Result<String, Fail
         // Asked before the file: a process may create the file and end right afterwards.
         let has_ended = place.has_ended();
         if file.exists() {
-            return Ok(fs::read_to_string(file).context("cannot read the stacks")?);
+            return Ok(visit::folder::read(&file).context("cannot read the stacks")?);
         }
         if has_ended {
             return Err(anyhow!("process {pid} ended before its threads were suspended").into());

@@ -4,19 +4,20 @@
 //! detach. It renames each file into place, so that a file is complete as soon as it exists. If the folder is gone, the command
 //! has ended, and the profiler detaches.
 
+pub(crate) mod folder;
+
 use std::ffi::OsStr;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::anyhow;
 use corprof_diagnostics::Process;
 use corprof_launch::checks;
 use corprof_launch::environment::{self, Configured};
 use corprof_launch::processes;
-use tempfile::TempDir;
 
+use self::folder::Folder;
 use crate::attach_request::{self, Occupied};
 use crate::exit::{self, Failure};
 use crate::inspect;
@@ -28,10 +29,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The interval between two looks for a file.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
-/// The temporary folder.
+/// The folder and the process.
 #[derive(Debug)]
 pub(crate) struct Place {
-    folder: TempDir,
+    folder: Folder,
     pid: u32,
     inner_pid: u32,
 }
@@ -53,28 +54,24 @@ impl Place {
     /// A folder that the process can write to.
     ///
     /// # Errors
-    /// If the process has files of its own, or the folder cannot be made.
+    /// If the folder cannot be made.
     pub(crate) fn new(process: &Process) -> Result<Self, Failure> {
-        let pid = process.pid();
-        let inner_pid = process.inner_pid();
-        if processes::has_own_files(pid) {
-            let text = "is in a container with its own files: run `corprof` in the container, or copy the profiler into it \
-                        and attach it by `corprof attach … --inside` (the book, \"Running your profiler\")";
-            return Err(Failure::new(exit::NO, anyhow!("process {pid} {text}")));
-        }
-        let folder = tempfile::Builder::new().prefix("corprof-").tempdir().context("cannot make a folder")?;
-        processes::give(folder.path(), pid).with_context(|| format!("cannot give {}", folder.path().display()))?;
-        Ok(Self { folder, pid, inner_pid })
+        Ok(Self { folder: Folder::new(process)?, pid: process.pid(), inner_pid: process.inner_pid() })
     }
 
     /// The folder.
     pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
+        self.folder.here()
     }
 
     /// A file in it.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.folder.here().join(name)
+    }
+
+    /// The same file, by its path for the process.
+    pub(crate) fn told(&self, file: &Path) -> PathBuf {
+        self.folder.inside().join(file.file_name().unwrap_or_default())
     }
 
     /// The profiler's file that belongs to `file`: with the process id and this ending.
@@ -96,9 +93,10 @@ impl Place {
     pub(crate) fn attach(&self, process: &Process, name: &str, told: &[(&str, &OsStr)]) -> Result<(), Failure> {
         leave_alone_if_profiled(self.pid)?;
         let chosen = select::choose(Path::new(name), None)?;
-        attach_request::leave_alone_if_unloadable(process, &chosen.library)?;
+        let library = self.folder.library(&chosen.library)?;
+        attach_request::leave_alone_if_unloadable(process, &library)?;
         let lines: String = told.iter().map(|(name, value)| format!("{name}={}\n", value.display())).collect();
-        attach_request::attach(process, &chosen, &chosen.library, lines.as_bytes(), PATIENCE)
+        attach_request::attach(process, &chosen, &library, lines.as_bytes(), PATIENCE)
     }
 
     /// Waits for the detach, or for Ctrl-C. Afterwards another profiler can attach.
@@ -113,7 +111,7 @@ impl Place {
         loop {
             // Asked before the file: a process may create the file and end right afterwards.
             let has_ended = self.has_ended();
-            match fs::read_to_string(&left) {
+            match folder::read(&left) {
                 Ok(why) if why.is_empty() => return Left::Gone,
                 Ok(why) => return Left::Stays(why),
                 Err(_) if has_ended => return Left::Ended,
@@ -158,12 +156,14 @@ pub(crate) fn tell(name: &str, pid: u32, left: &Left) {
 
 #[cfg(all(test, unix))]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
     fn a_visit_ends_by_a_file_or_with_the_process() {
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-        let folder = tempfile::tempdir().unwrap();
+        let folder = Folder::of_test(tempfile::tempdir().unwrap());
         let place = Place { folder, pid: child.id(), inner_pid: 7 };
         let signals = Signals::catch().unwrap();
         let stop = place.file("stop");

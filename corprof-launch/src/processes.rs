@@ -84,21 +84,36 @@ fn is_zombie(pid: u32) -> bool {
     matches!(state, Some('Z' | 'X')) && threads() <= 1
 }
 
-/// Makes the user of a process the owner of a folder.
+/// The user and the group with whose rights a process uses files, as `/proc` shows them; `/proc/PID` itself may belong to root.
+pub fn user_of(pid: u32) -> Option<(u32, u32)> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let last = |name: &str| {
+        let numbers = status.lines().find_map(|line| line.strip_prefix(name))?;
+        numbers.split_ascii_whitespace().last()?.parse().ok()
+    };
+    Some((last("Uid:")?, last("Gid:")?))
+}
+
+/// Makes the user of a process the owner of a file or folder.
 ///
 /// # Errors
 /// If this is another user, and the current one is not root.
-pub fn give(folder: &std::path::Path, pid: u32) -> std::io::Result<()> {
-    #[cfg(target_os = "linux")]
-    {
-        use std::os::unix::fs::{MetadataExt, chown};
-        let process = std::fs::metadata(format!("/proc/{pid}"))?;
-        if process.uid() != std::fs::metadata(folder)?.uid() {
-            chown(folder, Some(process.uid()), Some(process.gid()))?;
-        }
+#[cfg(target_os = "linux")]
+pub fn give(file: &std::fs::File, pid: u32) -> std::io::Result<()> {
+    use std::os::unix::fs::{MetadataExt, fchown};
+    let (user, group) = user_of(pid).ok_or(std::io::ErrorKind::NotFound)?;
+    if file.metadata()?.uid() != user {
+        fchown(file, Some(user), Some(group))?;
     }
-    #[cfg(not(target_os = "linux"))]
-    let _ = (folder, pid);
+    Ok(())
+}
+
+/// Processes of other users are visited on Linux only.
+///
+/// # Errors
+/// None.
+#[cfg(not(target_os = "linux"))]
+pub fn give(_file: &std::fs::File, _pid: u32) -> std::io::Result<()> {
     Ok(())
 }
 
@@ -117,10 +132,23 @@ pub fn end(pids: &[u32], is_forced: bool) {
     let _ = (pids, is_forced);
 }
 
-/// Whether a process has its own mounts, as in a container, where a path may mean another file.
+/// Whether a path may mean another file for a process: it has mounts of its own, as in a container, or another root.
 pub fn has_own_files(pid: u32) -> bool {
     let mounts = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
     matches!((mounts("self"), mounts(&pid.to_string())), (Some(ours), Some(theirs)) if ours != theirs)
+        || has_own_root(pid)
+}
+
+#[cfg(target_os = "linux")]
+fn has_own_root(pid: u32) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let root = |path: &str| std::fs::metadata(path).map(|root| (root.dev(), root.ino())).ok();
+    matches!((root("/"), root(&format!("/proc/{pid}/root"))), (Some(ours), Some(theirs)) if ours != theirs)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn has_own_root(_pid: u32) -> bool {
+    false
 }
 
 /// The path of a process's file, as seen by this process.

@@ -3,10 +3,11 @@
 //! A signal is not enough: from .NET 10 on SIGTERM ends an application without `shutdown` of its profiler, unless the application has
 //! a handler of its own, as SIGINT always has.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Result, anyhow};
 
 /// The files of one recording. Dropping this value removes them.
 #[derive(Debug)]
@@ -31,7 +32,13 @@ impl Stop {
     /// # Errors
     /// If the file cannot be made.
     pub fn ask(&self) -> Result<()> {
-        fs::write(self.path(), "").with_context(|| format!("cannot write {}", self.path().display()))
+        // The folder may be another user's, who must not choose by a link which file is written.
+        match File::options().write(true).create_new(true).open(self.path()) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                Err(anyhow!(error).context(format!("cannot write {}", self.path().display())))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether the sampler of a process has written its profile, for whatever reason.

@@ -8,6 +8,8 @@ use anyhow::{Context, Result, bail};
 use corprof_heap::report::{Options, Report};
 use corprof_heap::{Dominators, HeapGraph, chrome, gcdump, perfetto};
 
+use crate::complete;
+
 /// The format of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
@@ -50,18 +52,11 @@ pub(super) fn read(path: &Path) -> Result<HeapGraph> {
 pub(super) fn write(graph: &HeapGraph, path: Option<&Path>, pid: u32) -> Result<()> {
     let path = path.context("no file is named")?;
     let format = Format::of(path)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // With the usual permissions, not those of a temporary file.
-    #[cfg(unix)]
-    let file =
-        tempfile::Builder::new().permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666)).tempfile_in(folder);
-    #[cfg(not(unix))]
-    let file = tempfile::NamedTempFile::new_in(folder);
-    let file = file.with_context(|| format!("cannot write into {}", folder.display()))?;
+    let file = complete::begin(path)?;
     let mut out = BufWriter::new(file);
     write_to(graph, format, pid, &mut out).with_context(|| format!("cannot write {}", path.display()))?;
     let file = out.into_inner().map_err(std::io::IntoInnerError::into_error)?;
-    file.persist(path).with_context(|| format!("cannot write {}", path.display()))?;
+    complete::end(file, path)?;
     eprintln!("corprof: wrote {}", path.display());
     Ok(())
 }

@@ -50,7 +50,7 @@ pub(super) fn take(
         Err(why) => return Ok(Err(why)),
     };
     let out = place.file("heap");
-    match place.attach(process, "dumper", &[("HEAP_OUT", out.as_os_str())]) {
+    match place.attach(process, "dumper", &[("HEAP_OUT", place.told(&out).as_os_str())]) {
         Ok(()) => {}
         Err(failure) if failure.code == exit::NO => return Ok(Err(failure.error)),
         Err(failure) => return Err(failure.error),
@@ -59,7 +59,7 @@ pub(super) fn take(
     make(&place.file("heap.wanted"), process.pid())?;
     let text = written(&place, &blocks, process.pid(), timeout, stop)?;
     let took = begin.elapsed();
-    let description = description(&text, place.folder())?;
+    let description = description(&text, &place.told(&out))?;
     let is_64_bit = !matches!(info.architecture.as_str(), "x86" | "arm32" | "arm");
     let mut reader = BulkReader::new(GraphBuilder::new(title(info)), is_64_bit);
     reader.builder().set_taken(taken);
@@ -99,13 +99,13 @@ fn prepare(process: &Process) -> Result<(Place, File)> {
     let place = Place::new(process).map_err(|failure| failure.error)?;
     let blocks = place.file("heap");
     make(&blocks, process.pid())?;
-    let file = File::open(&blocks).with_context(|| format!("cannot read {}", blocks.display()))?;
+    let file = visit::folder::reader(&blocks).with_context(|| format!("cannot read {}", blocks.display()))?;
     Ok((place, file))
 }
 
 /// Makes an empty file that the process can write.
 fn make(file: &Path, pid: u32) -> Result<()> {
-    let made = File::create(file).and_then(|_| processes::give(file, pid));
+    let made = visit::folder::make(file).and_then(|made| processes::give(&made, pid));
     made.with_context(|| format!("cannot make {}", file.display()))
 }
 
@@ -117,7 +117,7 @@ fn written(place: &Place, blocks: &File, pid: u32, timeout: Duration, stop: &Ato
     loop {
         // Asked before the file: a process may create the file and end right afterwards.
         let has_ended = place.has_ended();
-        match fs::read_to_string(&file) {
+        match visit::folder::read(&file) {
             Ok(text) => return Ok(text),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error).context("cannot read the snapshot"),
@@ -143,8 +143,8 @@ fn written(place: &Place, blocks: &File, pid: u32, timeout: Duration, stop: &Ato
     }
 }
 
-/// Parses the format of the built-in profiler `dumper`; its files are in `folder`.
-fn description(text: &str, folder: &Path) -> Result<Description> {
+/// Parses the format of the built-in profiler `dumper`, whose file in a folder of its own was `out`.
+fn description(text: &str, out: &Path) -> Result<Description> {
     let unknown = || anyhow!("the profiler has written an unknown format");
     let mut lines = text.lines();
     ensure!(lines.next() == Some("heap 1"), unknown());
@@ -166,7 +166,7 @@ fn description(text: &str, folder: &Path) -> Result<Description> {
                 description.classes.push((key, assembly.to_owned(), name.to_owned()));
             }
             "full" => {
-                let folder = folder.parent().unwrap_or(folder).display();
+                let folder = out.ancestors().nth(2).unwrap_or(out).display();
                 bail!(
                     "the folder {folder} has no room for the snapshot, which takes some 48 bytes an object until it is read ({rest}): \
                      name another folder by TMPDIR"
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn the_format_of_the_profiler_is_parsed() {
-        let parse = |text: &str| description(text, Path::new("/tmp/corprof-1"));
+        let parse = |text: &str| description(text, Path::new("/tmp/corprof-1/heap"));
         let text = "heap 1\npause 1500\nlater 20\nobjects 3\nbytes 96\nclass 7\tShop\tShop.Item[]\nclass 8\t\tA B\n";
         let class = |key, assembly: &str, name: &str| (key, assembly.to_owned(), name.to_owned());
         let expected = Description {

@@ -10,6 +10,7 @@ use corprof_profilers::table::SAMPLER;
 
 use crate::exit::{self, Failure};
 use crate::options;
+use crate::visit::folder;
 
 /// The variables, without the one for the header Authorization: a secret does not belong on a command line.
 const VARIABLES: [&str; 5] =
@@ -142,7 +143,7 @@ impl Sent {
 
 /// The answer that a sampler has left beside its stop file, if it has.
 pub(super) fn answer(file: &Path) -> Option<String> {
-    std::fs::read_to_string(file).ok()
+    folder::read(file).ok()
 }
 
 /// The pairs for an attach.

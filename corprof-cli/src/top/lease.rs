@@ -3,7 +3,7 @@
 //! If the command is killed or stopped, the profiler notices after 30 seconds, removes the file and detaches. If the command
 //! removes the file, the profiler detaches at once.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+
+use crate::visit::folder::{make, overwrite};
 
 /// The interval at which the lease is renewed.
 const RENEW: Duration = Duration::from_secs(1);
@@ -30,7 +32,7 @@ impl Lease {
     /// # Errors
     /// If the file cannot be written.
     pub(super) fn new(file: PathBuf) -> io::Result<Self> {
-        fs::write(&file, "0")?;
+        make(&file)?.write_all(b"0")?;
         let (end, ends) = channel();
         let is_lost = Arc::new(AtomicBool::new(false));
         let renewed = file.clone();
@@ -58,7 +60,7 @@ impl Lease {
 
 /// Changes the content of the file, which must exist.
 fn renew(file: &Path, time: u64) -> io::Result<()> {
-    OpenOptions::new().write(true).truncate(true).open(file)?.write_all(time.to_string().as_bytes())
+    overwrite(file)?.write_all(time.to_string().as_bytes())
 }
 
 impl Drop for Lease {

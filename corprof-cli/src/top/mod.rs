@@ -119,12 +119,13 @@ pub struct Args {
 pub fn run(args: &Args) -> Outcome {
     let is_live = !args.once && !args.json && io::stdout().is_terminal() && io::stdin().is_terminal();
     let process = Process::open(args.pid)?;
-    let place = Place::new(&process)?;
     let signals = Signals::catch().context("cannot catch signals")?;
+    let place = Place::new(&process)?;
     let out = place.file("top");
     let lease = Lease::new(place.file("top.lease")).context("cannot write into the folder for temporary files")?;
     let [rate, budget] = [args.rate, args.budget].map(|number| number.to_string());
-    let settings = [("TOP_OUT", out.as_os_str()), ("TOP_HZ", rate.as_ref()), ("TOP_BUDGET", budget.as_ref())];
+    let told = place.told(&out);
+    let settings = [("TOP_OUT", told.as_os_str()), ("TOP_HZ", rate.as_ref()), ("TOP_BUDGET", budget.as_ref())];
     let sampled = match place.attach(&process, "top", &settings) {
         Err(failure) if failure.error.is::<Occupied>() => {
             event_pipe_samples::announce(&failure.error);
@@ -207,7 +208,7 @@ impl Watched<'_> {
         if self.written.replace(written) == Some(written) {
             return Ok(None);
         }
-        let text = fs::read_to_string(&self.file).context("cannot read the numbers of the profiler")?;
+        let text = visit::folder::read(&self.file).context("cannot read the numbers of the profiler")?;
         let snapshot = Snapshot::parse(&text).with_context(|| {
             format!("the profiler has written an unknown format:\n{}", text.lines().next().unwrap_or(""))
         })?;
