@@ -4,7 +4,8 @@
 //! corprof-profilers. That is a build dependency only so that cargo brings its sources: from the checkout or from the registry.
 //!
 //! `CORPROF_BUNDLE` names a built library to embed instead (as the tests do, which build it with all other crates); empty, it
-//! leaves the profilers out, as the feature `profilers` does if it is off.
+//! leaves the profilers out, as the feature `profilers` does if it is off. `CORPROF_BUNDLE_OTHER` names a library for Linux's other C
+//! library to embed as well, musl beside glibc or glibc beside musl, as releases have it: for processes that are running.
 
 use std::env;
 use std::error::Error;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=CORPROF_BUNDLE");
+    println!("cargo::rerun-if-env-changed=CORPROF_BUNDLE_OTHER");
     let library = match env::var_os("CORPROF_BUNDLE") {
         Some(given) if given.is_empty() => None,
         Some(given) => Some(fs::canonicalize(given)?),
@@ -21,6 +23,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         None if env::var_os("DOCS_RS").is_some() => None,
         None => build()?,
     };
+    embed(library, "library.rs")?;
+    let other = env::var_os("CORPROF_BUNDLE_OTHER").filter(|given| !given.is_empty());
+    embed(other.map(fs::canonicalize).transpose()?, "other_library.rs")
+}
+
+/// Writes the code that embeds a library.
+fn embed(library: Option<PathBuf>, code: &str) -> Result<(), Box<dyn Error>> {
     let text = match library {
         Some(library) => {
             println!("cargo::rerun-if-changed={}", library.display());
@@ -28,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         None => "None".to_owned(),
     };
-    fs::write(PathBuf::from(env::var("OUT_DIR")?).join("library.rs"), text)?;
+    fs::write(PathBuf::from(env::var("OUT_DIR")?).join(code), text)?;
     Ok(())
 }
 

@@ -90,7 +90,7 @@ pub fn run(args: &Args) -> Outcome {
     embedded::refuse_unknown(library).map_err(|error| Failure::new(exit::USAGE, error))?;
     let process = Process::open(pid)?;
     let real = match Profiler::named(library) {
-        Some(_) => embedded::library()?,
+        Some(_) => embedded::for_process(embedded::library()?, pid)?,
         None => std::path::absolute(library).context("the path of the library")?,
     };
     if args.inside.is_none() && folder::needs_copies(&process) {

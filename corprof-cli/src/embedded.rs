@@ -6,12 +6,20 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use corprof_launch::image::Libc;
+use corprof_launch::processes;
 use corprof_profilers::table::{ALL, Profiler};
 use etcetera::BaseStrategy;
 use sha2::{Digest, Sha256};
 
 /// The embedded library, if the build script made one.
 static LIBRARY: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/library.rs"));
+
+/// The library for the other C library of Linux, if the build was given one: for musl in a command for glibc.
+static OTHER: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/other_library.rs"));
+
+/// The C library that [`LIBRARY`] is for.
+const OWN_LIBC: Libc = if cfg!(target_env = "musl") { Libc::Musl } else { Libc::Glibc };
 
 /// Refuses a word that is neither a file nor the name of a built-in profiler.
 ///
@@ -45,6 +53,22 @@ pub fn library() -> Result<PathBuf> {
     let bytes = LIBRARY.context(
         "this `corprof` was built without the profilers that are usually in it: install it with the feature `profilers`",
     )?;
+    unpacked(bytes)
+}
+
+/// The library for the C library that a process has mapped, if `library` is one of the built-in profilers; else `library` itself.
+///
+/// # Errors
+/// If the cache cannot be written.
+pub fn for_process(library: PathBuf, pid: u32) -> Result<PathBuf> {
+    let libc = processes::mapped(pid).and_then(|mapped| processes::libc_by_path(&mapped));
+    match OTHER.filter(|_| is_library(&library) && libc.is_some_and(|libc| libc != OWN_LIBC)) {
+        Some(bytes) => unpacked(bytes),
+        None => Ok(library),
+    }
+}
+
+fn unpacked(bytes: &[u8]) -> Result<PathBuf> {
     let folder = cache()?.join("profilers");
     unpack(bytes, &folder).with_context(|| {
         format!("cannot unpack the profilers into {}: name another folder by CORPROF_CACHE", folder.display())

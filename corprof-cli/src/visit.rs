@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::anyhow;
 use corprof_diagnostics::Process;
 use corprof_launch::checks;
 use corprof_launch::environment::{self, Configured};
@@ -19,6 +18,7 @@ use corprof_launch::processes;
 
 use self::folder::Folder;
 use crate::attach_request::{self, Occupied};
+use crate::embedded;
 use crate::exit::{self, Failure};
 use crate::inspect;
 use crate::select;
@@ -93,7 +93,7 @@ impl Place {
     pub(crate) fn attach(&self, process: &Process, name: &str, told: &[(&str, &OsStr)]) -> Result<(), Failure> {
         leave_alone_if_profiled(self.pid)?;
         let chosen = select::choose(Path::new(name), None)?;
-        let library = self.folder.library(&chosen.library)?;
+        let library = self.folder.library(&embedded::for_process(chosen.library.clone(), self.pid)?)?;
         attach_request::leave_alone_if_unloadable(process, &library)?;
         let lines: String = told.iter().map(|(name, value)| format!("{name}={}\n", value.display())).collect();
         attach_request::attach(process, &chosen, &library, lines.as_bytes(), PATIENCE)

@@ -175,7 +175,7 @@ fn elf_facts<'data, Elf: FileHeader>(file: &ElfFile<'data, Elf>) -> Facts {
 }
 
 /// The C library, by the name of a library or loader.
-fn libc_of(name: &str) -> Option<Libc> {
+pub(crate) fn libc_of(name: &str) -> Option<Libc> {
     let file = name.rsplit('/').next().unwrap_or(name);
     if file.starts_with("libc.musl-") || file.starts_with("ld-musl-") || file == "libc.so" {
         Some(Libc::Musl)

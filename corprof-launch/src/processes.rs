@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use crate::image::{self, Libc};
+
 /// The mapped files of a process; none if they cannot be read.
 #[cfg(target_os = "linux")]
 pub fn mapped(pid: u32) -> Option<BTreeSet<PathBuf>> {
@@ -32,6 +34,11 @@ pub fn version_by_path(mapped: &BTreeSet<PathBuf>) -> Option<String> {
     let runtime = mapped.iter().find(|path| path.file_name().is_some_and(|name| name == "libcoreclr.so"))?;
     let folder = runtime.parent()?.file_name()?.to_str()?;
     folder.starts_with(|first: char| first.is_ascii_digit()).then(|| folder.to_owned())
+}
+
+/// The C library of a process that has mapped these files.
+pub fn libc_by_path(mapped: &BTreeSet<PathBuf>) -> Option<Libc> {
+    mapped.iter().find_map(|path| image::libc_of(path.to_str()?))
 }
 
 /// The command line of a process as one text, if the system shows it.
@@ -176,6 +183,9 @@ mod tests {
         let files = mapped_in(maps);
         assert_eq!(files, BTreeSet::from(["/opt/my app/libcoreclr.so".into(), "/tmp/p.so".into()]));
         assert!(has_runtime(&files));
+        let libc = |path: &str| libc_by_path(&BTreeSet::from(["/a/libm.so.6".into(), path.into()]));
+        assert_eq!(libc("/lib/ld-musl-x86_64.so.1"), Some(Libc::Musl));
+        assert_eq!(libc("/usr/lib/x86_64-linux-gnu/libc.so.6"), Some(Libc::Glibc));
     }
 
     #[cfg(target_os = "linux")]

@@ -350,4 +350,23 @@ mod long {
         }
         Ok(())
     }
+    /// `cargo xtask test --musl` has such a process and such a command.
+    #[test]
+    fn a_process_with_musl_by_the_command_for_glibc() -> Result<()> {
+        let Some(program) = env::var_os("CORPROF_HOST_COMMAND") else {
+            println!("SKIPPED: no process with musl: `cargo xtask test --musl` has one");
+            return Ok(());
+        };
+        for runtime in runtimes()? {
+            let target = diagnosed(&runtime, None)?;
+            let pid = target.child.id().to_string();
+            for args in [&["stacks", "--json", &pid][..], &["top", "--json", "--duration", "2", &pid]] {
+                let mut command = Command::new(&program);
+                let output = command.args(args).env("CORPROF_CACHE", env!("CARGO_TARGET_TMPDIR")).output()?;
+                ensure!(output.status.success(), "{runtime}: {args:?}: {output:?}");
+                serde_json::from_slice::<Value>(&output.stdout).with_context(|| format!("{runtime}: {output:?}"))?;
+            }
+        }
+        Ok(())
+    }
 }

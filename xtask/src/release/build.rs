@@ -37,13 +37,13 @@ pub(super) fn build(system: System, dev: bool, cache: &Cache, target_directory: 
         target.choose_compiler(&mut cargo);
         cargo
     };
-    let (profile, variable) = if dev { ("dev", "DEV") } else { ("release", "RELEASE") };
-    cargo.args(["--locked", "-p", COMMAND, "--profile", profile, "--target-dir"]).arg(&folder);
-    cargo.env(format!("CARGO_PROFILE_{variable}_DEBUG"), "false");
-    cargo.env(format!("CARGO_PROFILE_{variable}_STRIP"), "symbols");
+    if let Some(other) = system.other_libc() {
+        cargo.env("CORPROF_BUNDLE_OTHER", library(other, dev, cache, target_directory, &folder)?);
+    }
+    finish(&mut cargo, COMMAND, dev, &folder);
     process::run_as_progress(&mut cargo)?;
 
-    let profile = if dev { "debug" } else { "release" };
+    let profile = folder_of_profile(dev);
     let folder = folder.join(triple).join(profile);
     // Where the build script of the command has it built.
     let library = folder.join("corprof-profilers").join(triple).join(profile).join("examples").join(system.library());
@@ -52,6 +52,32 @@ pub(super) fn build(system: System, dev: bool, cache: &Cache, target_directory: 
         ensure!(file.is_file(), "the build made no {}", file.display());
     }
     Ok(built)
+}
+
+/// Builds only the library for `system`.
+fn library(system: System, dev: bool, cache: &Cache, target_directory: &Path, folder: &Path) -> Result<PathBuf> {
+    let target = Target::prepare(system.target(), target_directory)?;
+    let mut cargo = zigbuild(system, cache, folder)?;
+    target.choose_compiler(&mut cargo);
+    // Beside the builds by the build script of the command.
+    let folder = folder.join("other-libc");
+    finish(&mut cargo, "corprof-profilers", dev, &folder);
+    cargo.args(["--example", "corprof_profilers"]);
+    process::run_as_progress(&mut cargo)?;
+    let built = folder.join(system.target().triple()).join(folder_of_profile(dev)).join("examples");
+    Ok(built.join(system.library()))
+}
+
+/// Has `cargo` build a package for users.
+fn finish(cargo: &mut Command, package: &str, dev: bool, folder: &Path) {
+    let (profile, variable) = if dev { ("dev", "DEV") } else { ("release", "RELEASE") };
+    cargo.args(["--locked", "-p", package, "--profile", profile, "--target-dir"]).arg(folder);
+    cargo.env(format!("CARGO_PROFILE_{variable}_DEBUG"), "false");
+    cargo.env(format!("CARGO_PROFILE_{variable}_STRIP"), "symbols");
+}
+
+fn folder_of_profile(dev: bool) -> &'static str {
+    if dev { "debug" } else { "release" }
 }
 
 /// `cargo build` with Zig as the linker.

@@ -41,6 +41,16 @@ impl System {
         }
     }
 
+    /// The same processor with the other C library, for whose processes the command has profilers as well.
+    pub(super) fn other_libc(self) -> Option<Self> {
+        match self {
+            Self::LinuxX64 => Some(Self::LinuxMuslX64),
+            Self::LinuxMuslX64 => Some(Self::LinuxX64),
+            // Releases have no library for arm64 with musl.
+            Self::LinuxArm64 | Self::WinX64 => None,
+        }
+    }
+
     /// The file of the command.
     pub(super) fn command(self) -> String {
         let suffix = if self == Self::WinX64 { ".exe" } else { "" };

@@ -173,7 +173,12 @@ impl Musl {
         let mut build = musl::cargo_build(target, &cache)?;
         announce("Building the profilers of the command `corprof` for musl");
         cargo::embed_profilers_of(musl::cargo_build(target, &cache)?, &mut build, args.release)?;
-        Prepared::new(args, build, vec![runtime], tier)?.run(args, &PROGRAMS[..1])
+        let mut prepared = Prepared::new(args, build, vec![runtime], tier)?;
+        if tier != Tier::Few {
+            announce("Building the command `corprof` for glibc, with the profilers for musl");
+            prepared.build_host_command(args)?;
+        }
+        prepared.run(args, &PROGRAMS[..1])
     }
 }
 

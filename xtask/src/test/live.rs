@@ -63,6 +63,8 @@ pub(super) struct Prepared {
     tier: Tier,
     apps: PathBuf,
     profilers: PathBuf,
+    /// The command for this system, whose runtimes are for the other C library.
+    host_command: Option<PathBuf>,
 }
 
 impl Prepared {
@@ -101,7 +103,21 @@ impl Prepared {
         let built = libraries.first().and_then(|(_, library)| library.parent());
         let profilers = built.context("there are no examples")?.to_owned();
         note(format_args!("{} libraries in {}", libraries.len(), profilers.display()));
-        Ok(Self { runtimes, tier, apps, profilers })
+        Ok(Self { runtimes, tier, apps, profilers, host_command: None })
+    }
+
+    /// Builds the command for this system, with these profilers for the other C library.
+    pub(super) fn build_host_command(&mut self, args: &Args) -> Result<()> {
+        let mut build = cargo::cargo();
+        build.arg("build");
+        cargo::embed_profilers(&mut build, args.release)?;
+        build.env("CORPROF_BUNDLE_OTHER", self.profilers.join("libcorprof_profilers.so"));
+        build.args(["--workspace", "--features", "corprof-tests/live", "--examples", "--bin", "corprof"]);
+        build.args(args.release.then_some("--release"));
+        let libraries = cargo::build_examples(&mut build)?;
+        let built = libraries.first().and_then(|(_, library)| library.parent()?.parent());
+        self.host_command = Some(built.context("there are no examples")?.join("corprof"));
+        Ok(())
     }
 
     /// Runs the live tests of these programs.
@@ -132,6 +148,10 @@ impl Prepared {
                 if self.emulator().is_some_and(Emulator::is_windows) { ".exe" } else { std::env::consts::EXE_SUFFIX };
             command.env("CORPROF_COMMAND", programs.join(format!("corprof{suffix}")));
         }
+        match &self.host_command {
+            Some(program) => command.env("CORPROF_HOST_COMMAND", program),
+            None => command.env_remove("CORPROF_HOST_COMMAND"),
+        };
         Emulator::name_to(self.emulator(), command);
     }
 
