@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -34,6 +34,8 @@ pub(crate) struct Program {
     child: Child,
     input: Option<ChildStdin>,
     output: Receiver<String>,
+    /// Its standard error, which is read all the time: a full pipe would block the program.
+    error: Option<JoinHandle<String>>,
 }
 
 impl Program {
@@ -48,7 +50,13 @@ impl Program {
                 let _ = sender.send(line);
             }
         });
-        Ok(Self { child, input, output })
+        let mut stderr = child.stderr.take().context("no standard error")?;
+        let error = thread::spawn(move || {
+            let mut text = Vec::new();
+            let _ = stderr.read_to_end(&mut text);
+            String::from_utf8_lossy(&text).into_owned()
+        });
+        Ok(Self { child, input, output, error: Some(error) })
     }
 
     /// One that is up.
@@ -93,8 +101,8 @@ impl Program {
     /// Lets it end, and answers with its standard error.
     pub(crate) fn end(mut self) -> Result<String> {
         drop(self.input.take());
-        let mut stderr = String::new();
-        self.child.stderr.take().context("no standard error")?.read_to_string(&mut stderr)?;
+        let error = self.error.take().context("its standard error is read already")?;
+        let stderr = error.join().map_err(|_| anyhow!("panicked"))?;
         let status = self.child.wait()?;
         ensure!(status.success(), "{status}: {stderr}");
         Ok(stderr)
