@@ -29,7 +29,8 @@ or with one of these.
 If Ctrl-C ends `record`, the code is 0 if the profile was written.
 
   124  the application ran, but a profiler was not loaded (`run`: with --require-load), or
-       there is no profile, or none has arrived (`record`)
+       there is no profile, or none has arrived (`record`; without a profile, the code of
+       an application that ended with another than 0 is kept)
   125  the application was not started, because the profiler could not have worked
   126  the application cannot be started (not executable)
   127  there is no such application
@@ -41,6 +42,11 @@ pub type Outcome = Result<ExitCode, Failure>;
 /// The application's own exit code.
 pub fn of_application(status: ExitStatus) -> ExitCode {
     corprof_launch::exit::code(status).into()
+}
+
+/// The application's own exit code, and how it died, if a signal has ended it.
+pub fn of_death(status: ExitStatus) -> (u8, Option<String>) {
+    (corprof_launch::exit::code(status), corprof_launch::exit::death(status))
 }
 
 #[cfg(test)]

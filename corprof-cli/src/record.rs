@@ -24,6 +24,9 @@ use crate::visit::{self, Place};
 
 mod event_pipe;
 mod push;
+mod told;
+
+use told::Told;
 
 /// The file extensions that the sampler can write. A longer one precedes its own suffixes.
 const ENDINGS: [&str; 12] = [
@@ -152,37 +155,55 @@ pub fn run(args: &Args) -> Outcome {
     let launch =
         Launch { profilers: vec![sampler], changes, command: &args.command, stop: Some(&stop), is_quiet: true };
     let ended = launch.run()?;
-    let missing = |why: &str| Failure::new(exit::NOT_LOADED, anyhow!("there is no profile: {why}"));
+    // The user ended the recording by Ctrl-C and has the file: success.
+    let (code, death) = if ended.is_interrupted { (exit::OK, None) } else { exit::of_death(ended.status) };
+    let missing = |why: &str| {
+        let death = death.as_ref().map(|death| format!("; {death}")).unwrap_or_default();
+        let code = if code == exit::OK { exit::NOT_LOADED } else { code };
+        Failure::new(code, anyhow!("there is no profile: {why}{death}"))
+    };
+    let told = |pid| Told::read(&stop.answer(pid));
     if let Some(output) = &output {
-        for line in output.missing(&ended) {
-            eprintln!("corprof: {line}");
-        }
         let files = output.collect(&ended)?;
         if files.is_empty() {
-            let is_loaded = ended.is_loaded;
-            let why = if is_loaded { "the sampler had nothing to write, or was ended before" } else { "see above" };
-            return Err(missing(why));
+            let why = ended.loaded.iter().rev().find_map(|pid| told(*pid)?.why_missing());
+            let ended_first = "the sampler was ended within the first second, before it wrote a file";
+            return Err(missing(why.as_deref().unwrap_or(if ended.is_loaded { ended_first } else { "see above" })));
         }
-        tell(args, &files)?;
+        for line in output.missing(&ended, told) {
+            eprintln!("corprof: {line}");
+        }
+        tell(args, &files, &stop)?;
+    }
+    if let Some(death) = death.as_ref().filter(|_| !args.quiet) {
+        eprintln!("corprof: {death}");
     }
     let answers: Vec<_> = ended.loaded.iter().filter_map(|pid| push::answer(&stop.answer(*pid))).collect();
     if args.push.push.is_some() && !ended.is_loaded {
         return Err(missing("see above"));
     }
     args.push.tell(answers, args.quiet)?;
-    // The user ended the recording by Ctrl-C and has the file: success.
-    Ok(if ended.is_interrupted { ExitCode::SUCCESS } else { exit::of_application(ended.status) })
+    Ok(code.into())
 }
 
-/// Lists the files, and opens the first with `--open`.
-fn tell(args: &Args, files: &[(PathBuf, Option<String>)]) -> Result<()> {
-    for (path, command) in files.iter().filter(|_| !args.quiet) {
+/// Lists the files with what the samplers tell of them, and opens the first with `--open`.
+fn tell(args: &Args, files: &[Written], stop: &Stop) -> Result<()> {
+    for Written { path, pid, command } in files.iter().filter(|_| !args.quiet) {
         let of = command.as_ref().filter(|_| files.len() > 1);
         let of = of.map(|command| format!("is of {command}")).unwrap_or_else(|| "is written".to_owned());
         eprintln!("corprof: {} {of}", path.display());
+        let told = Told::read(&stop.answer(*pid));
+        for line in told.iter().flat_map(Told::lines) {
+            eprintln!("corprof:   {line}");
+        }
+        if let Some(why) = told.and_then(|told| told.why_missing()) {
+            eprintln!("corprof:   the last samples are not in it: {why}");
+        } else if !stop.is_done(*pid) {
+            eprintln!("corprof:   the process died, so the samples since the last snapshot are not in it");
+        }
     }
-    if let (true, Some((first, _))) = (args.open, files.first()) {
-        open::that_detached(first).with_context(|| format!("cannot open {}", first.display()))?;
+    if let (true, Some(Written { path, .. })) = (args.open, files.first()) {
+        open::that_detached(path).with_context(|| format!("cannot open {}", path.display()))?;
     }
     Ok(())
 }
@@ -235,13 +256,16 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
     let answer = push::answer(&place.of_process(&stop.path(), ""));
     let is_there = file.as_ref().map_or(answer.is_some(), |file| file.is_file());
     if !is_there {
-        let why = "the sampler could not write, or the process was ended before: see its standard error";
+        let why = Told::read(&stop.answer(process.inner_pid())).and_then(|told| told.why_missing());
+        let why =
+            why.as_deref().unwrap_or("the process was ended before, or has no room for it: see its standard error");
+        visit::tell("sampler", pid, &place.wait(&stop.path(), &signals));
         return Err(Failure::new(exit::NOT_LOADED, anyhow!("there is no profile of process {pid}: {why}")));
     }
     if let (Some(file), Some(output)) = (file, output) {
         let path = output.path();
         visit::folder::take(&file, &path)?;
-        tell(args, &[(path, None)])?;
+        tell(args, &[Written { path, pid: process.inner_pid(), command: None }], &stop)?;
     }
     let told = args.push.tell(answer, args.quiet);
     visit::tell("sampler", pid, &place.wait(&stop.path(), &signals));
@@ -252,6 +276,13 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
 /// How long a process is recorded, in words.
 fn until(args: &Args) -> String {
     args.duration.map_or_else(|| "until Ctrl-C".to_owned(), |seconds| format!("for {seconds} s"))
+}
+
+/// The file of a process, which may have told something about it.
+struct Written {
+    path: PathBuf,
+    pid: u32,
+    command: Option<String>,
 }
 
 /// The requested file. Processes write their files into the same folder, with their process ids in the names.
@@ -291,20 +322,22 @@ impl Output {
     /// What to say about the applications that have no file, though they have loaded the sampler.
     ///
     /// A tool of the SDK may be a server that runs on; its profile is not what the user wants.
-    fn missing(&self, ended: &Ended) -> Vec<String> {
+    fn missing(&self, ended: &Ended, told: impl Fn(u32) -> Option<Told>) -> Vec<String> {
         let command = |pid: u32| ended.commands.get(&pid).map(String::as_str);
         let applications = ended.loaded.iter().copied().filter(|pid| !inspect::is_launcher(command(*pid)));
         let missing = applications.filter(|pid| !bundled::file_of(&self.pattern(), *pid).is_file());
-        let line = |pid| match command(pid) {
-            Some(command) => format!("process {pid} loaded the sampler but wrote no file: {command}"),
-            None => format!("process {pid} loaded the sampler but wrote no file"),
+        let line = |pid| {
+            let why = told(pid).and_then(|told| told.why_missing()).map(|why| format!(" ({why})")).unwrap_or_default();
+            match command(pid) {
+                Some(command) => format!("process {pid} loaded the sampler but wrote no file{why}: {command}"),
+                None => format!("process {pid} loaded the sampler but wrote no file{why}"),
+            }
         };
         missing.map(line).collect()
     }
 
-    /// Renames the file of the main process to the requested name. Returns all files, that one first, with the
-    /// command lines of their processes.
-    fn collect(&self, ended: &Ended) -> Result<Vec<(PathBuf, Option<String>)>> {
+    /// Renames the file of the main process to the requested name. Returns all files, that one first.
+    fn collect(&self, ended: &Ended) -> Result<Vec<Written>> {
         let file_of = |pid: u32| bundled::file_of(&self.pattern(), pid);
         let command = |pid: &u32| ended.commands.get(pid).map(String::as_str);
         let mut files: BTreeMap<u32, PathBuf> = ended.loaded.iter().map(|pid| (*pid, file_of(*pid))).collect();
@@ -325,9 +358,10 @@ impl Output {
             let path = self.path();
             fs::rename(&file, &path)
                 .with_context(|| format!("cannot rename {} to {}", file.display(), path.display()))?;
-            named.push((path, ended.commands.get(&main).cloned()));
+            named.push(Written { path, pid: main, command: ended.commands.get(&main).cloned() });
         }
-        named.extend(files.into_iter().map(|(pid, file)| (file, ended.commands.get(&pid).cloned())));
+        let others = files.into_iter();
+        named.extend(others.map(|(pid, path)| Written { path, pid, command: ended.commands.get(&pid).cloned() }));
         Ok(named)
     }
 }
@@ -374,7 +408,7 @@ mod tests {
                 fs::write(bundled::file_of(&output.pattern(), *pid), command).unwrap();
             }
             let files = output.collect(&ended(pid, loaded)).unwrap();
-            files.iter().map(|(path, _)| fs::read_to_string(path).unwrap()).collect::<Vec<_>>()
+            files.iter().map(|file| fs::read_to_string(&file.path).unwrap()).collect::<Vec<_>>()
         };
         assert_eq!(
             collected(5, &[(5, "dotnet App.dll"), (6, "dotnet Child.dll")]),
@@ -394,7 +428,8 @@ mod tests {
         let loaded =
             [(5, "dotnet test"), (6, "dotnet /x/sdk/10/vstest.console.dll"), (7, "dotnet testhost.dll"), (8, "/x/App")];
         fs::write(bundled::file_of(&output.pattern(), 8), "").unwrap();
-        let missing = output.missing(&ended(5, &loaded));
-        assert_eq!(missing, ["process 7 loaded the sampler but wrote no file: dotnet testhost.dll"]);
+        let told = |pid| (pid == 7).then(|| Told::Empty("idle".to_owned()));
+        let missing = output.missing(&ended(5, &loaded), told);
+        assert_eq!(missing, ["process 7 loaded the sampler but wrote no file (no samples: idle): dotnet testhost.dll"]);
     }
 }

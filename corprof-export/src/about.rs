@@ -38,6 +38,7 @@ impl Mode {
 pub(crate) struct About {
     pub(crate) mode: Option<Mode>,
     pub(crate) duration: Option<Duration>,
+    pub(crate) rounds: Option<u64>,
     pub(crate) rate_reached: Option<f64>,
     pub(crate) skipped: Vec<(String, u64)>,
     pub(crate) notes: Vec<String>,

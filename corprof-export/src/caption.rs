@@ -23,6 +23,11 @@ impl Profile {
         self.about.duration = Some(duration);
     }
 
+    /// How many times the sampler has looked at the threads. A round has no sample if no thread was at work.
+    pub fn set_rounds(&mut self, rounds: u64) {
+        self.about.rounds = Some(rounds);
+    }
+
     /// How often a second was in fact sampled, beside the interval that was asked for
     /// ([`with_interval`](Self::with_interval)). Below half of that, pictures warn.
     pub fn set_rate_reached(&mut self, hertz: f64) {
@@ -49,6 +54,11 @@ impl Profile {
         add(&mut self.about.warnings, text.into());
     }
 
+    /// What every format that has room for it says of the run, for a terminal: a line of facts, then warnings and notes.
+    pub fn caption(&self) -> Vec<String> {
+        Caption::new(self).lines().collect()
+    }
+
     /// How long it took, as was said, or until the last sample.
     pub(crate) fn duration(&self) -> Duration {
         let last = || self.threads.iter().flat_map(|thread| self.timed(thread)).map(|(at, _)| at).max();
@@ -65,7 +75,7 @@ fn add(texts: &mut Vec<String>, text: String) {
 /// The text above a picture, and in the comments of the other formats.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Caption {
-    /// In few words: mode, duration, samples, rate.
+    /// In few words: mode, duration, samples, rounds, rate.
     pub(crate) facts: Vec<String>,
     pub(crate) warnings: Vec<String>,
     /// The skipped rounds, then notes.
@@ -81,7 +91,11 @@ impl Caption {
         if let Some(duration) = about.duration.or_else(|| profile.is_timed().then(|| profile.duration())) {
             facts.push(seconds(duration));
         }
-        facts.push(plural(samples, if about.mode == Some(Mode::Calls) { "path" } else { "sample" }));
+        let counted = plural(samples, if about.mode == Some(Mode::Calls) { "path" } else { "sample" });
+        facts.push(match about.rounds {
+            Some(rounds) => format!("{counted} in {}", plural(rounds, "round")),
+            None => counted,
+        });
         facts.extend(match (asked, about.rate_reached) {
             (Some(asked), Some(reached)) => Some(format!("{} Hz asked, {} Hz reached", rate(asked), rate(reached))),
             (Some(asked), None) => Some(format!("{} Hz", rate(asked))),
@@ -190,9 +204,10 @@ mod tests {
     #[test]
     fn the_caption_says_mode_duration_samples_and_rates() {
         let mut profile = sampled(1_204).of_process(4711);
+        profile.set_rounds(456);
         profile.set_rate_reached(87.3);
-        let expected = "processor time · 5.2 s · 1,204 samples · 100 Hz asked, 87 Hz reached · 1 thread · process 4711";
-        assert_eq!(Caption::new(&profile).lines().collect::<Vec<_>>(), [expected]);
+        let expected = "processor time · 5.2 s · 1,204 samples in 456 rounds · 100 Hz asked, 87 Hz reached · 1 thread · process 4711";
+        assert_eq!(profile.caption(), [expected]);
     }
 
     #[test]

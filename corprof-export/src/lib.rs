@@ -26,8 +26,8 @@
 //! # Description of the run
 //!
 //! Every format contains the description of the run: the application (the profile's name), the [`Mode`], the rate that was
-//! requested and the one reached, the duration, and the skipped samples with the reasons
-//! ([`set_skipped`](Profile::set_skipped)). Pictures warn in red of too few samples, and show the texts of
+//! requested and the one reached, the rounds of the sampler, the duration, and the skipped samples with the reasons
+//! ([`set_skipped`](Profile::set_skipped)). [`caption`](Profile::caption) is the same for a terminal. Pictures warn in red of too few samples, and show the texts of
 //! [`warn`](Profile::warn).
 //!
 //! Calls in the order in which they happened go to a [`Trace`], which is written as it comes. Tables of methods are made of

@@ -47,6 +47,18 @@ pub fn code(status: ExitStatus) -> u8 {
     u8::try_from(code).unwrap_or_else(|_| ((code & 0xff) as u8).max(1))
 }
 
+/// How the application died, if a signal has ended it: `SIGTERM has ended the application (exit code 143)`.
+#[must_use]
+pub fn death(status: ExitStatus) -> Option<String> {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
+        return Some(format!("{name} has ended the application (exit code {})", code(status)));
+    }
+    let _ = status;
+    None
+}
+
 #[cfg(all(test, unix))]
 mod tests {
     use std::process::Command;
@@ -57,5 +69,12 @@ mod tests {
     fn codes_are_those_of_a_shell() {
         let code = |script| code(Command::new("sh").args(["-c", script]).status().unwrap());
         assert_eq!((code("exit 0"), code("exit 42"), code("kill -9 $$")), (0, 42, 137));
+    }
+
+    #[test]
+    fn a_death_is_named() {
+        let death = |script| death(Command::new("sh").args(["-c", script]).status().unwrap());
+        assert_eq!(death("kill -TERM $$").unwrap(), "SIGTERM has ended the application (exit code 143)");
+        assert_eq!(death("exit 143"), None);
     }
 }

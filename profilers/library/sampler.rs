@@ -1,7 +1,8 @@
 //! Samples the stacks of all threads at random times, and writes an HTML page, or a file in another format.
 //!
-//! The file is rewritten every ten seconds. At the end of sampling, with SAMPLER_STOP=/tmp/stop, the sampler creates /tmp/stop.4711,
-//! with the process id. It contains what became of sent profiles. `corprof record` uses this.
+//! The file is rewritten each second in the first ten seconds, and every ten seconds later; there is none without samples. With
+//! SAMPLER_STOP=/tmp/stop, the sampler says beside it, in /tmp/stop.4711.told with the process id, what it has written (`told`).
+//! At the end of sampling it creates /tmp/stop.4711, which contains what became of sent profiles. `corprof record` uses this.
 //!
 //! An attached sampler detaches when sampling ends. With SAMPLER_STOP it then creates /tmp/stop.4711.left, which contains the reason
 //! if it could not detach; without SAMPLER_STOP, `corprof detach PID` ends sampling.
@@ -27,9 +28,11 @@ use self::push::{Push, PushOptions};
 use crate::own_frames::is_of_the_runtime;
 
 mod push;
+mod told;
 
-/// Seconds from one snapshot to the next.
-const SNAPSHOT: u64 = 10;
+/// The time from one snapshot to the next, and the shorter one at the beginning: many an application dies young.
+const SNAPSHOT: Duration = Duration::from_secs(10);
+const FIRST_SNAPSHOTS: Duration = Duration::from_secs(1);
 /// The interval at which it checks whether sampling is to end.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -116,6 +119,8 @@ struct State {
     report: Report,
     /// The second of the last report.
     reported: u64,
+    /// The time of the last snapshot, since the start.
+    written: Duration,
 }
 
 /// The description of a profile.
@@ -156,6 +161,7 @@ impl State {
             is_reporting: options.is_reporting,
             report: Report::default(),
             reported: 0,
+            written: Duration::ZERO,
         }
     }
 
@@ -165,13 +171,17 @@ impl State {
             return None;
         }
         match self.write() {
-            Ok(()) if self.is_reporting => {
+            Ok(samples) if self.is_reporting => {
                 report!("sampler: {}", self.report);
-                if let Some(output) = &self.output {
-                    report!("sampler: {} samples written to {}", self.profile.samples(), output.path().display());
+                match &self.output {
+                    Some(output) if samples > 0 => {
+                        report!("sampler: {samples} samples written to {}", output.path().display());
+                    }
+                    Some(_) => report!("sampler: no samples, so no file: {}", self.why_empty()),
+                    None => {}
                 }
             }
-            Ok(()) => {}
+            Ok(_) => {}
             Err(error) => report!("sampler: {error}"),
         }
         self.push();
@@ -220,15 +230,8 @@ impl State {
         }
         self.report = round.report().clone();
         let seconds = self.start.elapsed().as_secs();
-        if seconds > self.reported {
-            if self.is_reporting {
-                report!("sampler: {}", self.report);
-            }
-            if seconds / SNAPSHOT > self.reported / SNAPSHOT
-                && let Err(error) = self.write()
-            {
-                report!("sampler: {error}");
-            }
+        if self.is_reporting && seconds > self.reported {
+            report!("sampler: {}", self.report);
             self.reported = seconds;
         }
         if self.push.as_ref().is_some_and(Push::is_due) {
@@ -247,18 +250,44 @@ impl State {
         is_stopped || self.duration.is_some_and(|duration| self.start.elapsed() >= duration)
     }
 
-    /// Replaces the previous snapshot. An application that is killed loses ten seconds at most.
-    fn write(&mut self) -> Result<(), corprof_export::Error> {
+    /// Replaces the previous snapshot when its time has come: an application that dies loses little.
+    fn write_snapshot(&mut self) {
+        let elapsed = self.start.elapsed();
+        let pause = if elapsed < SNAPSHOT { FIRST_SNAPSHOTS } else { SNAPSHOT };
+        if self.is_finished || elapsed.saturating_sub(self.written) < pause {
+            return;
+        }
+        self.written = elapsed;
+        if let Err(error) = self.write() {
+            report!("sampler: {error}");
+        }
+    }
+
+    /// Replaces the previous file, and tells what it has. The number of samples: without any there is no file.
+    fn write(&mut self) -> Result<u64, corprof_export::Error> {
+        let written = self.write_file();
+        if let (Some(stop), Some(_)) = (&self.stop, &self.output) {
+            report(stop, ".told", &told::text(&self.profile, written.as_ref().err(), &self.why_empty()));
+        }
+        written.map(|()| self.profile.samples())
+    }
+
+    fn why_empty(&self) -> String {
+        told::why_empty(&self.report, self.start.elapsed())
+    }
+
+    fn write_file(&mut self) -> Result<(), corprof_export::Error> {
         let report = &self.report;
         let profile = &mut self.profile;
         self.methods.place(profile);
         profile.set_duration(self.start.elapsed());
+        profile.set_rounds(report.rounds);
         profile.set_rate_reached(report.rate());
         profile.set_skipped("rounds over the budget", report.skipped.budget);
         profile.set_skipped("rounds that came late", report.skipped.late);
         profile.set_skipped("rounds during collections", report.skipped.busy);
         profile.set_skipped("threads that came and went between rounds", report.unseen);
-        let Some(output) = &mut self.output else { return Ok(()) };
+        let Some(output) = self.output.as_mut().filter(|_| profile.samples() > 0) else { return Ok(()) };
         if let Some(earlier) = output.write(&self.profile)?.kept {
             report!("sampler: the file of another run is kept as {}", earlier.display());
         }
@@ -384,7 +413,6 @@ impl SamplerProfiler {
             sampler = sampler.strategy(strategy);
         }
         let stop = options.stop.clone();
-        let has_end = stop.is_some() || options.duration.is_some();
         let push = match options.push.take() {
             Some(push) => {
                 let runtime = cx.runtime_info().map(|runtime| runtime.to_string());
@@ -402,22 +430,21 @@ impl SamplerProfiler {
                 round.end_sampling();
             }
         })?;
-        if has_end {
-            // Rounds are far apart once the budget is spent, so none of them decides about the end.
-            let state = Arc::clone(&profiler.state);
-            let ending = Arc::clone(&profiler.ending);
-            cx.spawn_profiler_thread("end of sampling", move |cx| {
-                while !state.lock(cx).is_due() {
-                    if cx.wait(LOOK).is_break() {
-                        return; // the application ends
-                    }
+        // Rounds are far apart once the budget is spent, so none of them decides about the file and the end.
+        let state = Arc::clone(&profiler.state);
+        let ending = Arc::clone(&profiler.ending);
+        cx.spawn_profiler_thread("writes and ends", move |cx| {
+            while !state.lock(cx).is_due() {
+                state.lock(cx).write_snapshot();
+                if cx.wait(LOOK).is_break() {
+                    return; // the application ends
                 }
-                finish(cx, &state, &ending);
-                if let Some(detacher) = detacher {
-                    detach(&detacher, stop);
-                }
-            })?;
-        }
+            }
+            finish(cx, &state, &ending);
+            if let Some(detacher) = detacher {
+                detach(&detacher, stop);
+            }
+        })?;
         Ok(profiler)
     }
 }

@@ -85,7 +85,7 @@ pub static SAMPLER: Profiler = Profiler {
             PROFILES,
             "sampler-%p.html",
             "record --output FILE",
-            "the file to write, in the format of its extension; it is rewritten every ten seconds, and an existing one is replaced. \
+            "the file to write, in the format of its extension; it is rewritten each second at first and every ten seconds later; an existing one is replaced. \
              With `SAMPLER_PUSH`, none without this",
         ),
         by_option(

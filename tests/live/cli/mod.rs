@@ -4,6 +4,7 @@
 mod any_process;
 mod attach;
 mod detach;
+mod ends;
 mod il;
 mod ps;
 mod push;

@@ -7,6 +7,9 @@ use corprof_tests::{ensure_or_longer, patiently};
 
 use super::*;
 
+/// Samples of waits, too: an application that hardly works has no others, and a profile without samples is an error.
+const WALL: &[&str] = &["--mode", "wall"];
+
 /// `corprof record -o FILE OPTIONS -- APPLICATION ARGUMENTS`.
 fn record(runtime: &Runtime, file: &Path, options: &[&str], app: &str) -> Result<Command> {
     let mut command = corprof()?;
@@ -65,7 +68,7 @@ fn the_exit_code_is_the_applications_and_the_ending_chooses_the_format() -> Resu
         let folder = tempfile::tempdir()?;
         for (name, begin) in [("p.pb.gz", &[0x1f, 0x8b][..]), ("p.svg", b"<?xml"), ("p.speedscope.json", b"{")] {
             let file = folder.path().join(name);
-            let output = record(&runtime, &file, &[], "Hello")?.arg("you").output()?;
+            let output = record(&runtime, &file, WALL, "Hello")?.arg("you").output()?;
             ensure!(output.status.code() == Some(42), "{runtime}: {output:?}");
             ensure!(texts(&output).0 == "Hello, you!\n", "{runtime}: {output:?}");
             ensure!(fs::read(&file)?.starts_with(begin), "{runtime}: {name}: {output:?}");
@@ -79,7 +82,7 @@ fn an_interrupt_ends_the_application_and_the_profile_is_written() -> Result<()> 
     for runtime in runtimes()? {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("p.svg");
-        let mut program = Program::start(record(&runtime, &file, &[], "Diagnosed")?)?;
+        let mut program = Program::start(record(&runtime, &file, WALL, "Diagnosed")?)?;
         program.expect("ready")?;
         program.tell("throw 1")?;
         program.signal("-INT")?;
@@ -101,7 +104,7 @@ fn an_interrupt_right_after_a_late_start_does_not_cost_the_profile() -> Result<(
         let words = application(&runtime, "Diagnosed")?;
         let quoted: Vec<_> = words.iter().map(|word| format!("'{}'", word.to_string_lossy())).collect();
         let mut command = corprof()?;
-        command.arg("record").arg("-o").arg(&file);
+        command.arg("record").arg("-o").arg(&file).args(WALL);
         command.args(["--", "sh", "-c", &format!("sleep 3; exec {}", quoted.join(" "))]);
         let mut program = Program::start(command)?;
         program.expect("ready")?;
@@ -124,7 +127,7 @@ fn a_terminal_that_interrupts_does_not_cost_the_profile() -> Result<()> {
     for runtime in runtimes()? {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("p.svg");
-        let mut program = Program::start(in_terminal(&record(&runtime, &file, &[], "Diagnosed")?))?;
+        let mut program = Program::start(in_terminal(&record(&runtime, &file, WALL, "Diagnosed")?))?;
         program.expect("ready")?;
         program.input.as_mut().context("no input")?.write_all(b"\x03")?;
         let end = Instant::now() + PATIENCE;
@@ -144,7 +147,7 @@ fn sampling_ends_before_the_application_does() -> Result<()> {
     for runtime in runtimes()? {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("p.svg");
-        let options = ["--delay", "0.2", "--duration", "0.2", "--rate", "50"];
+        let options = ["--delay", "0.2", "--duration", "0.2", "--rate", "50", "--mode", "wall"];
         let mut program = Program::start(record(&runtime, &file, &options, "Diagnosed")?)?;
         program.expect("ready")?;
         let written = appears(folder.path(), ".svg")?;
@@ -162,7 +165,7 @@ fn each_process_has_a_file_of_its_own() -> Result<()> {
     for runtime in runtimes()? {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("p.svg");
-        let mut command = record(&runtime, &file, &[], "Family")?;
+        let mut command = record(&runtime, &file, WALL, "Family")?;
         let output = command.arg("3").args(application(&runtime, "Hello")?).arg("child").output()?;
         let (stdout, stderr) = texts(&output);
         ensure!(output.status.success(), "{runtime}: {output:?}");
@@ -187,7 +190,7 @@ fn a_script_is_recorded() -> Result<()> {
             application(&runtime, "Hello")?.iter().map(|word| format!("'{}'", word.to_string_lossy())).collect();
         let script = format!("{0}; {0}; exit 3", quoted.join(" "));
         let mut command = corprof()?;
-        command.arg("record").arg("-o").arg(folder.path().join("p.svg")).args(["--", "sh", "-c", &script]);
+        command.arg("record").arg("-o").arg(folder.path().join("p.svg")).args(WALL).args(["--", "sh", "-c", &script]);
         let output = command.output()?;
         ensure!(output.status.code() == Some(3), "{output:?}");
         ensure!(names(folder.path())?.len() == 2, "{:?}", names(folder.path())?);
@@ -225,6 +228,8 @@ fn the_profilers_that_are_built_in_are_run_by_name() -> Result<()> {
             table::ALL.iter().filter(|profiler| profiler.loading != Loading::ByAttach).map(|profiler| profiler.name)
         {
             let mut command = corprof()?;
+            // Only the sampler looks at it.
+            command.env("SAMPLER_MODE", "wall");
             command.current_dir(folder.path()).args(["run", "--require-load", name, "--"]);
             let output = command.args(application(&runtime, "Hello")?).arg("you").output()?;
             let (_, stderr) = texts(&output);
@@ -298,7 +303,7 @@ fn a_process_is_recorded_as_often_as_is_asked() -> Result<()> {
         for time in 0..3 {
             let file = folder.path().join(format!("{time}.svg"));
             let mut command = corprof()?;
-            command.args(["record", "-p", &pid.to_string(), "--duration", "0.2", "-o"]).arg(&file);
+            command.args(["record", "-p", &pid.to_string(), "--duration", "0.2", "-o"]).arg(&file).args(WALL);
             let output = command.output()?;
             ensure!(output.status.success(), "{runtime}: {time}: {output:?}");
             ensure!(!texts(&output).1.contains("has not detached"), "{runtime}: {time}: {output:?}");
@@ -353,6 +358,8 @@ fn a_process_may_end_while_it_is_recorded() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let program = diagnosed(&runtime, None)?;
         let (mut command, says) = recording(program.child.id(), &folder.path().join("ended.svg"))?;
+        // The first snapshot.
+        appears(folder.path(), ".svg")?;
         let (code, stderr) = program.end()?;
         ensure!(code == Some(0), "{runtime}: {code:?}: {stderr}");
         let said = rest(says)?;
@@ -363,7 +370,7 @@ fn a_process_may_end_while_it_is_recorded() -> Result<()> {
         let (mut command, says) = recording(program.child.id(), &folder.path().join("killed.svg"))?;
         program.child.kill()?;
         let said = rest(says)?;
-        // After ten seconds there would have been a snapshot.
+        // After a second there would have been a snapshot.
         match command.wait()?.code() {
             Some(124) => ensure!(said.contains("there is no profile of process"), "{runtime}: {said}"),
             code => ensure!(code == Some(0) && said.contains("killed.svg is written"), "{runtime}: {code:?}: {said}"),
