@@ -184,8 +184,8 @@ fn check(profilers: &[Chosen], program: &Path, changes: &Changes) -> Vec<Finding
     findings
 }
 
-/// What is seen of processes from outside: their mapped files, for runtimes that write no messages (the user has set up another
-/// session of events).
+/// What was last seen of processes from outside: their mapped files, for runtimes that write no messages (the user has set up another
+/// session of events). A process that has ended stays as it was seen last.
 #[derive(Debug, Default)]
 struct Seen {
     /// Processes with a runtime.
@@ -201,21 +201,23 @@ struct Seen {
 impl Seen {
     fn look(&mut self, pid: u32, profilers: &[Chosen]) {
         for pid in processes::family(pid) {
-            let is_known = |number| self.mapped.contains(&(pid, number));
-            if (0..profilers.len()).all(is_known) {
+            let Some(mapped) = processes::mapped(pid) else { continue };
+            // A process that ends has neither any more.
+            let Some(command) = processes::command_line(pid).filter(|command| !command.is_empty()) else { continue };
+            let has_runtime = processes::has_runtime(&mapped);
+            if has_runtime && processes::has_one_thread(pid) {
+                // Between `fork` and `exec` a process is still its parent. A runtime soon has several threads, and is seen then.
                 continue;
             }
-            let Some(mapped) = processes::mapped(pid) else { continue };
-            if processes::has_runtime(&mapped) {
+            self.forget(pid);
+            if has_runtime {
                 let version = processes::version_by_path(&mapped);
                 if let Some(finding) = version.and_then(|version| checks::too_old(&version)) {
                     self.too_old.insert(pid, finding);
                     continue;
                 }
                 self.runtimes.insert(pid);
-                if let (false, Some(line)) = (self.commands.contains_key(&pid), processes::command_line(pid)) {
-                    self.commands.insert(pid, line);
-                }
+                self.commands.insert(pid, command);
             }
             for (number, profiler) in profilers.iter().enumerate() {
                 let library = profiler.library.canonicalize();
@@ -224,6 +226,14 @@ impl Seen {
                 }
             }
         }
+    }
+
+    /// Forgets a process that may be another program by now.
+    fn forget(&mut self, pid: u32) {
+        self.runtimes.remove(&pid);
+        self.mapped.retain(|(other, _)| *other != pid);
+        self.commands.remove(&pid);
+        self.too_old.remove(&pid);
     }
 }
 

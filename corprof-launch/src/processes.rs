@@ -87,8 +87,18 @@ fn is_zombie(pid: u32) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
     let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
     // Its first thread may have ended alone.
-    let threads = || std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
-    matches!(state, Some('Z' | 'X')) && threads() <= 1
+    matches!(state, Some('Z' | 'X')) && threads(pid) <= 1
+}
+
+/// Whether a process has one thread only.
+#[must_use]
+pub fn has_one_thread(pid: u32) -> bool {
+    threads(pid) == 1
+}
+
+/// The number of threads; none if the system does not show them.
+fn threads(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)
 }
 
 /// The user and the group with whose rights a process uses files, as `/proc` shows them; `/proc/PID` itself may belong to root.

@@ -87,7 +87,32 @@ fn an_application_that_dies_leaves_a_profile_and_its_exit_code() -> Result<()> {
             ensure!(output.status.code() == Some(code) && stderr.contains(named), "{what}");
             ensure!(stderr.contains("p.folded is written"), "{what}");
             ensure!(stderr.contains("the process died, so the samples since"), "{what}");
+            ensure!(!stderr.contains("wrote no file"), "{what}");
             ensure!(fs::read_to_string(&file)?.contains("Ends.Work"), "{what}");
+        }
+    }
+    Ok(())
+}
+
+/// Between `fork` and `exec` a child is its parent, with its command line and its mapped files.
+#[test]
+fn a_child_has_its_own_command_line() -> Result<()> {
+    for runtime in runtimes()? {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("p.svg");
+        let mut command = corprof()?;
+        command.args(["record", "--mode", "wall", "-o"]).arg(&file).arg("--").args(application(&runtime, "Family")?);
+        let output = command.arg("12").args(application(&runtime, "Hello")?).arg("child").output()?;
+        let (_, stderr) = texts(&output);
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        // A child that ends soon may have no samples.
+        let named = |line: &&str| line.contains(" is of ") || line.contains("wrote no file");
+        let of: Vec<_> = stderr.lines().filter(named).collect();
+        let (of, missing): (Vec<_>, Vec<_>) = of.into_iter().partition(|line| line.contains(" is of "));
+        ensure!(of.first().is_some_and(|first| first.contains("Family.dll")), "{runtime}: {stderr}");
+        ensure!(of.len() + missing.len() > 6, "{runtime}: few have a command line: {stderr}");
+        for child in of.iter().skip(1).chain(&missing) {
+            ensure!(child.contains("Hello.dll child") && !child.contains("Family.dll"), "{runtime}: {stderr}");
         }
     }
     Ok(())

@@ -171,7 +171,9 @@ fn each_process_has_a_file_of_its_own() -> Result<()> {
         ensure!(output.status.success(), "{runtime}: {output:?}");
         ensure!(stdout.matches("Hello, child!\n").count() == 3, "{runtime}: {stdout}");
         let names = names(folder.path())?;
-        ensure!(names.len() == 4 && names.contains(&"p.svg".to_owned()), "{runtime}: {names:?}");
+        // A child that ends soon may have no samples.
+        let empty = stderr.matches("wrote no file (no samples").count();
+        ensure!(names.len() + empty == 4 && names.contains(&"p.svg".to_owned()), "{runtime}: {names:?}: {stderr}");
         for name in &names {
             ensure!(stderr.contains(name.as_str()), "{runtime}: {name} is not told of: {stderr}");
         }
@@ -193,7 +195,8 @@ fn a_script_is_recorded() -> Result<()> {
         command.arg("record").arg("-o").arg(folder.path().join("p.svg")).args(WALL).args(["--", "sh", "-c", &script]);
         let output = command.output()?;
         ensure!(output.status.code() == Some(3), "{output:?}");
-        ensure!(names(folder.path())?.len() == 2, "{:?}", names(folder.path())?);
+        let empty = texts(&output).1.matches("wrote no file (no samples").count();
+        ensure!(names(folder.path())?.len() + empty == 2, "{:?}: {output:?}", names(folder.path())?);
     }
     Ok(())
 }
