@@ -115,7 +115,7 @@ fn others(pid: u32, own: &Path) -> Result<String, String> {
     }
     let text = if embedded::is_library(own) {
         "the process has mapped no other library of a profiler: another `corprof record`, `stacks`, `top` or `heap` is using the process. \
-         Wait until it ends, or end it by Ctrl-C"
+         Wait until it ends, or end it by Ctrl-C or by `corprof detach PID`"
     } else {
         "the process has mapped no other profiler: this one is attached already, or is detaching"
     };

@@ -5,13 +5,14 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use corprof_diagnostics::Process;
 use corprof_launch::bundled;
+use corprof_launch::folder::Folder;
 use corprof_launch::launch::{Ended, Launch};
 use corprof_launch::stop::Stop;
+use corprof_launch::vigil::Vigil;
 use corprof_profilers::table::SAMPLER;
 
 use crate::attach_request::Occupied;
@@ -44,9 +45,6 @@ const ENDINGS: [&str; 12] = [
     ".txt",
 ];
 
-/// The interval between two looks while a process is recorded: nothing happens before Ctrl-C or the end of the duration.
-const RARELY: Duration = Duration::from_millis(200);
-
 /// The file without -o.
 const DEFAULT: &str = "profile.html";
 
@@ -57,8 +55,9 @@ const DEFAULT: &str = "profile.html";
 /// end the application; a second Ctrl-C ends it at once.
 ///
 /// With --pid it attaches the sampler to a running process, until Ctrl-C or for --duration. The process runs on. Afterwards the
-/// sampler detaches, so that the process can be recorded again. If another maker's profiler is in the process, the runtime's own
-/// sampler takes the samples, by EventPipe: threads stop at safe points, and waits are not told from work.
+/// sampler detaches, so that the process can be recorded again; so it does if this command is killed. If another maker's profiler is
+/// in the process, the runtime's own sampler takes the samples, by EventPipe: threads stop at safe points, and waits are not told from
+/// work.
 ///
 /// Each .NET process that the application starts writes its own file, with its process id in the name.
 ///
@@ -142,7 +141,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     let sampler = select::choose_to_start(Path::new("sampler"), None)?;
     let mut changes = options::given(&args.env)?;
-    let temporary = tempfile::Builder::new().prefix("corprof-").tempdir().context("cannot make a folder")?;
+    let temporary = Folder::new().context("cannot make a folder")?;
     let stop = Stop::new(output.as_ref().map_or(temporary.path(), |output| &output.folder));
     // The options count, not variables that the shell has for another run.
     for name in ["SAMPLER_DURATION", "SAMPLER_DELAY", "SAMPLER_OUT"] {
@@ -164,13 +163,14 @@ pub fn run(args: &Args) -> Outcome {
     };
     let told = |pid| Told::read(&stop.answer(pid));
     if let Some(output) = &output {
+        let missing_files = output.missing(&ended, told);
         let files = output.collect(&ended)?;
         if files.is_empty() {
             let why = ended.loaded.iter().rev().find_map(|pid| told(*pid)?.why_missing());
             let ended_first = "the sampler was ended within the first second, before it wrote a file";
             return Err(missing(why.as_deref().unwrap_or(if ended.is_loaded { ended_first } else { "see above" })));
         }
-        for line in output.missing(&ended, told) {
+        for line in missing_files {
             eprintln!("corprof: {line}");
         }
         tell(args, &files, &stop)?;
@@ -202,7 +202,12 @@ fn tell(args: &Args, files: &[Written], stop: &Stop) -> Result<()> {
             eprintln!("corprof:   the process died, so the samples since the last snapshot are not in it");
         }
     }
-    if let (true, Some(Written { path, .. })) = (args.open, files.first()) {
+    files.first().map_or(Ok(()), |file| open_if_asked(args, &file.path))
+}
+
+/// Opens a file with `--open`.
+fn open_if_asked(args: &Args, path: &Path) -> Result<()> {
+    if args.open {
         open::that_detached(path).with_context(|| format!("cannot open {}", path.display()))?;
     }
     Ok(())
@@ -229,9 +234,10 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
     let process = Process::open(pid)?;
     let signals = Signals::catch().context("cannot catch signals")?;
     let place = Place::new(&process)?;
-    let file = output.map(|output| place.file(&format!("profile{}", output.ending)));
+    let file = output.map(|output| output.file_of_visit(&process, &place));
     let stop = Stop::new(place.folder());
-    let mut settings = settings(args, file.as_ref().map(|file| place.told(file)), place.told(&stop.path()))?;
+    let told_file = file.as_ref().map(|file| place.told_pattern(file));
+    let mut settings = settings(args, told_file, place.told(&stop.path()))?;
     settings.extend(args.push.authorization());
     let told = push::pairs(&settings);
     match place.attach(&process, "sampler", &told) {
@@ -243,15 +249,19 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
     if !args.quiet {
         eprintln!("corprof: recording process {pid} {}", until(args));
     }
+    let mut vigil = Vigil::new(pid, place.folder());
     let mut is_asked = false;
     while !stop.is_done(process.inner_pid()) && !place.has_ended() {
         if signals.is_interrupted() {
             if std::mem::replace(&mut is_asked, true) {
-                return Err(anyhow!("interrupted again, before the sampler in process {pid} has written").into());
+                // It sees that this command has gone.
+                let kept = file.filter(|_| place.is_shared());
+                let writes = kept.map(|file| format!(" writes {} by itself, and", file.display())).unwrap_or_default();
+                return Err(anyhow!("interrupted again: the sampler in process {pid}{writes} leaves").into());
             }
             stop.ask()?;
         }
-        std::thread::sleep(if is_asked { visit::LOOK } else { RARELY });
+        vigil.wait();
     }
     let answer = push::answer(&place.of_process(&stop.path(), ""));
     let is_there = file.as_ref().map_or(answer.is_some(), |file| file.is_file());
@@ -264,7 +274,12 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
     }
     if let (Some(file), Some(output)) = (file, output) {
         let path = output.path();
-        visit::folder::take(&file, &path)?;
+        if place.is_shared() {
+            fs::rename(&file, &path)
+                .with_context(|| format!("cannot rename {} to {}", file.display(), path.display()))?;
+        } else {
+            visit::folder::take(&file, &path)?;
+        }
         tell(args, &[Written { path, pid: process.inner_pid(), command: None }], &stop)?;
     }
     let told = args.push.tell(answer, args.quiet);
@@ -312,6 +327,16 @@ impl Output {
 
     fn path(&self) -> PathBuf {
         self.folder.join(format!("{}{}", self.stem, self.ending))
+    }
+
+    /// The file that the sampler writes in a running process: beside the requested one, so that it is not lost with this command;
+    /// in the folder of the visit if the process has other files or another user.
+    fn file_of_visit(&self, process: &Process, place: &Place) -> PathBuf {
+        if place.is_shared() {
+            self.folder.join(format!("{}-{}-{}{}", self.stem, process.inner_pid(), std::process::id(), self.ending))
+        } else {
+            place.file(&format!("profile{}", self.ending))
+        }
     }
 
     /// The path for the sampler.

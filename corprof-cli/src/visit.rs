@@ -2,7 +2,7 @@
 //!
 //! The profiler reports its progress by files in a temporary folder: `NAME.PID` when its work is done, `NAME.PID.left` after the
 //! detach. It renames each file into place, so that a file is complete as soon as it exists. If the folder is gone, the command
-//! has ended, and the profiler detaches.
+//! has ended, and the profiler detaches. So it does when nobody has the lock of the folder any more: the command was killed.
 
 pub(crate) mod folder;
 
@@ -67,6 +67,18 @@ impl Place {
     /// A file in it.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.here().join(name)
+    }
+
+    /// Whether the process has the files and the user of this command.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.folder.is_shared()
+    }
+
+    /// A file of this command or of the folder, by its path for the process, in a setting: `%p` means the process id there.
+    pub(crate) fn told_pattern(&self, file: &Path) -> PathBuf {
+        let path = if self.is_shared() { file.to_owned() } else { self.told(file) };
+        let name = path.file_name().unwrap_or_default().to_string_lossy().replace('%', "%%");
+        path.with_file_name(name)
     }
 
     /// The same file, by its path for the process.
@@ -163,7 +175,7 @@ mod tests {
     #[test]
     fn a_visit_ends_by_a_file_or_with_the_process() {
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-        let folder = Folder::of_test(tempfile::tempdir().unwrap());
+        let folder = Folder::of_test();
         let place = Place { folder, pid: child.id(), inner_pid: 7 };
         let signals = Signals::catch().unwrap();
         let stop = place.file("stop");

@@ -4,7 +4,8 @@
 //! load one, and [`environment`] has the variables that make runtimes load profilers. [`launch`] puts these together: it starts
 //! an application ([`application`], which passes signals on), reads the runtimes' messages about profilers ([`witness`]), and
 //! reports which processes have loaded them; [`crash`] says how the next crash tells where it was. [`bundled`] runs the profilers that `corprof` has
-//! built in; their table is the crate `corprof-profilers`. [`running`] waits for the end of any child process with a time limit.
+//! built in; their table is the crate `corprof-profilers`. [`running`] waits for the end of any child process with a time limit,
+//! [`vigil`] for what happens to a process of somebody else. A [`folder`] for temporary files says whether its command lives.
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -38,6 +39,7 @@ pub mod checks;
 pub mod crash;
 pub mod environment;
 pub mod exit;
+pub mod folder;
 pub mod image;
 pub mod launch;
 pub mod processes;
@@ -46,4 +48,5 @@ pub mod running;
 pub mod signals;
 mod starts;
 pub mod stop;
+pub mod vigil;
 pub mod witness;

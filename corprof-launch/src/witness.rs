@@ -13,6 +13,8 @@ use anyhow::{Context, Result};
 use corprof_diagnostics::{HResult, Provider};
 use corprof_nettrace::Reader;
 
+use crate::folder::Folder;
+
 /// The runtime's own messages about profilers: their keyword and their event.
 pub const KEYWORD: u64 = 0x200_0000_0000;
 const PROFILER_MESSAGE: u32 = 299;
@@ -40,7 +42,7 @@ pub enum Verdict {
 /// A folder that runtimes write to. Dropping this value removes it.
 #[derive(Debug)]
 pub struct Witness {
-    folder: tempfile::TempDir,
+    folder: Folder,
 }
 
 impl Witness {
@@ -49,8 +51,7 @@ impl Witness {
     /// # Errors
     /// If it cannot be made.
     pub fn new() -> Result<Self> {
-        let folder = tempfile::Builder::new().prefix("corprof-").tempdir();
-        Ok(Self { folder: folder.context("cannot make a folder for the runtimes' messages")? })
+        Ok(Self { folder: Folder::new().context("cannot make a folder for the runtimes' messages")? })
     }
 
     /// The folder.

@@ -35,6 +35,7 @@ use corprof_profilers::settings::Settings;
 use corprof_profilers::table::DUMPER;
 
 use crate::class_assembly::assembly;
+use crate::lease::Lease;
 use crate::report_files::{of_process, with_ending, write};
 
 /// The name in messages.
@@ -60,15 +61,23 @@ impl Callbacks for Dumper {
 
     fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
         let detacher = cx.detacher()?;
+        let _ = detacher.listen(cx); // it leaves by itself, too
         let out = Settings::of_attach(&DUMPER, data)?.of("HEAP_OUT").path();
         let out = out.ok_or("HEAP_OUT is missing: attach it by `corprof heap PID`")?;
         cx.spawn_profiler_thread("leaves", move |cx| {
-            if work(cx, &out).is_break() {
+            let lease = Lease::of(&out);
+            if work(cx, &out, lease.as_ref()).is_break() {
                 return; // the application ends
             }
-            let left = of_process(&out, ".left");
             let report = move |result: corprof::Result<()>| {
-                write(NAME, &left, &result.err().map(|error| error.to_string()).unwrap_or_default());
+                if let Some(lease) = lease.as_ref().filter(|lease| lease.is_over()) {
+                    return lease.clear(&out); // nobody reads it
+                }
+                write(
+                    NAME,
+                    &of_process(&out, ".left"),
+                    &result.err().map(|error| error.to_string()).unwrap_or_default(),
+                );
             };
             // This also ends a snapshot that is being taken.
             if let Err(error) = detacher.detach_then(report) {
@@ -80,11 +89,12 @@ impl Callbacks for Dumper {
 }
 
 /// Waits until the snapshot is wanted, and has it taken, until it is done or no longer wanted.
-fn work(cx: &mut ProfilerThread<'_>, out: &Path) -> ControlFlow<()> {
+fn work(cx: &mut ProfilerThread<'_>, out: &Path, lease: Option<&Lease>) -> ControlFlow<()> {
+    let is_over = || lease.is_some_and(Lease::is_over);
     let wanted = with_ending(out, ".wanted");
     let start = Instant::now();
     while !wanted.exists() {
-        if start.elapsed() > PATIENCE || !out.exists() {
+        if start.elapsed() > PATIENCE || !out.exists() || is_over() {
             return ControlFlow::Continue(());
         }
         cx.wait(LOOK)?;
@@ -100,7 +110,7 @@ fn work(cx: &mut ProfilerThread<'_>, out: &Path) -> ControlFlow<()> {
         write(NAME, &of_process(out, ""), &text(Err(HeapDumpError::Thread(error))));
         return ControlFlow::Continue(());
     }
-    while !is_done.load(Ordering::Acquire) && wanted.exists() {
+    while !is_done.load(Ordering::Acquire) && wanted.exists() && !is_over() {
         cx.wait(LOOK)?;
     }
     ControlFlow::Continue(())

@@ -4,6 +4,7 @@
 mod sdk;
 mod class_assembly;
 mod hooked_by;
+mod lease;
 mod own_frames;
 mod report_files;
 

@@ -4,8 +4,9 @@
 //! SAMPLER_STOP=/tmp/stop, the sampler says beside it, in /tmp/stop.4711.told with the process id, what it has written (`told`).
 //! At the end of sampling it creates /tmp/stop.4711, which contains what became of sent profiles. `corprof record` uses this.
 //!
-//! An attached sampler detaches when sampling ends. With SAMPLER_STOP it then creates /tmp/stop.4711.left, which contains the reason
-//! if it could not detach; without SAMPLER_STOP, `corprof detach PID` ends sampling.
+//! An attached sampler detaches when sampling ends, and so it does on request of `corprof detach PID`, and when the command whose
+//! folder has SAMPLER_STOP was killed (`lease`). With SAMPLER_STOP it then creates /tmp/stop.4711.left, which contains the reason if
+//! it could not detach.
 //!
 //! If a module has a portable PDB, methods and lambdas have file and line.
 
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use corprof::detach::Detacher;
+use corprof::detach::{DetachState, Detacher};
 use corprof::id::Inert;
 use corprof::metadata::MethodDef;
 use corprof::prelude::*;
@@ -25,6 +26,7 @@ use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::SAMPLER;
 
 use self::push::{Push, PushOptions};
+use crate::lease::Lease;
 use crate::own_frames::is_of_the_runtime;
 
 mod push;
@@ -320,12 +322,15 @@ fn report(stop: &Path, what: &str, text: &str) {
     }
 }
 
-/// Detaches the profiler, and reports the end of the detach: then another one can attach.
-fn detach(detacher: &Detacher, stop: Option<PathBuf>) {
-    let report = move |result: corprof::Result<()>| match (stop, result) {
-        (Some(stop), result) => report(&stop, ".left", &result.err().map(|why| why.to_string()).unwrap_or_default()),
-        (None, Err(why)) => report!("sampler: cannot detach: {why}"),
-        (None, Ok(())) => {}
+/// Detaches the profiler, and reports the end of the detach: then another one can attach. Nobody reads that after the end of a lease.
+fn detach(detacher: &Detacher, stop: Option<PathBuf>, lease: Option<Lease>) {
+    let report = move |result: corprof::Result<()>| match (stop, lease.filter(Lease::is_over), result) {
+        (Some(stop), Some(lease), _) => lease.clear(&stop),
+        (Some(stop), None, result) => {
+            report(&stop, ".left", &result.err().map(|why| why.to_string()).unwrap_or_default())
+        }
+        (None, _, Err(why)) => report!("sampler: cannot detach: {why}"),
+        (None, _, Ok(())) => {}
     };
     if let Err(error) = detacher.detach_then(report) {
         report!("sampler: cannot detach: {error}");
@@ -433,16 +438,23 @@ impl SamplerProfiler {
         // Rounds are far apart once the budget is spent, so none of them decides about the file and the end.
         let state = Arc::clone(&profiler.state);
         let ending = Arc::clone(&profiler.ending);
+        let lease = stop.as_deref().filter(|_| detacher.is_some()).and_then(Lease::of);
         cx.spawn_profiler_thread("writes and ends", move |cx| {
-            while !state.lock(cx).is_due() {
+            while !state.lock(cx).is_due() && !lease.as_ref().is_some_and(Lease::is_over) {
                 state.lock(cx).write_snapshot();
-                if cx.wait(LOOK).is_break() {
-                    return; // the application ends
+                if cx.wait(LOOK).is_continue() {
+                    continue;
                 }
+                match detacher {
+                    // `corprof detach` has asked for it.
+                    Some(detacher) if detacher.state() == DetachState::Detaching => detach(&detacher, stop, lease),
+                    _ => {} // the application ends
+                }
+                return;
             }
             finish(cx, &state, &ending);
             if let Some(detacher) = detacher {
-                detach(&detacher, stop);
+                detach(&detacher, stop, lease);
             }
         })?;
         Ok(profiler)
@@ -468,8 +480,9 @@ impl Callbacks for SamplerProfiler {
     fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
         let detacher = cx.detacher()?;
         let options = Options::read(&Settings::of_attach(&SAMPLER, data)?)?;
+        let is_listening = detacher.listen(cx);
         if options.stop.is_none() {
-            detacher.listen(cx)?;
+            is_listening?;
         }
         Self::start(cx, options, Some(detacher))
     }

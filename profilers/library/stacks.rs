@@ -15,6 +15,7 @@ use corprof::sampler::{Round, Sample, SampledThread, Sampler};
 use corprof_profilers::settings::Settings;
 use corprof_profilers::table::STACKS;
 
+use crate::lease::Lease;
 use crate::own_frames::is_of_the_runtime;
 use crate::report_files::{of_process, write};
 
@@ -38,6 +39,7 @@ impl Callbacks for Stacks {
 
     fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
         let detacher = cx.detacher()?;
+        let _ = detacher.listen(cx); // it leaves by itself, too
         let out = Settings::of_attach(&STACKS, data)?.of("STACKS_OUT").path();
         let is_done = Arc::new(AtomicBool::new(false));
         let is_seen = Arc::clone(&is_done);
@@ -57,13 +59,18 @@ impl Callbacks for Stacks {
         })?;
         cx.spawn_profiler_thread("leaves", move |cx| {
             let folder = out.as_deref().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
-            while !is_done.load(Ordering::Acquire) && folder.is_none_or(Path::is_dir) {
+            let lease = out.as_deref().and_then(Lease::of);
+            let is_wanted = || folder.is_none_or(Path::is_dir) && !lease.as_ref().is_some_and(Lease::is_over);
+            while !is_done.load(Ordering::Acquire) && is_wanted() {
                 if cx.wait(LOOK).is_break() {
                     return; // the application ends
                 }
             }
             let out = out.clone();
             let report = move |result: corprof::Result<()>| {
+                if let (Some(out), Some(lease)) = (&out, lease.as_ref().filter(|lease| lease.is_over())) {
+                    return lease.clear(out); // nobody reads it
+                }
                 tell(out.as_deref(), ".left", &result.err().map(|error| error.to_string()).unwrap_or_default());
             };
             if let Err(error) = detacher.detach_then(report) {

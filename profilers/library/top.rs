@@ -17,8 +17,9 @@
 //! All numbers are sums since the attach. The file has the methods that were seen within the last two minutes, so it stays small.
 //!
 //! The profiler detaches when the file /tmp/top.lease is gone, or has not changed for 30 seconds: `corprof top` rewrites it each
-//! second, and may be killed. After the detach the profiler creates /tmp/top.4711.left, which contains the reason if it could not
-//! detach; if nobody renewed the lease, it removes its files and the folder instead.
+//! second, and may be stopped. So it does at once if the command was killed (`lease`), and on request of `corprof detach PID`. After
+//! the detach the profiler creates /tmp/top.4711.left, which contains the reason if it could not detach; if nobody renewed the lease,
+//! it removes its files and the folder instead.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -27,6 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use corprof::detach::DetachState;
 use corprof::prelude::*;
 use corprof::sampler::{Mode, Report, Round, Sampler};
 use corprof::sync::Mutex;
@@ -184,7 +186,7 @@ enum Stay {
     Granted,
     /// `corprof top` has removed the file.
     Ended,
-    /// Nobody has renewed the lease: `corprof top` was killed or stopped.
+    /// Nobody has renewed the lease: `corprof top` was killed or stopped. Or `corprof detach` has asked to leave.
     Expired,
 }
 
@@ -210,6 +212,7 @@ impl Callbacks for Top {
 
     fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
         let detacher = cx.detacher()?;
+        let _ = detacher.listen(cx); // it leaves by itself, too
         let settings = Settings::of_attach(&TOP, data)?;
         let out = settings.of("TOP_OUT").path().ok_or("TOP_OUT is missing: attach it by `corprof top PID`")?;
         let interval = Duration::try_from_secs_f64(1.0 / settings.of("TOP_HZ").number::<f64>()?)?;
@@ -223,14 +226,19 @@ impl Callbacks for Top {
             .budget(budget)
             .start(cx, move |round| state.lock(round.cx()).counts.add(round))?;
         let state = Arc::clone(&profiler.state);
+        let command = crate::lease::Lease::of(&out);
         let mut lease = Lease { file: with_ending(&out, ".lease"), content: Vec::new(), renewed: start };
         cx.spawn_profiler_thread("writes and leaves", move |cx| {
             let mut written = Instant::now();
             let stay = loop {
                 if cx.wait(LOOK).is_break() {
-                    return; // the application ends
+                    if detacher.state() != DetachState::Detaching {
+                        return; // the application ends
+                    }
+                    break Stay::Expired;
                 }
-                let stay = lease.look();
+                let is_killed = command.as_ref().is_some_and(crate::lease::Lease::is_over);
+                let stay = if is_killed { Stay::Expired } else { lease.look() };
                 if stay != Stay::Granted {
                     break stay;
                 }
@@ -245,7 +253,7 @@ impl Callbacks for Top {
                 // From now on `corprof top` knows that it came too late.
                 let _ = std::fs::remove_file(&lease.file);
             }
-            if let Err(error) = detacher.detach_then(move |result| left(result, &out, stay)) {
+            if let Err(error) = detacher.detach_then(move |result| left(result, &out, stay, command.as_ref())) {
                 eprintln!("top: cannot detach: {error}");
             }
         })?;
@@ -260,7 +268,7 @@ impl Callbacks for Top {
 }
 
 /// Reports the end of the detach to `corprof top`, or tidies up after it.
-fn left(result: corprof::Result<()>, out: &Path, stay: Stay) {
+fn left(result: corprof::Result<()>, out: &Path, stay: Stay, command: Option<&crate::lease::Lease>) {
     let stays = result.err();
     if stay == Stay::Ended {
         return write(NAME, &of_process(out, ".left"), &stays.map(|error| error.to_string()).unwrap_or_default());
@@ -268,8 +276,8 @@ fn left(result: corprof::Result<()>, out: &Path, stay: Stay) {
     if let Some(error) = stays {
         eprintln!("top: cannot detach: {error}");
     }
-    let _ = std::fs::remove_file(of_process(out, ""));
-    if let Some(folder) = out.parent() {
-        let _ = std::fs::remove_dir(folder); // unless there are files of others
+    if let Some(command) = command.filter(|command| command.is_over()) {
+        return command.clear(out);
     }
+    let _ = std::fs::remove_file(of_process(out, ""));
 }

@@ -7,10 +7,13 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Error, anyhow, ensure};
 use corprof_diagnostics::{Process, ProcessInfo};
 
-use super::{Args, Output, RARELY, tell, until};
+use super::{Args, Output, open_if_asked, until};
 use crate::event_pipe_samples::{self, Kind, LIMITS, Sampling};
 use crate::exit::{self, Failure, Outcome};
 use crate::signals::Signals;
+
+/// The interval between two looks for Ctrl-C.
+const RARELY: Duration = Duration::from_millis(200);
 
 /// Records the process, for the reason that no profiler can attach.
 pub(super) fn record(
@@ -75,7 +78,10 @@ fn write(
         let standstill = standstill.unwrap_or_default();
         eprintln!("corprof: {} samples in {rounds} rounds and {seconds:.1} s{lost}{standstill}", profile.samples());
     }
-    tell(args, &[(path, None)])?;
+    if !args.quiet {
+        eprintln!("corprof: {} is written", path.display());
+    }
+    open_if_asked(args, &path)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,7 +1,8 @@
 //! What a sampler has told about its file, beside the stop file (`profilers/library/sampler/told.rs`).
 
-use std::fs;
 use std::path::Path;
+
+use crate::visit;
 
 /// The last words of a sampler.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,7 +20,10 @@ impl Told {
     pub(super) fn read(answer: &Path) -> Option<Self> {
         let mut file = answer.as_os_str().to_owned();
         file.push(".told");
-        Self::parse(&fs::read_to_string(file).ok()?)
+        let text = visit::folder::read(Path::new(&file)).ok()?;
+        // It is shown in a terminal, and may come from another user's process.
+        let shown: String = text.chars().filter(|letter| *letter == '\n' || !letter.is_control()).collect();
+        Self::parse(&shown)
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -49,6 +53,8 @@ impl Told {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -199,7 +199,7 @@ impl Watched<'_> {
     fn read(&mut self) -> Result<Option<Snapshot>> {
         if self.lease.is_lost() {
             bail!(
-                "the profiler has left process {}, because this command was stopped for more than 30 s. Start it again",
+                "the profiler has left process {}, because of `corprof detach`, or because this command was stopped for more than 30 s",
                 self.pid
             );
         }

@@ -12,19 +12,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use corprof_diagnostics::Process;
-use tempfile::TempDir;
+use corprof_launch::folder;
 
 use crate::exit::Failure;
 use crate::{complete, embedded};
-
-/// The beginning of its name.
-const PREFIX: &str = "corprof-";
 
 /// The folder. Dropping this value removes it.
 #[derive(Debug)]
 pub(crate) struct Folder {
     /// Dropped before the descriptors, by way of which it removes the folder.
-    made: TempDir,
+    made: folder::Folder,
     /// None if the process shares the files and the user of this command.
     guest: Option<Guest>,
 }
@@ -49,8 +46,13 @@ impl Folder {
             return guest::folder(process.pid(), user);
         }
         let _ = process;
-        let made = tempfile::Builder::new().prefix(PREFIX).tempdir().context("cannot make a folder")?;
+        let made = folder::Folder::new().context("cannot make a folder")?;
         Ok(Self { made, guest: None })
+    }
+
+    /// Whether the process has the files and the user of this command.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.guest.is_none()
     }
 
     /// Its path for this command.
@@ -81,8 +83,8 @@ impl Folder {
 
     /// For tests that need no process.
     #[cfg(test)]
-    pub(crate) fn of_test(made: TempDir) -> Self {
-        Self { made, guest: None }
+    pub(crate) fn of_test() -> Self {
+        Self { made: folder::Folder::new().unwrap(), guest: None }
     }
 }
 
@@ -230,8 +232,9 @@ mod guest {
             earlier(pid, place).and_then(|name| Builder::new().prefix(&name).rand_bytes(0).tempdir_in(&here).ok());
         let made = match again {
             Some(made) => made,
-            None => Builder::new().prefix(PREFIX).tempdir_in(&here)?,
+            None => Builder::new().prefix(folder::PREFIX).tempdir_in(&here)?,
         };
+        let made = folder::Folder::of(made)?;
         let name = made.path().file_name().unwrap_or_default();
         let opened = rustix::fs::openat(&parent, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
         fchown(&opened, Some(user), Some(group))?;
@@ -247,7 +250,7 @@ mod guest {
         let place = root.join(place.strip_prefix("/").ok()?);
         let folders = mapped.iter().filter(|file| embedded::is_library(file)).filter_map(|library| library.parent());
         let names = folders.filter(|folder| folder.parent() == Some(&*place)).filter_map(Path::file_name);
-        names.filter(|name| name.as_bytes().starts_with(PREFIX.as_bytes())).map(OsStr::to_owned).next()
+        names.filter(|name| name.as_bytes().starts_with(folder::PREFIX.as_bytes())).map(OsStr::to_owned).next()
     }
 
     /// The path by which this process reaches what it has opened.

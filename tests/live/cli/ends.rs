@@ -117,3 +117,195 @@ fn a_child_has_its_own_command_line() -> Result<()> {
     }
     Ok(())
 }
+
+/// `corprof record -p PID -o FILE`, which has written its first snapshot.
+fn recording(pid: u32, file: &Path) -> Result<(Child, BufReader<std::process::ChildStderr>)> {
+    let mut child = recorder(pid, file)?.stderr(Stdio::piped()).spawn()?;
+    let stderr = BufReader::new(child.stderr.take().context("no stderr")?);
+    snapshot(file)?;
+    Ok((child, stderr))
+}
+
+fn recorder(pid: u32, file: &Path) -> Result<Command> {
+    let mut command = corprof()?;
+    command.args(["record", "-p", &pid.to_string(), "--mode", "wall", "-o"]).arg(file);
+    Ok(command)
+}
+
+/// Waits for the file that the sampler writes beside the one that was asked for, and answers its path.
+fn snapshot(file: &Path) -> Result<PathBuf> {
+    let folder = file.parent().context("no folder")?;
+    let stem = format!("{}-", file.file_stem().context("no name")?.to_string_lossy());
+    let mut found = None;
+    until("a snapshot", || {
+        let names = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+        let is_it = |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&stem));
+        found = names.iter().find(is_it).cloned();
+        Ok(found.is_some())
+    })?;
+    found.context("no snapshot")
+}
+
+fn until(what: &str, mut is_met: impl FnMut() -> Result<bool>) -> Result<()> {
+    let end = Instant::now() + PATIENCE;
+    while !is_met()? {
+        ensure!(Instant::now() < end, "never: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// Waits until another profiler can attach.
+fn is_left_alone(pid: u32) -> Result<()> {
+    until("the profiler leaves", || Ok(corprof()?.args(["stacks", &pid.to_string()]).output()?.status.success()))
+}
+
+/// The folder for temporary files that a command has.
+fn folder_of(pid: u32) -> Result<PathBuf> {
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
+        let path = fs::read_link(entry?.path()).unwrap_or_default();
+        if path.ends_with("owner") {
+            return Ok(path.parent().context("no folder")?.to_owned());
+        }
+    }
+    anyhow::bail!("process {pid} has no folder")
+}
+
+fn runs_on(mut program: Program) -> Result<()> {
+    program.tell("throw 1")?;
+    let (code, stderr) = program.end()?;
+    ensure!(code == Some(0) && !stderr.contains("panicked"), "{code:?}: {stderr}");
+    Ok(())
+}
+
+#[test]
+fn the_profiler_of_a_killed_command_writes_what_it_has_and_leaves() -> Result<()> {
+    for runtime in runtimes()? {
+        let folder = tempfile::tempdir()?;
+        let program = diagnosed(&runtime, None)?;
+        let pid = program.child.id();
+        let file = folder.path().join("p.folded");
+        let (mut command, _says) = recording(pid, &file)?;
+        let temporary = folder_of(command.id())?;
+        let written = snapshot(&file)?;
+        fs::remove_file(&written)?;
+        command.kill()?;
+        command.wait()?;
+        is_left_alone(pid)?;
+        ensure!(fs::read_to_string(&written)?.contains("Diagnosed.Main"), "{runtime}: not written");
+        ensure!(!temporary.exists(), "{runtime}: {} is there", temporary.display());
+
+        let mut command = corprof()?;
+        command.args(["top", &pid.to_string(), "--duration", "100000"]).stderr(Stdio::piped());
+        let mut command = command.stdout(Stdio::null()).spawn()?;
+        let mut line = String::new();
+        BufReader::new(command.stderr.take().context("no stderr")?).read_line(&mut line)?;
+        let temporary = folder_of(command.id())?;
+        command.kill()?;
+        command.wait()?;
+        is_left_alone(pid)?;
+        ensure!(!temporary.exists(), "{runtime}: {} is there", temporary.display());
+        runs_on(program)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn every_profiler_of_ours_detaches_on_request() -> Result<()> {
+    for runtime in runtimes()? {
+        let folder = tempfile::tempdir()?;
+        let program = diagnosed(&runtime, None)?;
+        let pid = program.child.id();
+        let detach = || -> Result<()> {
+            let output = corprof()?.args(["detach", &pid.to_string()]).output()?;
+            ensure!(output.status.success(), "{runtime}: {output:?}");
+            Ok(())
+        };
+        let (mut command, mut says) = recording(pid, &folder.path().join("p.folded"))?;
+        detach()?;
+        let mut said = String::new();
+        says.read_to_string(&mut said)?;
+        ensure!(command.wait()?.success() && said.contains("p.folded is written"), "{runtime}: {said}");
+        ensure!(!said.contains("has not detached"), "{runtime}: {said}");
+
+        let mut command = corprof()?;
+        command.args(["top", &pid.to_string(), "--duration", "100000"]).stderr(Stdio::piped());
+        let mut command = command.stdout(Stdio::null()).spawn()?;
+        let mut says = BufReader::new(command.stderr.take().context("no stderr")?);
+        says.read_line(&mut said)?;
+        detach()?;
+        says.read_to_string(&mut said)?;
+        ensure!(command.wait()?.code() == Some(3), "{runtime}: {said}");
+        ensure!(said.contains("the profiler has left process"), "{runtime}: {said}");
+        is_left_alone(pid)?;
+        runs_on(program)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_lost_terminal_does_not_cost_the_profile() -> Result<()> {
+    if !Command::new("script").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        println!("SKIPPED: there is no `script`, which makes a terminal");
+        return Ok(());
+    }
+    for runtime in runtimes()? {
+        let folder = tempfile::tempdir()?;
+        let program = diagnosed(&runtime, None)?;
+        let file = folder.path().join("p.folded");
+        let mut terminal = in_terminal(&recorder(program.child.id(), &file)?);
+        let mut terminal = terminal.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+        let written = snapshot(&file)?;
+        terminal.kill()?;
+        terminal.wait()?;
+        until("the profile is written", || Ok(file.is_file()))?;
+        ensure!(!written.exists(), "{runtime}: {} is there", written.display());
+        is_left_alone(program.child.id())?;
+        runs_on(program)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_second_interrupt_ends_the_command_and_the_profiler_writes_later() -> Result<()> {
+    for runtime in runtimes()? {
+        let folder = tempfile::tempdir()?;
+        let program = diagnosed(&runtime, None)?;
+        let file = folder.path().join("p.folded");
+        let (mut command, mut says) = recording(program.child.id(), &file)?;
+        // A process that stands cannot write.
+        program.stop()?;
+        let written = snapshot(&file)?;
+        let stop = folder_of(command.id())?.join(format!(".corprof-{}.stop", command.id()));
+        signal(command.id(), "-INT")?;
+        until("the sampler is asked", || Ok(stop.exists()))?;
+        signal(command.id(), "-INT")?;
+        let mut said = String::new();
+        says.read_to_string(&mut said)?;
+        let name = written.file_name().context("no name")?.to_string_lossy();
+        ensure!(command.wait()?.code() == Some(3) && said.contains("interrupted again"), "{runtime}: {said}");
+        ensure!(said.contains(&*name), "{runtime}: {said}");
+        program.signal("-CONT")?;
+        is_left_alone(program.child.id())?;
+        ensure!(written.is_file(), "{runtime}: nothing is written");
+        runs_on(program)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn the_folder_of_a_killed_command_is_removed_by_the_next() -> Result<()> {
+    for runtime in runtimes()?.into_iter().take(1) {
+        let mut command = corprof()?;
+        command.args(["run", "exceptions", "--"]).args(application(&runtime, "Diagnosed")?);
+        let mut program = Program::start(command)?;
+        program.expect("ready")?;
+        let folder = folder_of(program.child.id())?;
+        program.child.kill()?;
+        program.child.wait()?;
+        // Unless the command of another test has removed it already.
+        let output = corprof()?.args(["run", "exceptions", "--", "true"]).output()?;
+        ensure!(!folder.exists(), "{} is there: {output:?}", folder.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! A folder for temporary files, `/tmp/corprof-…`, that says whether the command lives that has made it.
+//!
+//! The command holds a lock on the file `owner` in the folder. The system ends the lock when the command ends, also by `kill -9`: then
+//! an attached profiler, which looks at the lock, leaves (`profilers/library/lease.rs`), and the next command removes the folder.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+/// The beginning of the names of folders.
+pub const PREFIX: &str = "corprof-";
+/// The file with the lock.
+const OWNER: &str = "owner";
+
+/// A folder of this process. Dropping this value removes it.
+#[derive(Debug)]
+pub struct Folder {
+    /// Closed before the folder is removed: Windows keeps open files.
+    _owner: File,
+    folder: TempDir,
+}
+
+impl Folder {
+    /// Makes a folder, after removing those of this user's commands that were killed.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn new() -> io::Result<Self> {
+        Self::new_in(&std::env::temp_dir())
+    }
+
+    fn new_in(parent: &Path) -> io::Result<Self> {
+        sweep(parent);
+        Self::of(tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?)
+    }
+
+    /// One that was made elsewhere.
+    ///
+    /// # Errors
+    /// If nothing can be written there.
+    pub fn of(folder: TempDir) -> io::Result<Self> {
+        let owner = system::hold(folder.path())?;
+        Ok(Self { _owner: owner, folder })
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// Removes the folders of commands that have ended without removing them. What cannot be removed stays.
+fn sweep(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        let is_ours = entry.file_name().to_string_lossy().starts_with(PREFIX)
+            && entry.metadata().is_ok_and(|metadata| metadata.is_dir() && system::is_own(&metadata));
+        if is_ours && system::is_abandoned(&entry.path().join(OWNER)) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(unix)]
+mod system {
+    use std::fs::{self, File, Metadata, Permissions};
+    use std::io;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::path::Path;
+
+    use rustix::fs::{FlockOperation, flock};
+    use rustix::process::geteuid;
+
+    use super::OWNER;
+
+    /// Makes the file under another name first: a file `owner` without a lock is that of a dead command.
+    pub(super) fn hold(folder: &Path) -> io::Result<File> {
+        let part = folder.join("owner.part");
+        let file = File::create_new(&part)?;
+        // A profiler looks at it, in a process that may be another user's.
+        file.set_permissions(Permissions::from_mode(0o644))?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        fs::rename(part, folder.join(OWNER))?;
+        Ok(file)
+    }
+
+    pub(super) fn is_own(metadata: &Metadata) -> bool {
+        metadata.uid() == geteuid().as_raw()
+    }
+
+    pub(super) fn is_abandoned(owner: &Path) -> bool {
+        File::open(owner).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_ok())
+    }
+}
+
+#[cfg(windows)]
+mod system {
+    use std::fs::{File, Metadata, OpenOptions};
+    use std::io;
+    use std::os::windows::fs::OpenOptionsExt;
+    use std::path::Path;
+
+    use super::OWNER;
+
+    /// While this is open, others may read it but not open it for writing.
+    const FILE_SHARE_READ: u32 = 1;
+
+    pub(super) fn hold(folder: &Path) -> io::Result<File> {
+        OpenOptions::new().write(true).create_new(true).share_mode(FILE_SHARE_READ).open(folder.join(OWNER))
+    }
+
+    /// Folders for temporary files are a user's own there.
+    pub(super) fn is_own(_metadata: &Metadata) -> bool {
+        true
+    }
+
+    pub(super) fn is_abandoned(owner: &Path) -> bool {
+        OpenOptions::new().write(true).open(owner).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_of_dead_commands_are_removed_and_others_stay() {
+        let parent = tempfile::tempdir().unwrap();
+        let alive = Folder::new_in(parent.path()).unwrap();
+        let dead = parent.path().join("corprof-dead");
+        let of_others = parent.path().join("corprof-of-others");
+        for folder in [&dead, &of_others] {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join("file"), "").unwrap();
+        }
+        fs::write(dead.join(OWNER), "").unwrap();
+        let next = Folder::new_in(parent.path()).unwrap();
+        assert!(!dead.exists() && of_others.exists() && alive.path().exists() && next.path().exists());
+        let path = next.path().to_owned();
+        drop(next);
+        assert!(!path.exists() && alive.path().exists());
+    }
+}
