@@ -52,10 +52,16 @@ impl Folder {
     }
 }
 
-/// Removes the folders of commands that have ended without removing them. What cannot be removed stays.
+/// Removes the folders of commands that have ended without removing them, and the sockets of killed processes for `corprof detach`.
+/// What cannot be removed stays.
 fn sweep(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
+        #[cfg(unix)]
+        if system::is_dead_socket(&entry) {
+            let _ = fs::remove_file(entry.path());
+            continue;
+        }
         let is_ours = entry.file_name().to_string_lossy().starts_with(PREFIX)
             && entry.metadata().is_ok_and(|metadata| metadata.is_dir() && system::is_own(&metadata));
         if is_ours && system::is_abandoned(&entry.path().join(OWNER)) {
@@ -66,15 +72,19 @@ fn sweep(parent: &Path) {
 
 #[cfg(unix)]
 mod system {
-    use std::fs::{self, File, Metadata, Permissions};
+    use std::fs::{self, DirEntry, File, Metadata, Permissions};
     use std::io;
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+    use std::os::unix::net::UnixStream;
     use std::path::Path;
 
     use rustix::fs::{FlockOperation, flock};
     use rustix::process::geteuid;
 
     use super::OWNER;
+
+    /// The beginning of a socket's name, before the process id (`corprof/src/detach/listen.rs`).
+    const SOCKET: &str = "corprof-detach-";
 
     /// Makes the file under another name first: a file `owner` without a lock is that of a dead command.
     pub(super) fn hold(folder: &Path) -> io::Result<File> {
@@ -89,6 +99,20 @@ mod system {
 
     pub(super) fn is_own(metadata: &Metadata) -> bool {
         metadata.uid() == geteuid().as_raw()
+    }
+
+    /// Whether it is the socket of a process that has ended: no process has its number, and none that has another number here, in a
+    /// container, answers.
+    pub(super) fn is_dead_socket(entry: &DirEntry) -> bool {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(SOCKET)?.parse::<u32>().ok());
+        let Some(pid) = pid else { return false };
+        let is_ours = entry.metadata().is_ok_and(|metadata| metadata.file_type().is_socket() && is_own(&metadata));
+        if !is_ours || Path::new(&format!("/proc/{pid}")).exists() {
+            return false;
+        }
+        let answer = UnixStream::connect(entry.path());
+        answer.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
     }
 
     pub(super) fn is_abandoned(owner: &Path) -> bool {
@@ -137,8 +161,19 @@ mod tests {
             fs::write(folder.join("file"), "").unwrap();
         }
         fs::write(dead.join(OWNER), "").unwrap();
+        // No process has such a high number.
+        let [socket, answering] =
+            ["corprof-detach-4294967294", "corprof-detach-4294967295"].map(|name| parent.path().join(name));
+        #[cfg(unix)]
+        let _listener = {
+            drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+            std::os::unix::net::UnixListener::bind(&answering).unwrap()
+        };
+        #[cfg(not(unix))]
+        fs::write(&answering, "").unwrap();
         let next = Folder::new_in(parent.path()).unwrap();
         assert!(!dead.exists() && of_others.exists() && alive.path().exists() && next.path().exists());
+        assert!(!socket.exists() && answering.exists());
         let path = next.path().to_owned();
         drop(next);
         assert!(!path.exists() && alive.path().exists());
