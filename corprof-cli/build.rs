@@ -1,11 +1,13 @@
 //! Builds the library of the built-in profilers and has the command embed it.
 //!
-//! Cargo cannot depend on a shared library, so this calls the same cargo once more, in a folder of its own, for the package
-//! corprof-profilers. That is a build dependency only so that cargo brings its sources: from the checkout or from the registry.
+//! Cargo cannot depend on a shared library, so this calls the same cargo once more, in a folder of its own, for the
+//! package corprof-profilers. That is a build dependency only so that cargo brings its sources: from the checkout or
+//! from the registry.
 //!
-//! `CORPROF_BUNDLE` names a built library to embed instead (as the tests do, which build it with all other crates); empty, it
-//! leaves the profilers out, as the feature `profilers` does if it is off. `CORPROF_BUNDLE_OTHER` names a library for Linux's other C
-//! library to embed as well, musl beside glibc or glibc beside musl, as releases have it: for processes that are running.
+//! `CORPROF_BUNDLE` names a built library to embed instead (as the tests do, which build it with all other crates);
+//! empty, it leaves the profilers out, as the feature `profilers` does if it is off. `CORPROF_BUNDLE_OTHER` names a
+//! library for Linux's other C library to embed as well, musl beside glibc or glibc beside musl, as releases have it:
+//! for processes that are running.
 
 use std::env;
 use std::error::Error;
@@ -51,7 +53,8 @@ fn build() -> Result<Option<PathBuf>, Box<dyn Error>> {
     let variable = |name: &str| env::var(name).map_err(|error| format!("{name}: {error}"));
     let target = variable("TARGET")?;
     let (profile, folder) = if variable("PROFILE")? == "release" { ("release", "release") } else { ("dev", "debug") };
-    // Beside the builds of this workspace rather than in the folder of this one, which is another for each set of features.
+    // Beside the builds of this workspace rather than in the folder of this one, which is another for each set of
+    // features.
     let out = PathBuf::from(variable("OUT_DIR")?);
     let beside = out.ancestors().nth(2).filter(|build| build.ends_with("build")).and_then(|build| build.parent());
     let target_dir = beside.unwrap_or(&out).join("corprof-profilers");

@@ -1,4 +1,5 @@
-//! Two profilers in one library, which run beside a main profiler: one counts exceptions by class, the other collections.
+//! Two profilers in one library, which run beside a main profiler: one counts exceptions by class, the other
+//! collections.
 
 use std::collections::BTreeMap;
 

@@ -267,7 +267,8 @@ fn paths_are_told_from_other_code() {
     }
 }
 
-/// A test that depends on what differs between runtimes is run on more than one at each change, because it says so by its place.
+/// A test that depends on what differs between runtimes is run on more than one at each change, because it says so by
+/// its place.
 #[test]
 fn tests_of_what_differs_stand_in_differs() -> Result<()> {
     let mut declared = Vec::new();

@@ -1,4 +1,5 @@
-//! Makes one documented module for the README and for each page of the book, so that `cargo test --doc` runs their code.
+//! Makes one documented module for the README and for each page of the book, so that `cargo test --doc` runs their
+//! code.
 
 use std::env;
 use std::fmt::Write;

@@ -15,8 +15,9 @@ pub(crate) fn contracts() -> Contracts {
     Contracts::read(&generator().join("contracts.toml")).unwrap()
 }
 
-/// The calls that corprof offers as methods of what callbacks and threads have: not those of `initialize` (`live/hooks.rs`,
-/// `live/values.rs`), and not those that are part of something larger (`live/sampling.rs`, `live/detach.rs`).
+/// The calls that corprof offers as methods of what callbacks and threads have: not those of `initialize`
+/// (`live/hooks.rs`, `live/values.rs`), and not those that are part of something larger (`live/sampling.rs`,
+/// `live/detach.rs`).
 pub(crate) fn offered(contracts: &Contracts) -> Vec<&InfoRow> {
     let is_in_the_matrix = |row: &&InfoRow| !row.offered.is_empty() && row.context() != Context::InInitialize;
     contracts.info.iter().filter(is_in_the_matrix).collect()

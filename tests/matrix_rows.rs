@@ -1,5 +1,5 @@
-//! The matrix of `live/matrix.rs` is complete: every call that corprof offers is in it, as a method of the context that the
-//! contract table asks for. Needs no .NET.
+//! The matrix of `live/matrix.rs` is complete: every call that corprof offers is in it, as a method of the context that
+//! the contract table asks for. Needs no .NET.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "that is how it fails")]
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -19,12 +19,12 @@ use crate::{embedded, select, signals};
 
 /// Attach a profiler to a running process.
 ///
-/// With --wait it starts a command, and attaches as soon as a runtime answers: to the first .NET process that is not a tool of the
-/// SDK. The application keeps its input, output, signals and exit code.
+/// With --wait it starts a command, and attaches as soon as a runtime answers: to the first .NET process that is not a
+/// tool of the SDK. The application keeps its input, output, signals and exit code.
 ///
-/// Checks the library first, as the process would load it. Then asks the runtime to attach it; the runtime answers when the
-/// profiler's `initialize_for_attach` and `profiler_attach_complete` have returned. The profiler stays until the process ends or
-/// until it detaches itself. A process has one profiler at a time.
+/// Checks the library first, as the process would load it. Then asks the runtime to attach it; the runtime answers when
+/// the profiler's `initialize_for_attach` and `profiler_attach_complete` have returned. The profiler stays until the
+/// process ends or until it detaches itself. A process has one profiler at a time.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof attach 4711 target/release/libmine.so
@@ -34,8 +34,8 @@ use crate::{embedded, select, signals};
 
 The exit code is 1 if the runtime refuses. Exit codes: corprof help exit-codes")]
 pub struct Args {
-    /// The process id, unless there is --wait; then the profiler: a .so, .dll or .dylib that cargo has built, or the name of a
-    /// built-in one
+    /// The process id, unless there is --wait; then the profiler: a .so, .dll or .dylib that cargo has built, or the
+    /// name of a built-in one
     #[arg(value_names = ["PID", "LIBRARY|NAME"], num_args = 1..=2, required = true)]
     target: Vec<OsString>,
 
@@ -43,7 +43,8 @@ pub struct Args {
     #[arg(long, requires = "command", conflicts_with_all = ["inside", "timeout"])]
     wait: bool,
 
-    /// The profiler's CLSID or the name of its struct, if the library has several profilers or does not contain the CLSID
+    /// The profiler's CLSID or the name of its struct, if the library has several profilers or does not contain the
+    /// CLSID
     #[arg(long, value_name = "CLSID|NAME")]
     clsid: Option<String>,
 
@@ -55,8 +56,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "data")]
     data_file: Option<PathBuf>,
 
-    /// The path of the library inside the process's container. Without it a process that cannot find or read the library gets a copy,
-    /// which is removed afterwards
+    /// The path of the library inside the process's container. Without it a process that cannot find or read the
+    /// library gets a copy, which is removed afterwards
     #[arg(long, value_name = "PATH")]
     inside: Option<PathBuf>,
 

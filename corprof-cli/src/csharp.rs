@@ -1,8 +1,10 @@
-//! Names of types in the spelling of C#, put together from text, as corprof's profilers spell them (`Names::csharp` of corprof).
+//! Names of types in the spelling of C#, put together from text, as corprof's profilers spell them (`Names::csharp` of
+//! corprof).
 
 use corprof_il::signature::Primitive;
 
-/// `N.Outer<int>.Inner<string>`: each level with the arguments that its suffix claims, the innermost with all that are left.
+/// `N.Outer<int>.Inner<string>`: each level with the arguments that its suffix claims, the innermost with all that are
+/// left.
 pub(crate) fn nested(levels: &[String], arguments: &[String]) -> String {
     let mut text = String::new();
     let mut rest = arguments;

@@ -56,7 +56,8 @@ pub fn library() -> Result<PathBuf> {
     unpacked(bytes)
 }
 
-/// The library for the C library that a process has mapped, if `library` is one of the built-in profilers; else `library` itself.
+/// The library for the C library that a process has mapped, if `library` is one of the built-in profilers; else
+/// `library` itself.
 ///
 /// # Errors
 /// If the cache cannot be written.

@@ -124,8 +124,8 @@ fn state(
     }
 }
 
-/// The libraries of profilers among what a process has mapped: those that are configured, and those that export what a runtime
-/// asks a profiler for and that are neither the runtime's own nor the system's.
+/// The libraries of profilers among what a process has mapped: those that are configured, and those that export what a
+/// runtime asks a profiler for and that are neither the runtime's own nor the system's.
 pub fn mapped_profilers(pid: u32, mapped: &BTreeSet<PathBuf>, named: &[PathBuf]) -> Vec<PathBuf> {
     let runtime = mapped.iter().find(|path| path.file_name().is_some_and(|name| name == "libcoreclr.so"));
     let framework = runtime.and_then(|path| path.parent());
@@ -145,8 +145,8 @@ pub fn mapped_profilers(pid: u32, mapped: &BTreeSet<PathBuf>, named: &[PathBuf])
     mapped.iter().filter(is_profiler).cloned().collect()
 }
 
-/// Whether a command line is of the SDK and not of an application: `dotnet run`, and the compilers, build servers and test runners
-/// that it starts.
+/// Whether a command line is of the SDK and not of an application: `dotnet run`, and the compilers, build servers and
+/// test runners that it starts.
 pub fn is_launcher(command: Option<&str>) -> bool {
     let Some(command) = command else { return false };
     let mut words = command.split(' ');

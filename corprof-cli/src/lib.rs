@@ -1,10 +1,10 @@
-//! The command `corprof`: runs applications under profilers, attaches profilers, checks method bodies, and diagnoses failures.
+//! The command `corprof`: runs applications under profilers, attaches profilers, checks method bodies, and diagnoses
+//! failures.
 //!
-//! Each command is a module with its options, `Args`, and one `run`. The crate `corprof-launch` runs applications under profilers,
-//! and reads libraries; `embedded` has the built-in profilers, `options` what their
-//! table says of options, `delayed` attaches a profiler to an application that runs, `visit`
-//! attaches a built-in profiler that detaches by itself. Where another maker's profiler is in the way, `event_pipe_samples` has the
-//! runtime sample the process.
+//! Each command is a module with its options, `Args`, and one `run`. The crate `corprof-launch` runs applications under
+//! profilers, and reads libraries; `embedded` has the built-in profilers, `options` what their table says of options,
+//! `delayed` attaches a profiler to an application that runs, `visit` attaches a built-in profiler that detaches by
+//! itself. Where another maker's profiler is in the way, `event_pipe_samples` has the runtime sample the process.
 
 pub mod attach;
 mod attach_request;

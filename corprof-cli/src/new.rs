@@ -12,8 +12,8 @@ use crate::exit::{self, Failure, Outcome};
 
 /// Make the crate of a new profiler.
 ///
-/// The crate builds and works unchanged: it reports exceptions, and has its own CLSID, a test that needs no .NET, a release profile
-/// that strips symbols, and a CI workflow.
+/// The crate builds and works unchanged: it reports exceptions, and has its own CLSID, a test that needs no .NET, a
+/// release profile that strips symbols, and a CI workflow.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof new my-profiler

@@ -1,4 +1,5 @@
-//! Options of several commands. Those that are settings of a built-in profiler have help, defaults and ranges of the table.
+//! Options of several commands. Those that are settings of a built-in profiler have help, defaults and ranges of the
+//! table.
 
 use std::ffi::{OsStr, OsString};
 

@@ -13,13 +13,13 @@ use crate::inspect::{Inspected, State, inspect};
 
 /// List the .NET processes of this system, with their profilers.
 ///
-/// PROFILER is `mapped` if the process has mapped the library of a profiler, `configured` if its variables name a profiler that is
-/// not mapped (mapped files are visible on Linux only), `-` if it has none, `unknown` if neither can be read. Processes in
-/// containers are listed too.
+/// PROFILER is `mapped` if the process has mapped the library of a profiler, `configured` if its variables name a
+/// profiler that is not mapped (mapped files are visible on Linux only), `-` if it has none, `unknown` if neither can
+/// be read. Processes in containers are listed too.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Print a line of JSON for each process: pid, runtime, architecture, command, profiler (none, configured, mapped, unknown),
-    /// libraries, error
+    /// Print a line of JSON for each process: pid, runtime, architecture, command, profiler (none, configured, mapped,
+    /// unknown), libraries, error
     #[arg(long)]
     json: bool,
 

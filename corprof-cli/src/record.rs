@@ -50,19 +50,20 @@ const DEFAULT: &str = "profile.html";
 
 /// Record where an application spends its time.
 ///
-/// Runs the application under the built-in sampler, which samples the stacks of its threads at random times, and prints the path
-/// of the file. The overhead of sampling is limited to 2 % of the application's time. Ctrl-C and SIGTERM write the file and then
-/// end the application; a second Ctrl-C ends it at once.
+/// Runs the application under the built-in sampler, which samples the stacks of its threads at random times, and prints
+/// the path of the file. The overhead of sampling is limited to 2 % of the application's time. Ctrl-C and SIGTERM write
+/// the file and then end the application; a second Ctrl-C ends it at once.
 ///
-/// With --pid it attaches the sampler to a running process, until Ctrl-C or for --duration. The process runs on. Afterwards the
-/// sampler detaches, so that the process can be recorded again; so it does if this command is killed. If another maker's profiler is
-/// in the process, the runtime's own sampler takes the samples, by EventPipe: threads stop at safe points, and waits are not told from
-/// work.
+/// With --pid it attaches the sampler to a running process, until Ctrl-C or for --duration. The process runs on.
+/// Afterwards the sampler detaches, so that the process can be recorded again; so it does if this command is killed. If
+/// another maker's profiler is in the process, the runtime's own sampler takes the samples, by EventPipe: threads stop
+/// at safe points, and waits are not told from work.
 ///
 /// Each .NET process that the application starts writes its own file, with its process id in the name.
 ///
-/// With --push it sends the samples of each interval to Grafana Pyroscope, Parca or an OpenTelemetry Collector, and writes a file
-/// only with -o. The variable SAMPLER_PUSH_AUTHORIZATION has the header Authorization, if the engine wants one.
+/// With --push it sends the samples of each interval to Grafana Pyroscope, Parca or an OpenTelemetry Collector, and
+/// writes a file only with -o. The variable SAMPLER_PUSH_AUTHORIZATION has the header Authorization, if the engine
+/// wants one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof record -- dotnet App.dll        writes profile.html, a page for any browser
@@ -329,8 +330,8 @@ impl Output {
         self.folder.join(format!("{}{}", self.stem, self.ending))
     }
 
-    /// The file that the sampler writes in a running process: beside the requested one, so that it is not lost with this command;
-    /// in the folder of the visit if the process has other files or another user.
+    /// The file that the sampler writes in a running process: beside the requested one, so that it is not lost with
+    /// this command; in the folder of the visit if the process has other files or another user.
     fn file_of_visit(&self, process: &Process, place: &Place) -> PathBuf {
         if place.is_shared() {
             self.folder.join(format!("{}-{}-{}{}", self.stem, process.inner_pid(), std::process::id(), self.ending))

@@ -19,17 +19,17 @@ use crate::{embedded, select};
 
 /// Run an application under a profiler.
 ///
-/// Reads the CLSID from the library, checks for mistakes that a runtime ignores silently, sets the variables that make runtimes
-/// load the profiler (CORECLR_*, and DOTNET_* for .NET 11), and clears those of other profilers. The application keeps its input,
-/// output, signals and exit code. At the end, standard error lists the processes that have loaded the profiler, including child
-/// processes, which inherit the variables.
+/// Reads the CLSID from the library, checks for mistakes that a runtime ignores silently, sets the variables that make
+/// runtimes load the profiler (CORECLR_*, and DOTNET_* for .NET 11), and clears those of other profilers. The
+/// application keeps its input, output, signals and exit code. At the end, standard error lists the processes that have
+/// loaded the profiler, including child processes, which inherit the variables.
 ///
-/// With --delay or --duration, the application starts without a profiler. The profiler attaches later, to the first .NET process
-/// that is not a tool of the SDK, and detaches after the duration while the application runs on. It gets the variables of --env as
-/// lines in its attach data.
+/// With --delay or --duration, the application starts without a profiler. The profiler attaches later, to the first
+/// .NET process that is not a tool of the SDK, and detaches after the duration while the application runs on. It gets
+/// the variables of --env as lines in its attach data.
 ///
-/// Profilers are built in: --list shows them, and behind the name of one its settings, which are environment variables. `corprof
-/// record` is `run sampler` with options.
+/// Profilers are built in: --list shows them, and behind the name of one its settings, which are environment variables.
+/// `corprof record` is `run sampler` with options.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof run --list
@@ -50,7 +50,8 @@ pub struct Args {
     #[arg(long)]
     list: bool,
 
-    /// The profiler's CLSID or the name of its struct, if the library has several profilers or does not contain the CLSID
+    /// The profiler's CLSID or the name of its struct, if the library has several profilers or does not contain the
+    /// CLSID
     #[arg(long, value_name = "CLSID|NAME")]
     clsid: Option<String>,
 

@@ -1,4 +1,5 @@
-//! Requests to end this process, such as Ctrl-C. [`corprof_launch::application`] passes signals on to an application instead.
+//! Requests to end this process, such as Ctrl-C. [`corprof_launch::application`] passes signals on to an application
+//! instead.
 
 use std::io;
 use std::sync::Arc;

@@ -21,13 +21,14 @@ use crate::visit::{self, Place};
 
 /// Show what every thread of a process does now.
 ///
-/// Attaches a small profiler, which suspends all managed threads once for some milliseconds, writes their stacks, and detaches. The
-/// process needs no preparation. This also works if the application hangs: deadlocked threads show the methods that wait for the locks.
-/// If another maker's profiler is in the process, the runtime's own sampler takes the stacks, by EventPipe: of the threads that have
-/// managed methods on their stacks. It does not tell whether a thread waits: one `in native code` may do either.
+/// Attaches a small profiler, which suspends all managed threads once for some milliseconds, writes their stacks, and
+/// detaches. The process needs no preparation. This also works if the application hangs: deadlocked threads show the
+/// methods that wait for the locks. If another maker's profiler is in the process, the runtime's own sampler takes the
+/// stacks, by EventPipe: of the threads that have managed methods on their stacks. It does not tell whether a thread
+/// waits: one `in native code` may do either.
 ///
-/// The innermost method comes first. `[native]` is native code of the runtime or of a library. A thread `waits` if it was neither
-/// running nor ready to run. Thread names come from the system: Linux cuts them to 15 bytes.
+/// The innermost method comes first. `[native]` is native code of the runtime or of a library. A thread `waits` if it
+/// was neither running nor ready to run. Thread names come from the system: Linux cuts them to 15 bytes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof stacks 4711

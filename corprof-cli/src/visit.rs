@@ -1,8 +1,10 @@
-//! A visit: `corprof` attaches a built-in profiler to a running process, and the profiler detaches when its work is done.
+//! A visit: `corprof` attaches a built-in profiler to a running process, and the profiler detaches when its work is
+//! done.
 //!
-//! The profiler reports its progress by files in a temporary folder: `NAME.PID` when its work is done, `NAME.PID.left` after the
-//! detach. It renames each file into place, so that a file is complete as soon as it exists. If the folder is gone, the command
-//! has ended, and the profiler detaches. So it does when nobody has the lock of the folder any more: the command was killed.
+//! The profiler reports its progress by files in a temporary folder: `NAME.PID` when its work is done, `NAME.PID.left`
+//! after the detach. It renames each file into place, so that a file is complete as soon as it exists. If the folder is
+//! gone, the command has ended, and the profiler detaches. So it does when nobody has the lock of the folder any more:
+//! the command was killed.
 
 pub(crate) mod folder;
 
@@ -74,7 +76,8 @@ impl Place {
         self.folder.is_shared()
     }
 
-    /// A file of this command or of the folder, by its path for the process, in a setting: `%p` means the process id there.
+    /// A file of this command or of the folder, by its path for the process, in a setting: `%p` means the process id
+    /// there.
     pub(crate) fn told_pattern(&self, file: &Path) -> PathBuf {
         let path = if self.is_shared() { file.to_owned() } else { self.told(file) };
         let name = path.file_name().unwrap_or_default().to_string_lossy().replace('%', "%%");
@@ -140,7 +143,8 @@ impl Place {
     }
 }
 
-/// Refuses a process that was started under a profiler: the runtime would map the library of a second one before it refuses it.
+/// Refuses a process that was started under a profiler: the runtime would map the library of a second one before it
+/// refuses it.
 fn leave_alone_if_profiled(pid: u32) -> Result<(), Failure> {
     let (Some(variables), Some(mapped)) = (inspect::started_with(pid), processes::mapped(pid)) else { return Ok(()) };
     let major = processes::version_by_path(&mapped).as_deref().and_then(checks::major);

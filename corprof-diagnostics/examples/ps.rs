@@ -1,5 +1,5 @@
-//! Lists the .NET processes that this user may ask: `cargo run -p corprof-diagnostics --example ps -- [PID…]`. Only those that
-//! are named, or all, are asked about themselves.
+//! Lists the .NET processes that this user may ask: `cargo run -p corprof-diagnostics --example ps -- [PID…]`. Only
+//! those that are named, or all, are asked about themselves.
 
 use std::time::{Duration, Instant};
 

@@ -77,7 +77,8 @@ impl Client {
     /// The runtime's information about its process.
     ///
     /// # Errors
-    /// If it does not answer in time, or not properly; [`Unsupported`](Error::Unsupported) by a runtime older than .NET 8.
+    /// If it does not answer in time, or not properly; [`Unsupported`](Error::Unsupported) by a runtime older than .NET
+    /// 8.
     pub fn process_info(&self) -> Result<ProcessInfo> {
         const ACTION: &str = "query the process information";
         let asked = self.ask(ACTION, Command::PROCESS_INFO_3, &[], self.timeout);
@@ -141,8 +142,9 @@ impl Client {
 
     /// Attaches a profiler and waits until its `ProfilerAttachComplete` has returned.
     ///
-    /// `library` is its path as the process sees it; `data` is handed to its `InitializeForAttach`. The runtime gives up
-    /// after `timeout`, and the call a little later. While a runtime attaches or detaches it answers no other question.
+    /// `library` is its path as the process sees it; `data` is handed to its `InitializeForAttach`. The runtime gives
+    /// up after `timeout`, and the call a little later. While a runtime attaches or detaches it answers no other
+    /// question.
     ///
     /// A library that was refused may stay loaded: nothing is a mere test.
     ///
@@ -158,13 +160,13 @@ impl Client {
 
     /// Has a suspended runtime load a profiler when it is resumed, as the variables `CORECLR_…` would.
     ///
-    /// Only a runtime that is suspended does: see [`Start::Suspended`](crate::Start). One that runs answers that all is well
-    /// and does nothing, and there is no asking whether it runs. One that has connected and is not suspended yet is asked
-    /// again, for half of the time-out.
+    /// Only a runtime that is suspended does: see [`Start::Suspended`](crate::Start). One that runs answers that all is
+    /// well and does nothing, and there is no asking whether it runs. One that has connected and is not suspended yet
+    /// is asked again, for half of the time-out.
     ///
     /// # Errors
-    /// [`BadRequest`](Error::BadRequest) if this client, or a clone of it, has resumed the runtime; `E_INVALIDARG` after half
-    /// of the time-out if another tool has. If it refuses, or does not answer in time.
+    /// [`BadRequest`](Error::BadRequest) if this client, or a clone of it, has resumed the runtime; `E_INVALIDARG`
+    /// after half of the time-out if another tool has. If it refuses, or does not answer in time.
     pub fn startup_profiler(&self, clsid: Uuid, library: &Path) -> Result<()> {
         const ACTION: &str = "have the profiler loaded at start-up";
         if self.is_resumed.load(Ordering::Acquire) {

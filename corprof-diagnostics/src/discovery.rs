@@ -29,16 +29,16 @@ pub struct Process {
 pub struct Scan {
     /// The processes, by their numbers.
     pub processes: Vec<Process>,
-    /// Sockets in the folder for temporary files whose process cannot be seen: it was killed, or is in a container that shares
-    /// the folder and nothing else.
+    /// Sockets in the folder for temporary files whose process cannot be seen: it was killed, or is in a container that
+    /// shares the folder and nothing else.
     pub stale: Vec<PathBuf>,
 }
 
 impl Process {
     /// Every process that has a diagnostics port and may be asked by this user, by number.
     ///
-    /// On Linux that includes processes in containers: their ports are found by way of `/proc`. Nothing is connected to, so
-    /// nothing is disturbed, and a process that is listed may still not answer.
+    /// On Linux that includes processes in containers: their ports are found by way of `/proc`. Nothing is connected
+    /// to, so nothing is disturbed, and a process that is listed may still not answer.
     ///
     /// # Errors
     /// If the system will not list processes or ports.

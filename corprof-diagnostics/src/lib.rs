@@ -3,9 +3,9 @@
 #![cfg_attr(windows, deny(unsafe_code))]
 //! A client for running .NET processes: identifies them, attaches profilers, receives events.
 //!
-//! A .NET runtime (.NET 8 and later) listens at a socket or a pipe of its own, the *diagnostics port*. [`Process`] finds
-//! it, [`Client`] asks, [`PortServer`] has runtimes connect instead, from their start on. An [`EventPipeSession`] is a
-//! trace while it is written: `corprof-nettrace` reads its events.
+//! A .NET runtime (.NET 8 and later) listens at a socket or a pipe of its own, the *diagnostics port*. [`Process`]
+//! finds it, [`Client`] asks, [`PortServer`] has runtimes connect instead, from their start on. An [`EventPipeSession`]
+//! is a trace while it is written: `corprof-nettrace` reads its events.
 //!
 //! ```no_run
 //! use corprof_diagnostics::Process;
@@ -19,10 +19,10 @@
 //!
 //! # Effects on the process
 //!
-//! A runtime serves one client at a time, on one thread, and waits without limit for a silent client. So this crate never
-//! connects only to test for a runtime, sends each request in one piece, and closes the connection at once after
-//! the answer or on any doubt. Every call has a deadline ([`Client::with_timeout`]), also against a process that never answers,
-//! answers one byte a second, or closes early.
+//! A runtime serves one client at a time, on one thread, and waits without limit for a silent client. So this crate
+//! never connects only to test for a runtime, sends each request in one piece, and closes the connection at once after
+//! the answer or on any doubt. Every call has a deadline ([`Client::with_timeout`]), also against a process that never
+//! answers, answers one byte a second, or closes early.
 //!
 //! # Errors
 //!
@@ -38,8 +38,8 @@
 //!
 //! # Systems
 //!
-//! Linux: tested live on .NET 10 and 8, in a container as well. Windows: the pipes are tested under Wine, and process info and
-//! environment were asked of .NET 8 there. macOS: written, not tested.
+//! Linux: tested live on .NET 10 and 8, in a container as well. Windows: the pipes are tested under Wine, and process
+//! info and environment were asked of .NET 8 there. macOS: written, not tested.
 
 mod client;
 mod connections;

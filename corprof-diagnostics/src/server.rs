@@ -39,8 +39,8 @@ pub struct PortServer {
 /// How a runtime starts that connects to a [`PortServer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// It waits before it runs managed code until [`Client::resume_runtime`] is called. Without that call it waits for ever;
-    /// the same holds for each child process.
+    /// It waits before it runs managed code until [`Client::resume_runtime`] is called. Without that call it waits for
+    /// ever; the same holds for each child process.
     Suspended,
     /// It runs, and connects meanwhile.
     Running,
@@ -68,8 +68,8 @@ impl Runtime {
 }
 
 impl PortServer {
-    /// Listens at a socket, or on Windows at a pipe (`\\.\pipe\NAME`). The socket's folder should be one that only this user
-    /// may enter. The socket is removed with this value and the last client of it.
+    /// Listens at a socket, or on Windows at a pipe (`\\.\pipe\NAME`). The socket's folder should be one that only this
+    /// user may enter. The socket is removed with this value and the last client of it.
     ///
     /// # Errors
     /// If there is such a file, the folder cannot be written to, or the path cannot be named in the variable.

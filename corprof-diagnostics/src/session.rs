@@ -43,8 +43,8 @@ impl Provider {
 
     /// The runtime's own events of this set. Sets are put together by `|`.
     ///
-    /// A set that [forces collections](KeywordSet::forces_collections) has the runtime collect when the session starts, and .NET 8
-    /// once more when it ends.
+    /// A set that [forces collections](KeywordSet::forces_collections) has the runtime collect when the session starts,
+    /// and .NET 8 once more when it ends.
     #[must_use]
     pub fn runtime(set: KeywordSet) -> Self {
         Self::new(Self::RUNTIME, set.keywords().bits(), set.level())
@@ -86,10 +86,11 @@ pub enum FullBuffer {
     /// They are lost (`corprof_nettrace::Stats::lost`), and the application runs on.
     #[default]
     Drop,
-    /// None is lost: the thread waits until the session has been read on. An application whose session nobody reads stands still until
-    /// the session is stopped or dropped. From .NET 11 on.
+    /// None is lost: the thread waits until the session has been read on. An application whose session nobody reads
+    /// stands still until the session is stopped or dropped. From .NET 11 on.
     Wait,
-    /// The thread waits on a runtime that can do so; elsewhere the events are lost. [`EventPipeSession::drops_events`] tells which.
+    /// The thread waits on a runtime that can do so; elsewhere the events are lost. [`EventPipeSession::drops_events`]
+    /// tells which.
     WaitIfPossible,
 }
 
@@ -111,8 +112,8 @@ pub struct SessionConfig {
 }
 
 impl SessionConfig {
-    /// The events of these providers, with stacks, without a rundown, and with at most 64 MB of the process's memory for
-    /// unread events.
+    /// The events of these providers, with stacks, without a rundown, and with at most 64 MB of the process's memory
+    /// for unread events.
     #[must_use]
     pub fn new(providers: impl IntoIterator<Item = Provider>) -> Self {
         Self {
@@ -153,8 +154,8 @@ impl SessionConfig {
         self
     }
 
-    /// The oldest command that can start the session, so that all capable runtimes accept it; the option that needs it; and
-    /// the first runtime that has it.
+    /// The oldest command that can start the session, so that all capable runtimes accept it; the option that needs it;
+    /// and the first runtime that has it.
     fn command(&self) -> (Command, &'static str, &'static str) {
         if self.full_buffer != FullBuffer::Drop {
             (Command::COLLECT_TRACING_6, "a session without loss of events", ".NET 11")
@@ -265,17 +266,18 @@ const LONGEST_START: Duration = Duration::from_secs(1);
 impl Client {
     /// Starts a session of events. They come as a `.nettrace`, by the session's [`Read`](std::io::Read).
     ///
-    /// The session records what happens after this call has returned, unless the runtime takes longer than a second to turn it on.
+    /// The session records what happens after this call has returned, unless the runtime takes longer than a second to
+    /// turn it on.
     ///
     /// # Errors
-    /// If the runtime refuses or does not answer in time; [`Unsupported`](Error::Unsupported) names the parts of `config`
-    /// that need a newer runtime.
+    /// If the runtime refuses or does not answer in time; [`Unsupported`](Error::Unsupported) names the parts of
+    /// `config` that need a newer runtime.
     pub fn start_session(&self, config: &SessionConfig) -> Result<EventPipeSession> {
         EventPipeSession::start(self, config)
     }
 
-    /// Stops a session and waits until the runtime has sent all of it. Another thread must read it meanwhile, or this times
-    /// out. [`EventPipeSession::stop`] needs no other thread.
+    /// Stops a session and waits until the runtime has sent all of it. Another thread must read it meanwhile, or this
+    /// times out. [`EventPipeSession::stop`] needs no other thread.
     ///
     /// # Errors
     /// If the runtime does not answer in time, or not properly. That there is no such session is not an error.
@@ -324,9 +326,10 @@ impl EventPipeSession {
 
     /// Waits until the session records events, or for [`LONGEST_START`].
     ///
-    /// .NET 11 answers before it has turned the session on, and what the application does in the next 100 ms may be lost. The thread
-    /// that answers does one thing after the other: once it has answered a second question, whatever it says, it is done with the
-    /// first. Meanwhile the session is read, because its start may be a collection that waits for a reader.
+    /// .NET 11 answers before it has turned the session on, and what the application does in the next 100 ms may be
+    /// lost. The thread that answers does one thing after the other: once it has answered a second question, whatever
+    /// it says, it is done with the first. Meanwhile the session is read, because its start may be a collection that
+    /// waits for a reader.
     fn settle(&mut self) {
         /// The most that is read ahead.
         const MOST: usize = 16 << 20;
@@ -367,15 +370,15 @@ impl EventPipeSession {
         self.id
     }
 
-    /// How long a read waits for bytes, [`DEFAULT_READ_TIMEOUT`](Self::DEFAULT_READ_TIMEOUT) at first. Then it fails with
-    /// [`TimedOut`](io::ErrorKind::TimedOut), and can be tried again: an application in which nothing happens writes no
-    /// events. `None` waits for ever.
+    /// How long a read waits for bytes, [`DEFAULT_READ_TIMEOUT`](Self::DEFAULT_READ_TIMEOUT) at first. Then it fails
+    /// with [`TimedOut`](io::ErrorKind::TimedOut), and can be tried again: an application in which nothing happens
+    /// writes no events. `None` waits for ever.
     pub fn set_read_timeout(&mut self, timeout: Option<Duration>) {
         self.read_timeout = timeout;
     }
 
-    /// Asks the runtime to stop, and does not wait: it sends its remaining events, and the rundown if one was requested, so
-    /// read the session to its end, where the runtime's answer is checked.
+    /// Asks the runtime to stop, and does not wait: it sends its remaining events, and the rundown if one was
+    /// requested, so read the session to its end, where the runtime's answer is checked.
     ///
     /// # Errors
     /// If the runtime could not be asked. A second request does nothing.

@@ -1,6 +1,6 @@
-//! The cost of decoding: `cargo run --release -p corprof-events --example cost`. Each figure is the best of 2,000 rounds,
-//! each shorter than a turn on a busy processor, in nanoseconds an event, with the event made of its parts each time as a session's
-//! callback does.
+//! The cost of decoding: `cargo run --release -p corprof-events --example cost`. Each figure is the best of 2,000
+//! rounds, each shorter than a turn on a busy processor, in nanoseconds an event, with the event made of its parts each
+//! time as a session's callback does.
 
 use std::hint::black_box;
 use std::time::Instant;

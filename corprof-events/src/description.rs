@@ -49,8 +49,8 @@ const OPCODE: u8 = 1;
 const FIELDS_V2: u8 = 2;
 
 impl<'a> Description<'a> {
-    /// Reads the metadata that a profiler gets with an event: a description without provider. `None` if it ends too early. A
-    /// description with unreadable fields has none.
+    /// Reads the metadata that a profiler gets with an event: a description without provider. `None` if it ends too
+    /// early. A description with unreadable fields has none.
     #[must_use]
     pub fn read(metadata: &'a [u8]) -> Option<Self> {
         Self::read_from(&mut Cursor::new(metadata, true)).ok()
@@ -66,8 +66,8 @@ impl<'a> Description<'a> {
         Ok(Self { id, version, level, keywords, name, fields })
     }
 
-    /// The fields of versions 4 and 5: count and fields in the first layout, then tags, one of which may have them in the
-    /// second. And the opcode, if a tag has it.
+    /// The fields of versions 4 and 5: count and fields in the first layout, then tags, one of which may have them in
+    /// the second. And the opcode, if a tag has it.
     fn fields_v1(bytes: &'a [u8]) -> (Option<Described<'a>>, Option<u8>) {
         let mut fields = Described { layout: Layout::V1, bytes };
         let Ok(end) = fields.checked() else { return (None, None) };
@@ -135,8 +135,8 @@ impl<'a> Description<'a> {
 pub struct FieldList<'a>(pub(crate) Described<'a>);
 
 impl<'a> FieldList<'a> {
-    /// The fields behind the level in a metadata block of versions 4 and 5, and the opcode if a tag has it. No list if there is
-    /// something that this crate does not know.
+    /// The fields behind the level in a metadata block of versions 4 and 5, and the opcode if a tag has it. No list if
+    /// there is something that this crate does not know.
     #[must_use]
     pub fn read_v4(bytes: &'a [u8]) -> (Option<Self>, Option<u8>) {
         let (fields, opcode) = Description::fields_v1(bytes);

@@ -35,7 +35,8 @@ pub struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// An event of the runtime, or one that is not described. `is_64_bit` says how wide addresses are in the process that wrote it.
+    /// An event of the runtime, or one that is not described. `is_64_bit` says how wide addresses are in the process
+    /// that wrote it.
     #[must_use]
     pub fn new(provider: Provider<'a>, id: u32, version: u32, payload: &'a [u8], is_64_bit: bool) -> Self {
         Self { provider, id, version, payload, is_64_bit, name: Text::utf8(b""), fields: None }
@@ -105,9 +106,9 @@ impl<'a> Event<'a> {
         self.own_fields().is_some() || self.manifest().is_some() || self.fields.is_some()
     }
 
-    /// Names and values of its fields, in their order. None if they are not known. Where the payload ends too early, those before;
-    /// where it is not as the event describes it, those before the first that may be wrong. [`is_exact`](Self::is_exact) says
-    /// whether the payload is accounted for; otherwise show it with them.
+    /// Names and values of its fields, in their order. None if they are not known. Where the payload ends too early,
+    /// those before; where it is not as the event describes it, those before the first that may be wrong.
+    /// [`is_exact`](Self::is_exact) says whether the payload is accounted for; otherwise show it with them.
     #[must_use]
     pub fn fields(&self) -> Fields<'a> {
         self.record().fields()
@@ -119,8 +120,9 @@ impl<'a> Event<'a> {
         self.record().field(name)
     }
 
-    /// Whether the payload has the fields, all of them and nothing else. Not so for an event of a newer runtime, which may have
-    /// further fields at its end, nor for one that is described otherwise than it is written, or as having no fields.
+    /// Whether the payload has the fields, all of them and nothing else. Not so for an event of a newer runtime, which
+    /// may have further fields at its end, nor for one that is described otherwise than it is written, or as having no
+    /// fields.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.is_known() && self.record().is_whole()
@@ -129,8 +131,8 @@ impl<'a> Event<'a> {
     /// The event as `V`: a type of [`views`](crate::views), or a struct with `#[derive(ProviderEvent)]`.
     ///
     /// # Errors
-    /// If it is another event, of an older version than the view reads, or its payload is too short; for a `ProviderEvent`, if it
-    /// lacks a field, or one is of another type.
+    /// If it is another event, of an older version than the view reads, or its payload is too short; for a
+    /// `ProviderEvent`, if it lacks a field, or one is of another type.
     #[inline]
     pub fn decode<V: View<'a>>(&self) -> Result<V, DecodeError> {
         V::decode(self)

@@ -5,7 +5,8 @@ use std::ops::BitOr;
 
 use crate::generated::keywords::KEYWORDS;
 
-/// Groups of a provider's events, a bit each. The constants are those of [`Provider::RUNTIME`](crate::Provider::RUNTIME).
+/// Groups of a provider's events, a bit each. The constants are those of
+/// [`Provider::RUNTIME`](crate::Provider::RUNTIME).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Keywords(pub(crate) u64);
 
@@ -103,7 +104,8 @@ pub struct KeywordSet {
 impl KeywordSet {
     /// Collections: reason, duration, result. About ten events per collection.
     pub const GC: Self = Self::new(Keywords::GC, Level::Informational);
-    /// Which types are allocated, an event every 100 KB: all runtimes. The largest objects are seen more often than others.
+    /// Which types are allocated, an event every 100 KB: all runtimes. The largest objects are seen more often than
+    /// others.
     pub const ALLOCATION_TICKS: Self = Self::new(Keywords::GC, Level::Verbose);
     /// Which types are allocated, by samples that are fair to each byte: .NET 10.
     pub const ALLOCATION_SAMPLES: Self = Self::new(Keywords::ALLOCATION_SAMPLING, Level::Informational);
@@ -125,8 +127,8 @@ impl KeywordSet {
     pub const LOADER: Self = Self::new(Keywords::LOADER.union(Keywords::ASSEMBLY_LOADER), Level::Informational);
     /// The runtime's messages about profilers.
     pub const PROFILER: Self = Self::new(Keywords::PROFILER, Level::Informational);
-    /// Every object and reference of the heap, and the names of their types. [Forces collections](Self::forces_collections): one
-    /// when the session starts, and on .NET 8 one more when it ends.
+    /// Every object and reference of the heap, and the names of their types. [Forces
+    /// collections](Self::forces_collections): one when the session starts, and on .NET 8 one more when it ends.
     pub const HEAP_DUMP: Self = Self::new(
         Keywords::GC
             .union(Keywords::TYPE)
@@ -171,8 +173,8 @@ impl KeywordSet {
         self.level
     }
 
-    /// Whether a session of it forces blocking collections of the whole heap: one at its start, and on .NET 8 one at its end, as
-    /// that runtime takes the keyword for a request both times.
+    /// Whether a session of it forces blocking collections of the whole heap: one at its start, and on .NET 8 one at
+    /// its end, as that runtime takes the keyword for a request both times.
     #[must_use]
     pub const fn forces_collections(self) -> bool {
         self.keywords.bits() & Keywords::MANAGED_HEAP_COLLECT.bits() != 0

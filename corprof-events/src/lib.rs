@@ -1,7 +1,8 @@
 //! Decodes events of the .NET runtime and of EventSources: names, fields, and typed views of those that people use.
 //!
-//! Needs no runtime and nothing of the other crates: give it provider, number, version and payload, wherever they come from: a
-//! profiler's EventPipe session, a diagnostics port, a `.nettrace` file. `corprof-nettrace` does so for the last two.
+//! Needs no runtime and nothing of the other crates: give it provider, number, version and payload, wherever they come
+//! from: a profiler's EventPipe session, a diagnostics port, a `.nettrace` file. `corprof-nettrace` does so for the
+//! last two.
 //!
 //! ```
 //! use corprof_events::views::ThreadPoolWorkerThreadAdjustment;
@@ -23,9 +24,10 @@
 //! # Where the knowledge comes from
 //!
 //! The runtime's own events carry neither names nor fields. Their layouts are from the manifest of .NET 10
-//! ([`runtime_events`] and others); a newer runtime appends fields, so the known ones stay readable. Events of EventSources describe
-//! themselves ([`Description`]), but not always as they are written: the widths of their values are found by trying which of those
-//! that EventSources use fit the payload. What no description accounts for ([`Event::is_exact`]) is bytes ([`Event::payload`]).
+//! ([`runtime_events`] and others); a newer runtime appends fields, so the known ones stay readable. Events of
+//! EventSources describe themselves ([`Description`]), but not always as they are written: the widths of their values
+//! are found by trying which of those that EventSources use fit the payload. What no description accounts for
+//! ([`Event::is_exact`]) is bytes ([`Event::payload`]).
 //!
 //! # Cost
 //!

@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Debug, Display, Formatter};
 
-/// The provider of an event: one of the runtime's, whose events the manifest describes, or another one, whose events describe
-/// themselves.
+/// The provider of an event: one of the runtime's, whose events the manifest describes, or another one, whose events
+/// describe themselves.
 ///
 /// ```
 /// use corprof_events::Provider;
@@ -42,7 +42,8 @@ impl<'a> Provider<'a> {
     pub const PRIVATE: Provider<'static> =
         Provider { name: "Microsoft-Windows-DotNETRuntimePrivate", manifest: Manifest::Private };
 
-    /// The runtime's own sampler, which writes an event with a stack for each thread: `Microsoft-DotNETCore-SampleProfiler`.
+    /// The runtime's own sampler, which writes an event with a stack for each thread:
+    /// `Microsoft-DotNETCore-SampleProfiler`.
     pub const SAMPLE_PROFILER: Provider<'static> =
         Provider { name: "Microsoft-DotNETCore-SampleProfiler", manifest: Manifest::SampleProfiler };
 

@@ -8,8 +8,8 @@ use crate::keywords::{Keywords, Level};
 use crate::value::{Fields, Value};
 use crate::view::DecodeError;
 
-/// An event of an EventSource, or of a profiler's own provider, as a struct. `#[derive(ProviderEvent)]` implements it, and
-/// [`View`](crate::View), so that [`Event::decode`](crate::Event::decode) returns the struct.
+/// An event of an EventSource, or of a profiler's own provider, as a struct. `#[derive(ProviderEvent)]` implements it,
+/// and [`View`](crate::View), so that [`Event::decode`](crate::Event::decode) returns the struct.
 pub trait ProviderEvent {
     /// What the provider says about the event.
     const EVENT: EventDefinition;

@@ -80,8 +80,8 @@ impl Scalar {
     }
 }
 
-/// How wide the values of an event are that describes itself. Descriptions do not say it, and EventSources write several forms
-/// under one: [dotnet/runtime#119737](https://github.com/dotnet/runtime/issues/119737).
+/// How wide the values of an event are that describes itself. Descriptions do not say it, and EventSources write
+/// several forms under one: [dotnet/runtime#119737](https://github.com/dotnet/runtime/issues/119737).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Widths {
     /// As EventSources with self-describing events write them: a bool has one byte, a decimal is an `f64`.
@@ -97,8 +97,8 @@ pub(crate) enum Widths {
 }
 
 impl Widths {
-    /// In the order to try them in. The first goes before the second, because one byte read as four may swallow the text after it
-    /// and fit, but four bytes read as one leave a rest.
+    /// In the order to try them in. The first goes before the second, because one byte read as four may swallow the
+    /// text after it and fit, but four bytes read as one leave a rest.
     pub(crate) const KNOWN: [Self; 4] = [Self::SelfDescribing, Self::Described, Self::AtLeast32, Self::AtLeast64];
 
     /// The scalar that is written where the description has `scalar`.

@@ -34,8 +34,8 @@ impl Profile {
         self.about.rate_reached = Some(hertz);
     }
 
-    /// Counts missing samples by reason: "rounds over the budget", 5125. A later number replaces that of the same reason; 0
-    /// removes it.
+    /// Counts missing samples by reason: "rounds over the budget", 5125. A later number replaces that of the same
+    /// reason; 0 removes it.
     pub fn set_skipped(&mut self, reason: &str, count: u64) {
         self.about.skipped.retain(|(known, _)| known != reason);
         if count > 0 {
@@ -48,13 +48,14 @@ impl Profile {
         add(&mut self.about.notes, text.into());
     }
 
-    /// Something without which a reader would be misled; pictures show it in red. The same words are kept once. That there are
-    /// few samples, or less than half of those asked for, is added without asking.
+    /// Something without which a reader would be misled; pictures show it in red. The same words are kept once. That
+    /// there are few samples, or less than half of those asked for, is added without asking.
     pub fn warn(&mut self, text: impl Into<String>) {
         add(&mut self.about.warnings, text.into());
     }
 
-    /// What every format that has room for it says of the run, for a terminal: a line of facts, then warnings and notes.
+    /// What every format that has room for it says of the run, for a terminal: a line of facts, then warnings and
+    /// notes.
     pub fn caption(&self) -> Vec<String> {
         Caption::new(self).lines().collect()
     }

@@ -35,8 +35,8 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// Writing failed. A file that a [`Profile`](crate::Profile) would have replaced is unchanged; a [`Trace`](crate::Trace) ends
-    /// with the events written before.
+    /// Writing failed. A file that a [`Profile`](crate::Profile) would have replaced is unchanged; a
+    /// [`Trace`](crate::Trace) ends with the events written before.
     #[error("cannot write {path}: {source} (is the disk full?)", path = .path.display())]
     Write {
         /// The file that was to be written.

@@ -156,8 +156,8 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// The viewer's stack for that of a sample. The viewer takes the category of a sample from its leaf, so that of a thread which
-    /// waits, as the profiler has found out, is a wait whatever its name.
+    /// The viewer's stack for that of a sample. The viewer takes the category of a sample from its leaf, so that of a
+    /// thread which waits, as the profiler has found out, is a wait whatever its name.
     fn sampled_stack(
         &mut self,
         thread: ThreadHandle,
@@ -173,7 +173,8 @@ impl<'a> Conversion<'a> {
         Some(self.fox.intern_stack(thread, caller, leaf))
     }
 
-    /// Whether the outermost frame of a stack is a wait: under such a frame a profiler puts the stacks of waiting threads.
+    /// Whether the outermost frame of a stack is a wait: under such a frame a profiler puts the stacks of waiting
+    /// threads.
     fn is_under_waits(&self, stack: StackId) -> bool {
         let mut next = stack;
         let mut outermost = None;

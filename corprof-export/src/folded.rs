@@ -48,8 +48,8 @@ pub(crate) fn write_stack(profile: &Profile, stack: StackId, line: &mut String) 
     }
 }
 
-/// A name without characters that end it, end the line, or are invalid in XML. Readers take a number after a blank for a
-/// weight, and a line that begins with a hash and a blank for a comment.
+/// A name without characters that end it, end the line, or are invalid in XML. Readers take a number after a blank for
+/// a weight, and a line that begins with a hash and a blank for a comment.
 pub(crate) fn label(name: &str) -> Cow<'_, str> {
     let is_bad = |c: char| c == ';' || c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{fffe}' | '\u{ffff}');
     let replaced = |c: char| match c {

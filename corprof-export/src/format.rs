@@ -4,11 +4,11 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
-    /// A page for any browser, which works offline: `.html`. Flame graph with zoom and search, table of methods, "only my
-    /// code", threads.
+    /// A page for any browser, which works offline: `.html`. Flame graph with zoom and search, table of methods, "only
+    /// my code", threads.
     Html,
-    /// A flame graph as a picture, for documents: `.svg`. Roots are on top. Paths of calls that are too narrow to be seen are
-    /// left out, and frames below 1,000 levels become one frame `[deeper]`.
+    /// A flame graph as a picture, for documents: `.svg`. Roots are on top. Paths of calls that are too narrow to be
+    /// seen are left out, and frames below 1,000 levels become one frame `[deeper]`.
     FlameGraph,
     /// A line for each stack, root first, for scripts and many viewers: `.folded`, `.txt`.
     Folded,

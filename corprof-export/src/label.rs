@@ -180,8 +180,8 @@ fn ordinal(rest: &str) -> String {
     }
 }
 
-/// The method that a state machine stands for: `<Name>d__5`, `<Name>d`, mcs's `<Name>c__async0` and `<Name>c__Iterator0`,
-/// VB's `VB$StateMachine_5_Name`.
+/// The method that a state machine stands for: `<Name>d__5`, `<Name>d`, mcs's `<Name>c__async0` and
+/// `<Name>c__Iterator0`, VB's `VB$StateMachine_5_Name`.
 fn machine_source(component: &str) -> Option<String> {
     if let Some(rest) = component.strip_prefix("VB$StateMachine_") {
         return rest.split_once('_').map(|(_, name)| plain_method(name));

@@ -20,30 +20,30 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A file is written beside its target and renamed, so that a half-written one never replaces a good one. [`Output`] fills the
-//! process id into its name, and keeps the file of another run.
+//! A file is written beside its target and renamed, so that a half-written one never replaces a good one. [`Output`]
+//! fills the process id into its name, and keeps the file of another run.
 //!
 //! # Description of the run
 //!
-//! Every format contains the description of the run: the application (the profile's name), the [`Mode`], the rate that was
-//! requested and the one reached, the rounds of the sampler, the duration, and the skipped samples with the reasons
-//! ([`set_skipped`](Profile::set_skipped)). [`caption`](Profile::caption) is the same for a terminal. Pictures warn in red of too few samples, and show the texts of
-//! [`warn`](Profile::warn).
+//! Every format contains the description of the run: the application (the profile's name), the [`Mode`], the rate that
+//! was requested and the one reached, the rounds of the sampler, the duration, and the skipped samples with the reasons
+//! ([`set_skipped`](Profile::set_skipped)). [`caption`](Profile::caption) is the same for a terminal. Pictures warn in
+//! red of too few samples, and show the texts of [`warn`](Profile::warn).
 //!
-//! Calls in the order in which they happened go to a [`Trace`], which is written as it comes. Tables of methods are made of
-//! [`Method`]s, as text and as CSV.
+//! Calls in the order in which they happened go to a [`Trace`], which is written as it comes. Tables of methods are
+//! made of [`Method`]s, as text and as CSV.
 //!
 //! # To a fleet
 //!
-//! With the feature `push`, the module `push` sends profiles to Grafana Pyroscope and Parca in intervals; with `push-otlp` to an
-//! OpenTelemetry Collector as well. [`Profile::take_part`] makes the profile of an interval.
+//! With the feature `push`, the module `push` sends profiles to Grafana Pyroscope and Parca in intervals; with
+//! `push-otlp` to an OpenTelemetry Collector as well. [`Profile::take_part`] makes the profile of an interval.
 //!
 //! # Memory
 //!
 //! Names, frames and stacks are kept once each. A stack is a node that names its caller's node: about 20 bytes for each
-//! distinct path of calls, and [`Profile::with_stack_limit`] bounds their number. On top of that, [`Profile::new`] keeps
-//! 24 bytes a sample; [`Profile::summed`] keeps 32 bytes for each pair of thread and stack, however many samples there
-//! are.
+//! distinct path of calls, and [`Profile::with_stack_limit`] bounds their number. On top of that, [`Profile::new`]
+//! keeps 24 bytes a sample; [`Profile::summed`] keeps 32 bytes for each pair of thread and stack, however many samples
+//! there are.
 //!
 
 mod about;

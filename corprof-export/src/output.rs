@@ -8,9 +8,9 @@ use crate::{Error, Format, Profile};
 
 /// The file that a run writes its profile to, once at its end or as a snapshot again and again.
 ///
-/// `%p` in the name becomes the process id, and `%%` a percent sign. Snapshots replace each other, whole by whole. A file that
-/// something else has written (an earlier run, or another process with the same name for its output) is kept: it gets a number,
-/// `shop.1.html`, and [`write`](Self::write) says which.
+/// `%p` in the name becomes the process id, and `%%` a percent sign. Snapshots replace each other, whole by whole. A
+/// file that something else has written (an earlier run, or another process with the same name for its output) is kept:
+/// it gets a number, `shop.1.html`, and [`write`](Self::write) says which.
 ///
 /// ```
 /// # use corprof_export::{Output, Profile, Unit};
@@ -157,8 +157,8 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
 
 /// The name of the application that this process runs: that of the program, or of the assembly that `dotnet` runs.
 ///
-/// Made for profilers, which are loaded into the application. The answer is for people; it never fails, and is `application`
-/// if the system does not show it.
+/// Made for profilers, which are loaded into the application. The answer is for people; it never fails, and is
+/// `application` if the system does not show it.
 pub fn application_name() -> String {
     name_of(&arguments())
 }

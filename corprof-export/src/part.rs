@@ -8,15 +8,16 @@ use crate::profile::{Sample, Thread};
 use crate::{FrameId, Profile, StackId};
 
 impl Profile {
-    /// The samples that were added since the last call, or since the beginning, as a profile of their own: sums for each thread
-    /// and stack, with only the names, frames and stacks that they need. The sum of all parts is the whole.
+    /// The samples that were added since the last call, or since the beginning, as a profile of their own: sums for
+    /// each thread and stack, with only the names, frames and stacks that they need. The sum of all parts is the whole.
     ///
-    /// Handles stay good. A profile with times ([`new`](Self::new)) keeps its samples, so that it can be written as a whole as well.
-    /// From a [summed](Self::summed) profile the samples move into the part: its memory then depends on its names and stacks only.
+    /// Handles stay good. A profile with times ([`new`](Self::new)) keeps its samples, so that it can be written as a
+    /// whole as well. From a [summed](Self::summed) profile the samples move into the part: its memory then depends on
+    /// its names and stacks only.
     ///
     /// The part has the name, unit, interval, process and mode of the profile. Its beginning is unknown until
-    /// [`started_at`](Self::started_at), its duration until [`set_duration`](Self::set_duration); the descriptions of the whole,
-    /// such as [`set_skipped`](Self::set_skipped), stay with the whole.
+    /// [`started_at`](Self::started_at), its duration until [`set_duration`](Self::set_duration); the descriptions of
+    /// the whole, such as [`set_skipped`](Self::set_skipped), stay with the whole.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -36,7 +36,8 @@ impl StackId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ThreadId(pub(crate) usize);
 
-/// Counts of data that a profile could not store; all zero unless limits were reached or handles of another profile were used.
+/// Counts of data that a profile could not store; all zero unless limits were reached or handles of another profile
+/// were used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Losses {
     /// Frames that were left off because the limit of stacks was reached, one for each time that it happened.
@@ -169,8 +170,8 @@ impl Profile {
         Self { process: id, ..self }
     }
 
-    /// Decides the kinds of frames: the rule is asked first, and where it answers `None`, the profile's own rules hold. Kinds
-    /// decide colours and "only my code".
+    /// Decides the kinds of frames: the rule is asked first, and where it answers `None`, the profile's own rules hold.
+    /// Kinds decide colours and "only my code".
     ///
     /// ```
     /// # use corprof_export::{FrameKind, Profile, Unit};
@@ -184,8 +185,8 @@ impl Profile {
         Self { kinds: Some(Arc::new(KindRule(Box::new(rule)))), ..self }
     }
 
-    /// Draws flame graphs of the user's code only, with the framework calls that user code makes directly. In the HTML page it
-    /// is a switch, which is on then.
+    /// Draws flame graphs of the user's code only, with the framework calls that user code makes directly. In the HTML
+    /// page it is a switch, which is on then.
     #[must_use]
     pub fn only_my_code(self) -> Self {
         Self { is_only_my_code: true, ..self }
@@ -207,7 +208,8 @@ impl Profile {
         FrameId(number(self.frames.insert_full(data).0))
     }
 
-    /// Says where a frame is in the source, once that is known; the frame stays the same. As [`Frame::at`], which comes first.
+    /// Says where a frame is in the source, once that is known; the frame stays the same. As [`Frame::at`], which comes
+    /// first.
     pub fn place(&mut self, frame: FrameId, file: &str, line: u32) {
         if (frame.0 as usize) < self.frames.len() {
             let file = self.text(file);
@@ -247,8 +249,8 @@ impl Profile {
         self.stack_root_first(frames.into_iter().rev())
     }
 
-    /// A new thread, with its identifier in the system. Identifiers may come again, as the system reuses them; each call
-    /// makes another thread.
+    /// A new thread, with its identifier in the system. Identifiers may come again, as the system reuses them; each
+    /// call makes another thread.
     pub fn thread(&mut self, id: u32, name: impl Into<String>) -> ThreadId {
         self.threads.push(Thread { id, name: name.into(), ..Thread::default() });
         ThreadId(self.threads.len() - 1)
@@ -291,8 +293,8 @@ impl Profile {
         }
     }
 
-    /// Adds a tree of calls: for each node the place of its caller's, which comes before it, its frame, and its own weight,
-    /// without its callees'.
+    /// Adds a tree of calls: for each node the place of its caller's, which comes before it, its frame, and its own
+    /// weight, without its callees'.
     pub fn calls<'a>(&mut self, thread: ThreadId, nodes: impl IntoIterator<Item = (Option<usize>, Frame<'a>, u64)>) {
         let mut stacks: Vec<StackId> = Vec::new();
         for (caller, frame, weight) in nodes {

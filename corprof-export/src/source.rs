@@ -33,16 +33,18 @@ const EMBEDDED_PORTABLE_PDB: u32 = 17;
 /// The table that method tokens are of.
 const METHOD_DEF: u32 = 0x0600_0000;
 
-/// How far into a method its first line is looked for: compilers begin async methods and iterators with code of no line.
+/// How far into a method its first line is looked for: compilers begin async methods and iterators with code of no
+/// line.
 const PREFIX: u32 = 512;
 
 /// Finds the file and line of managed methods.
 ///
-/// A module's portable PDB is searched in the module itself (`DebugType` `embedded`), then beside it, by the name that the
-/// module gives it. A PDB of another build is not used. Where there is none, or it cannot be read, lines are unknown, which is
-/// no error. Each module is looked at once, and PDBs of more than 64 MB are left alone.
+/// A module's portable PDB is searched in the module itself (`DebugType` `embedded`), then beside it, by the name that
+/// the module gives it. A PDB of another build is not used. Where there is none, or it cannot be read, lines are
+/// unknown, which is no error. Each module is looked at once, and PDBs of more than 64 MB are left alone.
 ///
-/// Reading one takes some milliseconds a megabyte, so this belongs where a profile is written, not where samples are taken.
+/// Reading one takes some milliseconds a megabyte, so this belongs where a profile is written, not where samples are
+/// taken.
 ///
 /// ```
 /// use std::path::Path;
@@ -84,7 +86,8 @@ impl SourceLines {
 
     /// The source file of a method, as passed to its compiler, and the line of its first statement, counted from 1.
     ///
-    /// `module` is the module's file, and `token` the method's in the module's metadata (`MethodDef`). None if that is not known.
+    /// `module` is the module's file, and `token` the method's in the module's metadata (`MethodDef`). None if that is
+    /// not known.
     pub fn of_method(&mut self, module: &Path, token: u32) -> Option<(&str, u32)> {
         let row = token.checked_sub(METHOD_DEF).filter(|row| (1..1 << 24).contains(row))?;
         if !self.modules.contains_key(module) {

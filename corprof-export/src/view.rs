@@ -53,8 +53,8 @@ fn place(frame: &Frame<'_>) -> Option<String> {
     (frame.line > 0).then(|| format!("{file}:{}", frame.line))
 }
 
-/// The source constructs behind state machines: builders, resumptions and the method itself call async methods; any code
-/// calls iterators.
+/// The source constructs behind state machines: builders, resumptions and the method itself call async methods; any
+/// code calls iterators.
 fn machines(profile: &Profile) -> FxHashMap<FrameId, Machine> {
     let frames = (0u32..).map(FrameId).take(profile.frames.len());
     let sources: FxHashMap<FrameId, String> =
@@ -126,7 +126,8 @@ struct Place {
 }
 
 impl View {
-    /// The profile as pictures show it: without idle threads, unless it is of processor time; with user code only, if so asked.
+    /// The profile as pictures show it: without idle threads, unless it is of processor time; with user code only, if
+    /// so asked.
     pub(crate) fn new(profile: &Profile, looks: &[Look]) -> Self {
         let mut view = Self::default();
         let mut known = FxHashMap::default();

@@ -1,6 +1,7 @@
-//! Builds and analyses a heap of 10,000,000 objects and 14,000,000 references, and prints the time and memory of each step:
-//! `cargo run --release -p corprof-heap --example measure -- [OBJECTS = 10000000] [SEED = 1] [FOLDER]`, where FOLDER gets a file of each format.
-//! Instead of OBJECTS, a file of `corprof::heap_dump::BlockFile` has the heap of a real application.
+//! Builds and analyses a heap of 10,000,000 objects and 14,000,000 references, and prints the time and memory of each
+//! step: `cargo run --release -p corprof-heap --example measure -- [OBJECTS = 10000000] [SEED = 1] [FOLDER]`, where
+//! FOLDER gets a file of each format. Instead of OBJECTS, a file of `corprof::heap_dump::BlockFile` has the heap of a
+//! real application.
 //!
 //! The heap comes as the runtime's events do, in blocks of 64 KB, objects and references interleaved. It has lists,
 //! arrays, trees and objects that several share; an eighth is unreachable.

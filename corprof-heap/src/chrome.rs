@@ -1,8 +1,8 @@
 //! Writes `.heapsnapshot` files, which Chrome's developer tools and Visual Studio Code show.
 //!
-//! The viewers work out dominators and retained sizes themselves, and hold everything in memory: files above some hundred
-//! megabytes are too large for them. So the number of objects is capped. Those that retain most are written; the others
-//! are summed up in a node below their dominator, so that retained sizes are still right.
+//! The viewers work out dominators and retained sizes themselves, and hold everything in memory: files above some
+//! hundred megabytes are too large for them. So the number of objects is capped. Those that retain most are written;
+//! the others are summed up in a node below their dominator, so that retained sizes are still right.
 
 use std::io::{self, Write};
 
@@ -64,8 +64,8 @@ const META: &str = concat!(
 /// # Errors
 /// Those of `writer`.
 pub fn write(tree: &Dominators<'_>, cap: usize, writer: impl Write) -> io::Result<Written> {
-    // An edge names its target by the place in the list of nodes, in 32 bits; each object may need a second node, for the
-    // omitted ones.
+    // An edge names its target by the place in the list of nodes, in 32 bits; each object may need a second node, for
+    // the omitted ones.
     let cap = cap.min(u32::MAX as usize / NODE_FIELDS as usize / 2 - 2);
     let selection = Selection::of(tree, cap);
     Snapshot { tree, graph: tree.graph(), selection, strings: Strings::default(), clamped: 0 }.write(writer)

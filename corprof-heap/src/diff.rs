@@ -1,7 +1,8 @@
 //! The changes between two snapshots.
 //!
-//! Objects have no identity across collections, so snapshots are compared by stable facts: names of classes, and the classes
-//! through which objects are kept alive. Where the caller knows which object is which, [`IdentityDiff`] compares objects.
+//! Objects have no identity across collections, so snapshots are compared by stable facts: names of classes, and the
+//! classes through which objects are kept alive. Where the caller knows which object is which, [`IdentityDiff`]
+//! compares objects.
 //!
 //! A [`Summary`] is all that a comparison needs of a snapshot, so that only one graph is in memory at a time.
 
@@ -32,21 +33,22 @@ struct PathSum {
 
 /// Sums of a snapshot by class and by dominator path.
 ///
-/// The dominator path of an object are the classes of the objects that dominate it, from the top down to itself. Neighbours of
-/// the same class are one step, so that a list of nodes is one path however long it is.
+/// The dominator path of an object are the classes of the objects that dominate it, from the top down to itself.
+/// Neighbours of the same class are one step, so that a list of nodes is one path however long it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     title: String,
     is_whole: bool,
-    /// Assembly, name and sums, in order. Classes of one name and assembly are one, in however many contexts they are loaded.
+    /// Assembly, name and sums, in order. Classes of one name and assembly are one, in however many contexts they are
+    /// loaded.
     classes: Vec<((String, String), Total)>,
     paths: Vec<PathSum>,
     merged: u64,
 }
 
 impl Summary {
-    /// Sums up. `depth` is the number of classes of a path that are distinguished, such as [`DEFAULT_DEPTH`]; deeper objects
-    /// count for the last.
+    /// Sums up. `depth` is the number of classes of a path that are distinguished, such as [`DEFAULT_DEPTH`]; deeper
+    /// objects count for the last.
     #[must_use]
     pub fn of(tree: &Dominators<'_>, depth: usize) -> Self {
         let graph = tree.graph();
@@ -254,8 +256,8 @@ impl<'s> PathDiff<'s> {
         self.classes(path).into_iter().map(|(_, name)| name.as_str()).collect()
     }
 
-    /// The paths that grew most in retained bytes, the most first, at most `count`. A path is left out if another that goes on
-    /// from it has four fifths of its growth: the longer one is more precise.
+    /// The paths that grew most in retained bytes, the most first, at most `count`. A path is left out if another that
+    /// goes on from it has four fifths of its growth: the longer one is more precise.
     #[must_use]
     pub fn grown(&self, count: usize) -> Vec<usize> {
         let growth = |path: usize| self.paths[path].change.retained_growth();
@@ -270,8 +272,8 @@ impl<'s> PathDiff<'s> {
         grown
     }
 
-    /// Of the objects at the end of a path, the one that retains most: an example. `tree` is of one of the two snapshots; `None` if it
-    /// has no such object.
+    /// Of the objects at the end of a path, the one that retains most: an example. `tree` is of one of the two
+    /// snapshots; `None` if it has no such object.
     #[must_use]
     pub fn largest_at(&self, path: usize, tree: &Dominators<'_>) -> Option<ObjectId> {
         let graph = tree.graph();

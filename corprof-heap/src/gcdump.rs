@@ -1,8 +1,8 @@
 //! Writes `.gcdump` files, which Visual Studio and PerfView show.
 //!
-//! The format is PerfView's serialization of its class `GCHeapDump`, version 10: everything is little-endian, lengths and places
-//! have 32 bits. Roots hang on nodes with names in brackets, such as `[static vars]`, below the node `[.NET Roots]`.
-//! Values of weak tables are references of their keys.
+//! The format is PerfView's serialization of its class `GCHeapDump`, version 10: everything is little-endian, lengths
+//! and places have 32 bits. Roots hang on nodes with names in brackets, such as `[static vars]`, below the node `[.NET
+//! Roots]`. Values of weak tables are references of their keys.
 
 use std::io::{self, Write};
 
@@ -112,8 +112,8 @@ fn heading(kind: RootKind) -> &'static str {
     }
 }
 
-/// The size of each class, which is that of its first object, as other writers of the format have it: of a string or an array no other
-/// size is known. Readers show no class of size 0.
+/// The size of each class, which is that of its first object, as other writers of the format have it: of a string or an
+/// array no other size is known. Readers show no class of size 0.
 fn class_sizes(graph: &HeapGraph) -> Vec<i32> {
     let mut sizes: Vec<Option<i32>> = vec![None; graph.classes().len()];
     for object in graph.objects() {
@@ -184,7 +184,8 @@ impl Nodes<'_, '_> {
         if i32::try_from(number).is_ok() { Ok(number as u32) } else { Err(too_large()) }
     }
 
-    /// The numbers that a node consists of: twice its type, and 1 if its size follows; the size; how many children; their distances.
+    /// The numbers that a node consists of: twice its type, and 1 if its size follows; the size; how many children;
+    /// their distances.
     fn node(&self, node: usize, out: &mut dyn FnMut(i32) -> io::Result<()>) -> io::Result<()> {
         let graph = self.graph;
         let distance = |to: u32| to.wrapping_sub(node as u32).cast_signed();

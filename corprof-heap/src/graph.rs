@@ -42,7 +42,8 @@ pub(crate) struct WeakEdge {
 
 /// A heap: objects by number, references in compressed rows.
 ///
-/// It does not depend on the order of its parts: objects are numbered by address, references, roots and classes are sorted.
+/// It does not depend on the order of its parts: objects are numbered by address, references, roots and classes are
+/// sorted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeapGraph {
     pub(crate) title: String,

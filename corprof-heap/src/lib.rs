@@ -1,7 +1,7 @@
 //! Heap snapshots of .NET processes: which classes take the memory, and which objects keep it alive.
 //!
-//! Needs no runtime and nothing of the other crates: objects, references and roots come from the runtime's heap-dump events
-//! ([`BulkReader`]), from a profiler's callbacks ([`GraphBuilder`]), or from a file ([`HeapGraph::read`]).
+//! Needs no runtime and nothing of the other crates: objects, references and roots come from the runtime's heap-dump
+//! events ([`BulkReader`]), from a profiler's callbacks ([`GraphBuilder`]), or from a file ([`HeapGraph::read`]).
 //!
 //! ```
 //! use corprof_heap::report::{Options, Report};
@@ -35,18 +35,21 @@
 //! | why is it alive? | [`Paths`] |
 //! | which classes have grown, and on which paths? | [`diff`] |
 //!
-//! [`report`] writes text, JSON and HTML, [`perfetto`], [`gcdump`] and [`chrome`] write for their viewers, and [`HeapGraph::write`] keeps a snapshot.
-//! The same heap gives the same bytes, in any order of its parts.
+//! [`report`] writes text, JSON and HTML, [`perfetto`], [`gcdump`] and [`chrome`] write for their viewers, and
+//! [`HeapGraph::write`] keeps a snapshot. The same heap gives the same bytes, in any order of its parts.
 //!
 //! # Memory
 //!
-//! The limit that the crate keeps is 450 MB for ten million objects with fourteen million references. On Linux x64 with glibc that heap
-//! takes 390 MB resident at the peak from the first event to dominators, sums, paths to roots and files, and 409 MB where a
-//! `.heapsnapshot` leaves nine objects of ten out; the graph alone takes 156 MB (`examples/measure.rs`). The parts:
+//! The limit that the crate keeps is 450 MB for ten million objects with fourteen million references. On Linux x64 with
+//! glibc that heap takes 390 MB resident at the peak from the first event to dominators, sums, paths to roots and
+//! files, and 409 MB where a `.heapsnapshot` leaves nine objects of ten out; the graph alone takes 156 MB
+//! (`examples/measure.rs`). The parts:
 //!
 //! - building: 12 bytes an object, 8 bytes a reference, and a table of 5 bytes a slot that doubles;
-//! - the graph: 10 bytes an object and 4 bytes a reference, if addresses are near to one another and objects share class and size;
-//! - the dominator tree: 24 bytes an object while it is made, 17 afterwards; paths to roots: 4 bytes, and at most 8 more meanwhile.
+//! - the graph: 10 bytes an object and 4 bytes a reference, if addresses are near to one another and objects share
+//!   class and size;
+//! - the dominator tree: 24 bytes an object while it is made, 17 afterwards; paths to roots: 4 bytes, and at most 8
+//!   more meanwhile.
 //!
 //! A heap may have 4,294,967,293 objects and as many references.
 

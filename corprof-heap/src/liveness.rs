@@ -14,11 +14,11 @@ pub struct Freed {
 }
 
 impl HeapGraph {
-    /// The memory that the absence of these objects would free: theirs, if they are reachable, and that of objects only they
-    /// keep alive.
+    /// The memory that the absence of these objects would free: theirs, if they are reachable, and that of objects only
+    /// they keep alive.
     ///
-    /// This is the definition of a retained size, for any set of objects and with weak tables in full: a pair's value goes with its
-    /// key and with its table. It marks the whole heap twice, so it is for single questions;
+    /// This is the definition of a retained size, for any set of objects and with weak tables in full: a pair's value
+    /// goes with its key and with its table. It marks the whole heap twice, so it is for single questions;
     /// [`Dominators`](crate::Dominators) answers for all objects at once.
     #[must_use]
     pub fn freed_without(&self, removed: &[ObjectId]) -> Freed {

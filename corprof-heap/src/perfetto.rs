@@ -1,7 +1,7 @@
 //! Writes Perfetto traces with a heap graph, which the Heap Dump Explorer of <https://ui.perfetto.dev> shows.
 //!
-//! The viewer works out dominators and retained sizes itself. Its kinds of roots are those of Android's runtime: a static
-//! field is `STICKY_CLASS`, a stack `JAVA_FRAME`, a handle `JNI_GLOBAL`, the finalizer queue `FINALIZING`.
+//! The viewer works out dominators and retained sizes itself. Its kinds of roots are those of Android's runtime: a
+//! static field is `STICKY_CLASS`, a stack `JAVA_FRAME`, a handle `JNI_GLOBAL`, the finalizer queue `FINALIZING`.
 
 use std::io::{self, Write};
 

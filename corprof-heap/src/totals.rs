@@ -12,8 +12,8 @@ pub struct Total {
     pub objects: u64,
     /// Bytes of the objects themselves.
     pub shallow: u64,
-    /// Bytes that they retain, themselves included. Bytes retained by two of them count once: only objects that none of the
-    /// others dominates are summed up.
+    /// Bytes that they retain, themselves included. Bytes retained by two of them count once: only objects that none of
+    /// the others dominates are summed up.
     pub retained: u64,
 }
 
@@ -63,8 +63,8 @@ impl Totals {
 }
 
 impl Dominators<'_> {
-    /// The objects that retain most of those that no object dominates: each keeps its part of the heap alive alone. The largest first,
-    /// at most `count`.
+    /// The objects that retain most of those that no object dominates: each keeps its part of the heap alive alone. The
+    /// largest first, at most `count`.
     #[must_use]
     pub fn largest(&self, count: usize) -> Vec<ObjectId> {
         let mut largest = BinaryHeap::new();
@@ -87,8 +87,8 @@ pub(crate) fn numbered<K: Ord + Clone>(graph: &HeapGraph, key: impl Fn(&crate::C
     (graph.classes().iter().map(number).collect(), keys)
 }
 
-/// Sums of `groups` groups, of which each class has one. One pass: a subtree is a range of positions, so an object has none
-/// of its group above it if it is behind the last range of one that had none.
+/// Sums of `groups` groups, of which each class has one. One pass: a subtree is a range of positions, so an object has
+/// none of its group above it if it is behind the last range of one that had none.
 pub(crate) fn grouped(tree: &Dominators<'_>, group_of: &[u32], groups: usize) -> Vec<Total> {
     let graph = tree.graph();
     let mut totals = vec![Total::default(); groups];

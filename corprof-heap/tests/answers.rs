@@ -156,7 +156,8 @@ fn sums(graph: &HeapGraph, depth: usize) -> Summary {
     Summary::of(&Dominators::of(graph), depth)
 }
 
-/// A graph by hand: objects with class names, references and one root; classes get keys that differ from `salt` to `salt`.
+/// A graph by hand: objects with class names, references and one root; classes get keys that differ from `salt` to
+/// `salt`.
 fn by_hand(salt: u64, objects: &[(&str, u64)], references: &[(u64, u64)]) -> HeapGraph {
     let mut builder = GraphBuilder::new("by hand");
     for (number, &(name, size)) in objects.iter().enumerate() {

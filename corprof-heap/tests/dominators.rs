@@ -1,5 +1,5 @@
-//! Dominators and retained sizes against two others: brute force, which removes each object and marks the reachable rest, and
-//! the algorithm of Cooper, Harvey and Kennedy.
+//! Dominators and retained sizes against two others: brute force, which removes each object and marks the reachable
+//! rest, and the algorithm of Cooper, Harvey and Kennedy.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "that is how a test fails")]
 
@@ -11,7 +11,8 @@ use corprof_heap::{Dominators, HeapGraph, ObjectId};
 use fastrand::Rng;
 use support::{Model, Shape, random};
 
-/// Small graphs of all densities; every fourth is a chain with shortcuts and ways back, where semidominators and dominators differ most.
+/// Small graphs of all densities; every fourth is a chain with shortcuts and ways back, where semidominators and
+/// dominators differ most.
 fn small(rng: &mut Rng, has_tables: bool) -> Model {
     let objects = rng.usize(1..13);
     let shape = Shape {
@@ -31,8 +32,8 @@ fn small(rng: &mut Rng, has_tables: bool) -> Model {
     model
 }
 
-/// Immediate dominators by Cooper, Harvey and Kennedy's iteration, over references and the edges from keys to values whose table is
-/// alive. `None` for an unreachable object, `Some(None)` where there is no dominator.
+/// Immediate dominators by Cooper, Harvey and Kennedy's iteration, over references and the edges from keys to values
+/// whose table is alive. `None` for an unreachable object, `Some(None)` where there is no dominator.
 fn cooper_harvey_kennedy(model: &Model) -> Vec<Option<Option<usize>>> {
     let alive = model.alive_without(&[]);
     let top = model.objects.len();

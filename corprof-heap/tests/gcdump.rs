@@ -1,4 +1,5 @@
-//! `.gcdump` files, read as PerfView's `GCHeapDump`, `MemoryGraph` and `Deserializer` read them; and by Microsoft's dotnet-gcdump.
+//! `.gcdump` files, read as PerfView's `GCHeapDump`, `MemoryGraph` and `Deserializer` read them; and by Microsoft's
+//! dotnet-gcdump.
 //!
 //! `cargo xtask test` names a `dotnet` and dotnet-gcdump in CORPROF_GCDUMP, if it has them.
 

@@ -17,22 +17,22 @@
 //!
 //! # Guarantees
 //!
-//! - **Identity**: a body that was parsed and not changed encodes to the same bytes. Forms of branches, headers and sections
-//!   stay as parsed; they grow where they are too small, and never shrink.
-//! - **Inserted code belongs where the instruction is** that it was inserted before: branches to that instruction run it, the
-//!   regions that cover the instruction cover it. The other choices are named:
+//! - **Identity**: a body that was parsed and not changed encodes to the same bytes. Forms of branches, headers and
+//!   sections stay as parsed; they grow where they are too small, and never shrink.
+//! - **Inserted code belongs where the instruction is** that it was inserted before: branches to that instruction run
+//!   it, the regions that cover the instruction cover it. The other choices are named:
 //!   [`Insert::without_retargeting`](body::Insert::without_retargeting), [`Body::outside`].
 //! - **Invalid bodies cannot be expressed**: a prefix is part of its instruction, branches go to [`Label`]s and not to
 //!   offsets, regions are ranges of instructions.
-//! - **Max stack is exact**: an edited body has none until [`Verifier::finish`](verify::Verifier::finish) has followed its
-//!   values, or the caller sets it.
+//! - **Max stack is exact**: an edited body has none until [`Verifier::finish`](verify::Verifier::finish) has followed
+//!   its values, or the caller sets it.
 //! - Bytes are not trusted: neither parsing nor verifying panics, hangs, or takes memory out of proportion.
 //!
 //! # Modules
 //!
-//! [`body`] is the model of a method body, [`signature`] reads and writes signature blobs, [`verify`] says what a runtime would
-//! choke on, and `file` reads assemblies, for tools and tests. No published crate was taken for the last: those
-//! at hand are whole analysis frameworks that need a newer Rust, or do not bound their input.
+//! [`body`] is the model of a method body, [`signature`] reads and writes signature blobs, [`verify`] says what a
+//! runtime would choke on, and `file` reads assemblies, for tools and tests. No published crate was taken for the last:
+//! those at hand are whole analysis frameworks that need a newer Rust, or do not bound their input.
 //!
 //! # Features
 //!

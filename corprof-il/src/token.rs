@@ -1,7 +1,7 @@
 //! Metadata tokens: a table in the top byte, a row in the other three.
 //!
-//! [`Token`] is any of them; the newtypes name one table each, so that a method cannot be asked for as a type. A token means
-//! something only together with the module it came from, and dies with that module.
+//! [`Token`] is any of them; the newtypes name one table each, so that a method cannot be asked for as a type. A token
+//! means something only together with the module it came from, and dies with that module.
 
 use std::fmt;
 

@@ -1,7 +1,8 @@
 //! Real assemblies, where there are some: every body comes back identical and verifies, and no mutated one does harm.
 //!
 //! Looks for assemblies in the folders of `CORPROF_IL_CORPUS` (separated by colons), else for .NET 8's in the cache.
-//! Finding none is said aloud, and is not a failure. `CORPROF_IL_MUTANTS` says how often each body is mutated. Whole frameworks are for `corprof il check`.
+//! Finding none is said aloud, and is not a failure. `CORPROF_IL_MUTANTS` says how often each body is mutated. Whole
+//! frameworks are for `corprof il check`.
 
 #![allow(clippy::unwrap_used, reason = "that is how it fails")]
 

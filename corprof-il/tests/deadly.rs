@@ -1,5 +1,5 @@
-//! Bodies that .NET 10 refuses, or that kill it: each breaks a rule. Metadata are a table, as a running application knows its own
-//! module only.
+//! Bodies that .NET 10 refuses, or that kill it: each breaks a rule. Metadata are a table, as a running application
+//! knows its own module only.
 
 #![allow(clippy::unwrap_used, reason = "that is how it fails")]
 

@@ -176,8 +176,8 @@ proptest! {
     }
 }
 
-/// Counts that promise much and nesting as deep as allowed take time in proportion to the length: sixteen times as much for
-/// sixteen times the bytes, where a square would take 256 times.
+/// Counts that promise much and nesting as deep as allowed take time in proportion to the length: sixteen times as much
+/// for sixteen times the bytes, where a square would take 256 times.
 #[test]
 fn long_blobs_take_time_in_proportion() {
     const SHORT: usize = 1 << 14;

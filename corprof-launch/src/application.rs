@@ -36,7 +36,8 @@ pub struct Application {
 pub enum Wait {
     /// The application has ended.
     Ended(ExitStatus),
-    /// A signal has come, and was passed on; with [`Interrupt::Stop`]: Ctrl-C or SIGTERM has come, and was not passed on.
+    /// A signal has come, and was passed on; with [`Interrupt::Stop`]: Ctrl-C or SIGTERM has come, and was not passed
+    /// on.
     Signal,
     /// Another thread has ended the wait, by [`Application::waker`].
     Woken,

@@ -18,11 +18,12 @@ pub fn file_of(pattern: &Path, pid: u32) -> PathBuf {
     pattern.with_file_name(name.join("%"))
 }
 
-/// Checks the settings that a built-in profiler will have: those of `changes`, and those of this environment. The profiler itself
-/// checks more, such as whether a file can be written.
+/// Checks the settings that a built-in profiler will have: those of `changes`, and those of this environment. The
+/// profiler itself checks more, such as whether a file can be written.
 ///
 /// # Errors
-/// If a value is not what the table says, or one of `changes` is not a setting of the profiler although it begins as one.
+/// If a value is not what the table says, or one of `changes` is not a setting of the profiler although it begins as
+/// one.
 pub fn check(profiler: &'static Profiler, changes: &Changes) -> Result<(), SettingError> {
     for (name, value) in changes {
         if let Some(value) = value {
@@ -56,8 +57,8 @@ pub fn run(mut launch: Launch<'_>, profiler: Option<&Profiler>) -> Result<Ended,
     Ok(ended)
 }
 
-/// The output file of a built-in profiler, if it has one. Its variable gets an absolute path, because a child process may have
-/// another working folder.
+/// The output file of a built-in profiler, if it has one. Its variable gets an absolute path, because a child process
+/// may have another working folder.
 ///
 /// # Errors
 /// If the variable contains no path.

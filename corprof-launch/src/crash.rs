@@ -1,9 +1,10 @@
-//! What the runtime tells of a crash of the application, by its variables (live, on .NET 10 and 11): a profiler may be the cause.
+//! What the runtime tells of a crash of the application, by its variables (live, on .NET 10 and 11): a profiler may be
+//! the cause.
 
 use std::process::ExitStatus;
 
-/// Has .NET 11 print the managed stacks of all threads when the application crashes. With [`DUMP`], every version writes them into a
-/// file, those of native code too; earlier versions do nothing without it.
+/// Has .NET 11 print the managed stacks of all threads when the application crashes. With [`DUMP`], every version
+/// writes them into a file, those of native code too; earlier versions do nothing without it.
 pub const REPORT: &str = "EnableCrashReport";
 /// Has the runtime write a core dump when the application crashes.
 pub const DUMP: &str = "DbgEnableMiniDump";

@@ -1,4 +1,5 @@
-//! The environment variables that make runtimes load profilers, in both families: `CORECLR_*`, and `DOTNET_*`, which .NET 11 prefers.
+//! The environment variables that make runtimes load profilers, in both families: `CORECLR_*`, and `DOTNET_*`, which
+//! .NET 11 prefers.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,8 @@ pub fn families(major: Option<u32>) -> &'static [&'static str] {
     if major.is_some_and(|major| major < FIRST) { &["CORECLR"] } else { &FAMILIES }
 }
 
-/// The suffixes of path variables. The path for the process's own architecture takes precedence over the one without suffix.
+/// The suffixes of path variables. The path for the process's own architecture takes precedence over the one without
+/// suffix.
 const ARCHITECTURES: [&str; 4] = ["32", "64", "ARM32", "ARM64"];
 
 /// A library and the CLSID of the profiler in it.
@@ -47,8 +49,8 @@ pub fn profiler_variables() -> Vec<String> {
     names
 }
 
-/// The variables that make runtimes load `main` and `notification` profilers. Those of [`profiler_variables`] that are not
-/// among them have to be cleared.
+/// The variables that make runtimes load `main` and `notification` profilers. Those of [`profiler_variables`] that are
+/// not among them have to be cleared.
 ///
 /// # Errors
 /// If a variable cannot contain the path of a notification profiler.
@@ -97,8 +99,8 @@ fn is_zero(value: &OsStr) -> bool {
         .is_some_and(|text| u32::from_str_radix(text.trim_start_matches("0x"), 16).is_ok_and(|number| number == 0))
 }
 
-/// Whether a runtime takes this value of `…_ENABLE_PROFILING` for yes (live, on .NET 8, 10 and 11): it reads a hexadecimal number
-/// of 32 bits from the beginning, ignores what follows, and wants any but 0.
+/// Whether a runtime takes this value of `…_ENABLE_PROFILING` for yes (live, on .NET 8, 10 and 11): it reads a
+/// hexadecimal number of 32 bits from the beginning, ignores what follows, and wants any but 0.
 pub fn enables(value: &str) -> bool {
     let number = value.trim_start().trim_start_matches(['+', '-']);
     let digits = number.strip_prefix("0x").or_else(|| number.strip_prefix("0X")).unwrap_or(number);
@@ -122,8 +124,8 @@ pub struct Configured {
     pub enable_notification: Option<(String, String)>,
 }
 
-/// The names, without family, of the variables with paths for the own architecture: of the main profiler, and of notification
-/// profilers.
+/// The names, without family, of the variables with paths for the own architecture: of the main profiler, and of
+/// notification profilers.
 fn own_suffixes() -> (&'static str, &'static str) {
     if cfg!(target_arch = "aarch64") {
         ("PROFILER_PATH_ARM64", "NOTIFICATION_PROFILERS_ARM64")
@@ -133,9 +135,9 @@ fn own_suffixes() -> (&'static str, &'static str) {
 }
 
 impl Configured {
-    /// Reads the variables as a 64-bit runtime does that knows `families` ([`families`]). It looks up each variable by itself: one may
-    /// come from the first family and another from the second. An empty one counts as unset. A path for its architecture comes
-    /// before one without suffix, whatever the families.
+    /// Reads the variables as a 64-bit runtime does that knows `families` ([`families`]). It looks up each variable by
+    /// itself: one may come from the first family and another from the second. An empty one counts as unset. A path for
+    /// its architecture comes before one without suffix, whatever the families.
     pub fn read<'a>(families: &[&str], value_of: impl Fn(&str) -> Option<&'a str>) -> Self {
         let first = |names: &[&str]| {
             let mut all = names.iter().flat_map(|name| families.iter().map(move |family| format!("{family}_{name}")));

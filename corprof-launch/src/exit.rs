@@ -35,7 +35,8 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
-/// The exit code that a shell would report: the application's own, or [`SIGNALLED`] and the number of the signal that ended it.
+/// The exit code that a shell would report: the application's own, or [`SIGNALLED`] and the number of the signal that
+/// ended it.
 #[must_use]
 pub fn code(status: ExitStatus) -> u8 {
     #[cfg(unix)]
@@ -43,7 +44,8 @@ pub fn code(status: ExitStatus) -> u8 {
         return SIGNALLED.wrapping_add(signal as u8);
     }
     let code = status.code().unwrap_or(FAILED.into());
-    // Windows has larger codes, of which a program of Rust can only pass on the low byte. A failure must not become a success.
+    // Windows has larger codes, of which a program of Rust can only pass on the low byte. A failure must not become a
+    // success.
     u8::try_from(code).unwrap_or_else(|_| ((code & 0xff) as u8).max(1))
 }
 

@@ -1,7 +1,8 @@
 //! A folder for temporary files, `/tmp/corprof-…`, that says whether the command lives that has made it.
 //!
-//! The command holds a lock on the file `owner` in the folder. The system ends the lock when the command ends, also by `kill -9`: then
-//! an attached profiler, which looks at the lock, leaves (`profilers/library/lease.rs`), and the next command removes the folder.
+//! The command holds a lock on the file `owner` in the folder. The system ends the lock when the command ends, also by
+//! `kill -9`: then an attached profiler, which looks at the lock, leaves (`profilers/library/lease.rs`), and the next
+//! command removes the folder.
 
 use std::fs::{self, File};
 use std::io;
@@ -52,8 +53,8 @@ impl Folder {
     }
 }
 
-/// Removes the folders of commands that have ended without removing them, and the sockets of killed processes for `corprof detach`.
-/// What cannot be removed stays.
+/// Removes the folders of commands that have ended without removing them, and the sockets of killed processes for
+/// `corprof detach`. What cannot be removed stays.
 fn sweep(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -101,8 +102,8 @@ mod system {
         metadata.uid() == geteuid().as_raw()
     }
 
-    /// Whether it is the socket of a process that has ended: no process has its number, and none that has another number here, in a
-    /// container, answers.
+    /// Whether it is the socket of a process that has ended: no process has its number, and none that has another
+    /// number here, in a container, answers.
     pub(super) fn is_dead_socket(entry: &DirEntry) -> bool {
         let name = entry.file_name();
         let pid = name.to_str().and_then(|name| name.strip_prefix(SOCKET)?.parse::<u32>().ok());

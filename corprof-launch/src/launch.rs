@@ -55,8 +55,8 @@ pub struct Ended {
     pub is_interrupted: bool,
 }
 
-/// Gives the process of the tests under `dotnet test` (VSTest) time to end, unless the user has set it. By default it is killed 100 ms
-/// after the last test, in which a profiler cannot write its file.
+/// Gives the process of the tests under `dotnet test` (VSTest) time to end, unless the user has set it. By default it
+/// is killed 100 ms after the last test, in which a profiler cannot write its file.
 fn let_test_host_end(changes: &mut Changes) {
     const MILLISECONDS: &str = "VSTEST_TESTHOST_SHUTDOWN_TIMEOUT";
     if value_of(changes, MILLISECONDS).is_none() {
@@ -96,7 +96,8 @@ impl Launch<'_> {
         command.args(arguments);
         set(&mut command, changes);
         let application = Application::start(&mut command, &program, interrupt)?;
-        // The folder of messages has files of this application only; in the other, each runtime of the machine makes a socket.
+        // The folder of messages has files of this application only; in the other, each runtime of the machine makes a
+        // socket.
         let folder = match &witness {
             Some(witness) => witness.folder().to_owned(),
             None => value_of(&self.changes, "TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from),
@@ -184,8 +185,8 @@ fn check(profilers: &[Chosen], program: &Path, changes: &Changes) -> Vec<Finding
     findings
 }
 
-/// What was last seen of processes from outside: their mapped files, for runtimes that write no messages (the user has set up another
-/// session of events). A process that has ended stays as it was seen last.
+/// What was last seen of processes from outside: their mapped files, for runtimes that write no messages (the user has
+/// set up another session of events). A process that has ended stays as it was seen last.
 #[derive(Debug, Default)]
 struct Seen {
     /// Processes with a runtime.
@@ -206,7 +207,8 @@ impl Seen {
             let Some(command) = processes::command_line(pid).filter(|command| !command.is_empty()) else { continue };
             let has_runtime = processes::has_runtime(&mapped);
             if has_runtime && processes::has_one_thread(pid) {
-                // Between `fork` and `exec` a process is still its parent. A runtime soon has several threads, and is seen then.
+                // Between `fork` and `exec` a process is still its parent. A runtime soon has several threads, and is
+                // seen then.
                 continue;
             }
             self.forget(pid);
@@ -259,8 +261,8 @@ struct Watched {
 /// The interval between two looks for the file by which a profiler confirms that it has written.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// When to look at the mapped files next. A runtime that starts maps its profilers soon afterwards, and nothing changes later: so
-/// the pauses between looks double, until the last, and then there are no more looks.
+/// When to look at the mapped files next. A runtime that starts maps its profilers soon afterwards, and nothing changes
+/// later: so the pauses between looks double, until the last, and then there are no more looks.
 #[derive(Debug)]
 struct Looks {
     next: Option<Instant>,
@@ -290,8 +292,8 @@ impl Looks {
     }
 }
 
-/// Waits for the end of the application. Meanwhile it looks at the mapped files of the application and its children, whenever a
-/// runtime makes a file in `folder`.
+/// Waits for the end of the application. Meanwhile it looks at the mapped files of the application and its children,
+/// whenever a runtime makes a file in `folder`.
 fn watch(mut application: Application, profilers: &[Chosen], stop: Option<&Stop>, folder: &Path) -> Result<Watched> {
     let pid = application.id();
     let mut seen = Seen::default();
@@ -345,7 +347,8 @@ struct Stopping<'a> {
 }
 
 impl Stopping<'_> {
-    /// Requests the application to end if the main profiler has written its file in each process, or the time for that is over.
+    /// Requests the application to end if the main profiler has written its file in each process, or the time for that
+    /// is over.
     fn end_when_written(&mut self, pid: u32, seen: &Seen) {
         if self.is_ended {
             return;

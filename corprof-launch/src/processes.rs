@@ -101,7 +101,8 @@ fn threads(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)
 }
 
-/// The user and the group with whose rights a process uses files, as `/proc` shows them; `/proc/PID` itself may belong to root.
+/// The user and the group with whose rights a process uses files, as `/proc` shows them; `/proc/PID` itself may belong
+/// to root.
 pub fn user_of(pid: u32) -> Option<(u32, u32)> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let last = |name: &str| {

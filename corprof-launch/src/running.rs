@@ -1,7 +1,8 @@
 //! Waits for the end of a child process, with a time limit and without polling.
 //!
-//! A thread waits for the end and announces it. On Unix it leaves the ended process in the system's table (`WNOWAIT`), so until
-//! the owner has taken the exit status the process id means no other process, and the owner may send signals to it.
+//! A thread waits for the end and announces it. On Unix it leaves the ended process in the system's table (`WNOWAIT`),
+//! so until the owner has taken the exit status the process id means no other process, and the owner may send signals
+//! to it.
 
 use std::convert::Infallible;
 use std::io;

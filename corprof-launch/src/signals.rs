@@ -21,8 +21,8 @@ impl Interrupt {
         system::command(self, program)
     }
 
-    /// Sends a signal to the application, unless this process keeps it or the system sends it to both. Whether the caller is to
-    /// know of the signal.
+    /// Sends a signal to the application, unless this process keeps it or the system sends it to both. Whether the
+    /// caller is to know of the signal.
     pub(crate) fn pass_on(self, signal: i32, pid: u32) -> bool {
         system::pass_on(self, signal, pid)
     }
@@ -87,8 +87,9 @@ mod system {
         match interrupt {
             Interrupt::PassOn => Command::new(program),
             Interrupt::Stop => {
-                // A terminal sends Ctrl-C to the application too, and a .NET program without a handler of its own dies of
-                // it, and loses the unwritten data of its profiler. A signal that a shell ignores stays ignored after `exec`.
+                // A terminal sends Ctrl-C to the application too, and a .NET program without a handler of its own dies
+                // of it, and loses the unwritten data of its profiler. A signal that a shell ignores stays ignored
+                // after `exec`.
                 let mut command = Command::new("/bin/sh");
                 command.args(["-c", "trap '' INT; exec \"$0\" \"$@\""]).arg(program);
                 command
@@ -120,8 +121,8 @@ mod system {
     impl Forwarding {
         /// Calls `receive` on another thread for each Ctrl-C.
         pub(crate) fn start(receive: impl Fn(i32) + Send + Sync + 'static) -> io::Result<Self> {
-            // SAFETY: Windows calls the handler of SIGINT on a new thread (documentation of `signal`), so nothing is interrupted,
-            // and `receive` may allocate and lock.
+            // SAFETY: Windows calls the handler of SIGINT on a new thread (documentation of `signal`), so nothing is
+            // interrupted, and `receive` may allocate and lock.
             unsafe { low_level::register(SIGINT, move || receive(SIGINT)) }.map(Self)
         }
     }

@@ -1,7 +1,8 @@
 //! Notices that .NET runtimes start, without polling.
 //!
-//! A runtime makes a socket for diagnostics in the folder for temporary files, and a file of its messages where variables ask for
-//! one. The system reports new files in such a folder on Linux only; mapped files are visible there only, too.
+//! A runtime makes a socket for diagnostics in the folder for temporary files, and a file of its messages where
+//! variables ask for one. The system reports new files in such a folder on Linux only; mapped files are visible there
+//! only, too.
 
 #[cfg(target_os = "linux")]
 pub(crate) use system::Starts;

@@ -1,7 +1,7 @@
 //! Stops the bundled sampler: by a stop file, and a file by which the sampler confirms that its profile is written.
 //!
-//! A signal is not enough: from .NET 10 on SIGTERM ends an application without `shutdown` of its profiler, unless the application has
-//! a handler of its own, as SIGINT always has.
+//! A signal is not enough: from .NET 10 on SIGTERM ends an application without `shutdown` of its profiler, unless the
+//! application has a handler of its own, as SIGINT always has.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;

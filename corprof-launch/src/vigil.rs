@@ -1,5 +1,6 @@
-//! Waits for what happens to a process of somebody else, without looking again and again: its end, by a descriptor of the process,
-//! and new files in a folder, both of which Linux reports. Elsewhere, and with a kernel before Linux 5.3, it looks five times a second.
+//! Waits for what happens to a process of somebody else, without looking again and again: its end, by a descriptor of
+//! the process, and new files in a folder, both of which Linux reports. Elsewhere, and with a kernel before Linux 5.3,
+//! it looks five times a second.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,8 +16,8 @@ pub struct Vigil {
 }
 
 impl Vigil {
-    /// For this process and this folder, and for requests to end this process: SIGINT, SIGTERM, SIGHUP and SIGQUIT, which others
-    /// must catch.
+    /// For this process and this folder, and for requests to end this process: SIGINT, SIGTERM, SIGHUP and SIGQUIT,
+    /// which others must catch.
     #[must_use]
     pub fn new(pid: u32, folder: &Path) -> Self {
         #[cfg(target_os = "linux")]

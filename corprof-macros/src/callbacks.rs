@@ -1,8 +1,9 @@
-//! `#[callbacks]`: checks the methods of an `impl Callbacks` block against the table in `generated.rs`, and writes `EVENTS`
-//! from the implemented ones.
+//! `#[callbacks]`: checks the methods of an `impl Callbacks` block against the table in `generated.rs`, and writes
+//! `EVENTS` from the implemented ones.
 //!
-//! Names, receivers and numbers of parameters are checked here, because only here can the message name the cure; the compiler
-//! checks the types. A wrong method is left out of the expansion, so that the compiler does not report it a second time.
+//! Names, receivers and numbers of parameters are checked here, because only here can the message name the cure; the
+//! compiler checks the types. A wrong method is left out of the expansion, so that the compiler does not report it a
+//! second time.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens as _, quote};
@@ -89,8 +90,8 @@ fn with_events(mut block: ItemImpl, errors: &mut Vec<Error>) -> TokenStream {
     let conditions = block.attrs.iter().filter_map(condition);
     let (generics, _, bounds) = block.generics.split_for_impl();
     let ty = &block.self_ty;
-    // Each `#[cfg]` needs a statement to apply to. A `let` without hygiene may meet a constant of the same name in the user's
-    // scope, hence the long name.
+    // Each `#[cfg]` needs a statement to apply to. A `let` without hygiene may meet a constant of the same name in the
+    // user's scope, hence the long name.
     quote! {
         #block
         #(#[#conditions])*
@@ -218,8 +219,8 @@ fn find(name: &Ident, helpers: &str) -> Result<&'static Callback> {
     Err(Error::new(name.span(), message))
 }
 
-/// The callback whose name takes the fewest edits, unless there are too many. Underscores and case do not count, so the names
-/// of corprof.idl lead to ours.
+/// The callback whose name takes the fewest edits, unless there are too many. Underscores and case do not count, so the
+/// names of corprof.idl lead to ours.
 fn nearest(name: &str) -> Option<&'static Callback> {
     let letters = |name: &str| name.replace('_', "").to_lowercase();
     let wanted = letters(name);

@@ -1,8 +1,9 @@
 //! The macros of `corprof`; use them through that crate, which re-exports them.
 //!
-//! This file has the entry points with their documentation for users. The work is done by `profiler.rs` (the derive, with
-//! `clsid.rs`), `callbacks.rs` (the attribute, with the table in `generated.rs`) and `provider_event.rs`, on `proc_macro2` types
-//! so that it can be tested outside the compiler. The items that the expansions refer to are in `corprof` and `corprof-events`.
+//! This file has the entry points with their documentation for users. The work is done by `profiler.rs` (the derive,
+//! with `clsid.rs`), `callbacks.rs` (the attribute, with the table in `generated.rs`) and `provider_event.rs`, on
+//! `proc_macro2` types so that it can be tested outside the compiler. The items that the expansions refer to are in
+//! `corprof` and `corprof-events`.
 
 mod callbacks;
 mod clsid;
@@ -33,8 +34,8 @@ use proc_macro::TokenStream;
 /// # fn main() {}
 /// ```
 ///
-/// The crate must be a `cdylib`. The runtime finds the class in it by the CLSID in `CORECLR_PROFILER`; make a new CLSID for
-/// each profiler with `uuidgen` (in PowerShell: `New-Guid`).
+/// The crate must be a `cdylib`. The runtime finds the class in it by the CLSID in `CORECLR_PROFILER`; make a new CLSID
+/// for each profiler with `uuidgen` (in PowerShell: `New-Guid`).
 ///
 /// # Keys of `#[profiler(…)]`
 ///
@@ -48,22 +49,24 @@ use proc_macro::TokenStream;
 /// # How the struct is made
 ///
 /// By [`initialize`](trait.Callbacks.html#method.initialize), or after an attach by
-/// [`initialize_for_attach`](trait.Callbacks.html#method.initialize_for_attach): they return it. Without `initialize`, a struct
-/// without fields is made directly, any other by its [`Default`].
+/// [`initialize_for_attach`](trait.Callbacks.html#method.initialize_for_attach): they return it. Without `initialize`,
+/// a struct without fields is made directly, any other by its [`Default`].
 ///
-/// It must be `Send + Sync`, because callbacks come on many threads at once, and it cannot be generic, because one CLSID means
-/// one class. Keep mutable state in atomics or behind a mutex.
+/// It must be `Send + Sync`, because callbacks come on many threads at once, and it cannot be generic, because one
+/// CLSID means one class. Keep mutable state in atomics or behind a mutex.
 ///
 /// # The expansion
 ///
 /// - `impl corprof::Profiler`: the CLSID and the name;
 /// - an exported byte string `CORPROF_PROFILER_<Name>`, from which tools read CLSID and name in the built library;
 /// - without `no_export`, `corprof::export!`, which defines `DllGetClassObject` and `DllCanUnloadNow`;
-/// - an error under `panic = "abort"`: a profiler must not take the application down, and for that corprof must catch panics.
+/// - an error under `panic = "abort"`: a profiler must not take the application down, and for that corprof must catch
+///   panics.
 ///
 /// # Several profilers in one library
 ///
-/// Those two functions exist once in a library, so with several profilers write `no_export` on each and export them together:
+/// Those two functions exist once in a library, so with several profilers write `no_export` on each and export them
+/// together:
 ///
 /// ```no_run
 /// use corprof::prelude::*;
@@ -108,8 +111,8 @@ pub fn derive_profiler(input: TokenStream) -> TokenStream {
 
 /// Turns on exactly the events of the callbacks in an `impl Callbacks` block.
 ///
-/// The runtime makes only the callbacks of its event mask. `#[callbacks]` looks at the methods in the block and writes the
-/// constant `Subscriber::EVENTS`, from which `corprof` sets the mask; a method that is left out costs nothing.
+/// The runtime makes only the callbacks of its event mask. `#[callbacks]` looks at the methods in the block and writes
+/// the constant `Subscriber::EVENTS`, from which `corprof` sets the mask; a method that is left out costs nothing.
 ///
 /// ```no_run
 /// use corprof::prelude::*;
@@ -149,8 +152,8 @@ pub fn derive_profiler(input: TokenStream) -> TokenStream {
 /// # fn main() {}
 /// ```
 ///
-/// A wrong receiver or number of parameters is an error, too. Attributes and doc comments are kept, and a `#[cfg]` applies to
-/// the mask as well.
+/// A wrong receiver or number of parameters is an error, too. Attributes and doc comments are kept, and a `#[cfg]`
+/// applies to the mask as well.
 #[proc_macro_attribute]
 pub fn callbacks(arguments: TokenStream, item: TokenStream) -> TokenStream {
     callbacks::expand(arguments.into(), item.into()).into()
@@ -182,9 +185,10 @@ pub fn callbacks(arguments: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// # Fields
 ///
-/// The types that EventPipe knows: `EventField` of corprof-events lists them. A field has its own name in camelCase, as the parameters of
-/// an EventSource's methods; `#[event(name = "…")]` gives another one. An event is read by the names of its fields: it may have
-/// more of them, in any order. Integers may have another size in the event, if the values have room.
+/// The types that EventPipe knows: `EventField` of corprof-events lists them. A field has its own name in camelCase, as
+/// the parameters of an EventSource's methods; `#[event(name = "…")]` gives another one. An event is read by the names
+/// of its fields: it may have more of them, in any order. Integers may have another size in the event, if the values
+/// have room.
 ///
 /// # Keys of `#[event(…)]`
 ///

@@ -1,7 +1,7 @@
 //! `#[derive(Profiler)]`: parses the struct and its `#[profiler(…)]`, and emits items.
 //!
-//! There is one function for each emitted item; [`expand`] merges them. `clsid.rs` parses CLSIDs; the trait `Profiler` and the
-//! macro `export!` that the expansion uses are in `corprof`.
+//! There is one function for each emitted item; [`expand`] merges them. `clsid.rs` parses CLSIDs; the trait `Profiler`
+//! and the macro `export!` that the expansion uses are in `corprof`.
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -66,7 +66,8 @@ impl Definition<'_> {
         let kind = self.keys.notification_only.then(|| {
             quote! { const NOTIFICATION_ONLY: ::core::primitive::bool = true; }
         });
-        // The bound for all lifetimes, of which there are none, lets a struct without `Default` compile: it has `initialize`.
+        // The bound for all lifetimes, of which there are none, lets a struct without `Default` compile: it has
+        // `initialize`.
         let (bound, made) = if self.has_fields {
             (
                 Some(quote! { where for<'any> #name: ::core::default::Default }),

@@ -1,5 +1,6 @@
-//! How fast traces are read: `cargo run --release -p corprof-nettrace --example throughput -- FILE.nettrace [REPEATS]`, or
-//! a FILE.nettrace.xz. The file is read from memory, event after event, with definition, stack and payload looked at.
+//! How fast traces are read: `cargo run --release -p corprof-nettrace --example throughput -- FILE.nettrace [REPEATS]`,
+//! or a FILE.nettrace.xz. The file is read from memory, event after event, with definition, stack and payload looked
+//! at.
 
 use std::error::Error;
 use std::hint::black_box;

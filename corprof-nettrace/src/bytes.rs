@@ -1,7 +1,7 @@
 //! Little-endian values off the front of a slice, as both the diagnostics protocol and `.nettrace` have them.
 //!
-//! Nothing here panics or allocates more than the slice holds: a missing value is an error, and a length that is too large is
-//! detected before any memory is allocated for it.
+//! Nothing here panics or allocates more than the slice holds: a missing value is an error, and a length that is too
+//! large is detected before any memory is allocated for it.
 
 /// The slice ended before the value did, or the value is none of its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

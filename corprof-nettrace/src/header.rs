@@ -42,13 +42,13 @@ mod has {
     pub(super) const PAYLOAD_SIZE: u8 = 1 << 7;
 }
 
-/// This bit of an uncompressed metadata id says that the event is *not* sorted (runtime, `ep-block.c`; the document leaves
-/// open which way round it is).
+/// This bit of an uncompressed metadata id says that the event is *not* sorted (runtime, `ep-block.c`; the document
+/// leaves open which way round it is).
 const IS_UNSORTED: u32 = 1 << 31;
 
 impl Header {
-    /// Reads the header at the front of `cursor`, which follows `self`, and moves on to the payload. Answers with how many
-    /// bytes follow the header up to the next event.
+    /// Reads the header at the front of `cursor`, which follows `self`, and moves on to the payload. Answers with how
+    /// many bytes follow the header up to the next event.
     #[inline]
     pub(crate) fn read_next(&mut self, cursor: &mut Cursor<'_>, encoding: Encoding) -> Result<usize, Malformed> {
         if encoding.is_compressed {
@@ -121,8 +121,8 @@ impl Header {
         if rest < usize::try_from(self.payload_size).map_err(|_| Malformed)? {
             return Err(Malformed);
         }
-        // Blocks begin at a multiple of 4 in the file, and so does each event in them; the writer may or may not count the
-        // padding as part of the event, and the last event may lack it.
+        // Blocks begin at a multiple of 4 in the file, and so does each event in them; the writer may or may not count
+        // the padding as part of the event, and the last event may lack it.
         let padding = if is_v6 { 0 } else { (4 - (size + 4) % 4) % 4 };
         Ok((rest + padding).min(cursor.rest().len().max(rest)))
     }

@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 //! Reads `.nettrace`, the format of EventPipe traces, from a file or while it is being written.
 //!
-//! [`Reader`] takes any [`Read`](std::io::Read), also a session of `corprof-diagnostics`, and hands out one [`Event`] after the
-//! other. Versions 4, 5 and 6 are read, as described in the documents `NetTraceFormat_v5.md` and
+//! [`Reader`] takes any [`Read`](std::io::Read), also a session of `corprof-diagnostics`, and hands out one [`Event`]
+//! after the other. Versions 4, 5 and 6 are read, as described in the documents `NetTraceFormat_v5.md` and
 //! `NetTraceFormat.md` of microsoft/perfview:
 //!
 //! | version | written by | how it is tested here |
@@ -14,9 +14,9 @@
 //!
 //! # Order
 //!
-//! Events come in the order of the file: those that one thread captured are in the order of their time, those of several
-//! threads are not. All events before a [`SequencePoint`] are older than all after it, and nothing that follows a [sorted
-//! event](Event::is_sorted) is older than that. A [`Sorter`] puts them in order of time by both.
+//! Events come in the order of the file: those that one thread captured are in the order of their time, those of
+//! several threads are not. All events before a [`SequencePoint`] are older than all after it, and nothing that follows
+//! a [sorted event](Event::is_sorted) is older than that. A [`Sorter`] puts them in order of time by both.
 //!
 //! # Loss
 //!
@@ -30,7 +30,8 @@
 //!
 //! # Names and fields
 //!
-//! [`Event::decoded`] gives the event to [`events`], which knows its fields by their names, and the runtime's by their types.
+//! [`Event::decoded`] gives the event to [`events`], which knows its fields by their names, and the runtime's by their
+//! types.
 
 mod blocks;
 mod buffer;

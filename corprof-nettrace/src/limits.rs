@@ -2,8 +2,8 @@
 
 /// The memory limits of a [`Reader`](crate::Reader).
 ///
-/// The defaults are about a hundred times the usual sizes: a block has about 100 KB, and there is a sequence point every
-/// few megabytes.
+/// The defaults are about a hundred times the usual sizes: a block has about 100 KB, and there is a sequence point
+/// every few megabytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {

@@ -50,8 +50,8 @@ mod option {
 }
 
 impl Metadata {
-    /// Its fields; nothing where they are described in a way that is not known: then there are only the bytes. Empty for the
-    /// runtime's own events, which are known otherwise: see [`Event::decoded`](crate::Event::decoded).
+    /// Its fields; nothing where they are described in a way that is not known: then there are only the bytes. Empty
+    /// for the runtime's own events, which are known otherwise: see [`Event::decoded`](crate::Event::decoded).
     #[must_use]
     pub fn fields(&self) -> Option<FieldList<'_>> {
         self.fields.as_ref().map(|(layout, bytes)| FieldList::kept(*layout, bytes))

@@ -1,4 +1,5 @@
-//! Where blocks begin and end: as objects of FastSerialization in versions 4 and 5, with four bytes before each in version 6.
+//! Where blocks begin and end: as objects of FastSerialization in versions 4 and 5, with four bytes before each in
+//! version 6.
 
 use std::io::Read;
 

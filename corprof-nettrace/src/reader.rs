@@ -44,8 +44,8 @@ pub struct Reader<R> {
 pub struct Stats {
     /// Events that were read.
     pub events: u64,
-    /// Events that the runtime dropped, as far as gaps in their numbers and sequence points show. Gaps that the trace ends
-    /// in show only if a sequence point follows them, as the runtime writes one at the end of a session.
+    /// Events that the runtime dropped, as far as gaps in their numbers and sequence points show. Gaps that the trace
+    /// ends in show only if a sequence point follows them, as the runtime writes one at the end of a session.
     pub lost: u64,
     /// Sequence points.
     pub sequence_points: u64,
@@ -98,8 +98,8 @@ impl<R: Read> Reader<R> {
     /// The next event, or nothing at the end of the trace.
     ///
     /// # Errors
-    /// If the source fails, after which reading can go on; if the trace is damaged, ends in the middle, is of a newer version
-    /// or needs too much memory, after which it cannot.
+    /// If the source fails, after which reading can go on; if the trace is damaged, ends in the middle, is of a newer
+    /// version or needs too much memory, after which it cannot.
     pub fn next_event(&mut self) -> Result<Option<Event<'_>>, Error> {
         loop {
             match self.find()? {

@@ -6,13 +6,13 @@ use crate::error::FormatErrorKind;
 
 /// The last number of each thread that captured events.
 ///
-/// Each thread counts from 1 in each session, dropped events too. So a thread that is seen for the first time with the number
-/// 5 has lost four.
+/// Each thread counts from 1 in each session, dropped events too. So a thread that is seen for the first time with the
+/// number 5 has lost four.
 #[derive(Debug, Default)]
 pub(crate) struct Sequences {
     last: HashMap<u64, u32>,
-    /// The thread of the last event with its number, which is newer than in `last`: most events have the thread of the event
-    /// before, and need no look-up.
+    /// The thread of the last event with its number, which is newer than in `last`: most events have the thread of the
+    /// event before, and need no look-up.
     current: Option<(u64, u32)>,
     lost: u64,
 }

@@ -6,8 +6,8 @@ use std::collections::BinaryHeap;
 /// Puts what a program makes of events in order of time, while they come.
 ///
 /// A runtime writes the events of one thread after those of another. It bounds this disorder by [sorted
-/// events](crate::Event::is_sorted), at least one each time that it writes, and by [sequence points](crate::Item::SequencePoint). So a
-/// sorter holds each item until nothing older can follow:
+/// events](crate::Event::is_sorted), at least one each time that it writes, and by [sequence
+/// points](crate::Item::SequencePoint). So a sorter holds each item until nothing older can follow:
 ///
 /// ```no_run
 /// use corprof_nettrace::{Item, Reader, Sorter};
@@ -31,7 +31,8 @@ use std::collections::BinaryHeap;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// In a live session, release after a pause as well: a runtime writes its events several times a second, and all of them.
+/// In a live session, release after a pause as well: a runtime writes its events several times a second, and all of
+/// them.
 #[derive(Debug)]
 pub struct Sorter<T> {
     held: BinaryHeap<Reverse<Held<T>>>,

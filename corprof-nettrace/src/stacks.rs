@@ -40,8 +40,8 @@ impl<'a> Stack<'a> {
     }
 }
 
-/// Rows that are numbered from a first one on, a run of them for each block. A run costs one entry however many rows it has,
-/// and looking one up is no matter of hashing, so no choice of numbers makes it slow.
+/// Rows that are numbered from a first one on, a run of them for each block. A run costs one entry however many rows it
+/// has, and looking one up is no matter of hashing, so no choice of numbers makes it slow.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
     runs: BTreeMap<u32, Run>,

@@ -1,8 +1,9 @@
 //! The binary interface against figures that others made.
 //!
-//! `generated/layout.rs` asks the compiler for the layouts in `corprof-sys`; `oracle/` has the expected ones: `vtables.json` and
-//! `layout.json` come from MIDL and a C++ compiler, `windows.json` from Microsoft's Windows metadata, `idl.json` from a
-//! second reading of the IDL. Names are compared both ways, so that nothing is skipped because it is missing.
+//! `generated/layout.rs` asks the compiler for the layouts in `corprof-sys`; `oracle/` has the expected ones:
+//! `vtables.json` and `layout.json` come from MIDL and a C++ compiler, `windows.json` from Microsoft's Windows
+//! metadata, `idl.json` from a second reading of the IDL. Names are compared both ways, so that nothing is skipped
+//! because it is missing.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "helpers of tests")]
 

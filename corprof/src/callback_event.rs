@@ -18,10 +18,11 @@ use crate::id::{
 use crate::metadata::MethodDef;
 
 impl CallbackEvent<'_> {
-    /// The event as text, with the names of what it is about: `JITInlining(caller: App.Main(), callee: App.Add(int32, int32))`.
+    /// The event as text, with the names of what it is about: `JITInlining(caller: App.Main(), callee: App.Add(int32,
+    /// int32))`.
     ///
-    /// An object shows its class, a result `ok` or the error, a list its length. What has no name, or none that can be looked up
-    /// in this place, shows its number.
+    /// An object shows its class, a result `ok` or the error, a list its length. What has no name, or none that can be
+    /// looked up in this place, shows its number.
     pub fn named<'a>(&'a self, cx: &'a InNoGc<'_>) -> impl fmt::Display + 'a {
         NamedEvent { event: self, cx }
     }

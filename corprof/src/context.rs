@@ -1,8 +1,8 @@
 //! Contexts: each proves that the calling thread is in a place where the runtime allows certain calls.
 //!
 //! A callback receives a context as its first argument, and the calls are methods of contexts. The contract table
-//! (corprof-sys/gen/contracts.toml) decides which context offers a call, so a call that the runtime would refuse does not
-//! compile:
+//! (corprof-sys/gen/contracts.toml) decides which context offers a call, so a call that the runtime would refuse does
+//! not compile:
 //!
 //! | context | who has it | offers |
 //! |---|---|---|
@@ -16,8 +16,8 @@
 //! | [`InSlowHook`] | the same hooks, if they receive arguments and results | the calls of `InNoGc` |
 //!
 //! Each dereferences to the one above it, with these exceptions: `InHook` dereferences to [`Info`], `InSlowHook` to
-//! [`InNoGc`], `InAttach` and `ProfilerThread` to [`InCallback`]. They cannot outlive their callback and cannot leave its
-//! thread:
+//! [`InNoGc`], `InAttach` and `ProfilerThread` to [`InCallback`]. They cannot outlive their callback and cannot leave
+//! its thread:
 //!
 //! ```compile_fail,E0277
 //! # use corprof::prelude::*;
@@ -26,8 +26,8 @@
 //! }
 //! ```
 //!
-//! The `&mut` of a call enforces the third suspension rule: a guard of [`sync::Mutex`](crate::sync::Mutex) borrows the context,
-//! so no collection can start while the guard lives.
+//! The `&mut` of a call enforces the third suspension rule: a guard of [`sync::Mutex`](crate::sync::Mutex) borrows the
+//! context, so no collection can start while the guard lives.
 //!
 //! [`Detacher`]: crate::detach::Detacher
 
@@ -53,7 +53,8 @@ pub(crate) enum Heap {
     /// The thread holds collections up, or the context is inside a collection that has not begun to move objects or has
     /// finished moving them.
     Still,
-    /// Like [`Still`](Self::Still) if collections are monitored, which rules out collections that run beside the application.
+    /// Like [`Still`](Self::Still) if collections are monitored, which rules out collections that run beside the
+    /// application.
     StillIfMonitored,
     /// Like [`Still`](Self::Still), but a collection is marking live objects, by a bit in the first word of each.
     StillAndMarked,
@@ -89,15 +90,16 @@ pub struct InCallback<'cb> {
     inner: InNoGc<'cb>,
 }
 
-/// The context of `initialize`: only here can immutable event flags be set, and [hooks](InInitialize::hooks) that the runtime calls.
+/// The context of `initialize`: only here can immutable event flags be set, and [hooks](InInitialize::hooks) that the
+/// runtime calls.
 pub struct InInitialize<'cb> {
     inner: InCallback<'cb>,
 }
 
 /// The context of `initialize_for_attach`: the profiler was attached to a running application.
 ///
-/// It does not offer what works at start-up only: immutable event flags, and hooks that the runtime calls. The runtime refuses them
-/// here. [Hooks](InAttach::hooks) are called by inserted code.
+/// It does not offer what works at start-up only: immutable event flags, and hooks that the runtime calls. The runtime
+/// refuses them here. [Hooks](InAttach::hooks) are called by inserted code.
 pub struct InAttach<'cb> {
     inner: InCallback<'cb>,
 }
@@ -111,9 +113,9 @@ impl<'cb> InNoGc<'cb> {
     /// The context of a place in which `heap` is true of the heap.
     ///
     /// # Safety
-    /// Until the context is dropped, the calling thread is in a place where the runtime answers sync calls that start no
-    /// collection: inside a callback, or on a thread without managed code. If `heap` is not [`Heap::Moves`], no collection
-    /// moves or frees objects meanwhile, as long as no call lets one in.
+    /// Until the context is dropped, the calling thread is in a place where the runtime answers sync calls that start
+    /// no collection: inside a callback, or on a thread without managed code. If `heap` is not [`Heap::Moves`], no
+    /// collection moves or frees objects meanwhile, as long as no call lets one in.
     #[inline]
     pub(crate) unsafe fn new(info: &'cb Info, heap: Heap) -> Self {
         Self { info, heap, place: Place::Callback, _not_send: PhantomData }
@@ -137,8 +139,8 @@ impl<'cb> InNoGc<'cb> {
 
     /// An error if objects may move or be freed while this context lives.
     ///
-    /// Types cannot check this, unlike other permissions: during the callbacks around a collection objects may move or not,
-    /// depending on the events that the profiler monitors.
+    /// Types cannot check this, unlike other permissions: during the callbacks around a collection objects may move or
+    /// not, depending on the events that the profiler monitors.
     pub(crate) fn check_still(&self, call: &'static str) -> Result<()> {
         let is_still = match self.heap {
             Heap::Moves => false,
@@ -172,8 +174,8 @@ impl<'cb> InCallback<'cb> {
     /// The context of a place in which a collection may start.
     ///
     /// # Safety
-    /// Until the context is dropped, the calling thread is in a place where the runtime answers all sync calls: inside a
-    /// callback for which the contract table says so, or on a thread without managed code.
+    /// Until the context is dropped, the calling thread is in a place where the runtime answers all sync calls: inside
+    /// a callback for which the contract table says so, or on a thread without managed code.
     #[inline]
     pub(crate) unsafe fn new(info: &'cb Info) -> Self {
         // SAFETY: the caller promises more than is needed.
@@ -214,16 +216,16 @@ impl InAttach<'_> {
     /// [`module_attached_to_assembly`](crate::Callbacks::module_attached_to_assembly),
     /// [`thread_created`](crate::Callbacks::thread_created),
     /// [`thread_assigned_to_os_thread`](crate::Callbacks::thread_assigned_to_os_thread) and
-    /// [`jit_compilation_finished`](crate::Callbacks::jit_compilation_finished). The application runs on meanwhile and makes its
-    /// own events, also about things that the catch-up has not reported yet. Each thing is reported once, by the catch-up or by
-    /// its event; a function that is compiled once more is reported once more. An end is reported after the beginning; only for a
-    /// thing that ends before the catch-up has reached it, the end alone is reported.
+    /// [`jit_compilation_finished`](crate::Callbacks::jit_compilation_finished). The application runs on meanwhile and
+    /// makes its own events, also about things that the catch-up has not reported yet. Each thing is reported once, by
+    /// the catch-up or by its event; a function that is compiled once more is reported once more. An end is reported
+    /// after the beginning; only for a thing that ends before the catch-up has reached it, the end alone is reported.
     ///
-    /// Some things cannot be caught up with, because the runtime does not list them: classes, dynamic methods, precompiled code
-    /// and the names of threads. Callbacks that report the start of something are not repeated.
+    /// Some things cannot be caught up with, because the runtime does not list them: classes, dynamic methods,
+    /// precompiled code and the names of threads. Callbacks that report the start of something are not repeated.
     ///
-    /// `corprof attach` waits for the catch-up, and so does every other tool that asks this runtime something. Methods that take
-    /// long should pass their work on to a [profiler thread](crate::profiler_thread).
+    /// `corprof attach` waits for the catch-up, and so does every other tool that asks this runtime something. Methods
+    /// that take long should pass their work on to a [profiler thread](crate::profiler_thread).
     pub fn catch_up(&mut self) {
         self.begin_catch_up();
     }

@@ -1,7 +1,7 @@
 //! The event mask: which events a profiler receives, and when each flag may be set.
 //!
-//! The flags and their rules are generated from the contract table. Profilers rarely set the mask themselves: `#[callbacks]`
-//! derives it from the implemented callbacks ([`EventSet::mask`]).
+//! The flags and their rules are generated from the contract table. Profilers rarely set the mask themselves:
+//! `#[callbacks]` derives it from the implemented callbacks ([`EventSet::mask`]).
 
 use corprof_sys as sys;
 
@@ -24,8 +24,8 @@ pub(crate) struct Flag {
     pub(crate) is_lifted: bool,
 }
 
-/// The flags that the runtime accepts in `initialize` only, and with which it does not detach a profiler. `is_lenient`: the
-/// runtime is .NET 10 or later, which has lifted both rules for some of them.
+/// The flags that the runtime accepts in `initialize` only, and with which it does not detach a profiler. `is_lenient`:
+/// the runtime is .NET 10 or later, which has lifted both rules for some of them.
 pub(crate) fn immutable_flags(is_lenient: bool) -> impl Iterator<Item = (EventMask, &'static str)> {
     FLAGS.iter().filter(move |flag| flag.immutable || flag.is_lifted && !is_lenient).map(|flag| (flag.mask, flag.name))
 }
@@ -42,9 +42,9 @@ pub(crate) enum Phase {
 }
 
 impl EventMask {
-    /// These events plus those that the SDK itself needs then: the ends of modules, threads and dynamic methods, without which
-    /// their identifiers and the cached names and metadata would refer to freed memory; and suspensions, in which the runtime
-    /// removes code.
+    /// These events plus those that the SDK itself needs then: the ends of modules, threads and dynamic methods,
+    /// without which their identifiers and the cached names and metadata would refer to freed memory; and suspensions,
+    /// in which the runtime removes code.
     pub(crate) fn with_bookkeeping(self) -> Self {
         let mut mask = self | Self::MONITOR_MODULE_LOADS | Self::MONITOR_THREADS | Self::MONITOR_SUSPENDS;
         if self.contains(Self::MONITOR_JIT_COMPILATION) {
@@ -176,8 +176,8 @@ impl EventSet {
     /// The smallest mask with which the runtime makes these callbacks.
     ///
     /// If several flags enable a callback, it uses one that the others need anyway, otherwise the cheapest. So the two
-    /// callbacks around a collection set `HIGH_BASIC_GC`, which leaves concurrent collection on, unless another callback needs
-    /// `MONITOR_GC`.
+    /// callbacks around a collection set `HIGH_BASIC_GC`, which leaves concurrent collection on, unless another
+    /// callback needs `MONITOR_GC`.
     pub fn mask(self) -> EventMask {
         let alternatives = |event: Event| ALTERNATIVES.get(event as usize).copied().unwrap_or_default();
         let mut mask = EventMask::empty();

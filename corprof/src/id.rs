@@ -1,23 +1,25 @@
 //! The runtime's identifiers.
 //!
-//! Each is a non-zero number with a type of its own, so that they cannot be mixed up; where the runtime may pass 0 for "none",
-//! corprof uses `Option`. An identifier names something in the runtime, and dies with it: its documentation names the callback
-//! after which it must no longer be used. [`ObjectId`] is an address that the next collection may change, and so has a
-//! lifetime.
+//! Each is a non-zero number with a type of its own, so that they cannot be mixed up; where the runtime may pass 0 for
+//! "none", corprof uses `Option`. An identifier names something in the runtime, and dies with it: its documentation
+//! names the callback after which it must no longer be used. [`ObjectId`] is an address that the next collection may
+//! change, and so has a lifetime.
 //!
 //! # Dead identifiers
 //!
-//! The runtime does not recognise a dead identifier: it reads the memory that used to hold the object. So corprof tracks the
-//! identifiers that can die, and a call with a dead one returns `COR_E_OBJECTDISPOSED`
-//! ([`ErrorKind::Gone`](crate::error::ErrorKind)); while a call is under way, the end of its identifier waits. Identifiers may
-//! be kept and compared without a limit. But the runtime reuses addresses: a dead identifier may later name something else.
+//! The runtime does not recognise a dead identifier: it reads the memory that used to hold the object. So corprof
+//! tracks the identifiers that can die, and a call with a dead one returns `COR_E_OBJECTDISPOSED`
+//! ([`ErrorKind::Gone`](crate::error::ErrorKind)); while a call is under way, the end of its identifier waits.
+//! Identifiers may be kept and compared without a limit. But the runtime reuses addresses: a dead identifier may later
+//! name something else.
 //!
-//! Identifiers that go with a module are refused once `module_unload_started` has returned. Names that were known before stay
-//! known until `module_unload_finished`, and a class is usable once more in its `class_unload_started`. Before .NET 10 the
-//! runtime does not say over which types shared generic code was made ([`FunctionInfo::class`](crate::info::FunctionInfo) is
-//! none). Such a function is known to stay if its code lies on a page with code that stays, which it nearly always does.
-//! Otherwise, if the function was first seen after the unloading module was loaded, corprof looks for it at the next call about
-//! it. While the module is being unloaded, which takes a millisecond, the call waits, 50 ms at most, and then returns an error.
+//! Identifiers that go with a module are refused once `module_unload_started` has returned. Names that were known
+//! before stay known until `module_unload_finished`, and a class is usable once more in its `class_unload_started`.
+//! Before .NET 10 the runtime does not say over which types shared generic code was made
+//! ([`FunctionInfo::class`](crate::info::FunctionInfo) is none). Such a function is known to stay if its code lies on a
+//! page with code that stays, which it nearly always does. Otherwise, if the function was first seen after the
+//! unloading module was loaded, corprof looks for it at the next call about it. While the module is being unloaded,
+//! which takes a millisecond, the call waits, 50 ms at most, and then returns an error.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -69,20 +71,22 @@ macro_rules! ids {
 }
 
 ids! {
-    /// An application domain. CoreCLR has the default one, and one for its core library; dead after `app_domain_shutdown_finished`.
+    /// An application domain. CoreCLR has the default one, and one for its core library; dead after
+    /// `app_domain_shutdown_finished`.
     AppDomainId;
     /// A loaded assembly; dead after `assembly_unload_finished`.
     AssemblyId;
     /// A loaded module; dead after `module_unload_finished`.
     ModuleId;
-    /// A loaded class: one for each instantiation of a generic class, though instantiations over reference types may share
-    /// one. Dead after `class_unload_finished`, or with its module.
+    /// A loaded class: one for each instantiation of a generic class, though instantiations over reference types may
+    /// share one. Dead after `class_unload_finished`, or with its module.
     ClassId;
-    /// A function: one for each instantiation of a generic one, though instantiations over reference types may share one.
-    /// Dead after `module_unload_finished` of its module; that of a dynamic method after `dynamic_method_unloaded`.
+    /// A function: one for each instantiation of a generic one, though instantiations over reference types may share
+    /// one. Dead after `module_unload_finished` of its module; that of a dynamic method after
+    /// `dynamic_method_unloaded`.
     FunctionId;
-    /// A managed thread; dead when `thread_destroyed` returns. It names the managed thread, not the operating-system thread
-    /// that carries it.
+    /// A managed thread; dead when `thread_destroyed` returns. It names the managed thread, not the operating-system
+    /// thread that carries it.
     ThreadId;
     /// A context of remoting, which CoreCLR does not have: the number is that of the application domain.
     ContextId;
@@ -119,8 +123,9 @@ impl NativeCode {
 /// An identifier that no call accepts: the thing that it names is not yet loaded, unloaded, or suspended.
 ///
 /// The runtime does not refuse such calls; it follows the identifier into memory of something else. So callbacks at the
-/// beginning of a load and at the end of an unload receive identifiers in this form, which can only be compared and printed.
-/// While threads are stopped one by one, even recording a new identifier would allocate memory (suspension rule 3).
+/// beginning of a load and at the end of an unload receive identifiers in this form, which can only be compared and
+/// printed. While threads are stopped one by one, even recording a new identifier would allocate memory (suspension
+/// rule 3).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(transparent)]
 pub struct Inert<I>(pub(crate) I);
@@ -144,16 +149,17 @@ impl<I> From<I> for Inert<I> {
     }
 }
 
-/// Identifies one of several bodies of a function: 0 is the one that it was loaded with, others come from ReJIT requests.
+/// Identifies one of several bodies of a function: 0 is the one that it was loaded with, others come from ReJIT
+/// requests.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(transparent)]
 pub struct ReJitId(pub usize);
 
 /// An EventPipe provider.
 ///
-/// A provider that this profiler has made lives as long as the process: `EventPipeProviderId<'static>`. Callbacks also receive
-/// providers of the application, which deletes them when it disposes of an `EventSource` or collects it. So those identifiers
-/// end with their callback. Keep the provider's name instead
+/// A provider that this profiler has made lives as long as the process: `EventPipeProviderId<'static>`. Callbacks also
+/// receive providers of the application, which deletes them when it disposes of an `EventSource` or collects it. So
+/// those identifiers end with their callback. Keep the provider's name instead
 /// ([`event_pipe_provider_info`](crate::Info::event_pipe_provider_info)):
 ///
 /// ```compile_fail,E0521
@@ -218,8 +224,8 @@ impl EventPipeSessionId {
 
 /// An object on the managed heap: its current address.
 ///
-/// The next collection may move or free the object, so an `ObjectId` cannot outlive its callback, and callbacks with objects
-/// have a context from which no call can start a collection.
+/// The next collection may move or free the object, so an `ObjectId` cannot outlive its callback, and callbacks with
+/// objects have a context from which no call can start a collection.
 ///
 /// To find an object again later, keep an [`ObjectHandle`](crate::info::ObjectHandle), which
 /// [`create_handle`](crate::InNoGc::create_handle) makes. The identifier itself cannot be kept:
@@ -246,7 +252,8 @@ impl ObjectId<'_> {
     /// The object at this address, unless it is 0.
     ///
     /// # Safety
-    /// `raw` is 0 or the address of an object, and no collection moves or frees that object as long as the lifetime lasts.
+    /// `raw` is 0 or the address of an object, and no collection moves or frees that object as long as the lifetime
+    /// lasts.
     pub(crate) const unsafe fn from_raw(raw: usize) -> Option<Self> {
         match NonZeroUsize::new(raw) {
             Some(address) => Some(Self { address, _valid: PhantomData }),
@@ -272,6 +279,7 @@ impl fmt::LowerHex for ObjectId<'_> {
     }
 }
 
-// The arrays of some callbacks are read in place, so an identifier must have the layout of the number on the wire, 0 included.
+// The arrays of some callbacks are read in place, so an identifier must have the layout of the number on the wire, 0
+// included.
 static_assertions::assert_eq_size!(Option<ObjectId<'static>>, usize);
 static_assertions::assert_eq_size!(Option<ClassId>, usize);

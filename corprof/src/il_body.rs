@@ -1,7 +1,7 @@
 //! The shape of a method body: header, code and data sections, as ECMA-335 II.25.4 lays them out.
 //!
-//! The runtime reads a body from its first byte as far as its header says. So corprof checks a profiler's body before the call:
-//! the length in its header must be its real length. The instructions are not checked.
+//! The runtime reads a body from its first byte as far as its header says. So corprof checks a profiler's body before
+//! the call: the length in its header must be its real length. The instructions are not checked.
 
 use corprof_sys as sys;
 use windows_core::BOOL;

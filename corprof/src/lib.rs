@@ -1,7 +1,8 @@
 //! Write profilers for .NET in Rust.
 //!
 //! A profiler is a shared library that the .NET runtime loads into an application and calls: a class loads, a method is
-//! compiled, a thread ends, an exception is thrown. With corprof it is a struct, a derive and the callbacks that you need:
+//! compiled, a thread ends, an exception is thrown. With corprof it is a struct, a derive and the callbacks that you
+//! need:
 //!
 //! ```
 //! use corprof::prelude::*;
@@ -43,14 +44,15 @@
 //!
 //! [The book] explains everything in order.
 //!
-//! Code that breaks a rule of the profiling API does not compile; a failure that only shows at run time is a named [`Error`];
-//! and a panic ends the profiler, not the application. corprof cannot protect the application from a profiler that aborts,
-//! overflows its stack or does not return; and [`id`] names the one rule that the types do not prove yet.
+//! Code that breaks a rule of the profiling API does not compile; a failure that only shows at run time is a named
+//! [`Error`]; and a panic ends the profiler, not the application. corprof cannot protect the application from a
+//! profiler that aborts, overflows its stack or does not return; and [`id`] names the one rule that the types do not
+//! prove yet.
 //!
 //! # Features
 //!
-//! - `testing`: the fake CLR (`corprof::testing`), which tests a profiler without .NET. It is for `[dev-dependencies]`; no
-//!   feature is on by default.
+//! - `testing`: the fake CLR (`corprof::testing`), which tests a profiler without .NET. It is for `[dev-dependencies]`;
+//!   no feature is on by default.
 //!
 // For rustdoc only: other builds than cargo's need not set the variable.
 #![cfg_attr(doc, doc = concat!("[The book]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/main/book/src/introduction.md"))]

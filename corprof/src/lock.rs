@@ -2,8 +2,8 @@
 
 use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 
-/// The data under a lock, even after a panic: a panic disables the profiler, and code that uses the data afterwards only cleans
-/// up.
+/// The data under a lock, even after a panic: a panic disables the profiler, and code that uses the data afterwards
+/// only cleans up.
 #[inline]
 pub(crate) fn unpoisoned<T>(result: LockResult<T>) -> T {
     result.unwrap_or_else(PoisonError::into_inner)

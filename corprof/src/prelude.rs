@@ -1,7 +1,8 @@
 //! The items that most profilers need: `use corprof::prelude::*;`.
 //!
-//! Everything else is imported by its module: arguments of rarer callbacks from [`args`](crate::args), rarer identifiers from
-//! [`id`](crate::id), values of hooks from [`values`](crate::values), the sampler from [`sampler`](crate::sampler).
+//! Everything else is imported by its module: arguments of rarer callbacks from [`args`](crate::args), rarer
+//! identifiers from [`id`](crate::id), values of hooks from [`values`](crate::values), the sampler from
+//! [`sampler`](crate::sampler).
 
 pub use crate::callback_event::CallbackEvent;
 pub use crate::context::{InAttach, InCallback, InInitialize, InNoGc};

@@ -77,11 +77,12 @@ pub trait Profiler: Callbacks {
     const CLSID: GUID;
     /// The struct's name, for messages.
     const NAME: &'static str;
-    /// The oldest `ICorProfilerInfo` version that the profiler accepts: 14 (.NET 8) or 15 (.NET 9). An older runtime runs without
-    /// the profiler and reports that.
+    /// The oldest `ICorProfilerInfo` version that the profiler accepts: 14 (.NET 8) or 15 (.NET 9). An older runtime
+    /// runs without the profiler and reports that.
     const MIN_INFO: u8 = 14;
-    /// Whether the runtime loads the profiler as one of several notification-only profilers. They run beside a main profiler
-    /// and beside each other. They receive events, and may not change code: no hooks, no other bodies, no ReJIT.
+    /// Whether the runtime loads the profiler as one of several notification-only profilers. They run beside a main
+    /// profiler and beside each other. They receive events, and may not change code: no hooks, no other bodies, no
+    /// ReJIT.
     const NOTIFICATION_ONLY: bool = false;
 
     /// Makes a profiler that has no `initialize`.

@@ -1,10 +1,10 @@
-//! Reports corprof's own messages, one line at a time: to standard error or, with the feature `tracing`, to the profiler's
-//! subscriber. It never fails.
+//! Reports corprof's own messages, one line at a time: to standard error or, with the feature `tracing`, to the
+//! profiler's subscriber. It never fails.
 
 use std::io::Write;
 
-/// Reports a message: to the subscriber of this thread, or else as `corprof: message` and a line end, in one piece; errors of
-/// standard error are ignored.
+/// Reports a message: to the subscriber of this thread, or else as `corprof: message` and a line end, in one piece;
+/// errors of standard error are ignored.
 pub(crate) fn line(message: std::fmt::Arguments<'_>) {
     crate::suspension::forbid("a message");
     #[cfg(feature = "tracing")]
@@ -21,6 +21,7 @@ fn is_taken(message: std::fmt::Arguments<'_>) -> bool {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     let is_there = tracing::dispatcher::get_default(|it| !it.is::<tracing::subscriber::NoSubscriber>());
-    // A subscriber is the user's code, and this may run outside of all other guards. Nothing of ours is used afterwards.
+    // A subscriber is the user's code, and this may run outside of all other guards. Nothing of ours is used
+    // afterwards.
     is_there && catch_unwind(AssertUnwindSafe(|| tracing::error!(target: "corprof", "{message}"))).is_ok()
 }

@@ -2,8 +2,8 @@
 //!
 //! A stopped thread may hold a lock of the allocator or of a log. So from the stop to the resumption no memory may be
 //! allocated, no lock taken and nothing printed (suspension rule 3). The code that runs in between is in `walk/` and
-//! `sampler/strategy/`, and is written accordingly. To test that, the thread that has stopped others is marked: a test's allocator and corprof's own locks
-//! check the mark ([`testing::suspension`](crate::testing::suspension)).
+//! `sampler/strategy/`, and is written accordingly. To test that, the thread that has stopped others is marked: a
+//! test's allocator and corprof's own locks check the mark ([`testing::suspension`](crate::testing::suspension)).
 
 #[cfg(feature = "testing")]
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

@@ -1,9 +1,10 @@
-//! A lock that cannot be held while a garbage collection starts (suspension rule 3), and [`ThreadState`], a value for each
-//! thread that needs no common lock.
+//! A lock that cannot be held while a garbage collection starts (suspension rule 3), and [`ThreadState`], a value for
+//! each thread that needs no common lock.
 //!
 //! A thread that holds a lock and makes a call which may start a collection can wait for other managed threads to stop,
-//! while one of those waits for the lock: the application hangs. The guard here borrows the callback's context, and calls
-//! that may start a collection need that context exclusively, so holding the one while making the other does not compile:
+//! while one of those waits for the lock: the application hangs. The guard here borrows the callback's context, and
+//! calls that may start a collection need that context exclusively, so holding the one while making the other does not
+//! compile:
 //!
 //! ```compile_fail,E0502
 //! # use corprof::prelude::*;
@@ -16,8 +17,8 @@
 //!
 //! # Calls that make a callback on the calling thread
 //!
-//! Some calls that may be made under a lock make a callback before they return, on the same thread. A callback that takes the
-//! same lock can never get it:
+//! Some calls that may be made under a lock make a callback before they return, on the same thread. A callback that
+//! takes the same lock can never get it:
 //!
 //! | call | callback | when |
 //! |---|---|---|
@@ -26,10 +27,10 @@
 //! | [`event_pipe_write_event`](crate::Info::event_pipe_write_event) | `event_pipe_event_delivered` | while a session listens to the provider |
 //! | any call in which the runtime writes an event of its own | `event_pipe_event_delivered` | while a session listens to that event |
 //!
-//! [`Mutex`] knows which thread holds it, and panics in this case instead of waiting for ever; the message names both places.
-//! The adapter catches the panic like any other: the profiler is disabled, and the application goes on. The standard library's
-//! `Mutex` would wait for ever, and the application with it. Keep the data of such a callback under a lock of its own, or drop
-//! the guard before the call.
+//! [`Mutex`] knows which thread holds it, and panics in this case instead of waiting for ever; the message names both
+//! places. The adapter catches the panic like any other: the profiler is disabled, and the application goes on. The
+//! standard library's `Mutex` would wait for ever, and the application with it. Keep the data of such a callback under
+//! a lock of its own, or drop the guard before the call.
 
 pub(crate) mod thread_end;
 mod thread_state;
@@ -66,8 +67,8 @@ pub struct MutexGuard<'a, T: ?Sized> {
 
 /// The thread that holds a lock, and the place where it took it.
 ///
-/// Relaxed loads and stores are enough: a thread only compares `thread` with its own key, which no other thread stores, and
-/// reads `place` only after that comparison has found its own store.
+/// Relaxed loads and stores are enough: a thread only compares `thread` with its own key, which no other thread stores,
+/// and reads `place` only after that comparison has found its own store.
 #[derive(Default)]
 struct Holder {
     /// The [`system::thread_key`] of the holder, or 0 while the lock is free.
@@ -138,8 +139,8 @@ impl<T: ?Sized> Mutex<T> {
     /// A test under the fake CLR has no context: use `corprof::testing::FakeClr::lock`.
     ///
     /// # Panics
-    /// If the calling thread holds this lock already. This happens when a call under the lock makes a callback that takes the
-    /// same lock: see the [module](self).
+    /// If the calling thread holds this lock already. This happens when a call under the lock makes a callback that
+    /// takes the same lock: see the [module](self).
     #[track_caller]
     #[inline]
     pub fn lock<'a>(&'a self, _cx: &'a impl Context) -> MutexGuard<'a, T> {

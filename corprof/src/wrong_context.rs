@@ -1,9 +1,9 @@
 //! The compiler's messages for a call in the wrong context.
 //!
 //! For a method that a context lacks, the compiler would only say "not found". So [`Info`], to which every context
-//! dereferences, has a hidden method for each of them, under a bound that it does not meet: the message begins with the cure,
-//! and the bound names the rule. These methods can never be called. Those for the runtime's calls are generated from the
-//! contract table (`generated/absent.rs`). A test (`tests/ledger.rs`) checks that none is missing.
+//! dereferences, has a hidden method for each of them, under a bound that it does not meet: the message begins with the
+//! cure, and the bound names the rule. These methods can never be called. Those for the runtime's calls are generated
+//! from the contract table (`generated/absent.rs`). A test (`tests/ledger.rs`) checks that none is missing.
 
 use crate::context::{InAttach, InCallback, InInitialize, InNoGc};
 use crate::hooks::InSlowHook;
@@ -26,8 +26,8 @@ impl InCallbackContext<'_> for ProfilerThread<'_> {}
 
 /// A garbage collection may start: [`InCallback`] and the contexts that dereference to it have the method.
 ///
-/// Callbacks during a collection, a suspension or an unwind, and callbacks with objects, have an [`InNoGc`], from which no
-/// collection may start: make the call in another callback, and keep the result.
+/// Callbacks during a collection, a suspension or an unwind, and callbacks with objects, have an [`InNoGc`], from which
+/// no collection may start: make the call in another callback, and keep the result.
 #[diagnostic::on_unimplemented(
     message = "this call may start a garbage collection: make it in a callback that gets `InCallback`, and keep the result",
     label = "no garbage collection may start here"
@@ -39,8 +39,8 @@ impl MayTriggerGc<'_> for InInitialize<'_> {}
 impl MayTriggerGc<'_> for InAttach<'_> {}
 impl MayTriggerGc<'_> for ProfilerThread<'_> {}
 
-/// The call needs a thread that corprof has made: only a [`ProfilerThread`] has the method, as the runtime refuses it in every
-/// callback. [`spawn_profiler_thread`](InCallback::spawn_profiler_thread) makes such a thread.
+/// The call needs a thread that corprof has made: only a [`ProfilerThread`] has the method, as the runtime refuses it
+/// in every callback. [`spawn_profiler_thread`](InCallback::spawn_profiler_thread) makes such a thread.
 #[diagnostic::on_unimplemented(
     message = "this call is refused in callbacks: make it on a thread of `cx.spawn_profiler_thread(name, |cx| …)`",
     label = "not on a profiler thread"
@@ -49,8 +49,8 @@ pub trait OnProfilerThread<'x> {}
 
 impl OnProfilerThread<'_> for ProfilerThread<'_> {}
 
-/// The profiler is starting: only [`InInitialize`] and [`InAttach`] have the method, as the runtime accepts such a call at no other
-/// time.
+/// The profiler is starting: only [`InInitialize`] and [`InAttach`] have the method, as the runtime accepts such a call
+/// at no other time.
 #[diagnostic::on_unimplemented(
     message = "this call is for the start of a profiler: make it in `initialize` or in `initialize_for_attach`",
     label = "neither in `initialize` nor in `initialize_for_attach`"
@@ -65,8 +65,8 @@ pub(crate) fn never<A, R>(_arguments: A) -> R {
     unreachable!("`Info` does not meet the bound")
 }
 
-// The other methods of contexts: those that are not calls of the runtime. Without `wait` and `is_stopping`: a message about
-// profiler threads would surprise users who misspell another method.
+// The other methods of contexts: those that are not calls of the runtime. Without `wait` and `is_stopping`: a message
+// about profiler threads would surprise users who misspell another method.
 impl Info {
     #[doc(hidden)]
     pub fn edit_method<R>(&self, module: impl Sized, method: impl Sized, edit: impl Sized) -> R

@@ -1,4 +1,5 @@
-//! A profiler that attaches and detaches leaves no memory behind, however often it does: its own allocations are counted.
+//! A profiler that attaches and detaches leaves no memory behind, however often it does: its own allocations are
+//! counted.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -1,5 +1,5 @@
-//! Every Info method is accounted for: contracts.toml says how corprof offers it, and the sources agree. And the compiler has a
-//! message for each method of a context, for calls from elsewhere.
+//! Every Info method is accounted for: contracts.toml says how corprof offers it, and the sources agree. And the
+//! compiler has a message for each method of a context, for calls from elsewhere.
 #![allow(clippy::unwrap_used, reason = "a test that cannot read its files fails")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,8 +102,8 @@ fn shown(signature: &syn::Signature) -> String {
     format!("{}({})", signature.ident, parameters.collect::<Vec<_>>().join(", "))
 }
 
-/// Methods of contexts that are not calls of the runtime. The first seven have their messages in src/wrong_context.rs; a message
-/// about the others would surprise users who misspell another method.
+/// Methods of contexts that are not calls of the runtime. The first seven have their messages in src/wrong_context.rs;
+/// a message about the others would surprise users who misspell another method.
 const NO_CALLS: &[(&str, Context)] = &[
     ("names()", Context::InNoGc),
     ("stack_boundary()", Context::InNoGc),

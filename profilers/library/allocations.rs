@@ -1,11 +1,12 @@
 //! Counts what an application allocates. At exit it prints a table of bytes and objects by class, most bytes first.
 //!
-//! The size of an object does not include the objects it refers to, nor the padding that aligns the next object on the heap.
+//! The size of an object does not include the objects it refers to, nor the padding that aligns the next object on the
+//! heap.
 //!
-//! Limits: the table does not show which objects are still alive. By class, the runtime reports every object, and does not use its
-//! fast allocation path. By stack, it reports one object every 100 KB: from .NET 10 on each byte has the same chance, and a sample
-//! counts for the bytes that it represents. Before, the object that fills up the 100 KB counts for all of them, so that classes
-//! with large objects seem larger than they are.
+//! Limits: the table does not show which objects are still alive. By class, the runtime reports every object, and does
+//! not use its fast allocation path. By stack, it reports one object every 100 KB: from .NET 10 on each byte has the
+//! same chance, and a sample counts for the bytes that it represents. Before, the object that fills up the 100 KB
+//! counts for all of them, so that classes with large objects seem larger than they are.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -9,7 +9,8 @@ pub(crate) fn assembly(cx: &InNoGc<'_>, mut class: ClassId) -> Option<String> {
     }
     let module = match cx.class_info(class) {
         Ok(info) => info.module,
-        // .NET 11 has classes without metadata: those of suspended methods, which it derives from one of its core library.
+        // .NET 11 has classes without metadata: those of suspended methods, which it derives from one of its core
+        // library.
         Err(error) if error.code() == corprof::sys::CORPROF_E_DATAINCOMPLETE => {
             return Some("System.Private.CoreLib".to_owned());
         }

@@ -1,7 +1,8 @@
-//! Counts the calls of each method, by a number in memory that the method itself increments: a fraction of a nanosecond each.
+//! Counts the calls of each method, by a number in memory that the method itself increments: a fraction of a nanosecond
+//! each.
 //!
-//! It counts methods that are compiled; precompiled ones, such as most of the framework's, run on uncounted. At exit it prints how
-//! often each was called. If it attaches, it counts calls from the attach on.
+//! It counts methods that are compiled; precompiled ones, such as most of the framework's, run on uncounted. At exit it
+//! prints how often each was called. If it attaches, it counts calls from the attach on.
 //!
 //! Threads that call a method at the same time may count one call together.
 

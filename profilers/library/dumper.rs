@@ -1,9 +1,9 @@
 //! Attaches to a running application, writes a snapshot of its heap into a file, and detaches.
 //!
-//! `corprof heap PID` uses it. The attach data are HEAP_OUT=/tmp/it/heap: an empty file in a folder of the reader, who holds the file
-//! open. The profiler opens it and removes its name, so that the system frees its room when both have closed it, however they end.
-//! Into the file go the blocks of the runtime (`BlockFile`), some 48 bytes an object. Afterwards the profiler creates the file
-//! /tmp/it/heap.4711, with the process id:
+//! `corprof heap PID` uses it. The attach data are HEAP_OUT=/tmp/it/heap: an empty file in a folder of the reader, who
+//! holds the file open. The profiler opens it and removes its name, so that the system frees its room when both have
+//! closed it, however they end. Into the file go the blocks of the runtime (`BlockFile`), some 48 bytes an object.
+//! Afterwards the profiler creates the file /tmp/it/heap.4711, with the process id:
 //!
 //! ```text
 //! heap 1                                  the version of the format
@@ -14,11 +14,12 @@
 //! class 140113 System.Private.CoreLib string[]    number in the blocks, assembly, name, separated by tabs
 //! ```
 //!
-//! If there is no snapshot, the second line is `full` or `error`, with the reason; `full`: the file system has no room. After the
-//! detach it creates /tmp/it/heap.4711.left, which contains the reason if the profiler could not detach.
+//! If there is no snapshot, the second line is `full` or `error`, with the reason; `full`: the file system has no room.
+//! After the detach it creates /tmp/it/heap.4711.left, which contains the reason if the profiler could not detach.
 //!
-//! The profiler begins when the reader has created the file /tmp/it/heap.wanted: the runtime has then answered the attach, which
-//! need not wait for a collection. If this file is removed, the profiler detaches as soon as the runtime lets it.
+//! The profiler begins when the reader has created the file /tmp/it/heap.wanted: the runtime has then answered the
+//! attach, which need not wait for a collection. If this file is removed, the profiler detaches as soon as the runtime
+//! lets it.
 
 use std::fmt::Write;
 use std::fs::File;
@@ -123,7 +124,8 @@ fn snapshot(cx: &mut ProfilerThread<'_>, out: &Path) -> Result<String, HeapDumpE
     // Windows may refuse that while the reader has it open: then the reader removes it.
     let _ = std::fs::remove_file(out);
     let dump = cx.take_heap_snapshot(DEADLINE, file).inspect_err(|_| {
-        // The reader has it open, so that it would take room until the reader has learned the reason: which needs some itself.
+        // The reader has it open, so that it would take room until the reader has learned the reason: which needs some
+        // itself.
         let _ = blocks.set_len(0);
     })?;
     let mut text = String::new();

@@ -1,19 +1,20 @@
 //! Prints each exception as it happens, and at exit the counts by class, thread and catching method.
 //!
-//! Each exception is a tree, with the number of its thread in front: the functions that the search for a handler visits, the filters it runs, the function that will catch; then the unwound functions, the finally
-//! blocks, and the catch. An exception thrown inside a filter, finally or catch block is indented below it; `throw;` throws a new
-//! one. An unhandled exception ends the process without a summary.
+//! Each exception is a tree, with the number of its thread in front: the functions that the search for a handler
+//! visits, the filters it runs, the function that will catch; then the unwound functions, the finally blocks, and the
+//! catch. An exception thrown inside a filter, finally or catch block is indented below it; `throw;` throws a new one.
+//! An unhandled exception ends the process without a summary.
 //!
 //! The runtime does not report everything. The following holds for .NET 10 and .NET 8 (x64):
 //! - A finally or catch block that another exception leaves has no end: see `may_be_over`.
-//! - An exception that goes from managed code into the runtime has no end either. The exception of a static constructor is
-//!   unwound, then a TypeInitializationException is thrown.
+//! - An exception that goes from managed code into the runtime has no end either. The exception of a static constructor
+//!   is unwound, then a TypeInitializationException is thrown.
 //! - An exception that leaves a filter is unwound up to the filter, which then declines.
 //! - A function whose finally block throws is unwound twice, once for each exception.
 //!
 //! The framework has frames of its own: managed code of `MethodInfo.Invoke` catches the method's exception and throws a
-//! TargetInvocationException. On .NET 10 managed code runs static constructors (`InitHelpers.InitClassSlow`), and is searched and
-//! unwound like other functions.
+//! TargetInvocationException. On .NET 10 managed code runs static constructors (`InitHelpers.InitClassSlow`), and is
+//! searched and unwound like other functions.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -52,8 +53,8 @@ struct Thread {
 struct Exception {
     /// The filter, finally or catch block that runs for it.
     block: Option<Block>,
-    /// Either no block runs, or an exception thrown in the block has unwound the block's function. The runtime does not report
-    /// whether that exception left the block, and so ended this one, or was caught inside.
+    /// Either no block runs, or an exception thrown in the block has unwound the block's function. The runtime does not
+    /// report whether that exception left the block, and so ended this one, or was caught inside.
     may_be_over: bool,
 }
 

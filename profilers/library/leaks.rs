@@ -1,7 +1,9 @@
-//! Answers what leaks: takes two snapshots of the heap, and prints what has grown in between, and which references keep it.
+//! Answers what leaks: takes two snapshots of the heap, and prints what has grown in between, and which references keep
+//! it.
 //!
-//! For each snapshot the runtime collects the whole heap while the application stands still, and the profiler writes a temporary
-//! file of 48 bytes an object. Afterwards, beside the running application, it needs memory of 40 bytes an object for a while.
+//! For each snapshot the runtime collects the whole heap while the application stands still, and the profiler writes a
+//! temporary file of 48 bytes an object. Afterwards, beside the running application, it needs memory of 40 bytes an
+//! object for a while.
 //!
 //! Limits: a growing cache looks like a leak: only you know how large it may become.
 
@@ -81,7 +83,8 @@ impl Leaks {
                 Ok(answer) => report!("{answer}"),
                 Err(error) => report!("leaks: no answer: {error}"),
             }
-            // An attached profiler leaves. The detach waits for the threads of the profiler, so this must not be one of them.
+            // An attached profiler leaves. The detach waits for the threads of the profiler, so this must not be one of
+            // them.
             if let Some(detacher) = detacher {
                 std::thread::spawn(move || detacher.detach());
             }
@@ -135,7 +138,8 @@ fn snapshot(cx: &mut ProfilerThread<'_>) -> Result<HeapGraph, BoxError> {
     if graph.losses().is_cut() { Err(format!("the dump is cut: {}", graph.losses()).into()) } else { Ok(graph) }
 }
 
-/// The groups of objects that have grown most. Objects of a group have the same class, and are kept by objects of the same classes.
+/// The groups of objects that have grown most. Objects of a group have the same class, and are kept by objects of the
+/// same classes.
 fn grown(
     before: &Summary,
     after: &Summary,

@@ -1,6 +1,7 @@
 //! The permission for an attached profiler to stay: the command that has attached it lives.
 //!
-//! The command holds a lock on the file `owner` in its folder (`corprof-launch/src/folder.rs`), which the system ends with it.
+//! The command holds a lock on the file `owner` in its folder (`corprof-launch/src/folder.rs`), which the system ends
+//! with it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,8 @@ impl Lease {
         self.owner.has_ended()
     }
 
-    /// Removes the folder, which nobody reads any more: the profiler's files, which begin as `file` does, and the command's.
+    /// Removes the folder, which nobody reads any more: the profiler's files, which begin as `file` does, and the
+    /// command's.
     pub(crate) fn clear(&self, file: &Path) {
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {

@@ -1,4 +1,5 @@
-//! The profilers that the command `corprof` has built in, as one library. `corprof_profilers::table` has their settings.
+//! The profilers that the command `corprof` has built in, as one library. `corprof_profilers::table` has their
+//! settings.
 
 #[macro_use]
 mod sdk;

@@ -1,11 +1,12 @@
 //! Shows which threads wait for locks, for how long, and what the owners of the locks do meanwhile.
 //!
-//! At exit it prints the waits by method, the owners by method, and for each pair of these the longest wait with the stacks of both
-//! threads.
+//! At exit it prints the waits by method, the owners by method, and for each pair of these the longest wait with the
+//! stacks of both threads.
 //!
-//! The runtime reports each wait for a `lock` (`Monitor`, and `System.Threading.Lock`) that is longer than a spin, with a number of
-//! the owner: the system's up to .NET 10, the runtime's own on .NET 11. A thread that takes the lock without a wait while others
-//! wait is not reported until the next wait begins: until then the owner before it is shown, though it has released the lock.
+//! The runtime reports each wait for a `lock` (`Monitor`, and `System.Threading.Lock`) that is longer than a spin, with
+//! a number of the owner: the system's up to .NET 10, the runtime's own on .NET 11. A thread that takes the lock
+//! without a wait while others wait is not reported until the next wait begins: until then the owner before it is
+//! shown, though it has released the lock.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -31,8 +32,8 @@ pub struct Locks {
     waits: Arc<Waits>,
 }
 
-/// The sampler asks for it without a context, so it is a lock of the standard library. It is held for single steps, and never
-/// across a call to the runtime.
+/// The sampler asks for it without a context, so it is a lock of the standard library. It is held for single steps, and
+/// never across a call to the runtime.
 struct Waits(Mutex<State>);
 
 impl Waits {
@@ -93,8 +94,8 @@ enum Numbering {
 }
 
 impl Numbering {
-    /// What the core library's class of locks knows of their owners. Up to .NET 8 the events come from native code, with the
-    /// system's numbers.
+    /// What the core library's class of locks knows of their owners. Up to .NET 8 the events come from native code,
+    /// with the system's numbers.
     fn of_core_library(metadata: &MetadataImport<'_>) -> Result<Self> {
         let Some(class) = metadata.find_type_def("System.Threading.Lock", None)? else { return Ok(Self::System) };
         let knows_system = !metadata.methods_named(class, "get_OwningOSThreadId")?.is_empty();

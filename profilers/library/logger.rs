@@ -1,7 +1,8 @@
 //! Logs the events of an application with names. An event inside another one is indented below it.
 //!
-//! A line has the number of the thread, a sign, and the event. The sign is `+` at the begin of an event, `-` at its end, and `*` for
-//! an event without duration. At start-up the logger names categories that this runtime or system cannot report.
+//! A line has the number of the thread, a sign, and the event. The sign is `+` at the begin of an event, `-` at its
+//! end, and `*` for an event without duration. At start-up the logger names categories that this runtime or system
+//! cannot report.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -76,7 +77,8 @@ struct Thread {
 }
 
 impl Logger {
-    /// Logs a transition, unless it is one of the runtime's own ways to call managed code: there are hundreds for each exception.
+    /// Logs a transition, unless it is one of the runtime's own ways to call managed code: there are hundreds for each
+    /// exception.
     fn log_transition(&self, cx: &InNoGc<'_>, id: Option<FunctionId>, reason: TransitionReason, way: &str) {
         if id.is_some_and(|id| cx.is_runtime_entry(id)) {
             return;
@@ -141,7 +143,8 @@ fn class_of(cx: &InNoGc<'_>, object: ObjectId<'_>) -> Name {
     cx.class_of(object).map_or("?".into(), |class| cx.names().class(class))
 }
 
-/// Generates the callbacks that log one event: `name(arguments) => category, sign, event`. The other callbacks are written in full.
+/// Generates the callbacks that log one event: `name(arguments) => category, sign, event`. The other callbacks are
+/// written in full.
 macro_rules! logger {
     ($(in ($context:ty) {
         $($name:ident($cx:ident $(, $arg:ident: $ty:ty)*) => $category:literal, $kind:expr, $($say:expr),*;)*
@@ -152,7 +155,8 @@ macro_rules! logger {
                 let options = Options::read(&Settings::of_environment(&LOGGER)?)?;
                 cx.set_event_mask(EventMask::MONITOR_THREADS)?;
                 for (category, events) in &options.categories {
-                    // The runtime may refuse a category: an immutable flag after an attach, for example. The others go on.
+                    // The runtime may refuse a category: an immutable flag after an attach, for example. The others go
+                    // on.
                     if let Err(error) = cx.add_events(*events) {
                         report!("logger: {category} is not available: {error}");
                     } else if options.is_selection

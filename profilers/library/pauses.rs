@@ -1,13 +1,16 @@
 //! Shows why the application paused: the reason of each collection, who caused it, and which threads delayed it.
 //!
-//! At exit it prints the pauses by reason, the methods that delayed them, and the longest pause of each kind, with stacks.
+//! At exit it prints the pauses by reason, the methods that delayed them, and the longest pause of each kind, with
+//! stacks.
 //!
-//! A pause has two parts. First the runtime stops all managed threads; then it collects, while they stand still. A thread stops at
-//! its next safepoint only, and all others wait for the last one. The runtime does not report which one that is. On Linux, signals
-//! sample the threads that still run while the others stop; other systems show no such threads.
+//! A pause has two parts. First the runtime stops all managed threads; then it collects, while they stand still. A
+//! thread stops at its next safepoint only, and all others wait for the last one. The runtime does not report which one
+//! that is. On Linux, signals sample the threads that still run while the others stop; other systems show no such
+//! threads.
 //!
-//! Limits: a thread in ordinary native code need not stop. It is named only if it has ended this code before the collection ran for
-//! long, because otherwise it was seen to run on. Delays that are shorter than two rounds of the sampler may be missed.
+//! Limits: a thread in ordinary native code need not stop. It is named only if it has ended this code before the
+//! collection ran for long, because otherwise it was seen to run on. Delays that are shorter than two rounds of the
+//! sampler may be missed.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

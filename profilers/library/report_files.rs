@@ -13,7 +13,8 @@ pub(crate) fn with_ending(path: &Path, ending: &str) -> PathBuf {
     path.into()
 }
 
-/// Writes a file and renames it into place, so that it is complete as soon as it exists. If the folder is gone, so is the reader.
+/// Writes a file and renames it into place, so that it is complete as soon as it exists. If the folder is gone, so is
+/// the reader.
 pub(crate) fn write(profiler: &str, file: &Path, text: &str) {
     let part = with_ending(file, ".part");
     let written = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, file));

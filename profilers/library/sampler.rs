@@ -1,12 +1,13 @@
 //! Samples the stacks of all threads at random times, and writes an HTML page, or a file in another format.
 //!
-//! The file is rewritten each second in the first ten seconds, and every ten seconds later; there is none without samples. With
-//! SAMPLER_STOP=/tmp/stop, the sampler says beside it, in /tmp/stop.4711.told with the process id, what it has written (`told`).
-//! At the end of sampling it creates /tmp/stop.4711, which contains what became of sent profiles. `corprof record` uses this.
+//! The file is rewritten each second in the first ten seconds, and every ten seconds later; there is none without
+//! samples. With SAMPLER_STOP=/tmp/stop, the sampler says beside it, in /tmp/stop.4711.told with the process id, what
+//! it has written (`told`). At the end of sampling it creates /tmp/stop.4711, which contains what became of sent
+//! profiles. `corprof record` uses this.
 //!
-//! An attached sampler detaches when sampling ends, and so it does on request of `corprof detach PID`, and when the command whose
-//! folder has SAMPLER_STOP was killed (`lease`). With SAMPLER_STOP it then creates /tmp/stop.4711.left, which contains the reason if
-//! it could not detach.
+//! An attached sampler detaches when sampling ends, and so it does on request of `corprof detach PID`, and when the
+//! command whose folder has SAMPLER_STOP was killed (`lease`). With SAMPLER_STOP it then creates /tmp/stop.4711.left,
+//! which contains the reason if it could not detach.
 //!
 //! If a module has a portable PDB, methods and lambdas have file and line.
 
@@ -322,7 +323,8 @@ fn report(stop: &Path, what: &str, text: &str) {
     }
 }
 
-/// Detaches the profiler, and reports the end of the detach: then another one can attach. Nobody reads that after the end of a lease.
+/// Detaches the profiler, and reports the end of the detach: then another one can attach. Nobody reads that after the
+/// end of a lease.
 fn detach(detacher: &Detacher, stop: Option<PathBuf>, lease: Option<Lease>) {
     let report = move |result: corprof::Result<()>| match (stop, lease.filter(Lease::is_over), result) {
         (Some(stop), Some(lease), _) => lease.clear(&stop),
@@ -340,7 +342,8 @@ fn detach(detacher: &Detacher, stop: Option<PathBuf>, lease: Option<Lease>) {
 /// The managed methods seen so far.
 #[derive(Default)]
 struct Methods {
-    /// By id, with the name: after an unload the runtime may reuse the id for another method. None for the runtime's own.
+    /// By id, with the name: after an unload the runtime may reuse the id for another method. None for the runtime's
+    /// own.
     known: HashMap<FunctionId, (Name, Option<FrameId>)>,
     /// The methods without a look-up of file and line so far.
     unplaced: Vec<Unplaced>,

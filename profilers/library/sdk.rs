@@ -1,4 +1,5 @@
-//! Keeps quiet in processes of the SDK: MSBuild takes lines on the standard error of the compilers that it starts for errors.
+//! Keeps quiet in processes of the SDK: MSBuild takes lines on the standard error of the compilers that it starts for
+//! errors.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -12,8 +13,8 @@ macro_rules! report {
     };
 }
 
-/// Whether this process is of the SDK and not an application: `dotnet run`, and the compilers, build servers and test runners that it
-/// starts.
+/// Whether this process is of the SDK and not an application: `dotnet run`, and the compilers, build servers and test
+/// runners that it starts.
 pub(crate) fn is_tool() -> bool {
     static IS_TOOL: OnceLock<bool> = OnceLock::new();
     *IS_TOOL.get_or_init(|| is_tool_by(&arguments()))

@@ -1,8 +1,8 @@
 //! Attaches to a running application, writes the stacks of all threads once, and detaches.
 //!
-//! `corprof stacks PID` uses it. To attach it yourself: `corprof attach PID stacks --data STACKS_OUT=/tmp/stacks`. It writes the
-//! file /tmp/stacks.4711, with the process id. After the detach it creates /tmp/stacks.4711.left, which contains the reason if
-//! the profiler could not detach. Without STACKS_OUT it prints to standard error.
+//! `corprof stacks PID` uses it. To attach it yourself: `corprof attach PID stacks --data STACKS_OUT=/tmp/stacks`. It
+//! writes the file /tmp/stacks.4711, with the process id. After the detach it creates /tmp/stacks.4711.left, which
+//! contains the reason if the profiler could not detach. Without STACKS_OUT it prints to standard error.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -114,8 +114,8 @@ fn text(round: &Round<'_, '_>) -> String {
     text
 }
 
-/// The runtime reports names only if they are set after the attach. Otherwise Linux knows the first 15 bytes. An unnamed thread has
-/// the name of the process there.
+/// The runtime reports names only if they are set after the attach. Otherwise Linux knows the first 15 bytes. An
+/// unnamed thread has the name of the process there.
 fn name(thread: &SampledThread) -> String {
     let system = || {
         let id = thread.os_id?;

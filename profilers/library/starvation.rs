@@ -2,9 +2,9 @@
 //!
 //! At exit it prints the methods that have blocked, with a stack of each.
 //!
-//! The pool is starved if work waits in its queue, and no thread takes it because all of them are blocked. The runtime then adds a
-//! thread every half second, and reports why: starvation, or cooperative blocking if a thread blocks on a task. The profiler looks at
-//! the stacks for two seconds after each such report.
+//! The pool is starved if work waits in its queue, and no thread takes it because all of them are blocked. The runtime
+//! then adds a thread every half second, and reports why: starvation, or cooperative blocking if a thread blocks on a
+//! task. The profiler looks at the stacks for two seconds after each such report.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Counts and times the calls of each method. At exit it prints the methods that took the most processor time. Waits are
-//! separate: they are not processor time, and in pictures they are frames of their own.
+//! Counts and times the calls of each method. At exit it prints the methods that took the most processor time. Waits
+//! are separate: they are not processor time, and in pictures they are frames of their own.
 //!
 //! The profiler measures its own overhead at start-up, subtracts it and reports it.
 

@@ -1,8 +1,9 @@
-//! Attaches to a running application, counts the processor time of its methods, and detaches when it is no longer wanted.
+//! Attaches to a running application, counts the processor time of its methods, and detaches when it is no longer
+//! wanted.
 //!
-//! `corprof top PID` uses it. The attach data are TOP_OUT=/tmp/top, a path in an existing folder; TOP_HZ=100, the number of rounds
-//! per second; TOP_BUDGET=2, the highest overhead, in per cent of the application's time. Each second the profiler replaces the
-//! file /tmp/top.4711, with the process id:
+//! `corprof top PID` uses it. The attach data are TOP_OUT=/tmp/top, a path in an existing folder; TOP_HZ=100, the
+//! number of rounds per second; TOP_BUDGET=2, the highest overhead, in per cent of the application's time. Each second
+//! the profiler replaces the file /tmp/top.4711, with the process id:
 //!
 //! ```text
 //! top 1                               the version of the format
@@ -14,12 +15,13 @@
 //! method 7 1200000 4800000 My.Name()  number, own and total microseconds of processor time, name
 //! ```
 //!
-//! All numbers are sums since the attach. The file has the methods that were seen within the last two minutes, so it stays small.
+//! All numbers are sums since the attach. The file has the methods that were seen within the last two minutes, so it
+//! stays small.
 //!
-//! The profiler detaches when the file /tmp/top.lease is gone, or has not changed for 30 seconds: `corprof top` rewrites it each
-//! second, and may be stopped. So it does at once if the command was killed (`lease`), and on request of `corprof detach PID`. After
-//! the detach the profiler creates /tmp/top.4711.left, which contains the reason if it could not detach; if nobody renewed the lease,
-//! it removes its files and the folder instead.
+//! The profiler detaches when the file /tmp/top.lease is gone, or has not changed for 30 seconds: `corprof top`
+//! rewrites it each second, and may be stopped. So it does at once if the command was killed (`lease`), and on request
+//! of `corprof detach PID`. After the detach the profiler creates /tmp/top.4711.left, which contains the reason if it
+//! could not detach; if nobody renewed the lease, it removes its files and the folder instead.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -47,7 +49,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const WRITE: Duration = Duration::from_secs(1);
 /// The time after which a lease ends that nobody renews.
 const LEASE: Duration = Duration::from_secs(30);
-/// The time for which the file lists a method that is not seen again: more than a lease, so that no reader misses a method.
+/// The time for which the file lists a method that is not seen again: more than a lease, so that no reader misses a
+/// method.
 const LISTED: Duration = Duration::from_secs(120);
 /// The maximum number of methods. A program that makes methods without end must not fill the memory.
 const METHODS: usize = 20_000;

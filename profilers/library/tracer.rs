@@ -1,10 +1,10 @@
-//! Records every call of an application with its times, thread by thread: for <https://ui.perfetto.dev>, or as a tree of all calls
-//! on standard error (the number of the thread, the depth as dots, at most 100, the name).
+//! Records every call of an application with its times, thread by thread: for <https://ui.perfetto.dev>, or as a tree
+//! of all calls on standard error (the number of the thread, the depth as dots, at most 100, the name).
 //!
 //! An async method that has to wait is off the stack meanwhile; where it goes on, its name says `(goes on)`.
 //!
-//! No call is lost: if calls come faster than the tracer can write them, the application waits. The tracer prints the total wait
-//! at exit.
+//! No call is lost: if calls come faster than the tracer can write them, the application waits. The tracer prints the
+//! total wait at exit.
 
 use std::borrow::Cow;
 use std::io::{BufWriter, Write, sink, stderr};

@@ -1,11 +1,11 @@
 //! The table of the profilers that the command `corprof` has built in, and of their settings.
 //!
-//! [`table`] has a row for each profiler: its name, its CLSID, its purpose, and its settings with their defaults, ranges and
-//! meanings. The help of `corprof`, `corprof run --list`, the reference of the book and the checks at a profiler's start are made
-//! from it. [`settings`] reads the settings of a profiler and checks them.
+//! [`table`] has a row for each profiler: its name, its CLSID, its purpose, and its settings with their defaults,
+//! ranges and meanings. The help of `corprof`, `corprof run --list`, the reference of the book and the checks at a
+//! profiler's start are made from it. [`settings`] reads the settings of a profiler and checks them.
 //!
-//! The profilers themselves are in the folder `library`. They make a shared library, which `corprof` embeds. This crate does not
-//! have their dependencies.
+//! The profilers themselves are in the folder `library`. They make a shared library, which `corprof` embeds. This crate
+//! does not have their dependencies.
 
 pub mod settings;
 pub mod table;

@@ -1,8 +1,8 @@
 //! The settings that a profiler has been given: environment variables, or the lines of an attach's data.
 //!
-//! They are checked when the profiler starts, so that a wrong one is an error then, with the variable, its value and the cure, and
-//! not when the application ends and its profile cannot be written. [`Settings`] checks what the [`table`](crate::table) says of a
-//! setting; the profiler reads it by the table's default, and checks the rest:
+//! They are checked when the profiler starts, so that a wrong one is an error then, with the variable, its value and
+//! the cure, and not when the application ends and its profile cannot be written. [`Settings`] checks what the
+//! [`table`](crate::table) says of a setting; the profiler reads it by the table's default, and checks the rest:
 //!
 //! ```
 //! use corprof_profilers::settings::{SettingError, Settings};
@@ -74,12 +74,12 @@ impl Settings {
         Ok(settings)
     }
 
-    /// The settings in the data of an attach, one line `NAME=VALUE` each, and in the environment those that the data lack: for
-    /// `initialize_for_attach`.
+    /// The settings in the data of an attach, one line `NAME=VALUE` each, and in the environment those that the data
+    /// lack: for `initialize_for_attach`.
     ///
     /// # Errors
-    /// If the data are not UTF-8 text, a line does not have the form `NAME=VALUE`, the profiler has no such setting, or a value is
-    /// not what the table says.
+    /// If the data are not UTF-8 text, a line does not have the form `NAME=VALUE`, the profiler has no such setting, or
+    /// a value is not what the table says.
     pub fn of_attach(profiler: &'static Profiler, data: &[u8]) -> Result<Self, SettingError> {
         let settings = Self { profiler, data: read_data(profiler, data)? };
         settings.check()?;
@@ -131,7 +131,8 @@ fn unknown(profiler: &Profiler, name: &str, value: &OsStr, near: Option<&Setting
     SettingError { variable: name.to_owned(), value: value.display().to_string(), cure }
 }
 
-/// Checks a variable that somebody has set for a profiler: its value, if it is a setting, and its name, if it begins as one.
+/// Checks a variable that somebody has set for a profiler: its value, if it is a setting, and its name, if it begins as
+/// one.
 ///
 /// # Errors
 /// If the value is not what the table says, or the profiler has no such setting.

@@ -102,8 +102,9 @@ fn whatever_was_started_before_initialize_fails_the_application_runs() -> Result
     Ok(())
 }
 
-/// The runtime tells managed code of a session, which cannot run in cooperative mode, needs classes and methods that may be being loaded
-/// or compiled right now, and must not wait on another thread for a lock of the runtime's that this one has.
+/// The runtime tells managed code of a session, which cannot run in cooperative mode, needs classes and methods that
+/// may be being loaded or compiled right now, and must not wait on another thread for a lock of the runtime's that this
+/// one has.
 #[test]
 fn sessions_are_refused_where_managed_code_cannot_run() -> Result<()> {
     for runtime in &Runtime::all()? {
@@ -197,7 +198,8 @@ const REFUSED: [(&str, &str); 20] = [
 /// The methods of `Good` in the program `Misused`.
 const GOOD: usize = 21;
 
-/// Each method of the program that is accepted as the called one changes nothing, and the others are refused for what they do.
+/// Each method of the program that is accepted as the called one changes nothing, and the others are refused for what
+/// they do.
 #[test]
 fn calls_of_all_methods_everywhere_do_no_harm() -> Result<()> {
     for runtime in &Runtime::all_for_modern("Misused")? {
@@ -276,8 +278,8 @@ mod differs {
 mod long {
     use super::*;
 
-    /// Contexts go on the finalizer thread, where corprof finds out what goes with each module. If that takes longer than to load one, they
-    /// pile up, and what is found out about each takes longer still.
+    /// Contexts go on the finalizer thread, where corprof finds out what goes with each module. If that takes longer
+    /// than to load one, they pile up, and what is found out about each takes longer still.
     #[test]
     fn what_is_unloaded_does_not_pile_up() -> Result<()> {
         let contexts = repetitions(300, 3000).to_string();
@@ -297,12 +299,14 @@ mod long {
         Ok(())
     }
 
-    /// What is under way at the end of a collection: a session, a snapshot of the heap, threads with their questions, a clone of `Info`.
+    /// What is under way at the end of a collection: a session, a snapshot of the heap, threads with their questions, a
+    /// clone of `Info`.
     #[test]
     fn detaches_at_the_ends_of_collections_do_no_harm() -> Result<()> {
         for runtime in &Runtime::all()? {
             for number in 0..repetitions(4, 50) {
-                // On .NET 8 the runtime itself does not survive a dump of the heap while code is made that can be unloaded.
+                // On .NET 8 the runtime itself does not survive a dump of the heap while code is made that can be
+                // unloaded.
                 let (app, args): (_, &[&str]) = if number % 2 == 1 && runtime.major > 8 {
                     ("Fire", &["collect", "2", "3"])
                 } else {

@@ -49,8 +49,8 @@ fn all_that_was_there_and_all_that_comes_is_reported_once() -> Result<()> {
             let functions = functions?;
             let modules = modules?;
             let threads = threads?;
-            // The eight levels of each of the 200 patterns that run before the attach share what their ends have in common.
-            // At the end .NET 11 may list fewer threads than it has reported.
+            // The eight levels of each of the 200 patterns that run before the attach share what their ends have in
+            // common. At the end .NET 11 may list fewer threads than it has reported.
             ensure!(functions > 500 && modules > 5 && threads > 0, "{runtime}: {stderr}");
             ensure!(number(&stderr, "thread: ", "")? > 1, "{runtime}: {stderr}");
             ensure!(number(&stderr, "module: ", "")? == modules, "{runtime}: {stderr}");

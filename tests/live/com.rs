@@ -47,7 +47,8 @@ fn class_object(library: &Library, clsid: *const GUID, iid: *const GUID) -> Resu
 
 fn create(factory: *mut c_void, outer: *mut c_void, iid: *const GUID) -> (HRESULT, *mut c_void) {
     let mut out = null_mut::<c_void>().wrapping_byte_add(1);
-    // SAFETY: the factory is one, and so begins with the pointer to its vtable; the pointers are null or as COM has them.
+    // SAFETY: the factory is one, and so begins with the pointer to its vtable; the pointers are null or as COM has
+    // them.
     let code = unsafe { ((*(*factory.cast::<*const FactoryVtable>())).create)(factory, outer, iid, &mut out) };
     (code, out)
 }

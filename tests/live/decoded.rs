@@ -166,7 +166,8 @@ fn check(runtime: &Runtime, times: u64) -> Result<()> {
     Ok(())
 }
 
-/// The events of tests/managed/modern/Described.cs: provider, event, fields; and the payload of those that are not as described.
+/// The events of tests/managed/modern/Described.cs: provider, event, fields; and the payload of those that are not as
+/// described.
 const DESCRIBED: [(&str, &str, &str, &str); 15] = [
     ("Corprof-Manifest", "Bools", "a=true b=false s=\"text\"", ""),
     ("Corprof-Manifest", "Letter", "c=\"x\" after=55", ""),

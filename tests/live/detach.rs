@@ -135,8 +135,8 @@ fn a_profiler_that_has_edited_a_running_method_stays() -> Result<()> {
 
 #[test]
 fn a_profiler_comes_and_goes_and_nothing_grows() -> Result<()> {
-    // In the first visits the runtime, the allocator and the thread pool of the program reach their steady size. A short form sees
-    // threads and descriptors that are left behind; memory takes more visits.
+    // In the first visits the runtime, the allocator and the thread pool of the program reach their steady size. A
+    // short form sees threads and descriptors that are left behind; memory takes more visits.
     let (first, visits) = repetitions((5, 10), (60, 100));
     patiently(runtimes()?, |runtime, times| {
         let cycles = visits * usize::try_from(times)?;
@@ -165,8 +165,8 @@ fn a_profiler_comes_and_goes_and_nothing_grows() -> Result<()> {
         };
         println!("{runtime}: threads, descriptors, mappings, kB: {before:?} before, {after:?} after");
         if repetitions(false, true) {
-            // The runtime compiles and collects meanwhile, which is not the profiler's, and less of it the longer this goes on. One
-            // mapping a cycle would be 100.
+            // The runtime compiles and collects meanwhile, which is not the profiler's, and less of it the longer this
+            // goes on. One mapping a cycle would be 100.
             let [mappings, memory] = [2, 3].map(|figure| growth(&figures[first..], figure));
             println!("{runtime}: {mappings} mappings and {memory} kB more, by medians of some visits");
             ensure_or_longer!(mappings <= cycles / 5, "{runtime}: {mappings} mappings more after {cycles} visits");
@@ -266,9 +266,9 @@ fn threads_have_their_own_alternate_stacks_again_after_a_detach() -> Result<()> 
     Ok(())
 }
 
-/// Attaches a built-in profiler that stays until the program ends, and has the program call `Throw` twice and `Answer` once in each round.
-/// `Throw` is not compiled before the attach; `Answer` is, and has hooks once the runtime has been asked. Returns the program's
-/// standard error.
+/// Attaches a built-in profiler that stays until the program ends, and has the program call `Throw` twice and `Answer`
+/// once in each round. `Throw` is not compiled before the attach; `Answer` is, and has hooks once the runtime has been
+/// asked. Returns the program's standard error.
 fn stays(runtime: &Runtime, name: &str, data: &str, rounds: u64) -> Result<String> {
     let (clsid, library) = built_in(runtime, name)?;
     let mut program = Program::ready(command(runtime)?)?;

@@ -1,5 +1,5 @@
-//! The diagnostics port of real runtimes, on Linux: there this process and the runtime are processes of one system. Under Wine
-//! a pipe is Wine's own, and in an emulator the runtime's own number of itself is the emulator's.
+//! The diagnostics port of real runtimes, on Linux: there this process and the runtime are processes of one system.
+//! Under Wine a pipe is Wine's own, and in an emulator the runtime's own number of itself is the emulator's.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

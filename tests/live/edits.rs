@@ -1,4 +1,5 @@
-//! Edited bodies: the program's output shows that they run, once, in both modes of the compiler; refused ones are not run.
+//! Edited bodies: the program's output shows that they run, once, in both modes of the compiler; refused ones are not
+//! run.
 
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Outcome, Run, Runtime};
@@ -19,8 +20,8 @@ fn in_both_modes(profiler: &str, args: &[&str], check: impl Fn(&Outcome) -> Resu
     Ok(())
 }
 
-/// What the program prints behind the greetings: numbers of calls and rounds, a method that was not changed, and two that
-/// cannot be.
+/// What the program prints behind the greetings: numbers of calls and rounds, a method that was not changed, and two
+/// that cannot be.
 const REST: &str = "goodbye Int32, goodbye String\n\
                     300000, 300001 rounds, 100000 calls\n\
                     as it was\n\

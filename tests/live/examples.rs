@@ -24,7 +24,8 @@ fn parse(line: &str) -> Option<Line<'_>> {
     Some(Line { thread: thread.parse().ok()?, depth, kind: kind.parse().ok()?, category, event })
 }
 
-/// Checks the logger's report: each line has one of its forms, and on each thread everything that begins also ends, in order.
+/// Checks the logger's report: each line has one of its forms, and on each thread everything that begins also ends, in
+/// order.
 fn balanced(log: &str) -> Result<Vec<Line<'_>>> {
     let mut open: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
     let mut lines = Vec::new();

@@ -1,8 +1,8 @@
 //! Exceptions that meet filters while collections move objects. .NET 9 and 10 lose them under a profiler that hears of
 //! exceptions, unless they are pinned, as corprof does: corprof/src/adapter/exception_pins.
 //!
-//! A test of that says something only where applications die without pins on the same machine at the same time, so each counts
-//! both. `CORPROF_FILTER_RUNS=200` has it count 200 runs of each program with pins, and a fifth of that without:
+//! A test of that says something only where applications die without pins on the same machine at the same time, so each
+//! counts both. `CORPROF_FILTER_RUNS=200` has it count 200 runs of each program with pins, and a fifth of that without:
 //! `CORPROF_FILTER_RUNS=200 cargo xtask test --live-only --runtime 10 -- filters --nocapture`.
 
 use std::time::Duration;
@@ -43,7 +43,8 @@ const FILTERS: Program = Program { name: "Filters", args: &["all", "1000"] };
 /// The quickest to die, also where an emulator makes everything slow.
 const WHEN: Program = Program { name: "Filters", args: &["when", "3000"] };
 const TORTURE: Program = Program { name: "Torture", args: &["1", "12", "whole"] };
-/// Under Wine 12 rounds take four minutes on a busy machine, and half of one without a profiler that prints each exception.
+/// Under Wine 12 rounds take four minutes on a busy machine, and half of one without a profiler that prints each
+/// exception.
 const TORTURE_OF_FEW: Program = Program { name: "Torture", args: &["1", "2", "whole"] };
 
 impl fmt::Display for Program {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Outcome, Run, Runtime, repetitions};
 
-/// The parts of functions in which both must agree. On .NET 8 the first instructions of exception handlers are taken for a part
-/// of the function before they have set its frame pointer.
+/// The parts of functions in which both must agree. On .NET 8 the first instructions of exception handlers are taken
+/// for a part of the function before they have set its frame pointer.
 const PARTS: [&str; 4] = ["Prologue", "Body", "Epilogue", "Handlers"];
 
 /// The runtimes on Linux.

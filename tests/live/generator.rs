@@ -1,5 +1,5 @@
-//! Generated profilers that forbid `unsafe` (tests/profilers/generator): each seed is another one, over another application. The
-//! application ends by itself, with its own exit code and output, whatever the profiler does.
+//! Generated profilers that forbid `unsafe` (tests/profilers/generator): each seed is another one, over another
+//! application. The application ends by itself, with its own exit code and output, whatever the profiler does.
 //!
 //! A run is repeated by `GENERATOR_SEED`; CONTRIBUTING.md says how.
 

@@ -1,4 +1,5 @@
-//! Enter/leave hooks: the application's results are the same to the last bit, every call is heard of, and nothing else happens.
+//! Enter/leave hooks: the application's results are the same to the last bit, every call is heard of, and nothing else
+//! happens.
 
 use std::collections::BTreeMap;
 
@@ -217,7 +218,8 @@ fn hooks_are_set_once_and_not_beside_the_slow_path() -> Result<()> {
     Ok(())
 }
 
-/// The calls that the program `Inlines` makes, each of which its compiler inlines where it may: by method, for each round of its loop.
+/// The calls that the program `Inlines` makes, each of which its compiler inlines where it may: by method, for each
+/// round of its loop.
 const INLINED: [(&str, u64); 4] = [
     ("Inlines.Small(int32)", 3),
     ("Inlines.Asked(int32, int32)", 1),

@@ -1,18 +1,20 @@
-//! Ways to start an application, and the processes that are then profiled: those with the variables in their environment.
+//! Ways to start an application, and the processes that are then profiled: those with the variables in their
+//! environment.
 //!
-//! There is no SDK here, so `dotnet run` and `dotnet test` are not started themselves. Both are managed programs that start the
-//! application as a child process with their own environment, as tests/managed/Parent.cs does.
+//! There is no SDK here, so `dotnet run` and `dotnet test` are not started themselves. Both are managed programs that
+//! start the application as a child process with their own environment, as tests/managed/Parent.cs does.
 
 use anyhow::{Result, ensure};
 use corprof_tests::{Run, Runtime};
 
 const SWITCH: &str = "CORECLR_ENABLE_PROFILING";
-/// How a line of the profiler `handles` begins at the end of a process that throws 20 exceptions, and of one that throws none.
+/// How a line of the profiler `handles` begins at the end of a process that throws 20 exceptions, and of one that
+/// throws none.
 const THROWN: &str = "thrown=20 ";
 const NONE_THROWN: &str = "thrown=0 ";
 
-/// How often the profiler has ended in Throw, and in other programs, when Parent starts `child` with these changes to the
-/// environment.
+/// How often the profiler has ended in Throw, and in other programs, when Parent starts `child` with these changes to
+/// the environment.
 fn profiled(runtime: &Runtime, own: &str, child: &str, changes: &str) -> Result<[usize; 2]> {
     let (args, printed): (&[&str], _) = match child {
         "Throw" => (&["5"], "thrown=20 caught=15"),
@@ -41,8 +43,8 @@ fn a_child_process_is_profiled_if_it_inherits_the_variables() -> Result<()> {
         // As `dotnet run` with the variables set in the shell: both, each by a profiler of its own.
         ensure!(profiled(&runtime, "1", "Throw", "-")? == [1, 1], "{runtime}: both");
         ensure!(profiled(&runtime, "1", "Hello", "-")? == [0, 2], "{runtime}: both");
-        // As a parent that does not pass them on. The child throws nothing: .NET 8 without a profiler cannot under Wine, see
-        // `Wine::without_profiler` in xtask.
+        // As a parent that does not pass them on. The child throws nothing: .NET 8 without a profiler cannot under
+        // Wine, see `Wine::without_profiler` in xtask.
         ensure!(profiled(&runtime, "1", "Hello", &format!("{SWITCH}=0"))? == [0, 1], "{runtime}: the parent alone");
         ensure!(profiled(&runtime, "1", "Hello", &format!("{SWITCH}="))? == [0, 1], "{runtime}: the parent alone");
         // As `dotnet run -e NAME=VALUE`, which sets them for the application.

@@ -1,4 +1,5 @@
-//! Runtimes compile all bodies that the verifier of corprof-il accepts, by the files or inside the process: verdict against outcome.
+//! Runtimes compile all bodies that the verifier of corprof-il accepts, by the files or inside the process: verdict
+//! against outcome.
 
 use anyhow::{Result, ensure};
 use corprof_tests::Runtime;

@@ -1,4 +1,5 @@
-//! Instrumentation by ReJIT: the program's output shows what took effect, and each outcome is what it must be by construction.
+//! Instrumentation by ReJIT: the program's output shows what took effect, and each outcome is what it must be by
+//! construction.
 
 use std::time::Duration;
 
@@ -77,7 +78,8 @@ fn count(outcome: &Outcome, line: &str, name: &str) -> Result<u64> {
 #[test]
 fn methods_of_the_framework_are_rebuilt_and_the_program_prints_the_same() -> Result<()> {
     for runtime in Runtime::all()? {
-        // A tenth of some 40,000: all of them take 4 s of processor time, which a busy machine does not give in minutes.
+        // A tenth of some 40,000: all of them take 4 s of processor time, which a busy machine does not give in
+        // minutes.
         let runs = if runtime.major % 4 == 0 { [("rebuilt", "1")] } else { [("counter", "0")] };
         for (how, tiered) in runs {
             let bare = Run::new(&runtime, "World").run()?;

@@ -1,4 +1,5 @@
-//! Liveness of identifiers while assemblies are loaded and unloaded: calls with live ones are answered, with dead ones refused.
+//! Liveness of identifiers while assemblies are loaded and unloaded: calls with live ones are answered, with dead ones
+//! refused.
 
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Difference, Run, Runtime, ensure_or_longer, patiently};
@@ -30,7 +31,8 @@ fn everything_alive_is_answered_about_and_everything_dead_refused_while_assembli
             "a method that was compiled anew is listed in both bodies: {outcome}"
         );
         if !runtime.has(Difference::ClassOfSharedCode) {
-            // Over which types shared code was made, the runtime does not say; that of the assembly which stays is alive.
+            // Over which types shared code was made, the runtime does not say; that of the assembly which stays is
+            // alive.
             ensure_or_longer!(count(told, "shared")? > 5 && count(told, "shared_refused")? > 100, "{outcome}");
         }
         if runtime.has(Difference::ListOfFrozenObjects) {

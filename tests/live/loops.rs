@@ -1,5 +1,5 @@
-//! Methods with hot loops, which the runtime replaces while they run (on-stack replacement): the signal sampler finds their
-//! callers.
+//! Methods with hot loops, which the runtime replaces while they run (on-stack replacement): the signal sampler finds
+//! their callers.
 //!
 //! Linux only.
 

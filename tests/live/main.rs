@@ -41,8 +41,8 @@ mod wine;
 use differs::diagnostics;
 use differs::timer;
 
-/// Tests that depend on what differs between runtimes: what such a runtime tells, makes of code, or lacks. Each check of a change runs
-/// them on .NET 10 as well, and the others on the newest runtime only.
+/// Tests that depend on what differs between runtimes: what such a runtime tells, makes of code, or lacks. Each check
+/// of a change runs them on .NET 10 as well, and the others on the newest runtime only.
 #[path = "."]
 mod differs {
     mod allocations;

@@ -1,5 +1,5 @@
-//! The typing, proven against the runtime: every call from every place whose context offers it is let in; calls past the
-//! contexts, from places that may not make them, are refused as the contract table says.
+//! The typing, proven against the runtime: every call from every place whose context offers it is let in; calls past
+//! the contexts, from places that may not make them, are refused as the contract table says.
 //!
 //! The calls and their places are in `tests/profilers/matrix/`; `tests/matrix_rows.rs` checks that none is missing.
 
@@ -113,7 +113,8 @@ fn check_answer(contracts: &Contracts, runtime: &Runtime, line: &Line<'_>, is_un
         .iter()
         .any(|row| (row.0 == "*" || row.0 == place) && (row.1 == "*" || row.1 == method) && row.2 == answer)
         || answer == NOT_ALLOWED && is_session_refused(place, method);
-    // corprof's own refusals where the runtime would read memory that an unload has freed: for good, or while the unload lasts.
+    // corprof's own refusals where the runtime would read memory that an unload has freed: for good, or while the
+    // unload lasts.
     let is_of_unload = answer == NOT_ALLOWED
         && match method {
             "EnumerateNonGCObjects" => !runtime.has(Difference::ListOfFrozenObjects),

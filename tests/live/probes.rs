@@ -167,7 +167,8 @@ fn several_probes_in_a_method_are_nested() -> Result<()> {
             ] {
                 has(&seen, expected)?;
             }
-            // The program has one thread, and its last line is written by the profiler: each call was counted and seen to begin.
+            // The program has one thread, and its last line is written by the profiler: each call was counted and seen
+            // to begin.
             let last = seen.last().context("no lines")?;
             let (counted, begun) = last.split_once(" counted, ").context("no counts")?;
             ensure!(begun.strip_suffix(" begun") == Some(counted) && counted != "0", "{last}");

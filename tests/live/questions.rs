@@ -1,5 +1,5 @@
-//! The built-in profilers that answer one question each by the runtime's own events: `pauses`, `locks`, `starvation`, and `allocations` by
-//! stack. Each finds the fault that a program was written to show.
+//! The built-in profilers that answer one question each by the runtime's own events: `pauses`, `locks`, `starvation`,
+//! and `allocations` by stack. Each finds the fault that a program was written to show.
 
 use std::fs;
 

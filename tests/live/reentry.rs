@@ -1,4 +1,5 @@
-//! A call under a lock makes a callback that wants the same lock: the profiler is disabled, and the application goes on.
+//! A call under a lock makes a callback that wants the same lock: the profiler is disabled, and the application goes
+//! on.
 
 use anyhow::{Result, ensure};
 use corprof_tests::{Run, Runtime};

@@ -7,8 +7,8 @@ use corprof_tests::{Run, Runtime};
 
 const LIBRARY: &str = "rejit";
 
-/// The program's output: a method without callers, one called directly, the same through the method it was inlined into,
-/// and one that stays unchanged.
+/// The program's output: a method without callers, one called directly, the same through the method it was inlined
+/// into, and one that stays unchanged.
 const REPLACED_AND_REVERTED: &str = "before: 41 51 51 61\n\
                                      answer: 42 51 51 61\n\
                                      inlined: 42 52 51 61\n\

@@ -1,4 +1,5 @@
-//! Methods that the runtime itself suspends (runtime async, which .NET 10 offers and later ones use): hooks do not disturb them.
+//! Methods that the runtime itself suspends (runtime async, which .NET 10 offers and later ones use): hooks do not
+//! disturb them.
 
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Difference, Outcome, Run, Runtime};

@@ -8,11 +8,12 @@ use corprof_tests::{Outcome, Run, Runtime, TooShort, ensure_or_longer, patiently
 
 const LIBRARY: &str = "sampling";
 
-/// A thread that starts or ends waits for the round that is under way; with ten thousand rounds a second, and programs beside
-/// that take the processors, thousands of threads take more than the usual minute.
+/// A thread that starts or ends waits for the round that is under way; with ten thousand rounds a second, and programs
+/// beside that take the processors, thousands of threads take more than the usual minute.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// Runs a program under the profiler that counts, with settings for its sampler, and expects the sampler to keep the rules.
+/// Runs a program under the profiler that counts, with settings for its sampler, and expects the sampler to keep the
+/// rules.
 fn sample(runtime: &Runtime, app: &str, args: &[u64], settings: &[(&str, u64)]) -> Result<Outcome> {
     let run =
         Run::new(runtime, app).args(args.iter().map(u64::to_string)).timeout(LIMIT).profiler_named(LIBRARY, "Counts");
@@ -34,8 +35,8 @@ fn told_or_0(outcome: &Outcome, key: &str) -> u64 {
     told(outcome, key).unwrap_or_default()
 }
 
-/// How many points a share may be off: three standard deviations where samples are few, on a busy machine or under Wine. Samples
-/// of unequal weight count as fewer of equal weight: those that the report calls effective.
+/// How many points a share may be off: three standard deviations where samples are few, on a busy machine or under
+/// Wine. Samples of unequal weight count as fewer of equal weight: those that the report calls effective.
 fn tolerance(points: f64, expected: f64, samples: u64) -> f64 {
     let deviation = f64::sqrt(expected * (100.0 - expected) / samples.max(1) as f64);
     points.max(1.0 + 3.0 * deviation)
@@ -44,7 +45,8 @@ fn tolerance(points: f64, expected: f64, samples: u64) -> f64 {
 #[test]
 fn known_shares_of_work_come_out() -> Result<()> {
     patiently(Runtime::all()?, |runtime, times| {
-        // Under Wine stopping all threads takes some five milliseconds of talk with its server; an emulator is slow at all.
+        // Under Wine stopping all threads takes some five milliseconds of talk with its server; an emulator is slow at
+        // all.
         let (time, enough) = if runtime.is_slow() { (8000, 100) } else { (4000, 500) };
         let time = times * time;
         let outcome = sample(runtime, "Shares", &[time], &[])?;
@@ -93,7 +95,8 @@ fn on_a_processor_is_who_works_and_not_who_waits() -> Result<()> {
         let time = times * if runtime.is_slow() { 4000 } else { 2000 };
         let outcome = sample(runtime, "Shares", &[time, 2], &[("CPU", 1), ("SYSTEM_TIME", 1)])?;
         outcome.exited_with(0)?;
-        // By processor time and not by samples: where rounds are few, the waiter has woken up since the last one nearly always.
+        // By processor time and not by samples: where rounds are few, the waiter has woken up since the last one nearly
+        // always.
         let waiter = told_or_0(&outcome, "thread-weight-us waiter");
         for worker in ["worker 0", "worker 1"] {
             let sampled = told(&outcome, &format!("thread-weight-us {worker}"))?;
@@ -307,9 +310,9 @@ fn a_panic_in_a_round_leaves_the_application_running() -> Result<()> {
 #[test]
 fn a_round_that_takes_too_long_leaves_threads_to_the_next() -> Result<()> {
     patiently(Runtime::all()?, |runtime, times| {
-        // A round is good for one thread at least. A thread that sleeps is walked once: if the threads start slowly, or rounds are
-        // quick, there is one new thread a round, and none is left out.
-        // Under Wine and on a busy machine rounds are few, so each must be good for several.
+        // A round is good for one thread at least. A thread that sleeps is walked once: if the threads start slowly, or
+        // rounds are quick, there is one new thread a round, and none is left out. Under Wine and on a busy machine
+        // rounds are few, so each must be good for several.
         let (time, longest) = if runtime.is_slow() { (5000, 200) } else { (1500, 20 * times) };
         let settings = [("EVERY_US", 2000 * times), ("LONGEST_US", longest)];
         let outcome = sample(runtime, "Deep", &[100, 100, times * time], &settings)?;
@@ -351,8 +354,8 @@ fn the_example_writes_what_the_extension_asks_for() -> Result<()> {
         ensure_or_longer!(thirty > 0 && sixty > thirty, "{sixty} and {thirty} ns: {folded}\n{outcome}");
         let waits = ["Shares.Waits();System.Threading.Thread.Sleep", "Shares.Waits()"];
         ensure_or_longer!(waits.iter().any(|waits| folded.contains(waits)), "{folded}\n{outcome}");
-        // Nanoseconds of the work, whose parts are known: on a busy machine there are few samples, and their sum is less than
-        // the time that has passed.
+        // Nanoseconds of the work, whose parts are known: on a busy machine there are few samples, and their sum is
+        // less than the time that has passed.
         let passed = outcome.duration.as_nanos() as u64;
         ensure!(sixty + thirty <= passed, "{sixty} and {thirty} ns of {passed}: {folded}");
 
@@ -370,7 +373,8 @@ fn the_example_writes_what_the_extension_asks_for() -> Result<()> {
     })
 }
 
-/// With an embedded PDB, methods have file and line; methods without source have a name, and threads have name and number.
+/// With an embedded PDB, methods have file and line; methods without source have a name, and threads have name and
+/// number.
 #[test]
 fn the_example_tells_where_methods_are_in_the_source() -> Result<()> {
     patiently(Runtime::all_for_modern("Places")?, |runtime, times| {

@@ -181,13 +181,14 @@ fn the_end_may_come_in_the_middle_of_a_walk() -> Result<()> {
                 0 => ("Exit", [7, 2].as_slice(), 7, "line 1 of 2\nline 2 of 2\n"),
                 _ => ("Abandon", [].as_slice(), 3, "abandoned 4 threads\n"),
             };
-            // Threads that throw have the loader's lock half of their time under Wine, which takes it for each frame. So there
-            // the sampler may go over to the other strategy, but only for its reason.
+            // Threads that throw have the loader's lock half of their time under Wine, which takes it for each frame.
+            // So there the sampler may go over to the other strategy, but only for its reason.
             let is_cpu = if turn % 4 < 2 { "0" } else { "1" };
             let outcome = sample(runtime, app, args, &[("EVERY_US", "100"), ("SEEDED", "1"), ("CPU", is_cpu)])?;
             outcome.exited_with(code)?;
             let has_reason = app == "Abandon" && told(&outcome, "abandoned") >= 5;
-            // On a busy machine Exit may end before the first round, and before that the profiler has no report to print.
+            // On a busy machine Exit may end before the first round, and before that the profiler has no report to
+            // print.
             let is_over = told(&outcome, "rounds") == 0;
             ensure!(
                 has_reason || is_over || outcome.stderr.contains("strategy: Seeded\n"),

@@ -1,7 +1,7 @@
 //! Compares the fake CLR with real ones: a profiler gets the same callbacks for the same program.
 //!
-//! The program is `managed/Sequence.cs`. For real runtimes it is compiled; for the fake CLR it is played by [`play`], which
-//! follows it line by line. The test compares the whole record: events, names, order, threads.
+//! The program is `managed/Sequence.cs`. For real runtimes it is compiled; for the fake CLR it is played by [`play`],
+//! which follows it line by line. The test compares the whole record: events, names, order, threads.
 
 use anyhow::{Context, Result, bail, ensure};
 use corprof::testing::{ClassSpec, FakeClr, Frame, FunctionSpec};
@@ -119,9 +119,9 @@ fn on_the_fake(runtime: &Runtime) -> Result<String> {
     Ok(heard)
 }
 
-/// Removes doubled reports of a method's inlinings. The compiler first assumes that data is in reach of 32 bits; where it is
-/// not, it compiles the method once more and never assumes so again in that process (`g_fAllowRel32` in the runtime's
-/// jitinterface.cpp). Under Wine that happens on .NET 10.
+/// Removes doubled reports of a method's inlinings. The compiler first assumes that data is in reach of 32 bits; where
+/// it is not, it compiles the method once more and never assumes so again in that process (`g_fAllowRel32` in the
+/// runtime's jitinterface.cpp). Under Wine that happens on .NET 10.
 fn report_inlining_once(lines: &mut Vec<String>) {
     let is_inlining = |line: &String| line.contains(": JITInlining ");
     let mut at = 0;
@@ -136,8 +136,8 @@ fn report_inlining_once(lines: &mut Vec<String>) {
     }
 }
 
-/// Whether the runtime reports that a thread of its own came back in the middle of a collection, and waited for its end: that
-/// depends on how busy the machine is.
+/// Whether the runtime reports that a thread of its own came back in the middle of a collection, and waited for its
+/// end: that depends on how busy the machine is.
 fn is_about_being_late(line: &str) -> bool {
     matches!(line, "another: RuntimeThreadSuspended another" | "another: RuntimeThreadResumed another")
 }

@@ -47,17 +47,18 @@ fn agrees_with(
     let events = numbers(&outcome, "event ");
     for (event, counts) in &events {
         ensure!(counts.get("different") == Some(&0), "{event}: {outcome}");
-        // The runtime walks no stack while it unwinds. There only the function of the running block is compared; calls from the
-        // block have the whole stack compared.
+        // The runtime walks no stack while it unwinds. There only the function of the running block is compared; calls
+        // from the block have the whole stack compared.
         let unwinds = ["catch", "finally"].iter().any(|what| event.starts_with(what));
         ensure!(unwinds || counts.get("unwalkable") == Some(&0), "{event}: {outcome}");
         let count = |name| counts.get(name).copied().unwrap_or_default();
-        // Where managed code unwinds it does, but when an exception comes out of native code, it shows frames that are gone at the beginning
-        // and the end of the first finally block; in calls from the block the whole stack is compared.
+        // Where managed code unwinds it does, but when an exception comes out of native code, it shows frames that are
+        // gone at the beginning and the end of the first finally block; in calls from the block the whole stack is
+        // compared.
         let is_managed = runtime.has(Difference::ManagedUnwinding);
         ensure!(count("stale") == 0 || is_managed && event.starts_with("finally"), "{event}: {outcome}");
-        // The one is the end of the block of the dynamic method, which managed code that unwinds reports; the others are calls
-        // that the runtime makes between the exception of a static constructor and its own.
+        // The one is the end of the block of the dynamic method, which managed code that unwinds reports; the others
+        // are calls that the runtime makes between the exception of a static constructor and its own.
         let untold =
             if event.starts_with("slow ") { 100 } else { 2 * u64::from(is_managed && *event == "finally left") };
         ensure!(count("untold") <= untold, "{event}: {outcome}");
@@ -122,8 +123,8 @@ fn the_shadow_stack_is_the_stack_through_tail_calls_faults_and_filters_in_il() -
     Ok(())
 }
 
-/// Hooks by inserted code. A walk shows two kinds of frames more: of a method whose class constructor runs before its own code,
-/// and of one that has ended in a tail call which the runtime makes through a helper.
+/// Hooks by inserted code. A walk shows two kinds of frames more: of a method whose class constructor runs before its
+/// own code, and of one that has ended in a tail call which the runtime makes through a helper.
 #[test]
 fn the_shadow_stack_of_inserted_hooks_is_the_stack() -> Result<()> {
     for runtime in Runtime::all()? {
@@ -164,7 +165,8 @@ fn the_shadow_stack_is_the_stack_on_the_slow_path_too() -> Result<()> {
     Ok(())
 }
 
-/// Makes calls of Balance, so many rounds on each of two threads, and compares the shadow stack's counts with their number.
+/// Makes calls of Balance, so many rounds on each of two threads, and compares the shadow stack's counts with their
+/// number.
 fn balances(runtime: &Runtime, rounds: u64) -> Result<Outcome> {
     const THREADS: u64 = 2;
     let args = [rounds.to_string(), THREADS.to_string()];

@@ -1,7 +1,7 @@
 //! The sampler that sends signals: it reports the processor's work, and does not change the application.
 //!
-//! Linux only. An emulator delivers signals between the blocks of instructions that it translates, and takes much of the processor
-//! time itself: there only that samples come, and that nothing changes.
+//! Linux only. An emulator delivers signals between the blocks of instructions that it translates, and takes much of
+//! the processor time itself: there only that samples come, and that nothing changes.
 
 use std::time::Duration;
 
@@ -282,8 +282,9 @@ fn a_handler_of_the_applications_is_respected() -> Result<()> {
 mod long {
     use super::*;
 
-    /// The handler is managed code, and ends the process in the middle of managed code. A signal that was sent just before it was
-    /// installed may still reach it, on a busy machine in one run of dozens: so this is not among the quick tests.
+    /// The handler is managed code, and ends the process in the middle of managed code. A signal that was sent just
+    /// before it was installed may still reach it, on a busy machine in one run of dozens: so this is not among the
+    /// quick tests.
     #[test]
     fn no_signal_reaches_a_handler_that_the_application_installs_later() -> Result<()> {
         for runtime in &runtimes()? {

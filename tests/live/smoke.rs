@@ -1,7 +1,7 @@
 //! The smoke test: a profiler loads, receives callbacks, has its hooks called, and walks a stack.
 //!
-//! `cargo xtask test` runs it where it does not run the other live tests: on .NET 8, for Windows and for arm64. Only its profiler,
-//! `tests/smoke/smoke.rs`, is built for these systems.
+//! `cargo xtask test` runs it where it does not run the other live tests: on .NET 8, for Windows and for arm64. Only
+//! its profiler, `tests/smoke/smoke.rs`, is built for these systems.
 
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Run, Runtime};

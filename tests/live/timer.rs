@@ -20,8 +20,8 @@ pub(crate) const KNOWN_CALLS: [(&str, u64); 7] = [
     ("Known.Filter(", 50),
 ];
 
-/// Number of calls, nanoseconds inclusive and exclusive, those of the exclusive ones on a processor, and those of waits without a
-/// thread.
+/// Number of calls, nanoseconds inclusive and exclusive, those of the exclusive ones on a processor, and those of waits
+/// without a thread.
 type Totals = [u64; 5];
 
 /// The timer's report: methods by name from its CSV file, and callers with callees from standard error, in calls.
@@ -91,8 +91,8 @@ fn time(run: Run) -> Result<Times> {
     Ok(Times { outcome, methods, edges })
 }
 
-/// Programs with methods that wait, the filters to time them with, and the names of the methods: some of the runtime's own
-/// suspending (.NET 10 and later), and state machines.
+/// Programs with methods that wait, the filters to time them with, and the names of the methods: some of the runtime's
+/// own suspending (.NET 10 and later), and state machines.
 const PAUSES: [(&str, [&str; 2], [&str; 2]); 2] = [
     ("AsyncPauses", ["AsyncPauses.*", "AsyncPauses.[OP]*"], ["AsyncPauses.Pause(", "AsyncPauses.Outer("]),
     (
@@ -201,10 +201,10 @@ fn timer_counts_a_million_calls_on_two_threads_with_exceptions() -> Result<()> {
     Ok(())
 }
 
-/// That a share in percent is the expected one. The work is dealt out in slices of 20 microseconds, so a disturbance of the
-/// machine falls on all alike; but the time that the system gives to others is counted as well, some milliseconds each time,
-/// and on a busy machine it is most of it: a hundred of those, dealt out at random, put a share off by five points, twice that
-/// now and then. Exact expectations are compared with other figures of the same run.
+/// That a share in percent is the expected one. The work is dealt out in slices of 20 microseconds, so a disturbance of
+/// the machine falls on all alike; but the time that the system gives to others is counted as well, some milliseconds
+/// each time, and on a busy machine it is most of it: a hundred of those, dealt out at random, put a share off by five
+/// points, twice that now and then. Exact expectations are compared with other figures of the same run.
 fn is_about(share: f64, expected: f64) -> bool {
     (share - expected).abs() <= 20.0 && share > expected / 10.0
 }
@@ -255,7 +255,8 @@ fn timer_tells_known_shares_of_work() -> Result<()> {
     })
 }
 
-/// The percentage in the title of a method's box of a flame graph, which must be well-formed XML: `NAME (123 ns, 59.87%)`.
+/// The percentage in the title of a method's box of a flame graph, which must be well-formed XML: `NAME (123 ns,
+/// 59.87%)`.
 fn percent_in(svg: &Path, method: &str) -> Result<f64> {
     let mut reader = Reader::from_file(svg)?;
     let mut percent = 0.0;

@@ -3,8 +3,8 @@
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Difference, Run, Runtime, repetitions};
 
-/// Threads of the runtime's and threads that it has never seen call methods from native code, beside collections. .NET 8 would
-/// die of the latter, so these methods have no hooks there.
+/// Threads of the runtime's and threads that it has never seen call methods from native code, beside collections. .NET
+/// 8 would die of the latter, so these methods have no hooks there.
 #[test]
 fn functions_that_native_code_calls_are_hooked_in_cooperative_mode() -> Result<()> {
     let rounds = repetitions(60, 200).to_string();

@@ -320,7 +320,8 @@ fn threads_that_run_on_after_shutdown_find_slow_hooks_that_do_nothing() -> Resul
     Ok(())
 }
 
-/// The runtime's slow path is not made for functions that native code calls: .NET 8 crashes there on a thread that it has not seen.
+/// The runtime's slow path is not made for functions that native code calls: .NET 8 crashes there on a thread that it
+/// has not seen.
 #[test]
 fn functions_that_native_code_calls_are_left_alone_where_they_must_be() -> Result<()> {
     // The program is for Linux.

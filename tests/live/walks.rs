@@ -11,9 +11,9 @@ fn link(runtime: &Runtime) -> &'static str {
 const ENTRY_POINT: &str =
     "System.Environment.CallEntryPoint(native int, string[]*, int32*, bool, System.Exception*) < ";
 
-/// The chains of calls from Chain's source, the leaf first; the frames above `Main` are the runtime's. The first is by methods,
-/// the second by a static constructor, which native code of the runtime has called, or managed code of its own, whose outermost
-/// method has a frame on arm64 and none on x64.
+/// The chains of calls from Chain's source, the leaf first; the frames above `Main` are the runtime's. The first is by
+/// methods, the second by a static constructor, which native code of the runtime has called, or managed code of its
+/// own, whose outermost method has a frame on arm64 and none on x64.
 fn chains(runtime: &Runtime) -> [String; 2] {
     const BY_MANAGED: &str = "System.Runtime.CompilerServices.InitHelpers.InitClassSlow(\
                               System.Runtime.CompilerServices.MethodTable*) < \
@@ -127,8 +127,8 @@ fn a_walk_breaks_off_carries_registers_and_lets_no_panic_through_the_runtime() -
         ] {
             ensure!(outcome.stderr.matches(line).count() == 1, "expected once: {line:?} in {outcome}");
         }
-        // Shared between instantiations over reference types: where the runtime does not report the class, the frame info of a
-        // walk has none either.
+        // Shared between instantiations over reference types: where the runtime does not report the class, the frame
+        // info of a walk has none either.
         let line = outcome.stderr.lines().find(|line| line.starts_with(&format!("frame {}", link(&runtime))));
         let line = line.with_context(|| format!("no frame of Link: {outcome}"))?;
         let told = format!(

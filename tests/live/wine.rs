@@ -1,5 +1,5 @@
-//! The command `corprof` for Windows, under Wine: it attaches profilers to runtimes there, and has them detach, over named pipes.
-//! Other tests of the command start it on this system, which has no view of Wine's processes.
+//! The command `corprof` for Windows, under Wine: it attaches profilers to runtimes there, and has them detach, over
+//! named pipes. Other tests of the command start it on this system, which has no view of Wine's processes.
 
 use std::env;
 use std::path::Path;

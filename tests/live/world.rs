@@ -14,7 +14,8 @@ fn answers(outcome: &Outcome) -> BTreeMap<&str, &str> {
     lines.filter_map(|line| line.split_once(": ")).collect()
 }
 
-/// Expects these answers. `*` stands for any answer that is not an error, a leading `error ` for one that begins like this.
+/// Expects these answers. `*` stands for any answer that is not an error, a leading `error ` for one that begins like
+/// this.
 fn expect(outcome: &Outcome, expected: &[(&str, &str)]) -> Result<()> {
     let answers = answers(outcome);
     for &(call, wanted) in expected {

@@ -1,8 +1,9 @@
-//! Takes turns with calls written in C (bench/calls.c): `cargo xtask bench` measures the cost of corprof's forms of them.
+//! Takes turns with calls written in C (bench/calls.c): `cargo xtask bench` measures the cost of corprof's forms of
+//! them.
 //!
 //! `BENCH_CALLS` names the library in C. The time of each slice is printed at Shutdown: `NAME CALLS NANOSECONDS-IN-C
-//! NANOSECONDS-IN-CORPROF`. That both sides got the same answers is checked in each slice, and a panic if not; of names, that
-//! they are the same text.
+//! NANOSECONDS-IN-CORPROF`. That both sides got the same answers is checked in each slice, and a panic if not; of
+//! names, that they are the same text.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "that is how it fails")]
 
@@ -77,7 +78,8 @@ struct InC {
 impl InC {
     fn load() -> Self {
         let path = std::env::var_os("BENCH_CALLS").unwrap();
-        // SAFETY: the library has nothing that runs when it is loaded, and its functions have these types. It stays loaded.
+        // SAFETY: the library has nothing that runs when it is loaded, and its functions have these types. It stays
+        // loaded.
         unsafe {
             let library: &'static Library = Box::leak(Box::new(Library::new(path).unwrap()));
             let repeated = |name: &str| *library.get::<Repeated>(name).unwrap();
@@ -158,7 +160,8 @@ impl Calls {
         writeln!(self.told.lock().unwrap(), "{name} {calls} {} {}", c.as_nanos(), corprof.as_nanos()).unwrap();
     }
 
-    /// Calls about functions. It measures in an ordinary callback: `shutdown` is outside of the gate, which some calls ask.
+    /// Calls about functions. It measures in an ordinary callback: `shutdown` is outside of the gate, which some calls
+    /// ask.
     fn functions(&self, cx: &InNoGc<'_>) {
         let functions: Vec<FunctionId> = cx.jitted_functions().unwrap();
 
@@ -192,8 +195,8 @@ impl Calls {
         }
     }
 
-    /// Functions whose names the four calls of bench/calls.c are enough for, each of another class: that is neither generic nor
-    /// nested, and the parameters are of no class that has to be asked about.
+    /// Functions whose names the four calls of bench/calls.c are enough for, each of another class: that is neither
+    /// generic nor nested, and the parameters are of no class that has to be asked about.
     fn simple_functions(cx: &InNoGc<'_>, core: ModuleId) -> Vec<FunctionId> {
         fn is_simple_type(of: &Type) -> bool {
             match of {

@@ -1,5 +1,5 @@
-//! Counts modules that go, and classes and code that come: `cargo xtask bench` measures the cost of that for an application
-//! that loads and unloads assemblies, against the same in C (bench/floor.c).
+//! Counts modules that go, and classes and code that come: `cargo xtask bench` measures the cost of that for an
+//! application that loads and unloads assemblies, against the same in C (bench/floor.c).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

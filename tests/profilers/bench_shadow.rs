@@ -1,4 +1,5 @@
-//! A shadow stack with times for `cargo xtask bench`, to be measured against the same in C (bench/shadow.c, bench/hooks.S).
+//! A shadow stack with times for `cargo xtask bench`, to be measured against the same in C (bench/shadow.c,
+//! bench/hooks.S).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,7 +17,8 @@ struct Running {
     lost: AtomicU64,
 }
 
-/// In this order: side by side, the two that `leave` changes would be added up in one vector register, which takes longer.
+/// In this order: side by side, the two that `leave` changes would be added up in one vector register, which takes
+/// longer.
 #[repr(C)]
 struct Thread {
     ticks: u64,

@@ -1,9 +1,9 @@
 //! Takes turns with stack walks written in C (bench/walks.c): `cargo xtask bench` measures the cost of corprof's walks.
 //!
-//! `BENCH_WALKS` names the library in C. With `BENCH_ROUNDS`, all threads are walked by turns from the sampler's thread, as
-//! soon as that many of them sleep at the bottom of a deep stack; without, the stack of an exception, in its callback. The time
-//! of each turn is printed at Shutdown: `NAME FRAMES NANOSECONDS-IN-C NANOSECONDS-IN-CORPROF`. That both sides saw the same is
-//! checked, and a panic if not.
+//! `BENCH_WALKS` names the library in C. With `BENCH_ROUNDS`, all threads are walked by turns from the sampler's
+//! thread, as soon as that many of them sleep at the bottom of a deep stack; without, the stack of an exception, in its
+//! callback. The time of each turn is printed at Shutdown: `NAME FRAMES NANOSECONDS-IN-C NANOSECONDS-IN-CORPROF`. That
+//! both sides saw the same is checked, and a panic if not.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "that is how it fails")]
 
@@ -40,7 +40,8 @@ struct InC {
 impl InC {
     fn load() -> Self {
         let path = std::env::var_os("BENCH_WALKS").unwrap();
-        // SAFETY: the library has nothing that runs when it is loaded, and its functions have these types. It stays loaded.
+        // SAFETY: the library has nothing that runs when it is loaded, and its functions have these types. It stays
+        // loaded.
         unsafe {
             let library: &'static Library = Box::leak(Box::new(Library::new(path).unwrap()));
             Self { walk_own: *library.get("walk_own").unwrap(), walk_all: *library.get("walk_all").unwrap() }
@@ -62,12 +63,13 @@ impl InC {
         (start.elapsed(), frames, sum)
     }
 
-    /// How long threads stood still, and the number and the frames of the deep stacks; none if they could not be stopped.
+    /// How long threads stood still, and the number and the frames of the deep stacks; none if they could not be
+    /// stopped.
     fn all(&self, info: &Info) -> Option<(Duration, usize, usize)> {
         let mut stacks = 0;
         let mut frames = 0;
-        // SAFETY: on the sampler's thread, between its rounds: no other code stops threads. No thread ends in the middle of it,
-        // as all sleep until long after `LONGEST`.
+        // SAFETY: on the sampler's thread, between its rounds: no other code stops threads. No thread ends in the
+        // middle of it, as all sleep until long after `LONGEST`.
         let stood = unsafe { (self.walk_all)(Self::info(info), DEEP, &mut stacks, &mut frames) };
         (stood > 0).then_some((Duration::from_nanos(stood), stacks, frames))
     }
@@ -104,8 +106,8 @@ impl Default for Walks {
     }
 }
 
-/// Both sides' turn, corprof's being the round that has just been. Both come after equal pauses: the second of two without a
-/// pause would find everything in the processor's caches.
+/// Both sides' turn, corprof's being the round that has just been. Both come after equal pauses: the second of two
+/// without a pause would find everything in the processor's caches.
 fn turn(in_c: InC, round: &Round<'_, '_>, wanted: usize, first: &mut Option<Instant>, told: &mut String) {
     let deep: Vec<_> = round.samples().map(|sample| sample.frames().len()).filter(|&frames| frames >= DEEP).collect();
     let frames: usize = deep.iter().sum();

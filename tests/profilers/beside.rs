@@ -1,4 +1,5 @@
-//! A notification-only profiler, loaded beside a main one: for `live/cli/run.rs`. It tries what only a main profiler may do.
+//! A notification-only profiler, loaded beside a main one: for `live/cli/run.rs`. It tries what only a main profiler
+//! may do.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

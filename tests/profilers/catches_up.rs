@@ -1,4 +1,5 @@
-//! Attaches and catches up, and checks the reports at the end against what the runtime lists then: for `live/catch_up.rs`.
+//! Attaches and catches up, and checks the reports at the end against what the runtime lists then: for
+//! `live/catch_up.rs`.
 //!
 //! The client data `tiers` says that functions are compiled several times.
 

@@ -1,13 +1,14 @@
 //! No profiler, but a library that `LD_PRELOAD` puts between the runtime and glibc, so that no run ends by a fault of
 //! the runtime's.
 //!
-//! To stop a thread that runs managed code, the runtime sends it a signal. A native thread may have left managed code since the
-//! runtime has looked, and have ended: the signal then fails by `ESRCH`, for which .NET 8.0.4 aborts without a message.
-//! Native threads that start and end, and a collection each half millisecond, cause this within a minute, without a profiler: in
-//! 3 of 4 tries. Each suspension by a profiler is one more occasion.
+//! To stop a thread that runs managed code, the runtime sends it a signal. A native thread may have left managed code
+//! since the runtime has looked, and have ended: the signal then fails by `ESRCH`, for which .NET 8.0.4 aborts without
+//! a message. Native threads that start and end, and a collection each half millisecond, cause this within a minute,
+//! without a profiler: in 3 of 4 tries. Each suspension by a profiler is one more occasion.
 //!
-//! With the newer symbol of glibc 2.34 or later, `pthread_kill` reports no error for a thread that is about to end. This
-//! library gives all callers that behaviour, and the runtime finds later that the thread runs no managed code any more.
+//! With the newer symbol of glibc 2.34 or later, `pthread_kill` reports no error for a thread that is about to end.
+//! This library gives all callers that behaviour, and the runtime finds later that the thread runs no managed code any
+//! more.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 

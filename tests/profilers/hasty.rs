@@ -1,5 +1,5 @@
-//! Attaches, asks at once about all functions that the runtime lists, and leaves: for `live/catch_up.rs`. It must not be able to
-//! crash a program that unloads assemblies meanwhile.
+//! Attaches, asks at once about all functions that the runtime lists, and leaves: for `live/catch_up.rs`. It must not
+//! be able to crash a program that unloads assemblies meanwhile.
 
 #![forbid(unsafe_code)]
 

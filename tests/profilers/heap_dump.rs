@@ -1,8 +1,9 @@
 //! Takes heap snapshots as the files in a folder order: for `live/heap_dump.rs` and the figures in the book.
 //!
-//! When the file N.order exists, N from 1 up, it does what the file says and writes N.blocks and N.told. The orders: `take`, `bare`
-//! (collects only), `two` (a second one meanwhile), `fail` (the sink fails), `late` (a deadline of nothing), `doubled` (another session has
-//! the keyword), `storm` (again and again until the end), `leave` (detaches in the middle).
+//! When the file N.order exists, N from 1 up, it does what the file says and writes N.blocks and N.told. The orders:
+//! `take`, `bare` (collects only), `two` (a second one meanwhile), `fail` (the sink fails), `late` (a deadline of
+//! nothing), `doubled` (another session has the keyword), `storm` (again and again until the end), `leave` (detaches in
+//! the middle).
 
 use std::fmt::Write;
 use std::fs;

@@ -239,7 +239,8 @@ impl Callbacks for PanicsInHook {
     }
 }
 
-/// Makes calls that may let a collection in where the runtime asks whether to hook a function, beside a thread that collects.
+/// Makes calls that may let a collection in where the runtime asks whether to hook a function, beside a thread that
+/// collects.
 #[derive(Default)]
 struct Asks {
     answered: AtomicU64,
@@ -357,8 +358,8 @@ impl Walks {
             eprintln!("{hook}: the stack cannot be walked up to managed code");
             return;
         };
-        // SAFETY: the pointer is not kept. The calling thread is asked about, and the context is that of a function that waits
-        // for this hook; the callback takes the vector that it is given.
+        // SAFETY: the pointer is not kept. The calling thread is asked about, and the context is that of a function
+        // that waits for this hook; the callback takes the vector that it is given.
         let code = unsafe {
             let info = cx.as_raw::<sys::ICorProfilerInfo2>().unwrap_or_else(|error| panic!("{error}"));
             info.DoStackSnapshot(
@@ -433,8 +434,8 @@ mod managed {
 
     use super::Registers;
 
-    /// The number that the unwinder has for rbp, and where a `CONTEXT` has its flags (for the control and integer registers),
-    /// rsp, rbp and rip.
+    /// The number that the unwinder has for rbp, and where a `CONTEXT` has its flags (for the control and integer
+    /// registers), rsp, rbp and rip.
     #[cfg(target_arch = "x86_64")]
     const PLACES: (c_int, (usize, usize), [usize; 3]) = (6, (0x30, 0x0010_0003), [0x98, 0xA0, 0xF8]);
     /// The same for x29, sp and pc.
@@ -500,9 +501,9 @@ mod managed {
         let mut registers = Registers([0; 1232]);
         const { assert!(size_of::<Registers>() == size_of::<CONTEXT>() && align_of::<CONTEXT>() <= 16) };
         let context = registers.0.as_mut_ptr().cast::<CONTEXT>();
-        // SAFETY: the structure has room and alignment for a context, and registers are plain numbers. This function waits for
-        // all that is done with its own registers here, so its stack stays as it is; a function without an entry has where it
-        // returns to on top of its stack.
+        // SAFETY: the structure has room and alignment for a context, and registers are plain numbers. This function
+        // waits for all that is done with its own registers here, so its stack stays as it is; a function without an
+        // entry has where it returns to on top of its stack.
         unsafe {
             RtlCaptureContext(context);
             for _ in 0..MOST_FRAMES {

@@ -1,10 +1,10 @@
 //! Attaches, samples, and detaches at the first exception: for `live/detach.rs`.
 //!
-//! Words in the client data: `slow`, the callback that asks for the detach goes on for a second; `stays`, it has had `ENABLE_REJIT`
-//! on; `session`, it has a session of EventPipe, too; `signals`, it samples by signals, and names the functions;
-//! `instruments=FILE`, it has methods edited by ReJIT, and makes the file when one counts its calls; `listens`, it listens for a
-//! detach; `memory`, it says how many bytes of the process's memory are allocated. In each mode it has a clone of `Info` on a thread
-//! that corprof knows nothing of.
+//! Words in the client data: `slow`, the callback that asks for the detach goes on for a second; `stays`, it has had
+//! `ENABLE_REJIT` on; `session`, it has a session of EventPipe, too; `signals`, it samples by signals, and names the
+//! functions; `instruments=FILE`, it has methods edited by ReJIT, and makes the file when one counts its calls;
+//! `listens`, it listens for a detach; `memory`, it says how many bytes of the process's memory are allocated. In each
+//! mode it has a clone of `Info` on a thread that corprof knows nothing of.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};

@@ -1,4 +1,5 @@
-//! A profiler that knows by itself which classes and functions are alive, and asks about all of them: for `live/liveness.rs`.
+//! A profiler that knows by itself which classes and functions are alive, and asks about all of them: for
+//! `live/liveness.rs`.
 
 #![allow(clippy::unwrap_used, reason = "that is how it fails")]
 #![forbid(unsafe_code)]
@@ -27,7 +28,8 @@ struct Seen {
     functions: HashMap<FunctionId, (Vec<Life>, String)>,
     /// Functions whose needs only the runtime knows.
     shared: HashMap<FunctionId, String>,
-    /// A method of the application's to compile once more: then the runtime looks for the body of each version that it finds.
+    /// A method of the application's to compile once more: then the runtime looks for the body of each version that it
+    /// finds.
     rejit: Option<(ModuleId, MethodDef)>,
     has_rejit: bool,
 }

@@ -1,5 +1,5 @@
-//! Samples Loops and WebLoops of `tests/managed/modern/` by signals, and counts the samples of each hot loop with the right callers. At
-//! Shutdown it prints a line for each: `NAME: RIGHT of SAMPLES, compiled TIMES times`.
+//! Samples Loops and WebLoops of `tests/managed/modern/` by signals, and counts the samples of each hot loop with the
+//! right callers. At Shutdown it prints a line for each: `NAME: RIGHT of SAMPLES, compiled TIMES times`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -31,7 +31,8 @@ fn named<'n>(name: &'n str, prefix: &str) -> Option<&'n str> {
     name[place + prefix.len()..].split(|letter: char| !letter.is_alphanumeric()).next()
 }
 
-/// Whether it is a method of the program, other than those that the compiler has made of lambdas and asynchronous methods.
+/// Whether it is a method of the program, other than those that the compiler has made of lambdas and asynchronous
+/// methods.
 fn is_of_program(name: &str) -> bool {
     name.starts_with("Loops") && !name.starts_with("Loops+<")
 }

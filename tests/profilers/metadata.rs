@@ -309,8 +309,8 @@ fn read_defined(import: &MetadataImport<'_>, method: MethodDef) -> Answer {
     Ok(())
 }
 
-/// Names every function that is compiled, in both spellings, and asks the metadata whether the name can be right; so does
-/// it with each module that goes, and from threads that end.
+/// Names every function that is compiled, in both spellings, and asks the metadata whether the name can be right; so
+/// does it with each module that goes, and from threads that end.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E0102", no_export)]
 struct NamesAll {

@@ -1,5 +1,5 @@
-//! Puts the bodies that lie beside an assembly in the place of its own, and says what the verifier in the process thinks of each
-//! when it is compiled: for `live/il.rs`.
+//! Puts the bodies that lie beside an assembly in the place of its own, and says what the verifier in the process
+//! thinks of each when it is compiled: for `live/il.rs`.
 
 #![allow(clippy::unwrap_used, reason = "that is how it fails")]
 
@@ -57,8 +57,8 @@ impl Callbacks for Mutants {
             let (body, after) = rest.split_at(length);
             rest = after;
             self.unsaid.lock().unwrap().insert((module, MethodDef::from_raw(token)), body.to_vec());
-            // SAFETY: the code may be anything. It is compiled and never run; the test is that the compiler survives it, in
-            // a process of its own.
+            // SAFETY: the code may be anything. It is compiled and never run; the test is that the compiler survives
+            // it, in a process of its own.
             let set = unsafe { cx.set_il_function_body(module, MethodDef::from_raw(token), body) };
             if let Err(error) = set {
                 // The line is read by the test.

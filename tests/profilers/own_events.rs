@@ -215,7 +215,8 @@ impl Callbacks for Tells {
     }
 }
 
-/// Writes at every opportunity: in hooks, in callbacks of collections, on threads that end, on threads of its own, and on.
+/// Writes at every opportunity: in hooks, in callbacks of collections, on threads that end, on threads of its own, and
+/// on.
 #[derive(Profiler, Default)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1204", no_export)]
 struct Attacks(Arc<Counts>);

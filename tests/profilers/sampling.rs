@@ -33,7 +33,8 @@ fn sampler() -> Sampler {
     }
 }
 
-/// Handles SIGURG as an application might, and records the sender. It is a function of libc, as this library may be unloaded.
+/// Handles SIGURG as an application might, and records the sender. It is a function of libc, as this library may be
+/// unloaded.
 #[cfg(target_os = "linux")]
 fn handle_urgent() {
     if setting("FOREIGN_HANDLER", 0) == 1 {
@@ -62,7 +63,8 @@ struct Seen {
     threads: BTreeMap<String, (u64, Duration)>,
     /// Samples of the working method without the frame that every chain begins with.
     torn: u64,
-    /// Samples in which native frames stand between `Between.Compares` and `Between.Sorts`, and how many those were in all.
+    /// Samples in which native frames stand between `Between.Compares` and `Between.Sorts`, and how many those were in
+    /// all.
     holes: (u64, u64),
     /// Samples with native frames on top of managed ones.
     native_leaves: u64,

@@ -1,8 +1,8 @@
-//! Records its callbacks about the program `Sequence`, by name, for `live/sequence.rs`: that test loads it into real runtimes
-//! and into the fake CLR, and compares.
+//! Records its callbacks about the program `Sequence`, by name, for `live/sequence.rs`: that test loads it into real
+//! runtimes and into the fake CLR, and compares.
 //!
-//! Everything that is not the program's own (its modules, classes, functions, objects, the thread that it names, and the one
-//! collection in its method `Collects`) is left out: it differs from runtime to runtime.
+//! Everything that is not the program's own (its modules, classes, functions, objects, the thread that it names, and
+//! the one collection in its method `Collects`) is left out: it differs from runtime to runtime.
 
 #![allow(clippy::unwrap_used, reason = "that is how it fails")]
 

@@ -29,8 +29,8 @@ struct Compared {
     /// How long each selection takes.
     delay: Duration,
     hooked: Mutex<HashSet<FunctionId>>,
-    /// With inserted hooks: the instantiation that stands for all of a method. Only calls are compared: the inserted handlers are
-    /// blocks that the runtime reports as well.
+    /// With inserted hooks: the instantiation that stands for all of a method. Only calls are compared: the inserted
+    /// handlers are blocks that the runtime reports as well.
     inserted: Option<Mutex<HashMap<(ModuleId, MethodDef), FunctionId>>>,
     events: Mutex<BTreeMap<&'static str, Outcomes>>,
     enters: AtomicU64,
@@ -193,7 +193,8 @@ impl FunctionHooks for Slow {
 }
 
 impl Slow {
-    /// Holds the walk from some of the hooks against the shadow stack, and the function that has just been taken off it.
+    /// Holds the walk from some of the hooks against the shadow stack, and the function that has just been taken off
+    /// it.
     fn compare(&self, cx: &InSlowHook<'_>, event: &'static str, thread: &Thread, ends: Option<FunctionId>) {
         // One in 16, and none where walks are so long that the program would not end.
         if (thread.enters + thread.ends).is_multiple_of(16) && thread.stack.depth() < 200 {
@@ -221,8 +222,8 @@ impl Compared {
         cx.with_hook_thread(|thread: &mut Thread| thread.stack.frames().rev().copied().collect())
     }
 
-    /// Compares it, frame by frame, with the hooked functions that a walk finds. Where the runtime cannot walk, `running` is
-    /// the reported function, whose block runs.
+    /// Compares it, frame by frame, with the hooked functions that a walk finds. Where the runtime cannot walk,
+    /// `running` is the reported function, whose block runs.
     fn compare(&self, cx: &InNoGc<'_>, event: &'static str, running: Option<FunctionId>) {
         if self.inserted.is_some() && event != "probe" {
             return;
@@ -245,7 +246,8 @@ impl Compared {
         lock(inserted).get(&(info.module, info.token)).copied().unwrap_or(function)
     }
 
-    /// Which finally block begins or ends: one with a known stack, as the shadow stack equals that at its begin, or another.
+    /// Which finally block begins or ends: one with a known stack, as the shadow stack equals that at its begin, or
+    /// another.
     fn block(cx: &InNoGc<'_>, begins: bool, shadow: &[FunctionId]) -> Block {
         let look = |thread: &mut Thread| {
             if begins {
@@ -275,8 +277,8 @@ impl Compared {
         is_within && (block == Block::Untold || walked.iter().any(is_made))
     }
 
-    /// Whether the walk finds one frame more, of the function in which the thread was aborted: an abort can strike before the
-    /// enter hook of that function, or after its leave hook. The exception may be made there first.
+    /// Whether the walk finds one frame more, of the function in which the thread was aborted: an abort can strike
+    /// before the enter hook of that function, or after its leave hook. The exception may be made there first.
     fn is_aborted(cx: &InNoGc<'_>, event: &str, walked: &[FunctionId], shadow: &[FunctionId]) -> bool {
         let is_searched = ["thrown", "search", "found"].contains(&event);
         if is_searched && cx.with_hook_thread(|thread: &mut Thread| thread.is_aborted).unwrap_or(false) {
@@ -310,8 +312,8 @@ impl Compared {
         });
         let running = running.filter(|running| hooked.contains(running));
         drop(hooked);
-        // A filter that is running has a frame of its own, and its function, which has the same frame pointer, is still there.
-        // It has been called once.
+        // A filter that is running has a frame of its own, and its function, which has the same frame pointer, is still
+        // there. It has been called once.
         let mut calls = HashSet::new();
         walked.reverse();
         walked.retain(|call| calls.insert(*call));
@@ -388,7 +390,8 @@ impl Callbacks for Shadow {
         Ok(profiler)
     }
 
-    /// Precompiled functions have no hooks, also if the profiler was asked about them because the compiler wanted to inline them.
+    /// Precompiled functions have no hooks, also if the profiler was asked about them because the compiler wanted to
+    /// inline them.
     fn jit_cached_function_search_finished(&self, _cx: &mut InCallback<'_>, function: FunctionId, result: JitCache) {
         if result == JitCache::Found {
             lock(&self.0.hooked).remove(&function);

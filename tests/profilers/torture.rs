@@ -1,5 +1,6 @@
-//! All that corprof can do to an application at once, for `xtask/src/torture`: a sampler of 1 kHz that names every frame, and
-//! and the parts that `TORTURE_PARTS` lists. Twice a second and at Shutdown it prints its counts on standard error.
+//! All that corprof can do to an application at once, for `xtask/src/torture`: a sampler of 1 kHz that names every
+//! frame, and and the parts that `TORTURE_PARTS` lists. Twice a second and at Shutdown it prints its counts on standard
+//! error.
 
 mod kept;
 mod stacks;

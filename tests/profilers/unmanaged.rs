@@ -1,4 +1,5 @@
-//! Hooks with values on methods that native code calls, and whether a collection ever runs beside one: for `live/unmanaged.rs`.
+//! Hooks with values on methods that native code calls, and whether a collection ever runs beside one: for
+//! `live/unmanaged.rs`.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -78,7 +78,8 @@ impl Writes {
 fn behind(by_ref: ByRef<'_>) -> String {
     match by_ref.value() {
         Value::Unreadable(corprof::values::Unreadable::ObjectBehindByRef) => {
-            // SAFETY: the program calls its methods with variables, and once with the address 0x10, which is of no string.
+            // SAFETY: the program calls its methods with variables, and once with the address 0x10, which is of no
+            // string.
             format!("unchecked {}", unsafe { by_ref.value_unchecked() })
         }
         value => value.to_string(),

@@ -1,5 +1,5 @@
-//! Profilers for `live/world.rs`: one that asks the runtime everything that there is to ask about classes, objects, the heap,
-//! threads and so on, each from the weakest context that may, and some whose own threads misbehave.
+//! Profilers for `live/world.rs`: one that asks the runtime everything that there is to ask about classes, objects, the
+//! heap, threads and so on, each from the weakest context that may, and some whose own threads misbehave.
 
 #![allow(clippy::panic, reason = "that is what some are for")]
 

@@ -62,8 +62,8 @@ mod tests {
         assert_eq!(listed, chapters);
     }
 
-    /// A block marked `ignore` is never compiled, unless it is an example of the repository, whole. One without a language is taken
-    /// for Rust by rustdoc only.
+    /// A block marked `ignore` is never compiled, unless it is an example of the repository, whole. One without a
+    /// language is taken for Rust by rustdoc only.
     #[test]
     fn every_code_block_has_a_language_and_all_rust_is_compiled() {
         for (page, text) in texts() {

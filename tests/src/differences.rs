@@ -1,5 +1,5 @@
-//! In what the supported runtimes differ, each with a name. A test asks for what it depends on, not for a version; such a test
-//! stands in a module `differs`, so that each check runs it on more than one runtime.
+//! In what the supported runtimes differ, each with a name. A test asks for what it depends on, not for a version; such
+//! a test stands in a module `differs`, so that each check runs it on more than one runtime.
 
 use std::ops::RangeInclusive;
 
@@ -8,8 +8,8 @@ use crate::Runtime;
 /// Something that some runtimes do, and others do not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Difference {
-    /// It names the class of code that instantiations over reference types share: `Pair<System.__Canon>`, where others name its
-    /// parameters only.
+    /// It names the class of code that instantiations over reference types share: `Pair<System.__Canon>`, where others
+    /// name its parameters only.
     ClassOfSharedCode,
     /// Hooks are told of methods that native code calls by themselves, not only of what these call.
     CallsFromNative,
@@ -19,10 +19,11 @@ pub enum Difference {
     AddressesInTheFile,
     /// It has ICorProfilerInfo15.
     Info15,
-    /// Objects that are never collected can be listed while others unload; elsewhere corprof refuses that for good, as the runtime
-    /// would read freed memory.
+    /// Objects that are never collected can be listed while others unload; elsewhere corprof refuses that for good, as
+    /// the runtime would read freed memory.
     ListOfFrozenObjects,
-    /// A list of compiled functions is refused by corprof while an assembly unloads, as the runtime would read freed memory.
+    /// A list of compiled functions is refused by corprof while an assembly unloads, as the runtime would read freed
+    /// memory.
     NoListsWhileUnloading,
     /// Native code calls `Main`, static constructors and throws by managed code, which walks show.
     ManagedEntries,
@@ -34,11 +35,14 @@ pub enum Difference {
     ManagedUnwinding,
     /// It dies now and then when a profiler is told of exceptions that go through filters.
     FaultInFilters,
-    /// It ends, without a profiler as well, when it collects after more than a few native threads have gone in managed code.
+    /// It ends, without a profiler as well, when it collects after more than a few native threads have gone in managed
+    /// code.
     FewThreadsMayGo,
-    /// It ends now and then, without a profiler as well, when a native thread runs managed code once more after its detach.
+    /// It ends now and then, without a profiler as well, when a native thread runs managed code once more after its
+    /// detach.
     NoWayBack,
-    /// Methods that are suspended by the runtime itself can be recompiled; elsewhere requests are ignored, and refused by corprof.
+    /// Methods that are suspended by the runtime itself can be recompiled; elsewhere requests are ignored, and refused
+    /// by corprof.
     RecompiledSuspensions,
     /// A class is made for each layout of a suspended method.
     ClassesOfContinuations,

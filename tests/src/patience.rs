@@ -1,8 +1,8 @@
 //! Programs that run for longer where a short run has not shown enough: on a busy machine, or by chance.
 //!
-//! The number of a sampler's rounds in a second depends on the machine's other load. A test that needs
-//! to see an event, or a share within the statistical error, states it by [`ensure_or_longer!`](crate::ensure_or_longer) and
-//! gets a longer run. Conditions that must always hold use `ensure!`, which fails at once.
+//! The number of a sampler's rounds in a second depends on the machine's other load. A test that needs to see an event,
+//! or a share within the statistical error, states it by [`ensure_or_longer!`](crate::ensure_or_longer) and gets a
+//! longer run. Conditions that must always hold use `ensure!`, which fails at once.
 
 use std::fmt;
 

@@ -6,14 +6,15 @@ use std::time::Duration;
 /// The setting, from `cargo xtask test`: `few`, or `many` with `--all`.
 const SETTING: &str = "CORPROF_TEST_REPETITIONS";
 
-/// `few`, or `many` under `cargo xtask test --all`: a test with repetitions thus has a short form, which each check runs.
+/// `few`, or `many` under `cargo xtask test --all`: a test with repetitions thus has a short form, which each check
+/// runs.
 #[must_use]
 pub fn repetitions<N>(few: N, many: N) -> N {
     if env::var_os(SETTING).is_some_and(|setting| setting == "many") { many } else { few }
 }
 
-/// How long a test looks for something that is rare: the minutes in `MINUTES`, which the caller of `cargo xtask test` sets, or
-/// these.
+/// How long a test looks for something that is rare: the minutes in `MINUTES`, which the caller of `cargo xtask test`
+/// sets, or these.
 #[must_use]
 pub fn minutes(usual: f64) -> Duration {
     let set = env::var("MINUTES").ok().and_then(|text| text.parse().ok());

@@ -21,7 +21,8 @@ use xtask::runtime::profiler_environment;
 use xtask::stacks;
 use xtask::torture::PRELOADED;
 
-/// Long enough for any test on a machine with twenty times as much to do as it can, short enough for a person to wait for.
+/// Long enough for any test on a machine with twenty times as much to do as it can, short enough for a person to wait
+/// for.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(240);
 
 /// How long it may take to find out where the threads of a program stand.
@@ -30,12 +31,12 @@ const STACKS: Duration = Duration::from_secs(20);
 /// So much longer may everything take where each instruction is emulated.
 const EMULATED: u32 = 5;
 
-/// And under Wine, whose server is asked about each thread and each wait: on a busy machine a program without a profiler starts and
-/// ends 100 threads a second on .NET 10.
+/// And under Wine, whose server is asked about each thread and each wait: on a busy machine a program without a
+/// profiler starts and ends 100 threads a second on .NET 10.
 const UNDER_WINE: u32 = 2;
 
-/// Programs with native threads that end, for which .NET 8 on Linux aborts now and then, with or without a profiler: they run
-/// with tests/profilers/exited_threads.rs.
+/// Programs with native threads that end, for which .NET 8 on Linux aborts now and then, with or without a profiler:
+/// they run with tests/profilers/exited_threads.rs.
 const WITH_NATIVE_THREADS: [&str; 4] = ["Farewell", "Fire", "Foreign", "Torture"];
 
 /// A runtime that the live tests run on.
@@ -61,8 +62,8 @@ impl Runtime {
         Ok(runtimes)
     }
 
-    /// Those of [`all`](Self::all) that run `app`, a program in tests/managed/modern. None, and a line that says so, where
-    /// there is no compiler for it.
+    /// Those of [`all`](Self::all) that run `app`, a program in tests/managed/modern. None, and a line that says so,
+    /// where there is no compiler for it.
     ///
     /// # Errors
     /// As [`all`](Self::all), or if there is no such program.
@@ -117,8 +118,8 @@ impl Runtime {
         self.emulator.as_ref().is_some_and(Emulator::is_musl) || cfg!(target_env = "musl")
     }
 
-    /// Whether starting, stopping and looking at threads takes some ten times as long as elsewhere: under Wine, whose server
-    /// is asked about each, and where each instruction is emulated.
+    /// Whether starting, stopping and looking at threads takes some ten times as long as elsewhere: under Wine, whose
+    /// server is asked about each, and where each instruction is emulated.
     #[must_use]
     pub fn is_slow(&self) -> bool {
         self.is_windows() || self.is_emulated()
@@ -269,8 +270,8 @@ impl Run {
         self
     }
 
-    /// With an environment variable. An absolute path in it means the same file under Wine, where the current drive is this
-    /// machine's file system.
+    /// With an environment variable. An absolute path in it means the same file under Wine, where the current drive is
+    /// this machine's file system.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.env.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
@@ -408,8 +409,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether Wine has ended before the program could begin, which it does now and then, with status 1 and without a word, within
-    /// some milliseconds. To begin takes a program a hundred times as long.
+    /// Whether Wine has ended before the program could begin, which it does now and then, with status 1 and without a
+    /// word, within some milliseconds. To begin takes a program a hundred times as long.
     fn has_not_started(&self) -> bool {
         let is_silent = self.stdout.is_empty() && self.stderr.is_empty();
         self.status.code() == Some(1) && is_silent && self.duration < Duration::from_millis(50)

@@ -1,8 +1,8 @@
 //! `cargo xtask bench`: the cost of corprof profilers, as ratios to profilers in C with the same function.
 //!
-//! The C profiler is bench/floor.c, with bench/hooks.S and bench/shadow.c, bench/calls.c for single calls, and bench/walks.c
-//! for stacks; the counterparts are tests/profilers/bench_*.rs. Each row's module describes how it is measured; `samples.rs`
-//! describes how many figures become one.
+//! The C profiler is bench/floor.c, with bench/hooks.S and bench/shadow.c, bench/calls.c for single calls, and
+//! bench/walks.c for stacks; the counterparts are tests/profilers/bench_*.rs. Each row's module describes how it is
+//! measured; `samples.rs` describes how many figures become one.
 
 mod accuracy;
 mod bed;
@@ -39,9 +39,9 @@ use table::Line;
 
 /// Measure the cost of profilers, against the same profilers in C.
 ///
-/// Runs without a profiler, with the one in C and with the one of corprof take turns, so that other work on the machine affects
-/// all of them. Even so, figures of a busy machine are noisy: the spread tells by how much. Needs a C compiler, and a C#
-/// compiler as `cargo xtask demo` does.
+/// Runs without a profiler, with the one in C and with the one of corprof take turns, so that other work on the machine
+/// affects all of them. Even so, figures of a busy machine are noisy: the spread tells by how much. Needs a C compiler,
+/// and a C# compiler as `cargo xtask demo` does.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Rows:
   storm     ns per allocation, ObjectAllocated being counted: at most 1.05 of C. Objects and bytes by class, as the example

@@ -17,8 +17,8 @@ use crate::tools;
 /// Build the book into book/book.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Open each page in Chromium, 1,200 pixels wide, and check that nothing is cut off and every picture is there. Without
-    /// Chromium the check is skipped, with a note
+    /// Open each page in Chromium, 1,200 pixels wide, and check that nothing is cut off and every picture is there.
+    /// Without Chromium the check is skipped, with a note
     #[arg(long)]
     check_layout: bool,
 }

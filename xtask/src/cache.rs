@@ -53,8 +53,8 @@ impl Cache {
 
     /// The entry `name`; if it does not exist yet, `fill` writes its content to the given folder.
     ///
-    /// The content gets its name by one rename, so an interrupted run leaves nothing that a later run could take for complete,
-    /// and of two concurrent runs the first to finish wins.
+    /// The content gets its name by one rename, so an interrupted run leaves nothing that a later run could take for
+    /// complete, and of two concurrent runs the first to finish wins.
     ///
     /// # Errors
     /// The error of `fill`, or the reason why the folder could not be made or renamed.

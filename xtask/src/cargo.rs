@@ -120,8 +120,8 @@ fn summary(source: &Path) -> String {
 
 /// Has `command`, which builds the workspace for this system, embed the built-in profilers into the command `corprof`.
 ///
-/// The build script of corprof-cli would build them with a cargo of its own, and nearly all crates once more. This builds them
-/// with all other examples.
+/// The build script of corprof-cli would build them with a cargo of its own, and nearly all crates once more. This
+/// builds them with all other examples.
 ///
 /// # Errors
 /// If they cannot be built; the compiler has printed its messages on standard error.

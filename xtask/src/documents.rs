@@ -12,8 +12,8 @@ const END: &str = "<!-- end -->\n";
 const SETTINGS: &str = "book/src/variables.md";
 const SETTINGS_BEGIN: &str = "<!-- begin: the built-in profilers, by `cargo xtask generate` -->\n";
 
-/// Writes the part of a document that begins with the line `begin`; with `check`, fails if it differs. `source` says what it is
-/// made from.
+/// Writes the part of a document that begins with the line `begin`; with `check`, fails if it differs. `source` says
+/// what it is made from.
 ///
 /// # Errors
 /// If the document cannot be read or written, or lacks the marks.

@@ -76,7 +76,8 @@ impl Emulator {
         }
     }
 
-    /// The environment of a .NET program there, in addition to that of its profiler. `is_profiled`: whether it will have one.
+    /// The environment of a .NET program there, in addition to that of its profiler. `is_profiled`: whether it will
+    /// have one.
     #[must_use]
     pub fn environment(&self, is_profiled: bool) -> Vec<(&'static str, OsString)> {
         match self {

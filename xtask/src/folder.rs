@@ -1,4 +1,5 @@
-//! Archives of runtimes and compilers in a folder: `$CORPROF_RUNTIMES`, else `../shared/runtimes` beside the repository.
+//! Archives of runtimes and compilers in a folder: `$CORPROF_RUNTIMES`, else `../shared/runtimes` beside the
+//! repository.
 //!
 //! .NET 10 is in no registry that our package clients reach, so users provide it in this folder: each entry is either
 //! `NAME.tar.xz`, with its checksum in `SHA256SUMS`, or an unpacked folder `NAME`.

@@ -1,5 +1,5 @@
-//! `cargo xtask generate`: writes the generated sources from the IDL and the runtime's manifest, or checks that they are
-//! current.
+//! `cargo xtask generate`: writes the generated sources from the IDL and the runtime's manifest, or checks that they
+//! are current.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
 //! `cargo xtask guard`, hidden: what nextest starts instead of each test program.
 //!
-//! nextest ends a test that passes its limit (`.config/nextest.toml`) by a signal. The guard receives it: the test is in a
-//! process group of its own. It shows where the threads of the test and of all that it has started stand, and ends them. What a
-//! test that has ended leaves behind, it ends as well.
+//! nextest ends a test that passes its limit (`.config/nextest.toml`) by a signal. The guard receives it: the test is
+//! in a process group of its own. It shows where the threads of the test and of all that it has started stand, and ends
+//! them. What a test that has ended leaves behind, it ends as well.
 
 use std::ffi::OsString;
 use std::process::{Command, ExitCode};

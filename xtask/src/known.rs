@@ -197,8 +197,8 @@ pub fn lacks_arm64() -> Option<String> {
     Known::find("10", ARM64).map_or_else(|error| Some(error.to_string()), Known::lacks)
 }
 
-/// The runtimes for all tests on `system`, the newest first: [`KNOWN`], and the user's own if it is another. `get` returns the
-/// runtime with a name. Prints a note for each that is missing, except .NET 8, which every machine can get.
+/// The runtimes for all tests on `system`, the newest first: [`KNOWN`], and the user's own if it is another. `get`
+/// returns the runtime with a name. Prints a note for each that is missing, except .NET 8, which every machine can get.
 ///
 /// # Errors
 /// As [`Known::install`].

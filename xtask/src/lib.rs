@@ -1,5 +1,5 @@
-//! The project's own tooling: `cargo xtask demo`, `test`, `generate`, `lint`, `package`, `book`, `bench`, `torture`, `structure`,
-//! `release`.
+//! The project's own tooling: `cargo xtask demo`, `test`, `generate`, `lint`, `package`, `book`, `bench`, `torture`,
+//! `structure`, `release`.
 //!
 //! Each command is a module with one `run`; the modules below them are shared.
 

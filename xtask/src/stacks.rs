@@ -18,7 +18,8 @@ pub fn of_in_short(process: u32, limit: Duration) -> String {
     if short.is_empty() { stacks } else { short }
 }
 
-/// The stacks of all threads of a process, by a debugger if there is one that answers within `limit`, otherwise from the system.
+/// The stacks of all threads of a process, by a debugger if there is one that answers within `limit`, otherwise from
+/// the system.
 #[must_use]
 pub fn of(process: u32, limit: Duration) -> String {
     let by_debugger = debugger(process).and_then(|mut command| {

@@ -13,8 +13,8 @@ use crate::process;
 /// Show which rooms of corprof/src import from which.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Fail if files of several rooms import from each other in a circle, a room imports from one above it, or a comment names a
-    /// test that does not exist
+    /// Fail if files of several rooms import from each other in a circle, a room imports from one above it, or a
+    /// comment names a test that does not exist
     #[arg(long)]
     check: bool,
     /// Count the public items of corprof instead, and list the names in its root and its prelude

@@ -89,7 +89,8 @@ impl Target {
         Ok(Self { system, built_in: Some(target_directory.join(system.folder())) })
     }
 
-    /// The system with the library for the compiler that cargo uses here, which rustup brings if it is missing; none if it cannot.
+    /// The system with the library for the compiler that cargo uses here, which rustup brings if it is missing; none if
+    /// it cannot.
     ///
     /// # Errors
     /// If the compiler does not say where its libraries are.

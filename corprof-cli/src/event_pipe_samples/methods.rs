@@ -10,8 +10,8 @@ use super::spelling;
 
 /// Bit of a method's flags: it has no metadata.
 const DYNAMIC: u64 = 1;
-/// The number of pieces of code before an address that may reach as far as there: code of dynamic methods is freed, and its room
-/// used again.
+/// The number of pieces of code before an address that may reach as far as there: code of dynamic methods is freed, and
+/// its room used again.
 const MOST_BEFORE: usize = 16;
 
 /// Methods and modules, as they come.

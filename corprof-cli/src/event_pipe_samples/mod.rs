@@ -1,10 +1,13 @@
-//! Samples of stacks over the diagnostics port, by the runtime's own sample profiler: for a process that has another profiler.
+//! Samples of stacks over the diagnostics port, by the runtime's own sample profiler: for a process that has another
+//! profiler.
 //!
-//! Each millisecond the runtime suspends all managed threads, and writes a stack of each as an event. So threads stop at safe points,
-//! and whether a thread works or waits is not known: only whether it was in managed code, or in native code, where it may do either. The
-//! names of methods come by a rundown, which lists all code of the process, and by the events of code that is compiled meanwhile.
+//! Each millisecond the runtime suspends all managed threads, and writes a stack of each as an event. So threads stop
+//! at safe points, and whether a thread works or waits is not known: only whether it was in managed code, or in native
+//! code, where it may do either. The names of methods come by a rundown, which lists all code of the process, and by
+//! the events of code that is compiled meanwhile.
 //!
-//! `methods` finds the method of an address, `spelling` writes its name as corprof's profilers do, `profile` makes a profile.
+//! `methods` finds the method of an address, `spelling` writes its name as corprof's profilers do, `profile` makes a
+//! profile.
 
 mod methods;
 mod profile;
@@ -45,8 +48,8 @@ pub(crate) const UNKNOWN: &str = "[unknown code]";
 const RUNDOWN: u64 = 0x8 | 0x10 | 0x20 | 0x100;
 /// Keywords of the runtime's provider for the same events of code that comes and goes.
 const CODE: u64 = 0x8 | 0x10 | 0x20;
-/// The keyword for suspensions, and the numbers of the events that are wanted then: suspensions, methods and modules. There are others
-/// with this keyword, for each 100 KB that are allocated.
+/// The keyword for suspensions, and the numbers of the events that are wanted then: suspensions, methods and modules.
+/// There are others with this keyword, for each 100 KB that are allocated.
 const SUSPENSIONS: u64 = 0x1;
 const WANTED: [u32; 6] = [3, 8, 9, 143, 144, 152];
 /// The value of a sample of managed code.
@@ -96,7 +99,8 @@ pub(crate) struct Gathered {
     methods: Methods,
     rounds: Rounds,
     standstill: Standstill,
-    /// The time of the session whose samples count: without what the session itself makes the process do at its begin and end.
+    /// The time of the session whose samples count: without what the session itself makes the process do at its begin
+    /// and end.
     begin: Duration,
     end: Option<Duration>,
 }
@@ -179,7 +183,8 @@ impl Gathered {
         self.end.unwrap_or(self.rounds.begin)
     }
 
-    /// Whether a thread ran managed code. If not, it was in native code, or waited there, until the suspension or just before.
+    /// Whether a thread ran managed code. If not, it was in native code, or waited there, until the suspension or just
+    /// before.
     pub(crate) fn is_managed(&self, sample: &Sample) -> bool {
         let innermost = self.stacks.get(sample.stack).and_then(|stack| stack.first());
         let innermost = innermost.and_then(|address| self.methods.at(*address, sample.ticks));
@@ -246,7 +251,8 @@ impl Sampling {
         let reader = Reader::new(session);
         let gathered = Gathered::default();
         let mut sampling = Self { client: client.clone(), rundown, reader, opened, is_over: false, gathered };
-        // Now and not only at the end, for the process may be killed; and after the session has begun, so that no method falls between.
+        // Now and not only at the end, for the process may be killed; and after the session has begun, so that no
+        // method falls between.
         sampling.learn_methods()?;
         sampling.gathered.begin = opened.elapsed();
         Ok(sampling)
@@ -322,7 +328,8 @@ impl Sampling {
     }
 }
 
-/// Whether this is a frame of the runtime's own: the profilers do not show these either (`profilers/library/own_frames.rs`).
+/// Whether this is a frame of the runtime's own: the profilers do not show these either
+/// (`profilers/library/own_frames.rs`).
 fn is_of_the_runtime(name: &str) -> bool {
     POLLS.iter().chain(&OF_THE_RUNTIME).any(|beginning| name.starts_with(beginning))
 }

@@ -1,9 +1,9 @@
 //! Names of methods in the spelling of C#, from the text of the runtime's events.
 //!
-//! An event has the name of the class (`` N.Outer`1+Inner[System.Int32] ``), that of the method, and the signature in a spelling
-//! of the runtime's own (`instance void  (!0,value class Point&)`). Profilers spell the same method in the same way
-//! (`Names::csharp` of corprof), with two exceptions, because the text does not have more: a nested type in a signature
-//! is without the types around it, and the type parameters of a method are numbers.
+//! An event has the name of the class (`` N.Outer`1+Inner[System.Int32] ``), that of the method, and the signature in a
+//! spelling of the runtime's own (`instance void  (!0,value class Point&)`). Profilers spell the same method in the
+//! same way (`Names::csharp` of corprof), with two exceptions, because the text does not have more: a nested type in a
+//! signature is without the types around it, and the type parameters of a method are numbers.
 
 use crate::csharp::{array, as_argument, nested};
 
@@ -155,8 +155,8 @@ impl Signature<'_> {
     }
 }
 
-/// Where the name of a class in a signature ends. In a compiler's names, `<` and `>` are letters; where type arguments begin, the
-/// number of them comes before.
+/// Where the name of a class in a signature ends. In a compiler's names, `<` and `>` are letters; where type arguments
+/// begin, the number of them comes before.
 fn name_end(text: &str) -> usize {
     let mut depth = 0_usize;
     let mut before = ' ';

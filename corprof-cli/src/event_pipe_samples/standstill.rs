@@ -6,8 +6,8 @@ use corprof_nettrace::Event;
 use corprof_nettrace::events::SuspendReason;
 use corprof_nettrace::events::views::{GcRestartEnd, GcSuspendBegin, GcSuspendEnd};
 
-/// The sum of the suspensions for samples, by the runtime's events. Collections and others also suspend the application: those do not
-/// count.
+/// The sum of the suspensions for samples, by the runtime's events. Collections and others also suspend the
+/// application: those do not count.
 #[derive(Debug, Default)]
 pub(super) struct Standstill {
     /// The thread that suspends for samples: others' events may come in between.

@@ -17,9 +17,9 @@ use crate::signals;
 
 /// Print the events of a running process, decoded, as they happen, in order of time.
 ///
-/// Without --set and --provider, prints events of collections, exceptions, contention and the thread pool. Ctrl-C and the end of the
-/// process end the session. The last line counts lost events. An event that is unknown, or not written as it is described, is shown
-/// with its bytes and `(inexact)`, after the fields that are certain.
+/// Without --set and --provider, prints events of collections, exceptions, contention and the thread pool. Ctrl-C and
+/// the end of the process end the session. The last line counts lost events. An event that is unknown, or not written
+/// as it is described, is shown with its bytes and `(inexact)`, after the fields that are certain.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof events 4711
@@ -49,8 +49,8 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS")]
     duration: Option<f64>,
 
-    /// Print a line of JSON for each event: ms, thread, provider, id, version, event, fields; if the fields do not account for all
-    /// bytes, also `"exact": false` and bytes (in hexadecimal)
+    /// Print a line of JSON for each event: ms, thread, provider, id, version, event, fields; if the fields do not
+    /// account for all bytes, also `"exact": false` and bytes (in hexadecimal)
     #[arg(long)]
     json: bool,
 

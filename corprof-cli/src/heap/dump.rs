@@ -43,7 +43,8 @@ struct Session {
     clock: Clock,
 }
 
-/// The limits of a session. Events that are not part of the heap do not extend them: an application writes such events for ever.
+/// The limits of a session. Events that are not part of the heap do not extend them: an application writes such events
+/// for ever.
 struct Clock {
     timeout: Duration,
     begin: Instant,

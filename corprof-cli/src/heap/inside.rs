@@ -1,7 +1,7 @@
 //! A snapshot from inside the process: the built-in profiler `dumper` writes it into a file, and detaches.
 //!
-//! The process needs no buffer, and there is none that could overflow. The file has no name while it is large, so that the system
-//! frees its room when this command and the process have closed it, even if both are killed.
+//! The process needs no buffer, and there is none that could overflow. The file has no name while it is large, so that
+//! the system frees its room when this command and the process have closed it, even if both are killed.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, ErrorKind, Read};

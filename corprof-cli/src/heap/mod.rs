@@ -29,13 +29,14 @@ use file::Format;
 
 /// Take a snapshot of a process's heap, and show what keeps objects alive.
 ///
-/// Attaches a small profiler, which has the runtime suspend the application, collect the whole heap and report every object and
-/// reference. It writes them into a file in the folder for temporary files (TMPDIR; some 48 bytes an object), and detaches. The
-/// command prints how long the application stood still. .NET 8 collects once more afterwards.
+/// Attaches a small profiler, which has the runtime suspend the application, collect the whole heap and report every
+/// object and reference. It writes them into a file in the folder for temporary files (TMPDIR; some 48 bytes an
+/// object), and detaches. The command prints how long the application stood still. .NET 8 collects once more
+/// afterwards.
 ///
-/// If the profiler cannot attach, because the process has another one or runs in a container, with --session, and on Windows, the
-/// runtime sends the same over the diagnostics port, through a buffer in the memory of the process. If an event is lost, the command fails and
-/// writes no file, because a snapshot with gaps would show wrong owners.
+/// If the profiler cannot attach, because the process has another one or runs in a container, with --session, and on
+/// Windows, the runtime sends the same over the diagnostics port, through a buffer in the memory of the process. If an
+/// event is lost, the command fails and writes no file, because a snapshot with gaps would show wrong owners.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -65,12 +66,13 @@ pub struct Args {
     #[arg(long)]
     session: bool,
 
-    /// The highest memory use of the process for unread events, in MB; implies --session [default: twice its memory now, at least
-    /// 256]
+    /// The highest memory use of the process for unread events, in MB; implies --session [default: twice its memory
+    /// now, at least 256]
     #[arg(long, value_name = "MB")]
     buffer_mb: Option<u32>,
 
-    /// The longest time without a part of the heap from the process, in seconds; the whole takes at most ten times as long
+    /// The longest time without a part of the heap from the process, in seconds; the whole takes at most ten times as
+    /// long
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     timeout: u64,
 }

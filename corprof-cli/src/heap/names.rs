@@ -1,7 +1,8 @@
 //! Names of classes in a dump over the diagnostics port, in the spelling of C#.
 //!
-//! Profilers spell the same class in the same way (`Names::csharp` of corprof), so that snapshots of both kinds can be compared. The
-//! runtime reports the name of a nested type without the types around it: these come from the metadata of the module's file.
+//! Profilers spell the same class in the same way (`Names::csharp` of corprof), so that snapshots of both kinds can be
+//! compared. The runtime reports the name of a nested type without the types around it: these come from the metadata of
+//! the module's file.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

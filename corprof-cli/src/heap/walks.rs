@@ -1,11 +1,11 @@
 //! The runtime's walks over the heap in the events of a session, told apart by time.
 //!
-//! A runtime sends the events of one thread after those of another, so the events of a collection come in any order: under the server
-//! collector its end before its start. Therefore nothing here depends on the order, except that the parts of one walk are in order,
-//! because one thread writes them.
+//! A runtime sends the events of one thread after those of another, so the events of a collection come in any order:
+//! under the server collector its end before its start. Therefore nothing here depends on the order, except that the
+//! parts of one walk are in order, because one thread writes them.
 //!
-//! While a dump is requested, the runtime walks the heap in each collection, also in one that the application has begun. The dump is
-//! the walk in the forced collection, which leaves only what is alive.
+//! While a dump is requested, the runtime walks the heap in each collection, also in one that the application has
+//! begun. The dump is the walk in the forced collection, which leaves only what is alive.
 
 use std::time::Duration;
 

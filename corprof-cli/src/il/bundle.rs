@@ -1,4 +1,5 @@
-//! The assemblies in a single-file application: the host program with the files behind it, and a list of them at the end.
+//! The assemblies in a single-file application: the host program with the files behind it, and a list of them at the
+//! end.
 
 use std::io::Read;
 use std::ops::Range;

@@ -16,10 +16,10 @@ use crate::exit::{self, Outcome};
 
 /// Check the method bodies of assemblies.
 ///
-/// Parses each body, encodes it again, compares the bytes, and verifies it. Prints each refusal with method, rule and offset, then
-/// the counts. Types of other assemblies are looked up in the folders of --with, then in the same folder; a refusal says in which
-/// file. Of a single-file application, all assemblies are checked; reference assemblies are not, as nothing runs their bodies. The exit
-/// code is 1 if a body is refused, changed or unreadable.
+/// Parses each body, encodes it again, compares the bytes, and verifies it. Prints each refusal with method, rule and
+/// offset, then the counts. Types of other assemblies are looked up in the folders of --with, then in the same folder;
+/// a refusal says in which file. Of a single-file application, all assemblies are checked; reference assemblies are
+/// not, as nothing runs their bodies. The exit code is 1 if a body is refused, changed or unreadable.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof il check bin/Release/net10.0/App.dll
@@ -35,7 +35,8 @@ pub struct Args {
     with: Vec<PathBuf>,
 
     /// Print a line of JSON for each method with a body: file, token, method, bytes, identical, verdict (ok, refused,
-    /// unreadable), and rule, offset and message of the first breach, with the file in which the names in it were looked up
+    /// unreadable), and rule, offset and message of the first breach, with the file in which the names in it were
+    /// looked up
     #[arg(long)]
     json: bool,
 

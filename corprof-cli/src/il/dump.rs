@@ -15,8 +15,9 @@ use crate::exit::Outcome;
 
 /// Show the body of a method: regions, names, and the stack before each instruction.
 ///
-/// Name the method by its token (0x06000001), by its full name (Namespace.Type::Method), or by the end of that (Type::Method,
-/// Method); all overloads are shown. Names as profilers print them, Namespace.Type.Method(int32), work as well.
+/// Name the method by its token (0x06000001), by its full name (Namespace.Type::Method), or by the end of that
+/// (Type::Method, Method); all overloads are shown. Names as profilers print them, Namespace.Type.Method(int32), work
+/// as well.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof il dump App.dll Program::Main
@@ -94,7 +95,8 @@ fn is_end(name: &str, wanted: &str) -> bool {
     before.is_some_and(|before| before.ends_with("::") || (wanted.contains("::") && before.ends_with(['.', '/'])))
 }
 
-/// A name as profilers print it, `Namespace.Outer+Inner.Method(int32)`, as metadata has it: `Namespace.Outer/Inner::Method`.
+/// A name as profilers print it, `Namespace.Outer+Inner.Method(int32)`, as metadata has it:
+/// `Namespace.Outer/Inner::Method`.
 fn of_profilers(name: &str) -> String {
     let name = name.split('(').next().unwrap_or_default().replace('+', "/");
     let constructor = name.strip_suffix(".ctor").or_else(|| name.strip_suffix(".cctor"));

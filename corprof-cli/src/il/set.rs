@@ -29,8 +29,8 @@ pub(super) struct Meant<'a> {
 }
 
 impl Set {
-    /// The files, or those in the folders, by folder. What they name is looked up in the folders `with`, then among the files
-    /// themselves, then beside them. In a folder, files without managed code are passed over.
+    /// The files, or those in the folders, by folder. What they name is looked up in the folders `with`, then among the
+    /// files themselves, then beside them. In a folder, files without managed code are passed over.
     pub(super) fn open(paths: &[PathBuf], with: &[PathBuf]) -> Result<Vec<Self>> {
         let mut folders: BTreeMap<PathBuf, (BTreeSet<PathBuf>, bool)> = BTreeMap::new();
         for path in paths {

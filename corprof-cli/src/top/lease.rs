@@ -1,7 +1,7 @@
 //! The permission for the profiler to stay: a file that this command rewrites each second.
 //!
-//! If the command is killed or stopped, the profiler notices after 30 seconds, removes the file and detaches. If the command
-//! removes the file, the profiler detaches at once.
+//! If the command is killed or stopped, the profiler notices after 30 seconds, removes the file and detaches. If the
+//! command removes the file, the profiler detaches at once.
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};

@@ -48,16 +48,17 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Show which methods of a process use the processor, live.
 ///
-/// Attaches the built-in sampler until `q`, Esc or Ctrl-C, and shows a table: the processor time of each method itself (own), and
-/// with the methods that it calls (total). Percentages are of one processor and of the last 5 seconds; the other columns are seconds
-/// since the start. The lines above have rates of allocations, exceptions and collections (of generation 0, 1 and 2), which the
-/// runtime sends each second. The process needs no preparation. If this command is killed, the sampler detaches by itself within a
-/// minute.
+/// Attaches the built-in sampler until `q`, Esc or Ctrl-C, and shows a table: the processor time of each method itself
+/// (own), and with the methods that it calls (total). Percentages are of one processor and of the last 5 seconds; the
+/// other columns are seconds since the start. The lines above have rates of allocations, exceptions and collections (of
+/// generation 0, 1 and 2), which the runtime sends each second. The process needs no preparation. If this command is
+/// killed, the sampler detaches by itself within a minute.
 ///
-/// If another maker's profiler is in the process, the runtime's own sampler takes the samples, by EventPipe: times are then those in
-/// which threads were in managed code, whether they had a processor or not.
+/// If another maker's profiler is in the process, the runtime's own sampler takes the samples, by EventPipe: times are
+/// then those in which threads were in managed code, whether they had a processor or not.
 ///
-/// Without a terminal, or with --once or --json, prints one table after --duration, and ends. Its percentages and rates are averages.
+/// Without a terminal, or with --once or --json, prints one table after --duration, and ends. Its percentages and rates
+/// are averages.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof top 4711
@@ -77,7 +78,8 @@ pub struct Args {
     #[arg(long)]
     once: bool,
 
-    /// Print one JSON document and end: methods with times in seconds, and what the runtime counted in that time (`events`)
+    /// Print one JSON document and end: methods with times in seconds, and what the runtime counted in that time
+    /// (`events`)
     #[arg(long)]
     json: bool,
 

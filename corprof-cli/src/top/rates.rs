@@ -1,6 +1,8 @@
-//! Rates of allocations, exceptions and collections: the counters that the runtime's `System.Runtime` provider writes each second.
+//! Rates of allocations, exceptions and collections: the counters that the runtime's `System.Runtime` provider writes
+//! each second.
 //!
-//! Counters cost the application nothing between these events. An event per allocation or exception would cost each of them.
+//! Counters cost the application nothing between these events. An event per allocation or exception would cost each of
+//! them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -1,9 +1,10 @@
 //! The folder of a visit: a profiler in a process writes there what the command reads.
 //!
-//! If the process has the files and the user of this command, it is a temporary folder. Else it is made where the process has its
-//! temporary files, by way of `/proc/PID/root`, belongs to the user of the process, and has a copy of the profiler's library, which
-//! the process may not find or read elsewhere. The command reaches it by an open descriptor, so that it also removes it if the
-//! process has ended. It may be root's: it follows no link there and waits for no pipe, for another user can put anything there.
+//! If the process has the files and the user of this command, it is a temporary folder. Else it is made where the
+//! process has its temporary files, by way of `/proc/PID/root`, belongs to the user of the process, and has a copy of
+//! the profiler's library, which the process may not find or read elsewhere. The command reaches it by an open
+//! descriptor, so that it also removes it if the process has ended. It may be root's: it follows no link there and
+//! waits for no pipe, for another user can put anything there.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -65,7 +66,8 @@ impl Folder {
         self.guest.as_ref().map_or(self.made.path(), |guest| &guest.inside)
     }
 
-    /// The path of a library for the process: that of a copy in the folder, if the process may not find or read the library itself.
+    /// The path of a library for the process: that of a copy in the folder, if the process may not find or read the
+    /// library itself.
     ///
     /// # Errors
     /// If it cannot be copied.
@@ -242,10 +244,12 @@ mod guest {
         Ok(Folder { made, guest: Some(guest) })
     }
 
-    /// The name of the folder of an earlier visit, whose library is mapped: glibc knows it by its path, and maps no second one.
+    /// The name of the folder of an earlier visit, whose library is mapped: glibc knows it by its path, and maps no
+    /// second one.
     fn earlier(pid: u32, place: &Path) -> Option<OsString> {
         let mapped = processes::mapped(pid)?;
-        // Files are shown by their paths for this command or for the root of their mounts, which the process may have changed.
+        // Files are shown by their paths for this command or for the root of their mounts, which the process may have
+        // changed.
         let root = std::fs::read_link(format!("/proc/{pid}/root")).ok()?;
         let place = root.join(place.strip_prefix("/").ok()?);
         let folders = mapped.iter().filter(|file| embedded::is_library(file)).filter_map(|library| library.parent());

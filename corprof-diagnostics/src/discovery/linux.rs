@@ -1,8 +1,8 @@
 //! Sockets in folders for temporary files, and their processes, found in `/proc`.
 //!
 //! A socket's name holds the process number, as the process knows it, and the time of its start in the ticks of
-//! `/proc/PID/stat`. Both together distinguish the socket of a killed process from a living one, and find the process of a
-//! socket in a container, without connecting.
+//! `/proc/PID/stat`. Both together distinguish the socket of a killed process from a living one, and find the process
+//! of a socket in a container, without connecting.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -126,8 +126,8 @@ impl Places {
         Ok(Known { pid, inner_pid: inner_pid.unwrap_or(pid), start })
     }
 
-    /// The folder for temporary files of a process, as it is called here, and which one it is. The same root does not make
-    /// the same folder: something else may be mounted there.
+    /// The folder for temporary files of a process, as it is called here, and which one it is. The same root does not
+    /// make the same folder: something else may be mounted there.
     fn temp_of(&self, process: &Known) -> io::Result<(PathBuf, FolderId)> {
         let environment = fs::read(self.of(process.pid).join("environ")).unwrap_or_default();
         let variable = environment.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(b"TMPDIR="));

@@ -84,8 +84,8 @@ fn send(fd: &OwnedFd, bytes: &[u8]) -> rustix::io::Result<usize> {
     rustix::io::write(fd, bytes)
 }
 
-/// The address of a socket, and a file that must stay open while the address is used. An address has some 100 bytes at most; on
-/// Linux a longer path is reached by way of its folder.
+/// The address of a socket, and a file that must stay open while the address is used. An address has some 100 bytes at
+/// most; on Linux a longer path is reached by way of its folder.
 fn address(path: &Path) -> io::Result<(SocketAddrUnix, Option<File>)> {
     match (SocketAddrUnix::new(path), path.parent(), path.file_name()) {
         (Ok(address), ..) => Ok((address, None)),

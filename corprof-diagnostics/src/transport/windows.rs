@@ -36,8 +36,8 @@ fn is_code(error: &io::Error, code: u32) -> bool {
     error.raw_os_error() == Some(code.cast_signed())
 }
 
-/// Starts an operation on `file` and waits for its end, which it cancels at the deadline. Answers with how many bytes were
-/// transferred.
+/// Starts an operation on `file` and waits for its end, which it cancels at the deadline. Answers with how many bytes
+/// were transferred.
 fn overlapped(
     file: &File,
     deadline: Deadline,
@@ -69,8 +69,8 @@ fn overlapped(
         unsafe { CancelIoEx(handle, &raw const operation) };
     }
     let mut transferred = 0;
-    // SAFETY: waits until the operation is over, cancelled or not: after it, nothing writes to `operation` or to the caller's
-    // buffer.
+    // SAFETY: waits until the operation is over, cancelled or not: after it, nothing writes to `operation` or to the
+    // caller's buffer.
     let done = unsafe { GetOverlappedResult(handle, &raw const operation, &raw mut transferred, TRUE) };
     if done != 0 {
         return Ok(transferred as usize);

@@ -92,8 +92,8 @@ pub(super) struct Line {
     pub(super) line: i64,
 }
 
-/// A function; all but the identifier are numbers of texts. There is no name in the system (field 3): were it the same as
-/// the name, `pprof` would take that for C++ and strip type arguments and parameters, which makes overloads one.
+/// A function; all but the identifier are numbers of texts. There is no name in the system (field 3): were it the same
+/// as the name, `pprof` would take that for C++ and strip type arguments and parameters, which makes overloads one.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub(super) struct Function {
     #[prost(uint64, tag = "1")]

@@ -9,7 +9,8 @@ use ureq::http::Uri;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Engine {
-    /// Grafana Pyroscope, or Grafana Alloy's `pyroscope.receive_http`: pprof by the Connect API `push.v1.PusherService/Push`.
+    /// Grafana Pyroscope, or Grafana Alloy's `pyroscope.receive_http`: pprof by the Connect API
+    /// `push.v1.PusherService/Push`.
     Pyroscope,
     /// Parca: pprof by `parca.profilestore.v1alpha1.ProfileStoreService/WriteRaw`, as gRPC-Web.
     Parca,
@@ -49,7 +50,8 @@ impl fmt::Display for Engine {
     }
 }
 
-/// An engine and its address: `pyroscope+http://localhost:4040`, `parca+http://localhost:7070`, `otlp+http://localhost:4318`.
+/// An engine and its address: `pyroscope+http://localhost:4040`, `parca+http://localhost:7070`,
+/// `otlp+http://localhost:4318`.
 ///
 /// A path is the prefix under which a proxy has the engine; the path of its API is added.
 ///

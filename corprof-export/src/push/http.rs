@@ -108,7 +108,8 @@ fn refused(response: &Response<Body>, answer: &[u8]) -> Failure {
     Failure { text, is_passing, after }
 }
 
-/// Whether the engine has accepted the profile. A success of HTTP is not enough: other servers have pages for every address.
+/// Whether the engine has accepted the profile. A success of HTTP is not enough: other servers have pages for every
+/// address.
 fn accepted(engine: Engine, headers: &HeaderMap, answer: &[u8]) -> Result<(), Failure> {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let content = header("Content-Type").to_ascii_lowercase();

@@ -1,7 +1,7 @@
 //! The messages that Pyroscope and Parca take, and their answers: profiles in pprof format, with labels.
 //!
-//! The declarations are written from `push/v1/push.proto` of grafana/pyroscope and `profilestore/v1alpha1/profilestore.proto` of
-//! parca-dev/parca.
+//! The declarations are written from `push/v1/push.proto` of grafana/pyroscope and
+//! `profilestore/v1alpha1/profilestore.proto` of parca-dev/parca.
 
 use std::io;
 
@@ -86,7 +86,8 @@ fn framed(message: &[u8]) -> Vec<u8> {
     framed
 }
 
-/// The trailers in an answer of gRPC-Web: lines in the part whose flags have the highest bit. None if it is no such answer.
+/// The trailers in an answer of gRPC-Web: lines in the part whose flags have the highest bit. None if it is no such
+/// answer.
 pub(super) fn trailers(mut answer: &[u8]) -> Option<String> {
     while let Some((head, rest)) = answer.split_first_chunk::<5>() {
         let [flags, length @ ..] = *head;

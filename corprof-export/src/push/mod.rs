@@ -19,14 +19,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! - **Nothing waits for the network.** [`Pusher::push`] encodes the profile and returns; a thread of the pusher sends it. Each
-//!   request has a time limit. Only [`Pusher::finish`] waits, as long as it is told.
-//! - **Memory is bounded.** Profiles that cannot be sent wait, within [`Limits`]. If there are more, the oldest is lost.
+//! - **Nothing waits for the network.** [`Pusher::push`] encodes the profile and returns; a thread of the pusher sends
+//!   it. Each request has a time limit. Only [`Pusher::finish`] waits, as long as it is told.
+//! - **Memory is bounded.** Profiles that cannot be sent wait, within [`Limits`]. If there are more, the oldest is
+//!   lost.
 //! - **Losses are counted**, by [`Counts`] and in the following profiles: as a comment in pprof, as the attribute
 //!   `corprof.profiles.lost` in OTLP.
-//! - **Retries**: after a failure of the connection, and after the codes 408, 429 and 500 and above, with pauses that double
-//!   (`Retry-After` sets another one), for at most five minutes. Other codes lose the profile at once. If the connection breaks
-//!   before the answer, an engine may store a profile twice.
+//! - **Retries**: after a failure of the connection, and after the codes 408, 429 and 500 and above, with pauses that
+//!   double (`Retry-After` sets another one), for at most five minutes. Other codes lose the profile at once. If the
+//!   connection breaks before the answer, an engine may store a profile twice.
 //!
 //! | engine | API | format | threads |
 //! |---|---|---|---|
@@ -132,8 +133,8 @@ impl Pusher {
         &self.options.destination
     }
 
-    /// Sends a profile later, on the other thread. This one encodes it: a millisecond for some thousand stacks. A profile without
-    /// samples is not sent.
+    /// Sends a profile later, on the other thread. This one encodes it: a millisecond for some thousand stacks. A
+    /// profile without samples is not sent.
     pub fn push(&self, mut profile: Profile) {
         let samples = profile.samples();
         if samples == 0 {
@@ -160,8 +161,8 @@ impl Pusher {
         self.shared.lock().counts()
     }
 
-    /// Sends what waits, and ends. It returns when all is sent, or the server is not there, but at the latest after `within`;
-    /// what is not sent then is lost.
+    /// Sends what waits, and ends. It returns when all is sent, or the server is not there, but at the latest after
+    /// `within`; what is not sent then is lost.
     pub fn finish(self, within: Duration) -> Counts {
         // An hour is as good as any longer time.
         let deadline = Instant::now() + within.min(Duration::from_secs(3600));

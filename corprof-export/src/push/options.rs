@@ -25,10 +25,12 @@ pub struct Label {
 }
 
 impl Label {
-    /// A label. Engines know names of ASCII letters, digits and `_`; an OpenTelemetry Collector, too, gets them as they are.
+    /// A label. Engines know names of ASCII letters, digits and `_`; an OpenTelemetry Collector, too, gets them as they
+    /// are.
     ///
     /// # Errors
-    /// If the name is no such name or begins with a digit or with `__`, or one of the texts is empty or has more than 1,024 bytes.
+    /// If the name is no such name or begins with a digit or with `__`, or one of the texts is empty or has more than
+    /// 1,024 bytes.
     pub fn new(name: impl Into<String>, value: impl Into<String>) -> Result<Self, OptionError> {
         let name = name.into();
         let value = value.into();
@@ -113,14 +115,16 @@ pub(super) struct Process {
 }
 
 impl Options {
-    /// The profiles of this process, under the name of its service. The process id and the host's name are sent as well.
+    /// The profiles of this process, under the name of its service. The process id and the host's name are sent as
+    /// well.
     pub fn new(destination: Destination, service: impl Into<String>) -> Self {
         let service = service.into();
         let process = Process { id: std::process::id(), host: host_name(), runtime: None };
         Self { destination, service, labels: Vec::new(), headers: Vec::new(), process, limits: Limits::default() }
     }
 
-    /// Adds a label. A later label of the same name replaces an earlier one, or one that would be sent anyway, such as `host`.
+    /// Adds a label. A later label of the same name replaces an earlier one, or one that would be sent anyway, such as
+    /// `host`.
     #[must_use]
     pub fn label(mut self, label: Label) -> Self {
         self.labels.retain(|known| known.name != label.name);

@@ -23,7 +23,8 @@ fn blob(heap: &mut Vec<u8>, bytes: &[u8]) -> u16 {
     at
 }
 
-/// A portable PDB with one document, `/src/Program.cs`, and a method for each list of IL offsets and lines; line 0 is hidden.
+/// A portable PDB with one document, `/src/Program.cs`, and a method for each list of IL offsets and lines; line 0 is
+/// hidden.
 fn pdb(methods: &[&[(u32, u32)]]) -> Vec<u8> {
     let mut blobs = vec![0];
     let parts =

@@ -19,9 +19,9 @@ const BUFFER: usize = 64 * 1024;
 
 /// The calls of an application's threads, in a file that grows as they come.
 ///
-/// The name of the file chooses the format: `.json` is that of trace events, which Chrome's tracing page and speedscope read as
-/// well; any other, `.pftrace` by custom, is Perfetto's own, a fifth of the size: at most 20 bytes for the beginning or the
-/// end of a call. <https://ui.perfetto.dev> opens both.
+/// The name of the file chooses the format: `.json` is that of trace events, which Chrome's tracing page and speedscope
+/// read as well; any other, `.pftrace` by custom, is Perfetto's own, a fifth of the size: at most 20 bytes for the
+/// beginning or the end of a call. <https://ui.perfetto.dev> opens both.
 ///
 /// Events are buffered, 64 KiB of them. After each write the file is whole: if the process dies, the events in the
 /// buffer are lost, and the rest opens. So the file grows in place, unlike that of a [`Profile`](crate::Profile).
@@ -142,7 +142,8 @@ impl Trace {
         self.flush_if_full()
     }
 
-    /// Ends the thread's innermost call, and reports the calls in it that were too short. An end without a beginning is ignored.
+    /// Ends the thread's innermost call, and reports the calls in it that were too short. An end without a beginning is
+    /// ignored.
     ///
     /// # Errors
     /// If the buffer was full and could not be written.

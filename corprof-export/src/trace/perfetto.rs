@@ -1,7 +1,8 @@
 //! Perfetto's own format: packets of protobuf, one after another.
 //! <https://perfetto.dev/docs/reference/trace-packet-proto>
 //!
-//! Each thread is a sequence of packets with its own clock, which counts from one packet to the next, and its own table of names.
+//! Each thread is a sequence of packets with its own clock, which counts from one packet to the next, and its own table
+//! of names.
 
 use std::time::Duration;
 

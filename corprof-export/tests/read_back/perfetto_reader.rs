@@ -1,5 +1,5 @@
-//! Reads a trace of Perfetto's by the rules of its format: packets of a sequence share a clock that counts from one to the next,
-//! tables of names, and defaults. The live tests use it as well.
+//! Reads a trace of Perfetto's by the rules of its format: packets of a sequence share a clock that counts from one to
+//! the next, tables of names, and defaults. The live tests use it as well.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "that is how a test fails")]
 

@@ -56,9 +56,9 @@ impl Sequence {
 /// Reads the runtime's heap-dump events into a [`GraphBuilder`].
 ///
 /// Objects announce how many references they have; the references come in other events, in the order of the objects and
-/// not necessarily behind them. Each kind of event is numbered. So losses are noticed (EventPipe drops events when its buffer is full), and
-/// so is a second dump, such as stopping the session makes: its blocks are left out. After a lost block of objects or
-/// references, the following references cannot be assigned to objects: they are counted as
+/// not necessarily behind them. Each kind of event is numbered. So losses are noticed (EventPipe drops events when its
+/// buffer is full), and so is a second dump, such as stopping the session makes: its blocks are left out. After a lost
+/// block of objects or references, the following references cannot be assigned to objects: they are counted as
 /// [surplus](crate::Losses::surplus_references) and left out, as wrong ones would be worse than none.
 ///
 /// Classes are known by their number only (the event's `TypeID`, which is the profiler's `ClassID`): describe those of
@@ -251,7 +251,8 @@ impl BulkReader {
         self.builder.ephemeron(None, key, value);
     }
 
-    /// `{u32 Count, u64 AppDomainID, u16 ClrInstanceID}`, then entries that end with a name. These blocks have no number.
+    /// `{u32 Count, u64 AppDomainID, u16 ClrInstanceID}`, then entries that end with a name. These blocks have no
+    /// number.
     fn static_fields(&mut self, payload: &[u8]) {
         let count = Fields(payload).number(4);
         let mut rest = payload.get(14..);
@@ -270,7 +271,8 @@ impl BulkReader {
         }
     }
 
-    /// `{u64 GCRootID, u64 ObjectID, u64 TypeID, u32 Flags, UTF-16 name with a 0 at its end}`; returns the bytes after it.
+    /// `{u64 GCRootID, u64 ObjectID, u64 TypeID, u32 Flags, UTF-16 name with a 0 at its end}`; returns the bytes after
+    /// it.
     fn static_field<'a>(&mut self, entry: &'a [u8]) -> Option<&'a [u8]> {
         let (fixed, name) = entry.split_at_checked(28)?;
         let mut fields = Fields(fixed);

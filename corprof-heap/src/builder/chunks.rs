@@ -1,7 +1,7 @@
 //! A list that grows without being copied: a vector that doubles has half as much again while it moves.
 
-/// Bytes of one piece. glibc returns blocks above 32 MB to the system when they are freed, and untouched pages of them take no
-/// memory; with pieces of 2 MB, 10 million objects had 110 MB more resident at the peak.
+/// Bytes of one piece. glibc returns blocks above 32 MB to the system when they are freed, and untouched pages of them
+/// take no memory; with pieces of 2 MB, 10 million objects had 110 MB more resident at the peak.
 const PIECE_BYTES: usize = 33 << 20;
 
 #[derive(Debug)]

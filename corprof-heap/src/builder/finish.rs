@@ -1,6 +1,7 @@
 //! From parts in order of arrival to a graph in order of addresses.
 //!
-//! Each step frees the memory that the next does not need: this and the order of steps keep the peak below the analysis's.
+//! Each step frees the memory that the next does not need: this and the order of steps keep the peak below the
+//! analysis's.
 
 use crate::addresses::Addresses;
 use crate::classes::Shape;
@@ -122,8 +123,8 @@ fn rows(
     ephemerons: &[(u32, u32, u32)],
     losses: &mut Losses,
 ) -> (Vec<u32>, Vec<u32>, Vec<WeakEdge>) {
-    // Two slots ahead: after the counts are summed, `offsets[i + 1]` is the beginning of row i, and serves as the place of
-    // its next edge until it is the end of the row.
+    // Two slots ahead: after the counts are summed, `offsets[i + 1]` is the beginning of row i, and serves as the place
+    // of its next edge until it is the end of the row.
     let mut offsets = vec![0_u32; objects + 2];
     for (from, to) in references.iter() {
         match (place[from as usize], place[to as usize]) {

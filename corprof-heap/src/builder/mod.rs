@@ -48,8 +48,8 @@ pub(super) struct PendingRoot {
 
 /// Takes objects, references and roots in any order, and makes a [`HeapGraph`] of them.
 ///
-/// Addresses stand for objects. A reference may come before either of its objects; a reference to an unknown object is left
-/// out and counted in [`Losses`]. Address 0 is not an object: references to it are skipped.
+/// Addresses stand for objects. A reference may come before either of its objects; a reference to an unknown object is
+/// left out and counted in [`Losses`]. Address 0 is not an object: references to it are skipped.
 ///
 /// ```
 /// use corprof_heap::{GraphBuilder, RootKind};
@@ -69,8 +69,8 @@ pub(super) struct PendingRoot {
 ///
 /// # Memory
 ///
-/// 12 bytes an object, 8 bytes a reference, and a table of addresses, of 5 bytes a slot, that doubles. The memory that `finish`
-/// adds is less than the memory that it frees.
+/// 12 bytes an object, 8 bytes a reference, and a table of addresses, of 5 bytes a slot, that doubles. The memory that
+/// `finish` adds is less than the memory that it frees.
 #[derive(Debug)]
 pub struct GraphBuilder {
     title: String,
@@ -124,7 +124,8 @@ impl GraphBuilder {
         self.losses.missing_end = 1;
     }
 
-    /// Reports an object: its address, its class by the number that [`class`](Self::class) describes, its size in bytes.
+    /// Reports an object: its address, its class by the number that [`class`](Self::class) describes, its size in
+    /// bytes.
     pub fn object(&mut self, address: u64, class: u64, size: u64) {
         self.define(address, class, size);
     }

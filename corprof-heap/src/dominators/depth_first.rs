@@ -15,7 +15,8 @@ pub(super) struct DepthFirst {
 
 /// `dead` are edges that keep nothing alive, sorted.
 ///
-/// Uses no recursion: a list of ten million nodes is ten million deep. A reachable object takes 16 bytes, of which 4 are freed at the end.
+/// Uses no recursion: a list of ten million nodes is ten million deep. A reachable object takes 16 bytes, of which 4
+/// are freed at the end.
 pub(super) fn search(graph: &HeapGraph, dead: &[u32]) -> DepthFirst {
     let mut object = vec![NONE];
     let mut parent = vec![0];

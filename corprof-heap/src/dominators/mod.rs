@@ -13,21 +13,22 @@ const SUM_BLOCK: usize = 32;
 
 /// The dominator tree of a heap, exact.
 ///
-/// An object dominates another if every path from the roots to the other leads through it: without it the other would be
-/// freed. The nearest such object is the other's immediate dominator, its parent in this tree; an object that is a root,
-/// or is reached by separate ways from several, has none. An object retains itself and the objects that it dominates.
+/// An object dominates another if every path from the roots to the other leads through it: without it the other would
+/// be freed. The nearest such object is the other's immediate dominator, its parent in this tree; an object that is a
+/// root, or is reached by separate ways from several, has none. An object retains itself and the objects that it
+/// dominates.
 ///
 /// # Weak tables
 ///
-/// A pair's value is reachable if its key and, where it is known, its table are. In the tree it belongs to the key, so that
-/// no byte counts twice. If tables are unknown, as in dumps of CoreCLR, that is all. A known table retains
-/// the value as well, and neither need dominate the other, so no tree can show both: everything that the tree says an
+/// A pair's value is reachable if its key and, where it is known, its table are. In the tree it belongs to the key, so
+/// that no byte counts twice. If tables are unknown, as in dumps of CoreCLR, that is all. A known table retains the
+/// value as well, and neither need dominate the other, so no tree can show both: everything that the tree says an
 /// object retains is freed with it, but with a table more may be. [`HeapGraph::freed_without`] computes how much.
 ///
 /// # Memory
 ///
-/// While it is made, at most 24 bytes an object, or 20 and 4 for each reference above the number of objects, on top of the
-/// graph. Afterwards 17 bytes an object.
+/// While it is made, at most 24 bytes an object, or 20 and 4 for each reference above the number of objects, on top of
+/// the graph. Afterwards 17 bytes an object.
 #[derive(Debug)]
 pub struct Dominators<'g> {
     graph: &'g HeapGraph,
@@ -88,7 +89,8 @@ impl<'g> Dominators<'g> {
         self.sums.last().copied().unwrap_or_default()
     }
 
-    /// The nearest object without which this one would be unreachable. `None` if there is none, or it is unreachable anyway.
+    /// The nearest object without which this one would be unreachable. `None` if there is none, or it is unreachable
+    /// anyway.
     #[must_use]
     pub fn immediate_dominator(&self, object: ObjectId) -> Option<ObjectId> {
         match self.parent[self.position_of(object)?] {
@@ -97,7 +99,8 @@ impl<'g> Dominators<'g> {
         }
     }
 
-    /// Whether `object` is reachable, and all ways to it lead through `dominator`. Each reachable object dominates itself.
+    /// Whether `object` is reachable, and all ways to it lead through `dominator`. Each reachable object dominates
+    /// itself.
     #[must_use]
     pub fn dominates(&self, dominator: ObjectId, object: ObjectId) -> bool {
         match (self.position_of(dominator), self.position_of(object)) {

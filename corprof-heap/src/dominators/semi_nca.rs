@@ -1,7 +1,9 @@
-//! Immediate dominators by the semi-NCA algorithm (Georgiadis, Tarjan: "Finding dominators revisited", 2004), without recursion.
+//! Immediate dominators by the semi-NCA algorithm (Georgiadis, Tarjan: "Finding dominators revisited", 2004), without
+//! recursion.
 //!
-//! It is exact. In theory it is quadratic, on graphs of programs and heaps it is as fast as Lengauer and Tarjan's, with fewer
-//! arrays. All numbers are those of the depth-first search, where a dominator's number is lower than its children's.
+//! It is exact. In theory it is quadratic, on graphs of programs and heaps it is as fast as Lengauer and Tarjan's, with
+//! fewer arrays. All numbers are those of the depth-first search, where a dominator's number is lower than its
+//! children's.
 
 use crate::{HeapGraph, ObjectId};
 
@@ -71,7 +73,8 @@ fn predecessors(
             }
         }
     };
-    // As in the builder: after the sums, `offsets[w + 1]` is the place of the next entry of row w, and in the end its end.
+    // As in the builder: after the sums, `offsets[w + 1]` is the place of the next entry of row w, and in the end its
+    // end.
     let mut offsets = vec![0_u32; object.len() + 2];
     for_each(&mut |_, w| offsets[w as usize + 2] += 1);
     let mut sum = 0;
@@ -100,10 +103,11 @@ impl Forest {
         Self { ancestor: parent.to_vec(), label: (0..parent.len() as u32).collect() }
     }
 
-    /// The lowest semidominator of the numbers above `limit` on the way from `v` towards the root; `v` if it is not above.
+    /// The lowest semidominator of the numbers above `limit` on the way from `v` towards the root; `v` if it is not
+    /// above.
     ///
-    /// Afterwards all of them have the first number that is not above `limit` as ancestor. On the way up each ancestor is turned
-    /// round to point back: a stack could be as deep as the heap.
+    /// Afterwards all of them have the first number that is not above `limit` as ancestor. On the way up each ancestor
+    /// is turned round to point back: a stack could be as deep as the heap.
     fn lowest(&mut self, v: u32, limit: u32) -> u32 {
         if v <= limit {
             return v;

@@ -2,7 +2,8 @@
 //!
 //! # Format, version 1
 //!
-//! `"corprof heap\0"`, the version as a byte, then numbers in groups of seven bits, the lowest first (LEB128). Texts are a length and UTF-8.
+//! `"corprof heap\0"`, the version as a byte, then numbers in groups of seven bits, the lowest first (LEB128). Texts
+//! are a length and UTF-8.
 //!
 //! | part | content |
 //! |---|---|

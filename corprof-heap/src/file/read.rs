@@ -233,7 +233,8 @@ impl<R: Read> Input<R> {
 }
 
 impl HeapGraph {
-    /// Whether each object's references are sorted, and its weak edges behind them, as all code that walks a row assumes.
+    /// Whether each object's references are sorted, and its weak edges behind them, as all code that walks a row
+    /// assumes.
     fn weak_edges_end_rows(&self) -> bool {
         self.objects().all(|object| {
             let edges = self.edges(object);

@@ -1,4 +1,5 @@
-//! The used part of Perfetto's messages, with the numbers of protos/perfetto/trace in its repository (`heap_graph.proto`).
+//! The used part of Perfetto's messages, with the numbers of protos/perfetto/trace in its repository
+//! (`heap_graph.proto`).
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct TracePacket {

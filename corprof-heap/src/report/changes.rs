@@ -124,7 +124,8 @@ impl Changes {
         out.flush()
     }
 
-    /// Writes one JSON object, indented. The three numbers of `before` and `after` are objects, shallow and retained bytes.
+    /// Writes one JSON object, indented. The three numbers of `before` and `after` are objects, shallow and retained
+    /// bytes.
     ///
     /// # Errors
     /// Those of `writer`.

@@ -168,7 +168,8 @@ impl Report {
         writer.write_all(b"\n")
     }
 
-    /// Writes one HTML file that asks nothing of the network: tables that a click on a heading sorts, in light and dark.
+    /// Writes one HTML file that asks nothing of the network: tables that a click on a heading sorts, in light and
+    /// dark.
     ///
     /// # Errors
     /// Those of `writer`.

@@ -1,4 +1,5 @@
-//! The signature decoder on hostile bytes: it must return, and its result must encode to an equal, not longer signature.
+//! The signature decoder on hostile bytes: it must return, and its result must encode to an equal, not longer
+//! signature.
 
 #![no_main]
 

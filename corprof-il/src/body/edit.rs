@@ -32,8 +32,8 @@ pub enum EditError {
     /// A region that lies partly in another one.
     #[error("the region would lie partly in region {}", .0.0)]
     NotNested(RegionId),
-    /// The body is to be tried whole, or code is to run before it returns, and it has a `tail.` call, which no region may have and
-    /// after which nothing of the body runs: see [`Body::drop_tail_calls`].
+    /// The body is to be tried whole, or code is to run before it returns, and it has a `tail.` call, which no region
+    /// may have and after which nothing of the body runs: see [`Body::drop_tail_calls`].
     #[error("instruction {} is a `tail.` call, which cannot be in a region and ends the method", .0.0)]
     TailCall(InsnId),
     /// The same with a `jmp`.
@@ -271,8 +271,8 @@ impl Body {
         Ok(std::mem::replace(&mut node.insn, nop))
     }
 
-    /// Adds a region at its place in the table: before the regions around it, after those inside it and those that try the same
-    /// code.
+    /// Adds a region at its place in the table: before the regions around it, after those inside it and those that try
+    /// the same code.
     ///
     /// # Errors
     /// If its parts are not ranges, or lie partly in another region.

@@ -171,8 +171,8 @@ impl Body {
 
     /// Which short branches must become long: the least set after which all others fit.
     ///
-    /// A branch that grows moves what lies beyond it by three bytes, and so stretches the short branches that span it. Those
-    /// begin within 130 bytes of it, so the work is proportional to the length of the code.
+    /// A branch that grows moves what lies beyond it by three bytes, and so stretches the short branches that span it.
+    /// Those begin within 130 bytes of it, so the work is proportional to the length of the code.
     fn grow(&self, code: &Code) -> Result<Vec<bool>, EncodeError> {
         const REACH: u32 = 160;
         const GROWTH: i64 = 3;

@@ -22,8 +22,8 @@ enum Place {
 }
 
 impl Body {
-    /// Inserts before an instruction: branches to it run the inserted code, and the regions that cover the instruction cover
-    /// it. The other choices are named: [`Insert::without_retargeting`], [`Body::outside`].
+    /// Inserts before an instruction: branches to it run the inserted code, and the regions that cover the instruction
+    /// cover it. The other choices are named: [`Insert::without_retargeting`], [`Body::outside`].
     ///
     /// # Errors
     /// If the instruction is not in this body.
@@ -32,8 +32,8 @@ impl Body {
         Ok(Insert { body: self, place: Place::Before { id, retargets: true }, last: None })
     }
 
-    /// Inserts after an instruction: only a path that ran that instruction and went on runs the inserted code, and the regions
-    /// that cover the instruction cover it.
+    /// Inserts after an instruction: only a path that ran that instruction and went on runs the inserted code, and the
+    /// regions that cover the instruction cover it.
     ///
     /// # Errors
     /// If the instruction is not in this body.
@@ -42,8 +42,8 @@ impl Body {
         Ok(Insert { body: self, place: Place::After(id), last: None })
     }
 
-    /// Inserts before the tried code of a region, and not in it: paths that enter the tried code from outside run the inserted
-    /// code; branches back to its beginning from inside do not.
+    /// Inserts before the tried code of a region, and not in it: paths that enter the tried code from outside run the
+    /// inserted code; branches back to its beginning from inside do not.
     ///
     /// # Errors
     /// If there is no such region.

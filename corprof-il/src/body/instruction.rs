@@ -7,7 +7,8 @@ use crate::token::Token;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InsnId(pub(crate) u32);
 
-/// A place that branches go to. It belongs to an instruction, and moves to code that is inserted before that instruction.
+/// A place that branches go to. It belongs to an instruction, and moves to code that is inserted before that
+/// instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Label(pub(crate) u32);
 

@@ -1,7 +1,7 @@
 //! A method body as a list of instructions and a tree of regions.
 //!
-//! `parse` makes it of bytes and `encode` writes it; `instruction`, `region` and `layout` are its parts, `edit` and `insert`
-//! change it, `places` finds where it ends, `wrap` tries all of it.
+//! `parse` makes it of bytes and `encode` writes it; `instruction`, `region` and `layout` are its parts, `edit` and
+//! `insert` change it, `places` finds where it ends, `wrap` tries all of it.
 
 mod edit;
 mod encode;

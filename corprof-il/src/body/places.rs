@@ -11,8 +11,8 @@ impl Body {
 
     /// The instructions of a part of a region, from the first to the last.
     ///
-    /// The last instruction of a sound filter is its only `endfilter`, so code inserted [before](Self::before) it sees the filter's
-    /// answer on the stack.
+    /// The last instruction of a sound filter is its only `endfilter`, so code inserted [before](Self::before) it sees
+    /// the filter's answer on the stack.
     ///
     /// # Errors
     /// [`EditError::NoSuchRegion`]; [`EditError::NoSuchPart`] for the filter of a region that has none.
@@ -30,9 +30,9 @@ impl Body {
         }
     }
 
-    /// The instructions by which control comes to the end of a part of a region and leaves it, in order: each `leave` in it, or
-    /// in a region inside of it, that goes out of it; its own `endfinally` and `endfilter`. A part that only an exception
-    /// leaves, or nothing, has none.
+    /// The instructions by which control comes to the end of a part of a region and leaves it, in order: each `leave`
+    /// in it, or in a region inside of it, that goes out of it; its own `endfinally` and `endfilter`. A part that only
+    /// an exception leaves, or nothing, has none.
     ///
     /// # Errors
     /// As [`part`](Self::part).
@@ -69,8 +69,8 @@ impl Body {
         Ok(order.into_iter().filter(leaves).collect())
     }
 
-    /// Inserts `code` before each `ret`; returns how many there are. Branches to a `ret` run the code. The result is on the stack
-    /// meanwhile, so the code takes nothing that it has not put there, and leaves nothing.
+    /// Inserts `code` before each `ret`; returns how many there are. Branches to a `ret` run the code. The result is on
+    /// the stack meanwhile, so the code takes nothing that it has not put there, and leaves nothing.
     ///
     /// # Errors
     /// [`EditError::TailCall`] and [`EditError::Jmp`]: after these nothing of the method runs. See
@@ -89,9 +89,9 @@ impl Body {
         Ok(returns.len())
     }
 
-    /// Inserts `code` before each of the [exits](Self::exits) of a part of a region, in the part; returns how many there are.
-    /// Branches to an exit run the code. If the exit is a `leave` in a region inside, the `finally` blocks that it runs come after
-    /// the code.
+    /// Inserts `code` before each of the [exits](Self::exits) of a part of a region, in the part; returns how many
+    /// there are. Branches to an exit run the code. If the exit is a `leave` in a region inside, the `finally` blocks
+    /// that it runs come after the code.
     ///
     /// An exception that leaves the part does not run the code: for that, add a fault or finally region.
     ///

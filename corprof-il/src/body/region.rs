@@ -115,7 +115,8 @@ pub(crate) const fn holds(outer: (u32, u32), inner: (u32, u32)) -> bool {
     outer.0 <= inner.0 && inner.1 <= outer.1
 }
 
-/// The parent of each region: the smallest part that holds the region whole. Two clauses that try the same code are siblings.
+/// The parent of each region: the smallest part that holds the region whole. Two clauses that try the same code are
+/// siblings.
 ///
 /// Of more than [`MOST_REGIONS`] regions it is not worked out: the verifier refuses them.
 pub(crate) fn parents(all: &[Intervals]) -> Vec<Option<Parent>> {

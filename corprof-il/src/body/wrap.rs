@@ -6,8 +6,8 @@ use crate::token::Token;
 
 /// A body that is being wrapped, made by [`Body::wrap_all`].
 ///
-/// Handlers are added from the inside to the outside, and each protects the code and the handlers before it. [`Wrap::finish`]
-/// adds the exit; a wrap that is dropped without it leaves a body that no verifier takes.
+/// Handlers are added from the inside to the outside, and each protects the code and the handlers before it.
+/// [`Wrap::finish`] adds the exit; a wrap that is dropped without it leaves a body that no verifier takes.
 #[derive(Debug)]
 #[must_use]
 pub struct Wrap<'a> {
@@ -18,12 +18,12 @@ pub struct Wrap<'a> {
 }
 
 impl Body {
-    /// Begins to try the whole body. Each `ret` becomes a `leave` to one exit outside of all regions; a result goes there in
-    /// the local variable `result`, which has its type.
+    /// Begins to try the whole body. Each `ret` becomes a `leave` to one exit outside of all regions; a result goes
+    /// there in the local variable `result`, which has its type.
     ///
     /// # Errors
-    /// [`EditError::TailCall`] and [`EditError::Jmp`]: such instructions cannot be tried. [`EditError::Empty`] for a body without
-    /// code. The body is as it was.
+    /// [`EditError::TailCall`] and [`EditError::Jmp`]: such instructions cannot be tried. [`EditError::Empty`] for a
+    /// body without code. The body is as it was.
     pub fn wrap_all(&mut self, result: Option<u16>) -> Result<Wrap<'_>, EditError> {
         let mut rets = Vec::new();
         for (id, insn) in self.iter() {
@@ -50,8 +50,8 @@ impl Body {
         Ok(Wrap { body: self, tried: Range { first, last }, exit, result })
     }
 
-    /// Removes all `tail.` prefixes: the frames stay until the calls return, so a program that counts on their going may run out
-    /// of stack. Returns how many there were.
+    /// Removes all `tail.` prefixes: the frames stay until the calls return, so a program that counts on their going
+    /// may run out of stack. Returns how many there were.
     pub fn drop_tail_calls(&mut self) -> usize {
         let mut count = 0;
         for node in &mut self.nodes {
@@ -70,7 +70,8 @@ impl Body {
 }
 
 impl Wrap<'_> {
-    /// Adds a handler that runs when an exception leaves the body: in the second pass, after inner handlers. It ends by itself.
+    /// Adds a handler that runs when an exception leaves the body: in the second pass, after inner handlers. It ends by
+    /// itself.
     ///
     /// # Errors
     /// None for a body whose regions are sound.
@@ -86,8 +87,8 @@ impl Wrap<'_> {
         self.handle(RegionKind::Finally, &[], code.into_iter().chain([plain(Opcode::Endfinally)]))
     }
 
-    /// Adds a filter that takes no exception: it runs in the first pass, when no handler in the body takes the exception, and
-    /// before any frame is unwound. `code` finds the exception on the stack, and leaves nothing there.
+    /// Adds a filter that takes no exception: it runs in the first pass, when no handler in the body takes the
+    /// exception, and before any frame is unwound. `code` finds the exception on the stack, and leaves nothing there.
     ///
     /// # Errors
     /// None for a body whose regions are sound.
@@ -99,8 +100,8 @@ impl Wrap<'_> {
         self.handle(RegionKind::Filter { first: self.tried.first }, &filter, never)
     }
 
-    /// Adds a handler for exceptions of a type. `code` finds the exception on the stack, and ends by itself: by `rethrow`,
-    /// `throw`, or by `leave` to the [exit](Self::exit).
+    /// Adds a handler for exceptions of a type. `code` finds the exception on the stack, and ends by itself: by
+    /// `rethrow`, `throw`, or by `leave` to the [exit](Self::exit).
     ///
     /// # Errors
     /// None for a body whose regions are sound.
@@ -118,8 +119,8 @@ impl Wrap<'_> {
         *self.exit.get_or_insert_with(|| body.new_label())
     }
 
-    /// Adds the exit: `code`, and the return with the result. Returns the first instruction of the exit; `None` for a body that
-    /// never returns.
+    /// Adds the exit: `code`, and the return with the result. Returns the first instruction of the exit; `None` for a
+    /// body that never returns.
     ///
     /// # Errors
     /// None for a body whose regions are sound.

@@ -192,7 +192,8 @@ impl Assembly {
         Some((self.string(table, class.row(), space)?, self.string(table, class.row(), 1)?))
     }
 
-    /// Whether a type is a value type, as the signatures in this assembly have it; `None` if none names it, or they differ.
+    /// Whether a type is a value type, as the signatures in this assembly have it; `None` if none names it, or they
+    /// differ.
     pub(super) fn is_value_by_signatures(&self, token: Token) -> Option<bool> {
         self.named.get_or_init(|| self.named_in_signatures()).get(&token).copied()
     }
@@ -225,7 +226,8 @@ impl Assembly {
         self.native_width.is_some()
     }
 
-    /// The integer that is a native int on the only kind of processor that the assembly is for; `None` if it is for all.
+    /// The integer that is a native int on the only kind of processor that the assembly is for; `None` if it is for
+    /// all.
     pub(super) const fn native_int(&self) -> Option<Primitive> {
         match self.native_width {
             Some(Width::Bits32) => Some(Primitive::Int32),

@@ -48,8 +48,8 @@ impl InAssembly<'_> {
         })
     }
 
-    /// The type that a method which the runtime suspends returns in its body: `T` for `Task<T>`, nothing for `Task`. The
-    /// runtime's own methods that await declare this type.
+    /// The type that a method which the runtime suspends returns in its body: `T` for `Task<T>`, nothing for `Task`.
+    /// The runtime's own methods that await declare this type.
     fn awaited(&self, signature: &Type) -> Option<Type> {
         let (token, argument) = match signature.unmodified() {
             Type::Generic { definition, arguments, .. } => (definition.token(), arguments.first().cloned()),

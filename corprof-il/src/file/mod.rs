@@ -1,9 +1,9 @@
 //! Reads assemblies from files: every method body, and the metadata for the verifier.
 //!
-//! As much of ECMA-335 II.22 to II.25 as that needs. Files are not trusted: every read is checked against the file's end, and
-//! memory is bounded by its size. `metadata` finds streams, tables and heaps; `assembly` asks for methods and types;
-//! `resolve`, `context`, `delegates` and `dispatch` answer the verifier, over a set of assemblies that name each other's types;
-//! `names` spells what tokens name.
+//! As much of ECMA-335 II.22 to II.25 as that needs. Files are not trusted: every read is checked against the file's
+//! end, and memory is bounded by its size. `metadata` finds streams, tables and heaps; `assembly` asks for methods and
+//! types; `resolve`, `context`, `delegates` and `dispatch` answer the verifier, over a set of assemblies that name each
+//! other's types; `names` spells what tokens name.
 
 mod assembly;
 mod context;

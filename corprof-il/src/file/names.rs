@@ -15,7 +15,8 @@ const MOST_NESTED: usize = 16;
 const LONGEST_STRING: usize = 200;
 
 impl Assembly {
-    /// The names of a type and of the types around it, the outermost first, with its namespace: `Namespace.Outer`1`, `Inner`.
+    /// The names of a type and of the types around it, the outermost first, with its namespace: `Namespace.Outer`1`,
+    /// `Inner`.
     ///
     /// `None` if there is no such type, or a name cannot be read.
     pub fn type_path(&self, definition: TypeDef) -> Option<Vec<String>> {
@@ -38,8 +39,8 @@ impl Assembly {
 }
 
 impl InAssembly<'_> {
-    /// The item that a token names, as far as the names can be read: a type, a method with its signature, a field, a literal
-    /// string.
+    /// The item that a token names, as far as the names can be read: a type, a method with its signature, a field, a
+    /// literal string.
     pub fn token_name(&self, token: Token) -> Option<String> {
         let assembly = self.assembly();
         let row = token.row();

@@ -49,8 +49,8 @@ impl Assemblies {
         Self::default()
     }
 
-    /// Adds an assembly and returns its number, by which [`iter`](Self::iter) orders them. Of two with the same name, the first
-    /// one is found by name; one that is there already, byte for byte, is not added again.
+    /// Adds an assembly and returns its number, by which [`iter`](Self::iter) orders them. Of two with the same name,
+    /// the first one is found by name; one that is there already, byte for byte, is not added again.
     pub fn add(&mut self, assembly: Assembly) -> usize {
         let number = *self.by_name.entry(assembly.name().to_owned()).or_insert(self.all.len());
         if self.all.get(number).is_some_and(|known| known.bytes == assembly.bytes) {
@@ -96,8 +96,8 @@ impl<'a> InAssembly<'a> {
         self.number
     }
 
-    /// The assembly of the set that defines the type that a token names, or whose method or field it names; `None` if the set
-    /// has no such type.
+    /// The assembly of the set that defines the type that a token names, or whose method or field it names; `None` if
+    /// the set has no such type.
     pub fn defined_in(&self, token: Token) -> Option<Self> {
         let owner = match token.table()? {
             Table::TypeDef | Table::MethodDef | Table::FieldDef => return Some(*self),
@@ -259,8 +259,8 @@ impl<'a> InAssembly<'a> {
         Some(there.cell(0x04, field, 0)? & STATIC_FIELD != 0)
     }
 
-    /// How a method that is named here is called, if its definition is found. Overloads are taken to be alike, but static ones
-    /// and others; of overloads that are not all abstract, none is.
+    /// How a method that is named here is called, if its definition is found. Overloads are taken to be alike, but
+    /// static ones and others; of overloads that are not all abstract, none is.
     fn calls(&self, owner: Option<TypeDefOrRef>, name: &str, has_this: bool) -> Option<Calls> {
         let (there, row) = self.owner(owner)?;
         let first = there.cell(0x02, row, 5)?;

@@ -1,8 +1,8 @@
 //! Reads a signature where it lies, without making a tree of it.
 //!
-//! The caller goes from element to element; this module reads the parts between them, and skips whole types. The grammar is
-//! that of `decode`, and tests compare the two. A name's first look-up takes 425 ns by this, and 466 with a tree
-//! (`cargo xtask bench --only calls`).
+//! The caller goes from element to element; this module reads the parts between them, and skips whole types. The
+//! grammar is that of `decode`, and tests compare the two. A name's first look-up takes 425 ns by this, and 466 with a
+//! tree (`cargo xtask bench --only calls`).
 
 use super::decode::{MAX_DEPTH, MAX_RANK, kind};
 use super::{CallingConvention, Primitive, SignatureError, SignatureProblem};

@@ -1,6 +1,7 @@
 //! The grammar of signatures, by recursive descent.
 //!
-//! Every level of recursion is counted, and every loop runs over a count that the reader has checked against the bytes left.
+//! Every level of recursion is counted, and every loop runs over a count that the reader has checked against the bytes
+//! left.
 
 use super::reader::Reader;
 use super::{
@@ -14,8 +15,8 @@ pub const MAX_DEPTH: usize = 64;
 /// The runtime's own limit on the dimensions of an array.
 pub(super) const MAX_RANK: u32 = 32;
 
-/// How many types are given room before they are seen: counts nested in counts would otherwise each reserve for the whole
-/// blob.
+/// How many types are given room before they are seen: counts nested in counts would otherwise each reserve for the
+/// whole blob.
 const FEW: usize = 8;
 
 /// The element types that are more than one byte, and the byte that separates variable arguments.

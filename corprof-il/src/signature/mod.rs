@@ -1,10 +1,10 @@
-//! Decodes and encodes signature blobs (ECMA-335 II.23.2): methods, fields, local variables, properties, type and method
-//! specs.
+//! Decodes and encodes signature blobs (ECMA-335 II.23.2): methods, fields, local variables, properties, type and
+//! method specs.
 //!
-//! Blobs come out of files and of profiled programs and are not trusted: decoding never panics, allocates no more than the
-//! blob's length accounts for, and ends at [`MAX_DEPTH`] levels; an error names its offset. Bytes after a complete signature
-//! are ignored, as the runtime ignores them. The decoded signature is an owned tree that outlives the module, though the tokens
-//! in it do not, and encodes to the same bytes. [`cursor`] reads without a tree.
+//! Blobs come out of files and of profiled programs and are not trusted: decoding never panics, allocates no more than
+//! the blob's length accounts for, and ends at [`MAX_DEPTH`] levels; an error names its offset. Bytes after a complete
+//! signature are ignored, as the runtime ignores them. The decoded signature is an owned tree that outlives the module,
+//! though the tokens in it do not, and encodes to the same bytes. [`cursor`] reads without a tree.
 
 pub mod cursor;
 mod decode;

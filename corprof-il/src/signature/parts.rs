@@ -82,8 +82,9 @@ impl Type {
         *self.unmodified() == Self::Primitive(Primitive::Void)
     }
 
-    /// Whether `void` stands inside of it for something other than what is returned or pointed to, as no runtime allows: for
-    /// elements of an array, an argument of a generic type, a parameter of a function, or behind a managed reference.
+    /// Whether `void` stands inside of it for something other than what is returned or pointed to, as no runtime
+    /// allows: for elements of an array, an argument of a generic type, a parameter of a function, or behind a managed
+    /// reference.
     pub fn has_misplaced_void(&self) -> bool {
         let is_bad = |ty: &Self| ty.is_void() || ty.has_misplaced_void();
         match self {

@@ -5,8 +5,8 @@
 use super::{SignatureError, SignatureProblem};
 use crate::token::{TypeDef, TypeDefOrRef, TypeRef, TypeSpec};
 
-/// Goes through the bytes of a signature, which it does not trust: a method that finds something else than it reads, or nothing
-/// more, is an error with the offset.
+/// Goes through the bytes of a signature, which it does not trust: a method that finds something else than it reads, or
+/// nothing more, is an error with the offset.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],

@@ -1,7 +1,7 @@
 //! The constructors of delegates: the method must fit `Invoke`.
 //!
-//! Runtimes make a delegate's code out of the two signatures without comparing them: some die of a pair that does not fit when
-//! the body is compiled, others when the delegate is called.
+//! Runtimes make a delegate's code out of the two signatures without comparing them: some die of a pair that does not
+//! fit when the body is compiled, others when the delegate is called.
 
 use std::rc::Rc;
 
@@ -66,8 +66,8 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
         }
     }
 
-    /// Whether the delegate can call the method: with the same parameters, or with the target as the first one of a static
-    /// method, or with the first argument as the `this` of an instance method.
+    /// Whether the delegate can call the method: with the same parameters, or with the target as the first one of a
+    /// static method, or with the first argument as the `this` of an instance method.
     fn is_fitting(&self, invoke: &Method, method: &Method) -> bool {
         let given = &*invoke.parameters;
         let taken = &*method.parameters;

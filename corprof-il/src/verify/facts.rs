@@ -344,12 +344,13 @@ pub struct MethodContext {
     pub owner: Option<TypeDefOrRef>,
     /// The signature.
     pub signature: MethodSignature,
-    /// The type that the body returns, if it differs from the signature's: methods that the runtime itself suspends (`async` in
-    /// MethodImpl, 0x2000) return `Task<T>` by their signature, and `T` in their body.
+    /// The type that the body returns, if it differs from the signature's: methods that the runtime itself suspends
+    /// (`async` in MethodImpl, 0x2000) return `Task<T>` by their signature, and `T` in their body.
     pub returns: Option<Type>,
     /// The generic parameters of the method and its type that only reference types can stand for, by their constraints.
     pub references: Vec<Type>,
-    /// How many generic parameters the type has; `None` if that is not known, and then nothing is refused because of it.
+    /// How many generic parameters the type has; `None` if that is not known, and then nothing is refused because of
+    /// it.
     pub type_parameters: Option<u32>,
     /// Whether its calls exclude each other (`synchronized` in MethodImpl, 0x20).
     pub is_synchronized: bool,

@@ -14,27 +14,29 @@ pub(super) struct TypeId(u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Int32,
-    /// A smaller integer as it was loaded, or added to others: an `int32`, but not for a parameter that is a native int, as the
-    /// compiler of .NET widens an `int32` only.
+    /// A smaller integer as it was loaded, or added to others: an `int32`, but not for a parameter that is a native
+    /// int, as the compiler of .NET widens an `int32` only.
     Small,
     Int64,
     /// A native integer or an unmanaged pointer.
     Native,
-    /// A native integer on one path and an `int32` on another: a native integer, but not for a parameter that is a managed
-    /// pointer.
+    /// A native integer on one path and an `int32` on another: a native integer, but not for a parameter that is a
+    /// managed pointer.
     Mixed,
     Float,
     /// A managed pointer.
     Ref,
     Object,
-    /// An array whose elements are not references: an object, but not for `stelem.ref`, of which .NET 10's optimiser dies.
+    /// An array whose elements are not references: an object, but not for `stelem.ref`, of which .NET 10's optimiser
+    /// dies.
     Values,
     /// An array whose elements are of this generic parameter, so that they may be no references.
     Elements(TypeId),
     /// The address of this method, as `ldftn` gives it: a native integer, but for the constructors of delegates.
     Function(Token),
     Value(TypeId),
-    /// A value type of which the name is all that is known: it may be an enumeration, but it is neither an object nor a pointer.
+    /// A value type of which the name is all that is known: it may be an enumeration, but it is neither an object nor a
+    /// pointer.
     Named(TypeId),
     /// Unknown; fits every kind.
     Unknown,
@@ -80,7 +82,8 @@ impl Kind {
         }
     }
 
-    /// The operand of an operation that it takes for a number: of a value type that may be an enumeration the type is unknown.
+    /// The operand of an operation that it takes for a number: of a value type that may be an enumeration the type is
+    /// unknown.
     pub(super) const fn computed(self) -> Self {
         if let Self::Named(_) = self { Self::Unknown } else { self }
     }
@@ -181,8 +184,8 @@ impl Types {
         if self.native == Some(kind.plain()) { Kind::Native } else { kind }
     }
 
-    /// Whether a value may go where `wanted` is wanted: besides what always fits, compilers of code for one width of processors
-    /// have a native int cut to an `int32`.
+    /// Whether a value may go where `wanted` is wanted: besides what always fits, compilers of code for one width of
+    /// processors have a native int cut to an `int32`.
     pub(super) fn fits(&self, found: Kind, wanted: Kind) -> bool {
         found.fits(wanted) || self.native.is_some() && (found, wanted) == (Kind::Native, Kind::Int32)
     }
@@ -369,7 +372,8 @@ impl Types {
         *self.infos.entry(token).or_insert_with(|| resolve.type_info(token))
     }
 
-    /// Writes a type so that the same type is spelt the same, whichever tokens name it; `None` if it is too long or not known.
+    /// Writes a type so that the same type is spelt the same, whichever tokens name it; `None` if it is too long or not
+    /// known.
     fn spell<R: Resolve + ?Sized>(
         &mut self,
         resolve: &R,

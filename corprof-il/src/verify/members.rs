@@ -13,8 +13,8 @@ use crate::signature::Type;
 use crate::token::{Table, Token};
 
 impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
-    /// A member of a generic type without arguments, or of one with generic parameters that the method and its type do not
-    /// have, or with `void` where a value must be.
+    /// A member of a generic type without arguments, or of one with generic parameters that the method and its type do
+    /// not have, or with `void` where a value must be.
     fn member(&mut self, is_of_open: bool, has_misplaced_void: bool, needs: Needs) {
         if is_of_open {
             self.breach(Rule::BadType, "a member of a generic type without arguments", "of one with arguments");
@@ -199,8 +199,8 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
         }
     }
 
-    /// A value type is asked for methods of its own, of interfaces, or of its bases. Of others the compiler makes a call of
-    /// something else, or it dies.
+    /// A value type is asked for methods of its own, of interfaces, or of its bases. Of others the compiler makes a
+    /// call of something else, or it dies.
     fn constrained_callvirt(&mut self, ty: Token, kind: Kind, method: Token) {
         if self.frame.is_reference(kind) {
             return;

@@ -1,12 +1,14 @@
-//! Verifies bodies before a runtime sees them: the flow of control, and how many values of which kinds are on the stack.
+//! Verifies bodies before a runtime sees them: the flow of control, and how many values of which kinds are on the
+//! stack.
 //!
 //! Level 1 (`regions`, `flow`) needs the body alone: regions are nested, branches stay where they may, every path ends,
-//! prefixes fit. Level 2 (`stack`, `step`, `members`, `delegates`) follows the values over all paths and asks metadata by
+//! prefixes fit. Level 2 (`stack`, `step`, `members`, `delegates`) follows the values over all paths and asks metadata
+//! by
 //! [`Resolve`]: tokens fit their instructions, no value is missing or left over, and each is of the expected kind; value types are
 //! distinguished exactly.
 //!
-//! It does not prove that an object is of the class that a call or a field access expects: there is no hierarchy here. A
-//! body of arbitrary instructions therefore remains the responsibility of its author.
+//! It does not prove that an object is of the class that a call or a field access expects: there is no hierarchy here.
+//! A body of arbitrary instructions therefore remains the responsibility of its author.
 
 mod delegates;
 mod facts;
@@ -37,7 +39,8 @@ const GENERIC_PARAMETER: &str = "a generic parameter of the method or its type";
 /// What [`Rule::BadSignature`] expects of `void`.
 const NO_VOID: &str = "void only where it is returned or pointed to";
 
-/// Verifies the bodies of one module. It caches the meanings of tokens, so one for many bodies is faster than one for each.
+/// Verifies the bodies of one module. It caches the meanings of tokens, so one for many bodies is faster than one for
+/// each.
 pub struct Verifier<'r, R: Resolve + ?Sized> {
     facts: Facts<'r, R>,
 }

@@ -28,45 +28,46 @@ pub trait Resolve {
     /// Whether a token names a literal string.
     fn has_string(&self, token: Token) -> bool;
 
-    /// Whether a type that is defined or named here has generic parameters; `false` also if that could not be found out.
+    /// Whether a type that is defined or named here has generic parameters; `false` also if that could not be found
+    /// out.
     fn is_generic(&self, token: Token) -> bool {
         let _ = token;
         false
     }
 
-    /// Whether no object can be made of this type, as it is an abstract class or an interface; `false` also if that could not
-    /// be found out.
+    /// Whether no object can be made of this type, as it is an abstract class or an interface; `false` also if that
+    /// could not be found out.
     fn is_abstract(&self, token: Token) -> bool {
         let _ = token;
         false
     }
 
-    /// The signature of `Invoke`, if this type is a delegate; `None` if it is none, or that could not be found out. A generic
-    /// one has it in terms of its own parameters.
+    /// The signature of `Invoke`, if this type is a delegate; `None` if it is none, or that could not be found out. A
+    /// generic one has it in terms of its own parameters.
     ///
-    /// Its tokens are those of this module: a value type that the module has no token for is `TypeRef::NIL`, of which nothing
-    /// is known.
+    /// Its tokens are those of this module: a value type that the module has no token for is `TypeRef::NIL`, of which
+    /// nothing is known.
     fn delegate(&self, token: Token) -> Option<MethodSignature> {
         let _ = token;
         None
     }
 
-    /// Whether values of a type that is defined or named here are on the stack only: a `ref struct`; `false` also if that could
-    /// not be found out.
+    /// Whether values of a type that is defined or named here are on the stack only: a `ref struct`; `false` also if
+    /// that could not be found out.
     fn is_by_ref_like(&self, token: Token) -> bool {
         let _ = token;
         false
     }
 
-    /// How a virtual call of a method is carried out on a value of this type, which is a value type that is defined or named
-    /// here; `None` stands for the argument of a generic parameter that may be one.
+    /// How a virtual call of a method is carried out on a value of this type, which is a value type that is defined or
+    /// named here; `None` stands for the argument of a generic parameter that may be one.
     fn dispatch(&self, value_type: Option<Token>, method: Token) -> Dispatch {
         let _ = (value_type, method);
         Dispatch::Unknown
     }
 
-    /// The integer that the code takes a native int for: `int64` or `int32` if the module is for processors of one width only,
-    /// as C++/CLI makes them. `None` if it runs on both.
+    /// The integer that the code takes a native int for: `int64` or `int32` if the module is for processors of one
+    /// width only, as C++/CLI makes them. `None` if it runs on both.
     fn native_int(&self) -> Option<Primitive> {
         None
     }
@@ -82,8 +83,8 @@ pub trait Resolve {
 pub enum Dispatch {
     /// The type has the method itself, which is called with the value's address.
     Own,
-    /// The value is boxed first: the method is of `Object`, `ValueType`, `Enum` or an interface, or it is the type's own and not
-    /// virtual.
+    /// The value is boxed first: the method is of `Object`, `ValueType`, `Enum` or an interface, or it is the type's
+    /// own and not virtual.
     Boxed,
     /// The method is of another class or value type: no such value has it.
     Unrelated,

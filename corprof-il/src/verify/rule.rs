@@ -36,8 +36,8 @@ rules! {
     BadPrefix,
     /// No runtime knows the prefix `no.`.
     NoPrefixUnknown,
-    /// `constrained.` with `call` or `ldftn` names a static virtual method; on a value type with `callvirt` a method of that type,
-    /// of an interface, or of `Object`, `ValueType` or `Enum`.
+    /// `constrained.` with `call` or `ldftn` names a static virtual method; on a value type with `callvirt` a method of
+    /// that type, of an interface, or of `Object`, `ValueType` or `Enum`.
     ConstrainedCall,
     /// `tail.` stands before a call that is followed by `ret`.
     TailCallWithoutRet,
@@ -93,8 +93,8 @@ rules! {
     LocallocInHandler,
     /// Only the size is on the stack at `localloc`.
     LocallocStack,
-    /// `jmp` is in no part of a region, with nothing on the stack, from a method that is neither generic nor synchronized to one
-    /// that is not generic and of the same signature.
+    /// `jmp` is in no part of a region, with nothing on the stack, from a method that is neither generic nor
+    /// synchronized to one that is not generic and of the same signature.
     BadJmp,
     /// `arglist` is in a method with variable arguments.
     ArglistWithoutVarArg,
@@ -122,8 +122,8 @@ rules! {
     Assignment,
     /// A token names something of the table that the instruction takes.
     BadToken,
-    /// A type fits the instruction: no `void`, no by-ref, a value type where it must be one. Generic types and methods have
-    /// arguments.
+    /// A type fits the instruction: no `void`, no by-ref, a value type where it must be one. Generic types and methods
+    /// have arguments.
     BadType,
     /// No value of a `ref struct` is boxed, by `box` or by a call of a method that it inherits.
     ByRefLikeBoxed,
@@ -141,7 +141,8 @@ rules! {
     CallAbstract,
     /// An instance field is used with an object, a static one without.
     FieldStatic,
-    /// The signatures that the body needs can be read, and `void` stands in them for what is returned or pointed to only.
+    /// The signatures that the body needs can be read, and `void` stands in them for what is returned or pointed to
+    /// only.
     BadSignature,
     /// The body can be analysed in bounded memory and time.
     TooComplex,

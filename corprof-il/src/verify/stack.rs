@@ -14,8 +14,8 @@ const MOST_VALUES: usize = u16::MAX as usize;
 const STATES_PER_INSTRUCTION: usize = 64;
 const STATES: usize = 1 << 16;
 
-/// How much is done for each instruction: looking at it, and carrying a value to a branch target. Each way to a target can
-/// change the kinds there twice, so code from compilers needs far less.
+/// How much is done for each instruction: looking at it, and carrying a value to a branch target. Each way to a target
+/// can change the kinds there twice, so code from compilers needs far less.
 const WORK_PER_INSTRUCTION: usize = 128;
 const WORK: usize = 1 << 18;
 
@@ -57,8 +57,8 @@ pub(super) fn check<R: Resolve + ?Sized>(
     follow(report, facts, frame, all, false).0
 }
 
-/// How many values are on the stack before each instruction, by place, and the kinds of those at its top; nothing where no
-/// path comes to.
+/// How many values are on the stack before each instruction, by place, and the kinds of those at its top; nothing where
+/// no path comes to.
 pub(super) type Stacks = Vec<Option<(usize, Vec<Kind>)>>;
 
 /// The limit of stored values of each stack: a body can have thousands.

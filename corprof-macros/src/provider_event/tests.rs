@@ -1,4 +1,5 @@
-//! The derive's message for each mistake, and the names that it makes. What the expansion does is tested in `corprof-events`.
+//! The derive's message for each mistake, and the names that it makes. What the expansion does is tested in
+//! `corprof-events`.
 
 use proc_macro2::TokenStream;
 use quote::quote;

@@ -97,8 +97,8 @@ impl Callback<'_> {
 
     /// The type of its context, without a lifetime; none where no Info call works.
     ///
-    /// Callbacks that the runtime never makes get the cautious one. So do those with an `ObjectId`: a collection that they
-    /// started could move the object under their hands.
+    /// Callbacks that the runtime never makes get the cautious one. So do those with an `ObjectId`: a collection that
+    /// they started could move the object under their hands.
     pub fn context(&self) -> Option<&str> {
         if let Some(context) = &self.facts.context {
             return Some(context);

@@ -1,9 +1,10 @@
 //! Generates the bindings of `corprof-sys`, and all other code that follows from the IDL and the contract table.
 //!
-//! `cargo xtask generate` runs the program of this package, which calls [`run`]. The steps for an input: [`preprocess`] blanks text that is not a declaration, [`lexer`]
-//! and [`parser`] make declarations of it, [`resolve`] and [`codes`] make the [`mod@model`] of all of them, and each of the
-//! [`EMITTERS`] makes files of that. `facts.toml` and `contracts.toml` have the facts that the inputs lack, `sources.toml` says
-//! where they come from. To add files, write an emitter and name it in [`EMITTERS`].
+//! `cargo xtask generate` runs the program of this package, which calls [`run`]. The steps for an input: [`preprocess`]
+//! blanks text that is not a declaration, [`lexer`] and [`parser`] make declarations of it, [`resolve`] and [`codes`]
+//! make the [`mod@model`] of all of them, and each of the [`EMITTERS`] makes files of that. `facts.toml` and
+//! `contracts.toml` have the facts that the inputs lack, `sources.toml` says where they come from. To add files, write
+//! an emitter and name it in [`EMITTERS`].
 
 pub mod callbacks;
 pub mod codes;

@@ -1,5 +1,5 @@
-//! `corprof-gen IDL ROOT [--check]`: generates the files of the workspace at ROOT from the inputs in IDL. `cargo xtask generate`
-//! runs this.
+//! `corprof-gen IDL ROOT [--check]`: generates the files of the workspace at ROOT from the inputs in IDL. `cargo xtask
+//! generate` runs this.
 
 use std::process::ExitCode;
 

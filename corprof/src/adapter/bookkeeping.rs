@@ -182,7 +182,8 @@ pub(super) fn after(info: &Info, event: Event, subject: usize) {
     }
 }
 
-/// A compilation begins or ends. Other profilers than the main one make no requests, and are told of the same compilations.
+/// A compilation begins or ends. Other profilers than the main one make no requests, and are told of the same
+/// compilations.
 #[inline]
 fn compilation(info: &Info, tell: fn(&Inlinings)) {
     if !info.profiler().is_notification_only {
@@ -190,8 +191,8 @@ fn compilation(info: &Info, tell: fn(&Inlinings)) {
     }
 }
 
-/// The profiler has answered a question of the runtime's, or has left the answer as it was. `allows`: what corprof itself answers, and
-/// the runtime may do what both allow.
+/// The profiler has answered a question of the runtime's, or has left the answer as it was. `allows`: what corprof
+/// itself answers, and the runtime may do what both allow.
 ///
 /// # Safety
 /// The runtime calls the thunk on `this`, an [`Adapter`] of this `P`; `answer` is null or room for a truth value.
@@ -219,17 +220,20 @@ pub(crate) unsafe fn answered<P: Profiler>(this: *mut c_void, event: Event, allo
     }
 }
 
-/// Gives the calling thread its state for hooks. It certainly runs managed code, and it is nearly always the new thread.
+/// Gives the calling thread its state for hooks. It certainly runs managed code, and it is nearly always the new
+/// thread.
 fn prepare_hooks(info: &Info) {
     if let Some(hooks) = info.hook_slot() {
         hooks.prepare_thread();
     }
 }
 
-/// Records the name of a thread, which may come before the thread. A separate thunk, because it has more arguments than one id.
+/// Records the name of a thread, which may come before the thread. A separate thunk, because it has more arguments than
+/// one id.
 ///
 /// # Safety
-/// The runtime calls the thunk on `this`, an [`Adapter`] of this `P`; `name` points at `count` units of text, or is null.
+/// The runtime calls the thunk on `this`, an [`Adapter`] of this `P`; `name` points at `count` units of text, or is
+/// null.
 pub(crate) unsafe fn thread_name_changed<P: Profiler>(this: *mut c_void, thread: usize, count: u32, name: *const u16) {
     // SAFETY: the same promises; the runtime holds a reference while it calls (fact: profiler-object).
     let (adapter, name): (&Adapter<P>, _) = unsafe { (Adapter::of(this), wire::utf16(count, name)) };

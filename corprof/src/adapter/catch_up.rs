@@ -45,7 +45,8 @@ impl<P: Profiler> Adapter<P> {
             return Ok(ControlFlow::Continue(()));
         }
         let modules = cx.enum_modules()?;
-        // One that is being loaded may have no assembly yet: then its event comes. One that has been unloaded has none, either.
+        // One that is being loaded may have no assembly yet: then its event comes. One that has been unloaded has none,
+        // either.
         let all: Vec<_> = modules
             .into_iter()
             .map(|module| (module, cx.module_info(module).ok().and_then(|module| module.assembly)))

@@ -1,23 +1,25 @@
 //! A detach, step by step, on a thread of its own.
 //!
-//! The runtime counts only its own callbacks. All other code of the profiler must therefore have ended before the detach is
-//! requested: afterwards the runtime deletes the object that answers calls. The steps, with their reasons:
+//! The runtime counts only its own callbacks. All other code of the profiler must therefore have ended before the
+//! detach is requested: afterwards the runtime deletes the object that answers calls. The steps, with their reasons:
 //!
 //! 1. The profiler's threads are asked to stop: this releases a callback that waits for one of them.
 //! 2. The gate closes, and callbacks end. Until then they may use everything.
 //! 3. The threads end, including samplers: then no context exists any more, and so no identifier to make calls about.
 //! 4. Threads of the application give back what the sampler has given them.
 //! 5. EventPipe sessions are stopped: otherwise the runtime would go on delivering their events.
-//! 6. `shutdown` is called and the profiler dropped, while the runtime still answers: it may look up names, and frees handles.
+//! 6. `shutdown` is called and the profiler dropped, while the runtime still answers: it may look up names, and frees
+//!    handles.
 //! 7. Calls are closed: clones of `Info` live on, and return errors.
 //! 8. All events are turned off. Not earlier, because the ends of things that calls are about are events.
 //! 9. The detach is requested.
 //!
-//! Step 10 is the runtime's: it waits until no thread is in a callback, calls `ProfilerDetachSucceeded`, and releases the
-//! object. The library stays in memory, for threads that keep some of its data until they end, and for signals on their way.
+//! Step 10 is the runtime's: it waits until no thread is in a callback, calls `ProfilerDetachSucceeded`, and releases
+//! the object. The library stays in memory, for threads that keep some of its data until they end, and for signals on
+//! their way.
 //!
-//! Only the end of the application ends a wait: giving up half-way would leave a profiler that is neither loaded nor gone. Each
-//! wait reports once what it waits for, and blocks no thread of the application.
+//! Only the end of the application ends a wait: giving up half-way would leave a profiler that is neither loaded nor
+//! gone. Each wait reports once what it waits for, and blocks no thread of the application.
 
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
@@ -37,8 +39,8 @@ use crate::session::panics::catch;
 
 use super::Adapter;
 
-/// When the runtime checks whether callbacks have ended. If this is shorter and the runtime wakes up late, it checks again only
-/// after five seconds.
+/// When the runtime checks whether callbacks have ended. If this is shorter and the runtime wakes up late, it checks
+/// again only after five seconds.
 const EXPECTED: Duration = Duration::from_millis(300);
 /// How long a wait lasts before it is reported.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -93,8 +95,8 @@ impl<P: Profiler> Adapter<P> {
         if !self.wait("its threads to end: poll `is_stopping` more often", || state.profiler_threads().have_ended()) {
             return;
         }
-        // A thread that has reported its end may still have an `Info`, in destructors of its thread-locals. Those may take a
-        // while, and Shutdown does not wait for them.
+        // A thread that has reported its end may still have an `Info`, in destructors of its thread-locals. Those may
+        // take a while, and Shutdown does not wait for them.
         info.profiler_threads().join();
         sampler::leave();
         if let Err(error) = info.stop_event_pipe_sessions() {
@@ -123,8 +125,8 @@ impl<P: Profiler> Adapter<P> {
         if was_quiet || info.profiler_threads().has_panicked() {
             return;
         }
-        // SAFETY: this thread never ran managed code: the runtime answers all sync calls on it. Only the code below drops the
-        // profiler (fact: contexts).
+        // SAFETY: this thread never ran managed code: the runtime answers all sync calls on it. Only the code below
+        // drops the profiler (fact: contexts).
         let last_word = || unsafe {
             let mut cx = InCallback::new(info);
             let _ = cx.initialize_current_thread(); // if it fails, some calls return errors
@@ -141,8 +143,8 @@ impl<P: Profiler> Adapter<P> {
         let expected = u32::try_from(EXPECTED.as_millis()).unwrap_or(u32::MAX);
         loop {
             let answer = ending.ask(|| {
-                // SAFETY: calls are closed to all other code. The application has not ended, and Shutdown waits for this call
-                // (fact: info-object).
+                // SAFETY: calls are closed to all other code. The application has not ended, and Shutdown waits for
+                // this call (fact: info-object).
                 unsafe { info.runtime().request_detach(expected) }
             });
             let Some(answer) = answer else { return };

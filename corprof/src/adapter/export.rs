@@ -2,17 +2,17 @@
 
 /// Exports profilers from a library: `corprof::export!(First, Second);`
 ///
-/// [`#[derive(Profiler)]`](derive@crate::Profiler) does this itself for the one profiler that a library usually has. In a
-/// library with several, write `#[profiler(…, no_export)]` on each and export them all in one place. Two exports in one library
-/// are an error about a symbol whose name says this.
+/// [`#[derive(Profiler)]`](derive@crate::Profiler) does this itself for the one profiler that a library usually has. In
+/// a library with several, write `#[profiler(…, no_export)]` on each and export them all in one place. Two exports in
+/// one library are an error about a symbol whose name says this.
 #[macro_export]
 macro_rules! export {
     ($($profiler:ty),+ $(,)?) => {
         const _: () = {
             $crate::__private::assert_distinct(&[$($crate::__private::ClassEntry::of::<$profiler>()),+]);
 
-            /// A second export is a compile error about this symbol, so its name says what to do. Its name is alphabetically
-            /// first, because only the first duplicate symbol is reported.
+            /// A second export is a compile error about this symbol, so its name says what to do. Its name is
+            /// alphabetically first, because only the first duplicate symbol is reported.
             #[unsafe(no_mangle)]
             #[allow(non_upper_case_globals, reason = "it is a sentence")]
             static A_LIBRARY_EXPORTS_ONCE__say_no_export_in_each_derive__and_list_all_profilers_in_one_corprof_export: ::core::primitive::u8 = 0;

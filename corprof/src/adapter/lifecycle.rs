@@ -23,8 +23,9 @@ use super::exception_pins::ExceptionPins;
 use super::settle;
 use super::{Adapter, in_callback};
 
-/// How long Shutdown waits for callbacks that are still running, and then for the profiler threads. Callbacks are short, but
-/// one may wait for a thread that the end of the process has already stopped, and the application must still end.
+/// How long Shutdown waits for callbacks that are still running, and then for the profiler threads. Callbacks are
+/// short, but one may wait for a thread that the end of the process has already stopped, and the application must still
+/// end.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) unsafe extern "system" fn initialize<P: Profiler>(this: *mut c_void, runtime: Ref<'_, IUnknown>) -> HRESULT {
@@ -100,9 +101,8 @@ pub(crate) unsafe extern "system" fn profiler_detach_succeeded<P: Profiler>(this
         adapter.state.ending.detached();
         return S_OK;
     }
-    // The profiler has requested the detach by a raw call. Only this can still be done: make its callback, then return errors
-    // from calls.
-    // SAFETY: this is the thunk of that event.
+    // The profiler has requested the detach by a raw call. Only this can still be done: make its callback, then return
+    // errors from calls. SAFETY: this is the thunk of that event.
     let code = unsafe {
         in_callback(this, Event::ProfilerDetachSucceeded, 0, |profiler: &P, _| profiler.profiler_detach_succeeded())
     };
@@ -129,8 +129,8 @@ pub(crate) unsafe extern "system" fn load_as_notification_only<P: Profiler>(_: *
 }
 
 impl<P: Profiler> Adapter<P> {
-    /// Gets the runtime's interface, or refuses a runtime that is too old; sets the profiler's event mask; has `user` make the
-    /// profiler.
+    /// Gets the runtime's interface, or refuses a runtime that is too old; sets the profiler's event mask; has `user`
+    /// make the profiler.
     fn start(
         &self,
         runtime: Option<&IUnknown>,
@@ -172,9 +172,9 @@ impl<P: Profiler> Adapter<P> {
         code
     }
 
-    /// Ends what a profiler that failed has started. Returns whether something of it is left: after a failure the runtime deletes the
-    /// object behind `Info`, and goes on calling sessions. Then the runtime gets a success, and all events are turned off, as far as
-    /// the runtime turns them off; the gate keeps the others from the profiler.
+    /// Ends what a profiler that failed has started. Returns whether something of it is left: after a failure the
+    /// runtime deletes the object behind `Info`, and goes on calling sessions. Then the runtime gets a success, and all
+    /// events are turned off, as far as the runtime turns them off; the gate keeps the others from the profiler.
     fn stays(info: &Info) -> bool {
         info.profiler_threads().join(); // a joined thread has dropped its `Info`
         let has_sessions = info.stop_event_pipe_sessions().is_err();
@@ -224,8 +224,8 @@ impl<P: Profiler> Adapter<P> {
         }
         if let Some(info) = self.info.get() {
             if is_empty && !is_disabled && !info.profiler_threads().has_panicked() {
-                // SAFETY: only the code below drops the profiler, once. The runtime has called `Shutdown`, in which the table
-                // allows all sync calls, and waits for its result (fact: contexts).
+                // SAFETY: only the code below drops the profiler, once. The runtime has called `Shutdown`, in which the
+                // table allows all sync calls, and waits for its result (fact: contexts).
                 let (profiler, mut cx) = unsafe { (self.profiler(), InCallback::new(info)) };
                 let last_word = || profiler.map(|profiler| profiler.shutdown(&mut cx));
                 catch(last_word, || self.state.report_last_panic("shutdown"));

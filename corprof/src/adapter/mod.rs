@@ -1,8 +1,9 @@
 //! The one COM object: `ICorProfilerCallback11` over a [`Profiler`].
 //!
-//! The runtime calls the thunks of its vtable (`generated/thunks.rs`, and `lifecycle.rs` for the few that do more). Each goes
-//! through [`in_no_gc`] or [`in_callback`] here: through the gate (`session/gate.rs`), past the SDK's own bookkeeping, under
-//! the panic guard, into the user's method. `factory.rs` makes the object when the runtime asks the library for it.
+//! The runtime calls the thunks of its vtable (`generated/thunks.rs`, and `lifecycle.rs` for the few that do more).
+//! Each goes through [`in_no_gc`] or [`in_callback`] here: through the gate (`session/gate.rs`), past the SDK's own
+//! bookkeeping, under the panic guard, into the user's method. `factory.rs` makes the object when the runtime asks the
+//! library for it.
 
 pub(crate) mod bookkeeping;
 mod catch_up;
@@ -48,8 +49,8 @@ pub(crate) struct Adapter<P: Profiler> {
     info: OnceLock<Info>,
     /// Set with it, for runtimes that need pins.
     exception_pins: OnceLock<ExceptionPins>,
-    /// A box that `initialize` makes, and null before. The callbacks share it. It is dropped once: by Shutdown when it has
-    /// closed the gate, otherwise with the object; null again after that.
+    /// A box that `initialize` makes, and null before. The callbacks share it. It is dropped once: by Shutdown when it
+    /// has closed the gate, otherwise with the object; null again after that.
     profiler: AtomicPtr<P>,
 }
 
@@ -122,8 +123,8 @@ impl<P: Profiler> Adapter<P> {
         if iid.is_null() || out.is_null() {
             return E_POINTER;
         }
-        // SAFETY: neither is null, and by COM's rules they point at a GUID and at room for a pointer; the vtable serves every
-        // interface that it answers for, as each extends the one before (fact: com).
+        // SAFETY: neither is null, and by COM's rules they point at a GUID and at room for a pointer; the vtable serves
+        // every interface that it answers for, as each extends the one before (fact: com).
         unsafe {
             if *iid != IUnknown::IID && !sys::ICorProfilerCallback11_Vtbl::matches(&*iid) {
                 *out = std::ptr::null_mut();
@@ -219,16 +220,16 @@ pub(crate) unsafe fn in_callback<P: Profiler>(
     // SAFETY: the same promise.
     unsafe {
         enter(this, event, subject, move |profiler, info| {
-            // Also, the calling thread is inside the callback `event` until `user` returns. The table that thunks are generated
-            // from sends only callbacks here from which a collection may start.
+            // Also, the calling thread is inside the callback `event` until `user` returns. The table that thunks are
+            // generated from sends only callbacks here from which a collection may start.
             let _callback = Callback::begin(event);
             user(profiler, &mut InCallback::new(info))
         })
     }
 }
 
-/// Passes the gate, the bookkeeping and the panic guard. The runtime ignores any other result than `S_OK`, or aborts, so there
-/// is not another.
+/// Passes the gate, the bookkeeping and the panic guard. The runtime ignores any other result than `S_OK`, or aborts,
+/// so there is not another.
 #[inline]
 unsafe fn enter<P: Profiler>(this: *mut c_void, event: Event, subject: usize, user: impl FnOnce(&P, &Info)) -> HRESULT {
     // Features of the SDK receive events of EventPipe as well, where the profiler's own method would.
@@ -266,8 +267,8 @@ unsafe fn enter<P: Profiler>(this: *mut c_void, event: Event, subject: usize, us
             };
             catch(|| user(profiler, info), || adapter.disable_after_panic(event.method()));
         };
-        // The rare cases are outlined, so that the usual one saves no registers for them: 34.0 ns an object in place of 35.2
-        // (`cargo xtask bench --only storm`, against `gate.enter` alone).
+        // The rare cases are outlined, so that the usual one saves no registers for them: 34.0 ns an object in place of
+        // 35.2 (`cargo xtask bench --only storm`, against `gate.enter` alone).
         match adapter.state.gate.enter_as_usual() {
             Some(inside) => run(inside),
             None => {
@@ -286,8 +287,8 @@ thread_local! {
 
 /// Whether a callback delivers an EventPipe event, which it marks on the calling thread.
 ///
-/// Events written meanwhile, by the callback or by the runtime in one of the callback's calls, would be delivered inside the
-/// callback, and so on until the stack is exhausted. So they are not delivered.
+/// Events written meanwhile, by the callback or by the runtime in one of the callback's calls, would be delivered
+/// inside the callback, and so on until the stack is exhausted. So they are not delivered.
 enum Delivery {
     /// Another callback.
     None,

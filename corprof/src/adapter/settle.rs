@@ -15,10 +15,11 @@ use crate::profiler_thread::ProfilerThread;
 use crate::session::liveness::Scout;
 use crate::walk::suspended::{OnStacks, look_for};
 
-/// Unloading takes milliseconds, but the machine may be busy, and a long collection keeps the runtime from being suspended.
+/// Unloading takes milliseconds, but the machine may be busy, and a long collection keeps the runtime from being
+/// suspended.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Unloading takes much less: the wait on a runtime that has no such finalizer, and for which there is no proof. All known ones
-/// have it.
+/// Unloading takes much less: the wait on a runtime that has no such finalizer, and for which there is no proof. All
+/// known ones have it.
 const LONG: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_millis(1);
 /// The longest time between two looks that nobody waits for.
@@ -40,7 +41,8 @@ pub(super) fn begin(cx: &mut InCallback<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The finalizer of a class of the core library, which is the first of the modules. The class is named with those around it.
+/// The finalizer of a class of the core library, which is the first of the modules. The class is named with those
+/// around it.
 fn find_finalizer(cx: &InCallback<'_>, modules: &[ModuleId], classes: &[&str]) -> Option<(ModuleId, MethodDef)> {
     let core = *modules.first()?;
     let metadata = cx.metadata(core).ok()?;
@@ -52,8 +54,8 @@ fn find_finalizer(cx: &InCallback<'_>, modules: &[ModuleId], classes: &[&str]) -
     Some((core, method))
 }
 
-/// Inside `ProfilerAttachComplete`, before the user's method: from now on the runtime announces each unload that begins. Waits
-/// for the others.
+/// Inside `ProfilerAttachComplete`, before the user's method: from now on the runtime announces each unload that
+/// begins. Waits for the others.
 pub(super) fn complete(cx: &mut InCallback<'_>) -> Result<()> {
     wait_for_unloads(cx)?;
     watch_dynamic_methods(cx)
@@ -113,8 +115,8 @@ fn wait_for(cx: &mut InCallback<'_>, scout: FunctionId) -> Result<()> {
     }
 }
 
-/// Dynamic methods that are older than the profiler have names as soon as the runtime announces the end of each: once the one
-/// that may be ending unannounced has ended. Nobody waits for that.
+/// Dynamic methods that are older than the profiler have names as soon as the runtime announces the end of each: once
+/// the one that may be ending unannounced has ended. Nobody waits for that.
 fn watch_dynamic_methods(cx: &mut InCallback<'_>) -> Result<()> {
     let info = cx.info();
     if !info.current_event_mask()?.watches_dynamic_methods() {

@@ -9,8 +9,8 @@ use crate::id::{ClassId, HandleId, ObjectId};
 use crate::session::Info;
 use crate::session::wire;
 
-/// A range of the heap that a collection has moved. Addresses are numbers here: the objects at the old address are gone, those
-/// at the new one are not complete before the collection ends.
+/// A range of the heap that a collection has moved. Addresses are numbers here: the objects at the old address are
+/// gone, those at the new one are not complete before the collection ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MovedRange {
     /// Where the range began.

@@ -61,7 +61,8 @@ impl AssemblyReferenceProvider<'_> {
             cbHashValue: size(reference.hash.len())?,
             dwAssemblyRefFlags: reference.flags.bits(),
         };
-        // SAFETY: all that `info` points to outlives the call, which copies the data that it keeps and writes to none of it.
+        // SAFETY: all that `info` points to outlives the call, which copies the data that it keeps and writes to none
+        // of it.
         let code = unsafe { self.as_raw().AddAssemblyReference(&info) };
         Error::check(code, CALL)
     }

@@ -23,17 +23,17 @@ pub struct EventPipeEvent<'cb> {
     pub activity: Option<&'cb GUID>,
     /// The activity that one belongs to.
     pub related_activity: Option<&'cb GUID>,
-    /// The managed thread that the event is about: the one that was sampled, for an event of the runtime's sample profiler, else
-    /// the one that wrote it. None if that was not a managed thread.
+    /// The managed thread that the event is about: the one that was sampled, for an event of the runtime's sample
+    /// profiler, else the one that wrote it. None if that was not a managed thread.
     pub thread: Option<ThreadId>,
     /// The instruction pointers of its stack, leaf first. Only events of the runtime's sample profiler have one.
     pub stack: &'cb [usize],
 }
 
 impl<'cb> EventPipeEvent<'cb> {
-    /// The event with its name and its fields: from its own description, or from the runtime's manifest. `provider` is the name
-    /// that [`event_pipe_provider_info`](crate::Info::event_pipe_provider_info) returns; ask once for each provider, and keep
-    /// it.
+    /// The event with its name and its fields: from its own description, or from the runtime's manifest. `provider` is
+    /// the name that [`event_pipe_provider_info`](crate::Info::event_pipe_provider_info) returns; ask once for each
+    /// provider, and keep it.
     ///
     /// ```
     /// use corprof::events::views::GcStart;
@@ -63,8 +63,8 @@ impl<'cb> EventPipeEvent<'cb> {
         }
     }
 
-    /// The event with its name and its fields, if the runtime itself wrote it; none for events of the application, of the
-    /// framework, and for the last event of a session, which describes the process.
+    /// The event with its name and its fields, if the runtime itself wrote it; none for events of the application, of
+    /// the framework, and for the last event of a session, which describes the process.
     ///
     /// ```
     /// use corprof::events::views::GcStart;
@@ -115,8 +115,8 @@ impl EventPipeEvent<'_> {
         {
             return None;
         }
-        // The runtime passes a thread only for events of its sample profiler; any other event is delivered on the thread that
-        // wrote it (ep.c, `write_event`).
+        // The runtime passes a thread only for events of its sample profiler; any other event is delivered on the
+        // thread that wrote it (ep.c, `write_event`).
         let thread = info.thread(thread).or_else(|| info.current_thread().ok().flatten());
         // The activity of a thread without one is all zeros.
         let activity_of = |guid: *const GUID| {

@@ -11,7 +11,8 @@ use crate::id::ModuleId;
 use crate::il_body::{IlMapEntry, check_body};
 use crate::metadata::MethodDef;
 
-/// Takes the result of [`get_rejit_parameters`](crate::Callbacks::get_rejit_parameters); valid until the callback returns.
+/// Takes the result of [`get_rejit_parameters`](crate::Callbacks::get_rejit_parameters); valid until the callback
+/// returns.
 #[derive(Clone, Copy)]
 pub struct FunctionControl<'cb> {
     raw: &'cb sys::ICorProfilerFunctionControl,
@@ -64,13 +65,14 @@ impl FunctionControl<'_> {
         Error::check(code, "ICorProfilerFunctionControl::SetCodegenFlags")
     }
 
-    /// Sets the new body of the function: header, code, and the sections with its exception clauses. The bytes are copied.
+    /// Sets the new body of the function: header, code, and the sections with its exception clauses. The bytes are
+    /// copied.
     ///
     /// Without this call the function is compiled again from the body that it was loaded with.
     ///
     /// # Safety
-    /// As for [`InCallback::set_il_function_body`](crate::InCallback::set_il_function_body): the code must be valid for the
-    /// function in its module, because the runtime does not verify it.
+    /// As for [`InCallback::set_il_function_body`](crate::InCallback::set_il_function_body): the code must be valid for
+    /// the function in its module, because the runtime does not verify it.
     ///
     /// # Errors
     /// `E_INVALIDARG`: the body is shorter or longer than its header says. `E_OUTOFMEMORY`: there is no room for it.
@@ -78,13 +80,14 @@ impl FunctionControl<'_> {
     pub unsafe fn set_il_function_body(self, body: &[u8]) -> Result<()> {
         const CALL: &str = "ICorProfilerFunctionControl::SetILFunctionBody";
         let size = check_body(body, CALL)?;
-        // SAFETY: the call reads `size` bytes and keeps a copy; the body ends where they do, and its code is valid by the
-        // caller's promise (fact: inputs).
+        // SAFETY: the call reads `size` bytes and keeps a copy; the body ends where they do, and its code is valid by
+        // the caller's promise (fact: inputs).
         let code = unsafe { self.as_raw().SetILFunctionBody(size, body.as_ptr()) };
         Error::check(code, CALL)
     }
 
-    /// Gives debuggers a map from the instructions of the new body to those of the body that the function was loaded with.
+    /// Gives debuggers a map from the instructions of the new body to those of the body that the function was loaded
+    /// with.
     ///
     /// # Errors
     /// `CORPROF_E_DEBUGGING_DISABLED`: the runtime runs without its debugger support.

@@ -52,7 +52,7 @@ macro_rules! borrowed_interfaces {
 }
 
 borrowed_interfaces! {
-    /// Takes the result of [`get_assembly_references`](crate::Callbacks::get_assembly_references); valid until the callback
-    /// returns.
+    /// Takes the result of [`get_assembly_references`](crate::Callbacks::get_assembly_references); valid until the
+    /// callback returns.
     AssemblyReferenceProvider: ICorProfilerAssemblyReferenceProvider;
 }

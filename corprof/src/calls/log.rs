@@ -17,15 +17,15 @@ use crate::system;
 /// The greatest depth of a call that is recorded. Deeper calls count as [dropped](CallLog::finish).
 const DEEPEST: usize = 1 << 20;
 
-/// Records calls one by one, in the order and with the times of their beginnings and ends. Hooks write them, each thread into
-/// its own buffer, and a [`CallReader`] receives them on a profiler thread.
+/// Records calls one by one, in the order and with the times of their beginnings and ends. Hooks write them, each
+/// thread into its own buffer, and a [`CallReader`] receives them on a profiler thread.
 ///
-/// Each call ends once, after the calls within it. This includes a call that an exception has unwound: the thread's next hook
-/// shows it.
+/// Each call ends once, after the calls within it. This includes a call that an exception has unwound: the thread's
+/// next hook shows it.
 ///
-/// No call is lost: a thread with a full buffer waits for the reader ([`EventWriter::push_waiting`]), so the application is as
-/// slow as the reader's disk. [`folding`](Self::folding) makes this bearable: calls that are too short to be seen in a picture
-/// are counted, and not recorded one by one.
+/// No call is lost: a thread with a full buffer waits for the reader ([`EventWriter::push_waiting`]), so the
+/// application is as slow as the reader's disk. [`folding`](Self::folding) makes this bearable: calls that are too
+/// short to be seen in a picture are counted, and not recorded one by one.
 ///
 /// Memory is bounded as for [`EventQueue`]: at most `room * threads * (size_of::<F>() + 24)` bytes, and in each thread
 /// `size_of::<F>() + 40` bytes for each call that it is inside of.
@@ -114,8 +114,8 @@ impl<F: Send + 'static> CallLog<F> {
         Self { events: EventQueue::new(room, threads), start: clock.now(), clock, minimum: 0 }
     }
 
-    /// Folds calls shorter than `minimum` into their callers: the number and the total time of a caller's folded calls are in
-    /// [`CallEnd::folded`](super::CallEnd::folded).
+    /// Folds calls shorter than `minimum` into their callers: the number and the total time of a caller's folded calls
+    /// are in [`CallEnd::folded`](super::CallEnd::folded).
     pub fn folding(mut self, minimum: Duration) -> Self {
         self.minimum = self.clock.ticks(minimum);
         self
@@ -156,11 +156,11 @@ impl<F: Send + 'static> CallLog<F> {
         self.events.waited()
     }
 
-    /// Reads the remaining events, ends the calls that have not ended, and returns how many beginnings and ends were dropped.
-    /// Call it in the profiler's `shutdown`.
+    /// Reads the remaining events, ends the calls that have not ended, and returns how many beginnings and ends were
+    /// dropped. Call it in the profiler's `shutdown`.
     ///
-    /// Events are dropped only if the reader makes no progress for a second, for threads beyond the number of buffers, and for
-    /// calls more than 1,048,576 deep.
+    /// Events are dropped only if the reader makes no progress for a second, for threads beyond the number of buffers,
+    /// and for calls more than 1,048,576 deep.
     ///
     /// # Errors
     /// The reader's error; or as [`EventQueue::finish`].
@@ -186,13 +186,14 @@ impl<F: Send + 'static> CallWriter<F> {
         self.leave_at(cx.stack_pointer(), self.clock.at(cx));
     }
 
-    /// The runtime suspends a function: call this in [`suspended`](crate::hooks::FunctionHooks::suspended). Its call ends now, and
-    /// another one begins when it goes on.
+    /// The runtime suspends a function: call this in [`suspended`](crate::hooks::FunctionHooks::suspended). Its call
+    /// ends now, and another one begins when it goes on.
     pub fn suspended(&mut self, cx: &InHook<'_>) {
         self.suspended_at(cx.stack_pointer(), self.clock.at(cx));
     }
 
-    /// An exception has unwound functions: call this in [`unwound`](crate::hooks::FunctionHooks::unwound). Their calls end now.
+    /// An exception has unwound functions: call this in [`unwound`](crate::hooks::FunctionHooks::unwound). Their calls
+    /// end now.
     pub fn unwound(&mut self, boundary: StackBoundary) {
         self.unwound_at(boundary, self.clock.now());
     }

@@ -8,8 +8,8 @@
 //! | [`ShadowStack`] | tracks the hooked functions that run on a thread, exceptions included |
 //! | [`HookClock`] | a clock that is fast enough for hooks |
 //!
-//! [`CallProfiler`] and [`CallLog`] (of names) are hooks themselves, of all functions. To choose functions, call one from hooks of your
-//! own.
+//! [`CallProfiler`] and [`CallLog`] (of names) are hooks themselves, of all functions. To choose functions, call one
+//! from hooks of your own.
 //!
 //! Each has a part for every thread: keep it in [`FunctionHooks::Thread`](crate::hooks::FunctionHooks::Thread).
 

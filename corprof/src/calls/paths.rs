@@ -37,8 +37,8 @@ impl Room {
 
 /// Calls by call path: one node for each path.
 ///
-/// The time of a node is the exclusive time of its function. The inclusive time is the sum over the nodes below it, so a call
-/// needs to know only the node that it is counted in.
+/// The time of a node is the exclusive time of its function. The inclusive time is the sum over the nodes below it, so
+/// a call needs to know only the node that it is counted in.
 #[derive(Debug)]
 pub(super) struct Paths {
     /// By the caller's index and the function. Callers come before their callees.
@@ -61,11 +61,11 @@ pub(super) struct Sums {
     /// How often calls were suspended, and how often they went on: by another path, on any thread.
     pub(super) suspended: u64,
     pub(super) resumed: u64,
-    /// The times when they went on less those when they were suspended, modulo 2^64: over all paths of a function this is the time
-    /// that they have waited, less the time of each suspension whose call has not gone on.
+    /// The times when they went on less those when they were suspended, modulo 2^64: over all paths of a function this
+    /// is the time that they have waited, less the time of each suspension whose call has not gone on.
     pub(super) between: u64,
-    /// The path that it called last: the next is likely to be the same. A call in `timer` takes 19.4 ns by this guess, and 20.4
-    /// by a look-up each time (`cargo xtask bench --only hooks`).
+    /// The path that it called last: the next is likely to be the same. A call in `timer` takes 19.4 ns by this guess,
+    /// and 20.4 by a look-up each time (`cargo xtask bench --only hooks`).
     last: u32,
 }
 

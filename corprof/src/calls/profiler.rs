@@ -21,18 +21,19 @@ const MOST: usize = 1 << 20;
 
 /// Counts and times calls: each thread by itself, and all together as threads end.
 ///
-/// Each hook reads a monotonic clock once. The time since the thread's last hook counts for the function that was running. Time
-/// in which a thread waits counts like any other, and [`CallTotals::cpu`] lacks it; the time of a function without hooks counts
-/// for its caller. From the suspension of an async method until it goes on, its call
+/// Each hook reads a monotonic clock once. The time since the thread's last hook counts for the function that was
+/// running. Time in which a thread waits counts like any other, and [`CallTotals::cpu`] lacks it; the time of a
+/// function without hooks counts for its caller. From the suspension of an async method until it goes on, its call
 /// [waits](CallTotals::waiting), without a thread.
 ///
-/// The cost of the timing itself is [measured](Self::overhead) at the start and subtracted, except the way from compiled code
-/// to the hooks.
+/// The cost of the timing itself is [measured](Self::overhead) at the start and subtracted, except the way from
+/// compiled code to the hooks.
 ///
 /// Memory is bounded: 72 bytes for each call path, at most 1,048,576 paths in all threads together
-/// ([`with_bound`](Self::with_bound)) plus one for each function in each thread; and 16 bytes for each call that a thread is
-/// inside of, as in a [`ShadowStack`]. Calls without room are counted: [`CallTree::cut`], [`CallTree::lost`]. Paths take twice
-/// the memory while they grow and while a thread is [added](Self::add), and the [tree](Self::tree) takes as much again.
+/// ([`with_bound`](Self::with_bound)) plus one for each function in each thread; and 16 bytes for each call that a
+/// thread is inside of, as in a [`ShadowStack`]. Calls without room are counted: [`CallTree::cut`], [`CallTree::lost`].
+/// Paths take twice the memory while they grow and while a thread is [added](Self::add), and the [tree](Self::tree)
+/// takes as much again.
 ///
 /// ```
 /// use corprof::calls::{CallProfiler, CallTimer};
@@ -93,8 +94,8 @@ pub struct CallTimer {
 }
 
 impl CallProfiler {
-    /// Room for 1,048,576 paths. The first takes up to a quarter of a second to measure the processor's counter and the cost of
-    /// timing.
+    /// Room for 1,048,576 paths. The first takes up to a quarter of a second to measure the processor's counter and the
+    /// cost of timing.
     pub fn new() -> Self {
         Self::with_bound(MOST)
     }
@@ -125,8 +126,8 @@ impl CallProfiler {
         CallTimer::new(self.clock.clone(), self.room.clone(), self.waits)
     }
 
-    /// Adds the calls of a thread that [ends](crate::hooks::FunctionHooks::thread_ended). Calls that it is still inside of end
-    /// now.
+    /// Adds the calls of a thread that [ends](crate::hooks::FunctionHooks::thread_ended). Calls that it is still inside
+    /// of end now.
     pub fn add(&self, timer: CallTimer) {
         self.add_at(timer, self.clock.now());
     }
@@ -139,8 +140,8 @@ impl CallProfiler {
 
     /// The time subtracted for each call: from its function, and from its caller.
     ///
-    /// It is the least cost of timing a call, with all data in the processor's cache. Otherwise times are slightly too long. It
-    /// does not include the way from compiled code to the hooks, some five nanoseconds a call.
+    /// It is the least cost of timing a call, with all data in the processor's cache. Otherwise times are slightly too
+    /// long. It does not include the way from compiled code to the hooks, some five nanoseconds a call.
     pub fn overhead(&self) -> [Duration; 2] {
         [self.overhead.inside, self.overhead.outside].map(|nanoseconds| Duration::from_secs_f64(nanoseconds * 1e-9))
     }
@@ -164,7 +165,8 @@ impl CallTimer {
         Self { clock, stack: ShadowStack::new(), paths: Paths::with_room(room), last, waits: Waits::new(rule, last) }
     }
 
-    /// A function begins: call this in [`enter`](crate::hooks::FunctionHooks::enter), with its [number](CallProfiler::number).
+    /// A function begins: call this in [`enter`](crate::hooks::FunctionHooks::enter), with its
+    /// [number](CallProfiler::number).
     #[inline]
     pub fn enter(&mut self, cx: &InHook<'_>, function: u32) {
         self.enter_at(cx.stack_pointer(), function, self.clock.at(cx));
@@ -177,8 +179,8 @@ impl CallTimer {
         self.leave_at(cx.stack_pointer(), self.clock.at(cx));
     }
 
-    /// The runtime suspends a function: call this in [`suspended`](crate::hooks::FunctionHooks::suspended). Its call waits from now
-    /// on.
+    /// The runtime suspends a function: call this in [`suspended`](crate::hooks::FunctionHooks::suspended). Its call
+    /// waits from now on.
     pub fn suspended(&mut self, cx: &InHook<'_>) {
         self.suspended_at(cx.stack_pointer(), self.clock.at(cx));
     }
@@ -189,7 +191,8 @@ impl CallTimer {
         self.resumed_at(cx.stack_pointer(), function, self.clock.at(cx));
     }
 
-    /// An exception has unwound functions: call this in [`unwound`](crate::hooks::FunctionHooks::unwound). Their calls end now.
+    /// An exception has unwound functions: call this in [`unwound`](crate::hooks::FunctionHooks::unwound). Their calls
+    /// end now.
     pub fn unwound(&mut self, boundary: StackBoundary) {
         self.unwound_at(boundary, self.clock.now());
     }
@@ -241,8 +244,8 @@ impl CallTimer {
         }
     }
 
-    /// Checks for how much of the elapsed time the thread was on no processor. The check may itself take the thread off its
-    /// processor, so the time of the check belongs to the same function: the result is the elapsed time with it.
+    /// Checks for how much of the elapsed time the thread was on no processor. The check may itself take the thread off
+    /// its processor, so the time of the check belongs to the same function: the result is the elapsed time with it.
     #[cold]
     fn check_wait(&mut self, elapsed: u64) -> u64 {
         let is_long = self.waits.is_long(elapsed);
@@ -261,7 +264,8 @@ impl CallTimer {
     }
 }
 
-/// Measures the cost of timing: the least of several rounds, as the system may interrupt some. It takes a few milliseconds.
+/// Measures the cost of timing: the least of several rounds, as the system may interrupt some. It takes a few
+/// milliseconds.
 fn measure(clock: &HookClock) -> Overhead {
     const CALLS: u64 = 1000;
     let mut best = Overhead { inside: f64::INFINITY, outside: f64::INFINITY };

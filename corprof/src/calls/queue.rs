@@ -17,15 +17,16 @@ const ASK_AGAIN: u32 = 1024;
 /// How long a hook waits for a reader that makes no progress. After that no hook waits until the reader has read again.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long a hook sleeps before it checks for room again. It does not wake the reader, as that would be a system call too.
+/// How long a hook sleeps before it checks for room again. It does not wake the reader, as that would be a system call
+/// too.
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// Buffers of events, one for each writing thread, which a profiler thread reads.
 ///
-/// A hook may not wait for a disk. So it pushes an event into its thread's buffer, which takes no lock, and the reader does the
-/// slow work. Memory is bounded, however long the application runs and however slow the reader is: at most `threads` buffers of
-/// `room` events, `room * threads * size_of::<E>()` bytes. An event without room is dropped and counted
-/// ([`dropped`](Self::dropped)), or its thread waits ([`push_waiting`](EventWriter::push_waiting)).
+/// A hook may not wait for a disk. So it pushes an event into its thread's buffer, which takes no lock, and the reader
+/// does the slow work. Memory is bounded, however long the application runs and however slow the reader is: at most
+/// `threads` buffers of `room` events, `room * threads * size_of::<E>()` bytes. An event without room is dropped and
+/// counted ([`dropped`](Self::dropped)), or its thread waits ([`push_waiting`](EventWriter::push_waiting)).
 ///
 /// ```
 /// use corprof::calls::{EventQueue, EventReader, EventWriter};
@@ -95,17 +96,18 @@ struct Shared<E> {
 /// The reader, once it is set.
 struct Reading<E>(Option<Box<dyn Read<E>>>);
 
-/// Receives the events of an [`EventQueue`]: those of one thread in the order in which it wrote them, those of different
-/// threads in no order.
+/// Receives the events of an [`EventQueue`]: those of one thread in the order in which it wrote them, those of
+/// different threads in no order.
 ///
-/// It runs on the thread that [`EventQueue::start`] makes, and at the end on the thread that calls [`EventQueue::finish`].
-/// After an error it receives nothing more: later events are discarded unread, and `finish` returns the error.
+/// It runs on the thread that [`EventQueue::start`] makes, and at the end on the thread that calls
+/// [`EventQueue::finish`]. After an error it receives nothing more: later events are discarded unread, and `finish`
+/// returns the error.
 pub trait EventReader<E>: Send + 'static {
     /// The reader's state for each writing thread.
     type Thread: Send;
 
-    /// The first events of a thread are about to be read. Threads are numbered from 0, in the order in which they began to
-    /// write; numbers are not reused.
+    /// The first events of a thread are about to be read. Threads are numbered from 0, in the order in which they began
+    /// to write; numbers are not reused.
     fn thread_started(&mut self, number: u32) -> Self::Thread;
 
     /// Receives one event.
@@ -161,8 +163,8 @@ impl<E: Send + 'static> EventQueue<E> {
         }))
     }
 
-    /// A thread's writer; make it in [`thread_started`](crate::hooks::FunctionHooks::thread_started). Its buffer is freed when
-    /// the writer was dropped and all its events are read.
+    /// A thread's writer; make it in [`thread_started`](crate::hooks::FunctionHooks::thread_started). Its buffer is
+    /// freed when the writer was dropped and all its events are read.
     pub fn writer(&self) -> EventWriter<E> {
         EventWriter { buffer: self.0.buffer(), events: self.0.clone(), ask_in: ASK_AGAIN }
     }
@@ -222,8 +224,8 @@ impl<E: Send + 'static> EventQueue<E> {
     /// `shutdown`, when no hook runs any more.
     ///
     /// # Errors
-    /// The reader's error, if it had one. `WouldBlock` if the reader is still busy with earlier events after the two seconds
-    /// that Shutdown gives it: the events that it has not read by then are lost, and their number is unknown.
+    /// The reader's error, if it had one. `WouldBlock` if the reader is still busy with earlier events after the two
+    /// seconds that Shutdown gives it: the events that it has not read by then are lost, and their number is unknown.
     pub fn finish(&self) -> io::Result<u64> {
         let Some(mut reading) = try_unpoisoned(self.0.reading.try_lock()) else {
             let text = "the reader of events is still busy: the events that it has not read are lost";
@@ -251,11 +253,12 @@ impl<E: Send + 'static> EventWriter<E> {
         is_there || self.lose()
     }
 
-    /// Adds an event, after waiting for room if necessary. Returns `false`, with the event dropped and counted, only if the
-    /// reader makes no progress for a second or is gone.
+    /// Adds an event, after waiting for room if necessary. Returns `false`, with the event dropped and counted, only if
+    /// the reader makes no progress for a second or is gone.
     ///
-    /// While a hook waits here, a collection waits for it, and the application with it: no event is lost, at the speed of the
-    /// disk. So the reader must not call the runtime, nor take a lock that another thread holds during such a call.
+    /// While a hook waits here, a collection waits for it, and the application with it: no event is lost, at the speed
+    /// of the disk. So the reader must not call the runtime, nor take a lock that another thread holds during such a
+    /// call.
     #[inline]
     pub fn push_waiting(&mut self, event: E) -> bool {
         match &mut self.buffer {
@@ -344,7 +347,8 @@ impl<E: Send + 'static> Shared<E> {
         most > self.room / 4
     }
 
-    /// Reads the remaining events on the calling thread, if no other thread reads any more; returns whether there is a reader.
+    /// Reads the remaining events on the calling thread, if no other thread reads any more; returns whether there is a
+    /// reader.
     fn read_here(&self) -> bool {
         match self.reading.try_lock() {
             Ok(mut reading) => {

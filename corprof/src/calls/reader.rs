@@ -98,8 +98,8 @@ pub struct FoldedCalls {
 
 /// Receives the calls of a [`CallLog`](super::CallLog).
 ///
-/// Calls of one thread come in order, those of different threads do not. After an error the reader receives nothing more, and
-/// [`CallLog::finish`](super::CallLog::finish) returns the error. Hooks may wait for it: see
+/// Calls of one thread come in order, those of different threads do not. After an error the reader receives nothing
+/// more, and [`CallLog::finish`](super::CallLog::finish) returns the error. Hooks may wait for it: see
 /// [`EventWriter::push_waiting`](super::EventWriter::push_waiting) for what it must not do.
 pub trait CallReader<F>: Send + 'static {
     /// A thread is about to write its first call, or its name has changed.
@@ -123,8 +123,8 @@ pub trait CallReader<F>: Send + 'static {
     /// An error ends the reading.
     fn end(&mut self, end: CallEnd) -> Result<(), BoxError>;
 
-    /// Calls have ended that were too short to be recorded, and were outside any recorded call. `end` has their thread, and the
-    /// end of the last of them.
+    /// Calls have ended that were too short to be recorded, and were outside any recorded call. `end` has their thread,
+    /// and the end of the last of them.
     ///
     /// # Errors
     /// An error ends the reading.
@@ -155,8 +155,8 @@ pub(super) struct Nesting<R> {
 pub(super) struct Thread {
     told: CallThread,
     id: Option<ThreadId>,
-    /// The depths of the calls that it is inside of. If an event is lost, the depth of the next one shows which calls have
-    /// ended.
+    /// The depths of the calls that it is inside of. If an event is lost, the depth of the next one shows which calls
+    /// have ended.
     open: Vec<u32>,
     /// The time of its last event.
     last: Duration,

@@ -1,16 +1,16 @@
 //! [`ShadowStack`]: the functions that run on a thread, tracked by its hooks.
 //!
-//! A function that an exception unwinds ends without a hook. But every hook knows the stack pointer of the function's caller,
-//! and stacks grow downward: a running function lies above the functions that it calls. So an entry at or below the function
-//! that now begins, or below the one that now ends, belongs to a function that is gone, however it ended. Between hooks the
-//! shadow stack needs no more than that, and it needs nothing from the runtime, whose versions report exceptions in different
-//! ways.
+//! A function that an exception unwinds ends without a hook. But every hook knows the stack pointer of the function's
+//! caller, and stacks grow downward: a running function lies above the functions that it calls. So an entry at or below
+//! the function that now begins, or below the one that now ends, belongs to a function that is gone, however it ended.
+//! Between hooks the shadow stack needs no more than that, and it needs nothing from the runtime, whose versions report
+//! exceptions in different ways.
 //!
-//! It is not enough while an exception is handled. Finally and catch blocks run on top of the frames that the exception has
-//! unwound, which stay in memory until the last of the blocks is done; and a function without hooks that has caught an
-//! exception may call from deeper down than the calls it has lost. For those moments there is
-//! [`FunctionHooks::unwound`](crate::hooks::FunctionHooks::unwound). The runtime does not report blocks of dynamic methods, so
-//! one case remains.
+//! It is not enough while an exception is handled. Finally and catch blocks run on top of the frames that the exception
+//! has unwound, which stay in memory until the last of the blocks is done; and a function without hooks that has caught
+//! an exception may call from deeper down than the calls it has lost. For those moments there is
+//! [`FunctionHooks::unwound`](crate::hooks::FunctionHooks::unwound). The runtime does not report blocks of dynamic
+//! methods, so one case remains.
 
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -69,23 +69,25 @@ const MOST: usize = 1 << 17;
 /// }
 /// ```
 ///
-/// Each of these methods takes a closure that receives the entries found to be gone without a hook of their own, the innermost
-/// first: functions that an exception has unwound. Pass `drop` to ignore them.
+/// Each of these methods takes a closure that receives the entries found to be gone without a hook of their own, the
+/// innermost first: functions that an exception has unwound. Pass `drop` to ignore them.
 ///
-/// It holds at most as many entries as its [bound](Self::with_bound); deeper calls are not entered, but [counted](Self::lost).
+/// It holds at most as many entries as its [bound](Self::with_bound); deeper calls are not entered, but
+/// [counted](Self::lost).
 ///
 /// # Where it is wrong
 ///
-/// While a finally block of a dynamic method runs because of an exception, and in functions that the block calls: the runtime
-/// does not report blocks of methods without metadata, so the unwound functions are still on the stack. The next hook above it,
-/// or the next block that the runtime reports, corrects it. While a filter runs, nothing has been unwound yet: functions that
-/// the filter calls are entered below the function that threw.
+/// While a finally block of a dynamic method runs because of an exception, and in functions that the block calls: the
+/// runtime does not report blocks of methods without metadata, so the unwound functions are still on the stack. The
+/// next hook above it, or the next block that the runtime reports, corrects it. While a filter runs, nothing has been
+/// unwound yet: functions that the filter calls are entered below the function that threw.
 ///
 /// While the runtime makes a `TypeInitializationException`, and in functions that it calls for that: it has caught the
-/// exception of the static constructor, which is still on the stack, and reports this only when it throws the new exception.
+/// exception of the static constructor, which is still on the stack, and reports this only when it throws the new
+/// exception.
 pub struct ShadowStack<F> {
-    /// The innermost entry. By pointers, a call takes 18.8 ns with its two hooks and times; by the methods of a `Vec`, 19.3
-    /// (`cargo xtask bench --only hooks`).
+    /// The innermost entry. By pointers, a call takes 18.8 ns with its two hooks and times; by the methods of a `Vec`,
+    /// 19.3 (`cargo xtask bench --only hooks`).
     top: *mut Entry<F>,
     /// The last entry that there is room for.
     last: *mut Entry<F>,
@@ -139,8 +141,8 @@ impl<F> ShadowStack<F> {
     /// A function ends: call this in [`leave`](crate::hooks::FunctionHooks::leave) and
     /// [`tailcall`](crate::hooks::FunctionHooks::tailcall).
     ///
-    /// Returns the value that its `enter` stored; none if the call was too deep to be entered. `left` receives the entries
-    /// found to be gone.
+    /// Returns the value that its `enter` stored; none if the call was too deep to be entered. `left` receives the
+    /// entries found to be gone.
     #[inline]
     pub fn leave(&mut self, cx: &InHook<'_>, left: impl FnMut(F)) -> Option<F> {
         self.leave_at(cx.stack_pointer(), left)
@@ -148,14 +150,14 @@ impl<F> ShadowStack<F> {
 
     /// The runtime suspends a function: call this in [`suspended`](crate::hooks::FunctionHooks::suspended).
     ///
-    /// Returns the value that its `enter` stored; none if the call was too deep to be entered. `left` receives the entries
-    /// found to be gone.
+    /// Returns the value that its `enter` stored; none if the call was too deep to be entered. `left` receives the
+    /// entries found to be gone.
     pub fn suspended(&mut self, cx: &InHook<'_>, left: impl FnMut(F)) -> Option<F> {
         self.suspended_at(cx.stack_pointer(), left)
     }
 
-    /// An exception has unwound functions: call this in [`unwound`](crate::hooks::FunctionHooks::unwound), or with the result
-    /// of [`stack_boundary`](crate::InNoGc::stack_boundary).
+    /// An exception has unwound functions: call this in [`unwound`](crate::hooks::FunctionHooks::unwound), or with the
+    /// result of [`stack_boundary`](crate::InNoGc::stack_boundary).
     ///
     /// `left` receives those of them that are on the stack.
     #[inline]
@@ -299,7 +301,8 @@ impl<F> ShadowStack<F> {
     /// The top is not entry 0.
     #[inline]
     unsafe fn pop(&mut self) -> F {
-        // SAFETY: the entry is initialized, by the caller's promise, and is not used any more once the top is before it.
+        // SAFETY: the entry is initialized, by the caller's promise, and is not used any more once the top is before
+        // it.
         unsafe {
             let frame = (*self.top).frame.assume_init_read();
             self.top = self.top.sub(1);
@@ -331,8 +334,8 @@ impl<F> ShadowStack<F> {
             return false;
         }
         let first = Self::begin(&mut bigger);
-        // SAFETY: `depth` entries after the sentinel are initialized, and the new room is longer; the old copies are not used any
-        // more.
+        // SAFETY: `depth` entries after the sentinel are initialized, and the new room is longer; the old copies are
+        // not used any more.
         unsafe {
             self.room.as_ptr().add(1).copy_to_nonoverlapping(first.add(1), depth);
             self.top = first.add(depth);

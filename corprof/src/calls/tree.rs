@@ -57,8 +57,8 @@ pub struct CallTotals {
     pub inclusive: Duration,
     /// The time in which the functions themselves ran: without the hooked functions that they called.
     pub exclusive: Duration,
-    /// What of the exclusive time the threads were on a processor: the rest they waited, for a lock, a disk, a processor. On
-    /// systems other than Linux it is all of it.
+    /// What of the exclusive time the threads were on a processor: the rest they waited, for a lock, a disk, a
+    /// processor. On systems other than Linux it is all of it.
     pub cpu: Duration,
     /// How long the calls waited without a thread, suspended (async methods): none of the times above. It is known
     /// of functions only, not of paths and callers, because a call goes on without its caller.
@@ -130,13 +130,14 @@ impl CallTree {
         functions.into_iter().map(named).collect()
     }
 
-    /// The pairs of caller and called function by name, those with the most processor time of the called function first. The
-    /// caller is none if no hooked function was running.
+    /// The pairs of caller and called function by name, those with the most processor time of the called function
+    /// first. The caller is none if no hooked function was running.
     pub fn edges(&self) -> Vec<((Option<&str>, &str), CallTotals)> {
         self.sums(|node| (self.nodes.get(node.caller as usize).map(|caller| self.name(caller)), self.name(node)))
     }
 
-    /// How many calls are counted without their callers, for lack of room for more paths. The time of those callers lacks them.
+    /// How many calls are counted without their callers, for lack of room for more paths. The time of those callers
+    /// lacks them.
     pub fn cut(&self) -> u64 {
         self.cut
     }

@@ -5,14 +5,16 @@ use std::time::Duration;
 use crate::hooks::clock::HookClock;
 use crate::system;
 
-/// The shortest time between two hooks in which a thread may have waited. Less is not checked: a check is a system call.
+/// The shortest time between two hooks in which a thread may have waited. Less is not checked: a check is a system
+/// call.
 const LONG: Duration = Duration::from_micros(20);
 
 /// Checks take at most this part of a thread's time, where system calls are slow (in a sandbox, under an emulator).
 const SHARE: u32 = 20;
 
-/// The longest time between two checks. The system does not count all that passes: an interrupt is not time of the thread that it
-/// interrupts, and two clocks never quite agree. That adds up, and would be reported as a wait of the next long time.
+/// The longest time between two checks. The system does not count all that passes: an interrupt is not time of the
+/// thread that it interrupts, and two clocks never quite agree. That adds up, and would be reported as a wait of the
+/// next long time.
 const INTERVAL: Duration = Duration::from_millis(1);
 
 /// Whether the system tells exactly how long a thread has been on a processor. Windows counts in steps of 15 ms.
@@ -76,8 +78,8 @@ impl Waits {
         elapsed >= self.rule.long
     }
 
-    /// Checks: the time of the check, which is not before `last`, and for how long the thread was on no processor since the check
-    /// before. None if the system does not say: the thread may have ended when its last calls end.
+    /// Checks: the time of the check, which is not before `last`, and for how long the thread was on no processor since
+    /// the check before. None if the system does not say: the thread may have ended when its last calls end.
     pub(super) fn check(&mut self, clock: &HookClock, last: u64) -> Option<(u64, Duration)> {
         let Some(cpu_time) = system::cpu_time(self.thread) else {
             self.rule = Rule::NEVER;

@@ -30,9 +30,9 @@
 //! }
 //! ```
 //!
-//! A profiler cannot detach once it has changed code permanently (hooks, IL bodies, ReJIT, or `ENABLE_REJIT` in its event
-//! mask), or while a flag is set that can change in `initialize` only. [`detach`](Detacher::detach) then returns an error that
-//! says which, and changes nothing.
+//! A profiler cannot detach once it has changed code permanently (hooks, IL bodies, ReJIT, or `ENABLE_REJIT` in its
+//! event mask), or while a flag is set that can change in `initialize` only. [`detach`](Detacher::detach) then returns
+//! an error that says which, and changes nothing.
 
 mod listen;
 
@@ -74,27 +74,27 @@ impl Detacher {
     /// 2. When the last callback has returned and the threads have ended, EventPipe sessions are stopped.
     /// 3. [`shutdown`](crate::Callbacks::shutdown) is called. Then the profiler is dropped.
     /// 4. From then on, calls on clones of [`Info`](crate::Info) return errors (`CORPROF_E_PROFILER_DETACHING`).
-    /// 5. The detach is requested from the runtime. After 300 ms it checks that all its threads have left the profiler, and
-    ///    releases it; of several profilers that detach at once, each later one may wait up to five seconds more.
+    /// 5. The detach is requested from the runtime. After 300 ms it checks that all its threads have left the profiler,
+    ///    and releases it; of several profilers that detach at once, each later one may wait up to five seconds more.
     ///
-    /// None of this blocks the application. The library stays in memory, for threads that keep some of its data until they end,
-    /// and for signals on their way; when it is attached again, it starts anew. An EventPipe provider that the profiler has
-    /// made stays, too, because the runtime calls it as long as the process lives.
+    /// None of this blocks the application. The library stays in memory, for threads that keep some of its data until
+    /// they end, and for signals on their way; when it is attached again, it starts anew. An EventPipe provider that
+    /// the profiler has made stays, too, because the runtime calls it as long as the process lives.
     ///
-    /// A callback that does not return, or a thread that does not end, keeps the profiler from being dropped, and so from
-    /// detaching: after two seconds corprof reports what it waits for, and waits on. So do not wait in a callback for the
-    /// [`state`](Self::state) to change.
+    /// A callback that does not return, or a thread that does not end, keeps the profiler from being dropped, and so
+    /// from detaching: after two seconds corprof reports what it waits for, and waits on. So do not wait in a callback
+    /// for the [`state`](Self::state) to change.
     ///
-    /// It may be called in `initialize`, and before the runtime has started: it begins once `initialize` has succeeded, and completes
-    /// as soon as possible. If `initialize` fails, it is given up.
+    /// It may be called in `initialize`, and before the runtime has started: it begins once `initialize` has succeeded,
+    /// and completes as soon as possible. If `initialize` fails, it is given up.
     #[doc = contract!(RequestProfilerDetach)]
     ///
-    /// `CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT`: the profiler has hooks, or has made the named call, after which the
-    /// runtime refuses to detach. `CORPROF_E_IMMUTABLE_FLAGS_SET`: the named event flag is set and cannot be cleared. After
-    /// these errors the profiler goes on as before.
+    /// `CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT`: the profiler has hooks, or has made the named call, after
+    /// which the runtime refuses to detach. `CORPROF_E_IMMUTABLE_FLAGS_SET`: the named event flag is set and cannot be
+    /// cleared. After these errors the profiler goes on as before.
     ///
-    /// `CORPROF_E_PROFILER_DETACHING`: a detach has begun before, or the application is ending. `E_OUTOFMEMORY`: the system
-    /// could not make a thread.
+    /// `CORPROF_E_PROFILER_DETACHING`: a detach has begun before, or the application is ending. `E_OUTOFMEMORY`: the
+    /// system could not make a thread.
     #[doc(alias = "RequestProfilerDetach")]
     pub fn detach(&self) -> Result<()> {
         self.0.ending.detach()
@@ -102,21 +102,23 @@ impl Detacher {
 
     /// Blocks until the detach has ended. After `Ok`, another profiler can attach.
     ///
-    /// The detach waits for callbacks and for the profiler's threads, so this refuses to wait there and in `shutdown`. Call it on
-    /// a [`std::thread`], which may outlive the profiler.
+    /// The detach waits for callbacks and for the profiler's threads, so this refuses to wait there and in `shutdown`.
+    /// Call it on a [`std::thread`], which may outlive the profiler.
     ///
     /// # Errors
     /// The reason if the profiler has not detached: the runtime has refused, or the application has ended.
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: [`detach`](Self::detach) was not called, or the detach waits for the caller.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: [`detach`](Self::detach) was not called, or the detach waits for the
+    /// caller.
     pub fn wait(&self) -> Result<()> {
         self.0.ending.wait()
     }
 
-    /// [Detaches](Self::detach), [waits](Self::wait) for the end of the detach, and then calls `then` with the result: on a thread
-    /// of its own, so that it may be called anywhere. If a detach has begun before, it waits for that one.
+    /// [Detaches](Self::detach), [waits](Self::wait) for the end of the detach, and then calls `then` with the result:
+    /// on a thread of its own, so that it may be called anywhere. If a detach has begun before, it waits for that one.
     ///
-    /// `then` runs when the profiler is gone, unless the result is an error: it must not need the profiler's data, and calls on a
-    /// clone of [`Info`](crate::Info) return errors. If the application ends meanwhile, `then` may not be called.
+    /// `then` runs when the profiler is gone, unless the result is an error: it must not need the profiler's data, and
+    /// calls on a clone of [`Info`](crate::Info) return errors. If the application ends meanwhile, `then` may not be
+    /// called.
     ///
     /// # Errors
     /// If the system cannot make a thread. The profiler stays, and `then` is not called.
@@ -163,12 +165,12 @@ impl InAttach<'_> {
 }
 
 impl InInitialize<'_> {
-    /// The handle for detaching the profiler. Call this before anything else: from then on calls to the runtime are counted, so
-    /// that a detach can wait for those under way. That costs two locked instructions a call.
+    /// The handle for detaching the profiler. Call this before anything else: from then on calls to the runtime are
+    /// counted, so that a detach can wait for those under way. That costs two locked instructions a call.
     ///
     /// # Errors
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: a clone of [`Info`](crate::Info) exists already, or something that has one: a
-    /// profiler thread, a sampler, a handle.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: a clone of [`Info`](crate::Info) exists already, or something that has
+    /// one: a profiler thread, a sampler, a handle.
     pub fn detacher(&mut self) -> Result<Detacher> {
         if self.is_shared() {
             return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, DETACH).about(

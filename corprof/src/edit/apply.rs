@@ -1,7 +1,8 @@
 //! Makes edits, and hands their results to the runtime.
 //!
-//! An edit takes its steps in one order, and each has a type: [`EditLookups`] (what edits look up is listed), [`PreparedEdit`] (a body
-//! that is edited and verified), [`CheckedBody`] (the runtime knows what the body names, and probes know their values).
+//! An edit takes its steps in one order, and each has a type: [`EditLookups`] (what edits look up is listed),
+//! [`PreparedEdit`] (a body that is edited and verified), [`CheckedBody`] (the runtime knows what the body names, and
+//! probes know their values).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -76,13 +77,13 @@ impl fmt::Debug for CheckedBody {
 }
 
 impl InCallback<'_> {
-    /// Edits the body that `method` in `module` was loaded with, and verifies the result. Nothing reaches the runtime yet but
-    /// rows of metadata.
+    /// Edits the body that `method` in `module` was loaded with, and verifies the result. Nothing reaches the runtime
+    /// yet but rows of metadata.
     ///
     /// Rows that are added after `module_load_finished` take effect by `ApplyMetaData`, which this calls.
     ///
-    /// Call class: as [`metadata_emit`](crate::InNoGc::metadata_emit) and [`apply_meta_data`](Self::apply_meta_data): **sync**,
-    /// allowed after attach, may start a GC.
+    /// Call class: as [`metadata_emit`](crate::InNoGc::metadata_emit) and [`apply_meta_data`](Self::apply_meta_data):
+    /// **sync**, allowed after attach, may start a GC.
     ///
     /// # Errors
     /// [`EditError`]: the runtime's errors, refusals by name, and the breaches of rules. The closure's own errors are returned.
@@ -132,25 +133,25 @@ impl InCallback<'_> {
 
     /// Replaces the body of a method by an edited one, for all later compilations.
     ///
-    /// It has the rules and the contract of [`set_il_function_body`](Self::set_il_function_body), but is safe: what the verifier
-    /// does not prove, the author of the edit has promised ([`MethodEdit::body_mut`]).
+    /// It has the rules and the contract of [`set_il_function_body`](Self::set_il_function_body), but is safe: what the
+    /// verifier does not prove, the author of the edit has promised ([`MethodEdit::body_mut`]).
     ///
     /// # Errors
     /// As [`set_il_function_body`](Self::set_il_function_body); `COR_E_OBJECTDISPOSED` after the end of the module.
     pub fn set_checked_body(&mut self, body: &CheckedBody) -> Result<()> {
         // The module of this body, not the next one at its address, from here to the end of the call.
         let _loaded = body.lifeline.pin("SetILFunctionBody")?;
-        // SAFETY: the body was made for this method from its own, and verified with the metadata of this module. What was
-        // inserted is of known types, or its author has promised so in `body_mut`
-        // (test: live il::what_the_verifier_takes_is_compiled).
+        // SAFETY: the body was made for this method from its own, and verified with the metadata of this module. What
+        // was inserted is of known types, or its author has promised so in `body_mut` (test: live
+        // il::what_the_verifier_takes_is_compiled).
         unsafe { self.set_il_function_body(body.module, body.method, body.bytes()) }
     }
 
     /// Edits and replaces the body of a function, unless the profiler has replaced it before; returns whether it did.
     ///
-    /// Call it in `jit_compilation_started` of the function itself, which comes again for each tier, for on-stack replacement and
-    /// for each instantiation of a generic method: they all have one body, which is edited once. Threads that compile
-    /// instantiations at the same time may each edit the original; the last one's edit stays.
+    /// Call it in `jit_compilation_started` of the function itself, which comes again for each tier, for on-stack
+    /// replacement and for each instantiation of a generic method: they all have one body, which is edited once.
+    /// Threads that compile instantiations at the same time may each edit the original; the last one's edit stays.
     ///
     /// A precompiled (ReadyToRun) function is not compiled, unless `COR_PRF_DISABLE_ALL_NGEN_IMAGES` is set.
     ///
@@ -176,8 +177,8 @@ impl InCallback<'_> {
 }
 
 impl PreparedEdit {
-    /// The last step of an edit: has the runtime use the new rows of metadata, and finds out what the probes need to know about the
-    /// method's values. `types`: whether those of its signature are loaded.
+    /// The last step of an edit: has the runtime use the new rows of metadata, and finds out what the probes need to
+    /// know about the method's values. `types`: whether those of its signature are loaded.
     ///
     /// # Errors
     /// Those of [`apply_meta_data`](InCallback::apply_meta_data).
@@ -229,12 +230,13 @@ impl CheckedBody {
 impl FunctionControl<'_> {
     /// Sets the new body of the function to an edited one, and its map for debuggers. The bytes are copied.
     ///
-    /// Edit on a profiler thread before the request, and only hand over here: other threads that call the method wait meanwhile.
+    /// Edit on a profiler thread before the request, and only hand over here: other threads that call the method wait
+    /// meanwhile.
     ///
     /// # Errors
-    /// `E_INVALIDARG`: the body is of another method than the request. `COR_E_OBJECTDISPOSED` after the end of the module.
-    /// Otherwise as [`set_il_function_body`](Self::set_il_function_body). Without debugger support in the runtime the map is left
-    /// out.
+    /// `E_INVALIDARG`: the body is of another method than the request. `COR_E_OBJECTDISPOSED` after the end of the
+    /// module. Otherwise as [`set_il_function_body`](Self::set_il_function_body). Without debugger support in the
+    /// runtime the map is left out.
     pub fn set_checked_body(self, body: &CheckedBody) -> Result<()> {
         const CALL: &str = "ICorProfilerFunctionControl::SetILFunctionBody";
         if !self.is_for(body.module, body.method) {

@@ -27,8 +27,8 @@ impl CallCounter {
 }
 
 impl MethodEdit<'_> {
-    /// Counts the calls of the method: at its entry, before its first instruction. Loops back to there are not counted. Calls that
-    /// were inlined into code that is already compiled are not counted either.
+    /// Counts the calls of the method: at its entry, before its first instruction. Loops back to there are not counted.
+    /// Calls that were inlined into code that is already compiled are not counted either.
     ///
     /// # Errors
     /// None for a body that could be parsed.
@@ -56,8 +56,8 @@ fn count_at_entry(body: &mut Body, address: i64) -> Result<(), EditError> {
     Ok(())
 }
 
-/// The instruction that runs first and is in no region: the first one, or, if tried code begins there, a new one before it, so
-/// that loops back to the tried code do not lead into the middle of it.
+/// The instruction that runs first and is in no region: the first one, or, if tried code begins there, a new one before
+/// it, so that loops back to the tried code do not lead into the middle of it.
 pub(super) fn entry(body: &mut Body) -> Result<InsnId, EditError> {
     let first = body.first().ok_or(EncodeError::NoCode)?;
     // Inner regions stand before outer ones.

@@ -87,8 +87,9 @@ pub enum Refusal {
     /// The function is a `DynamicMethod` or a stub of the runtime: it has no token, and is freed with its object.
     #[error("a dynamic method, or a stub of the runtime, has no body that could be replaced")]
     DynamicMethod,
-    /// The runtime makes explicit tail calls by this method. .NET 8 now and then cannot compile it if it is edited: in 8 of 200 runs
-    /// that edited it and other methods, and in 0 of 100 that left it out, a tail call threw `InvalidProgramException`.
+    /// The runtime makes explicit tail calls by this method. .NET 8 now and then cannot compile it if it is edited: in
+    /// 8 of 200 runs that edited it and other methods, and in 0 of 100 that left it out, a tail call threw
+    /// `InvalidProgramException`.
     #[error("the runtime makes explicit tail calls by this method, and may not be able to compile another body")]
     TailCallDispatch,
     /// The signature of the method, or that of its local variables, cannot be read.
@@ -106,8 +107,8 @@ pub enum Refusal {
     /// The module has no method with this token.
     #[error("the module has no such method")]
     NoMethod,
-    /// The method is abstract, or its code is native or provided by the runtime. `jit_compilation_started` comes for the last:
-    /// methods with `[UnsafeAccessor]`, of which .NET 10's core library has ten.
+    /// The method is abstract, or its code is native or provided by the runtime. `jit_compilation_started` comes for
+    /// the last: methods with `[UnsafeAccessor]`, of which .NET 10's core library has ten.
     #[error("the method has no IL: it is abstract, native or provided by the runtime")]
     NotIl,
     /// A ReJIT request: the runtime recompiles nothing in a collectible module, and does not say so.
@@ -121,15 +122,15 @@ pub enum Refusal {
         "the method is [NonVersionable]: precompiled code contains its body, and the runtime does not look for it there"
     )]
     NonVersionable,
-    /// Inserted hooks and calls: the runtime suspends such a method (`async` in MethodImpl) and has it go on on another thread, where a
-    /// hook's stack is another one. Probes are of one call, whatever its threads.
+    /// Inserted hooks and calls: the runtime suspends such a method (`async` in MethodImpl) and has it go on on another
+    /// thread, where a hook's stack is another one. Probes are of one call, whatever its threads.
     #[error(
         "the runtime itself suspends this method (runtime-async), and inserted hooks and calls are not told of that: use a probe, or \
          hooks that the runtime calls"
     )]
     RuntimeAsync,
-    /// A ReJIT request: runtimes before .NET 11 ignore it for most methods that they suspend themselves (generic ones are recompiled,
-    /// and both versions are called).
+    /// A ReJIT request: runtimes before .NET 11 ignore it for most methods that they suspend themselves (generic ones
+    /// are recompiled, and both versions are called).
     #[error("this runtime ignores requests to recompile methods that it suspends itself (runtime-async)")]
     RuntimeAsyncReJit,
     /// A ReJIT request: the compiler calls these methods of the runtime's own library as parts of its instructions.

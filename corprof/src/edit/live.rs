@@ -1,7 +1,7 @@
 //! The metadata of a loaded module, as the verifier asks for them.
 //!
-//! Types of other modules are looked up there ([`foreign`](super::foreign)). What is not found stays unknown, but for what its
-//! name tells, and nothing is refused because of it.
+//! Types of other modules are looked up there ([`foreign`](super::foreign)). What is not found stays unknown, but for
+//! what its name tells, and nothing is refused because of it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -71,8 +71,8 @@ impl<'a> LiveMetadata<'a> {
         u32::try_from(self.import.generic_params(class).ok()?.len()).ok()
     }
 
-    /// The generic parameters that only reference types can stand for, or perhaps only such, if a constraint is a type of
-    /// another module.
+    /// The generic parameters that only reference types can stand for, or perhaps only such, if a constraint is a type
+    /// of another module.
     fn references(&self, owner: impl Into<Token>, parameter: fn(u32) -> Type) -> Vec<Type> {
         let params = self.import.generic_params(owner).unwrap_or_default();
         let found = params.into_iter().filter(|param| {

@@ -119,18 +119,18 @@ impl<'cb> MethodEdit<'cb> {
     /// The result is verified all the same: the flow of control, and how many values of which kinds are on the stack.
     ///
     /// # Safety
-    /// What the verifier does not prove must hold: each object is of the class that the instruction expects that takes it, each
-    /// address is one that may be read or written so, and each token that was made for this body means what its code takes it
-    /// for. Code that breaks this corrupts the process. An address that the code contains must stay valid as long as the process
-    /// runs.
+    /// What the verifier does not prove must hold: each object is of the class that the instruction expects that takes
+    /// it, each address is one that may be read or written so, and each token that was made for this body means what
+    /// its code takes it for. Code that breaks this corrupts the process. An address that the code contains must stay
+    /// valid as long as the process runs.
     pub const unsafe fn body_mut(&mut self) -> &mut Body {
         &mut self.body
     }
 
     /// Adds a local variable; returns its number for `ldloc` and `stloc`.
     ///
-    /// It holds references and structs with references at null until it is written; others may begin with any value, if the
-    /// method does not ask for zeroes ([`Body::init_locals`]).
+    /// It holds references and structs with references at null until it is written; others may begin with any value, if
+    /// the method does not ask for zeroes ([`Body::init_locals`]).
     ///
     /// # Errors
     /// [`Refusal::TooManyLocals`].
@@ -163,10 +163,11 @@ impl<'cb> MethodEdit<'cb> {
         &self.import
     }
 
-    /// Adds to the metadata of the module what the other methods do not: rows are not looked for, and so defined each time.
+    /// Adds to the metadata of the module what the other methods do not: rows are not looked for, and so defined each
+    /// time.
     ///
-    /// [`apply_meta_data`](InCallback::apply_meta_data) is called before the body is used; where that is refused, so is the edit.
-    /// The other methods do without.
+    /// [`apply_meta_data`](InCallback::apply_meta_data) is called before the body is used; where that is refused, so is
+    /// the edit. The other methods do without.
     pub fn emit(&self) -> &MetadataEmit<'cb> {
         self.has_new_rows.set(true);
         // The rows of the next module at this address are others.
@@ -176,9 +177,9 @@ impl<'cb> MethodEdit<'cb> {
         &self.emit
     }
 
-    /// Adds references, literals and signatures: the runtime looks these up in the metadata when it compiles a body that names
-    /// them, and needs no `ApplyMetaData` (the live tests of edits and probes, which make none). A reference to another assembly
-    /// does need it.
+    /// Adds references, literals and signatures: the runtime looks these up in the metadata when it compiles a body
+    /// that names them, and needs no `ApplyMetaData` (the live tests of edits and probes, which make none). A reference
+    /// to another assembly does need it.
     pub(super) const fn references(&self) -> &MetadataEmit<'cb> {
         &self.emit
     }

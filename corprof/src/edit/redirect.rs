@@ -11,18 +11,18 @@ use crate::metadata::Token;
 impl MethodEdit<'_> {
     /// Makes the body call `to` wherever it calls `from`; returns how many calls that are.
     ///
-    /// Both are a `MethodDef` or a `MemberRef` of this module. They must take and return the same by their signatures: two static
-    /// methods, or two methods of the same type. So arguments and result fit. References by `ldftn`, to delegates for instance,
-    /// stay; so do calls with a prefix. A method that the caller may not access, or that does not exist, throws when the body is
-    /// compiled.
+    /// Both are a `MethodDef` or a `MemberRef` of this module. They must take and return the same by their signatures:
+    /// two static methods, or two methods of the same type. So arguments and result fit. References by `ldftn`, to
+    /// delegates for instance, stay; so do calls with a prefix. A method that the caller may not access, or that does
+    /// not exist, throws when the body is compiled.
     ///
     /// # Safety
-    /// `to` can be called with whatever the body passes to `from`. A signature does not tell what a method does with it: one that
-    /// takes an `IntPtr` may free that address, and a class constructor must not run twice.
+    /// `to` can be called with whatever the body passes to `from`. A signature does not tell what a method does with
+    /// it: one that takes an `IntPtr` may free that address, and a class constructor must not run twice.
     ///
     /// # Errors
-    /// [`Refusal::OtherSignature`]; [`Refusal::NoMethod`] if one of the tokens is no such method, or is a constructor, an abstract
-    /// or a generic one.
+    /// [`Refusal::OtherSignature`]; [`Refusal::NoMethod`] if one of the tokens is no such method, or is a constructor,
+    /// an abstract or a generic one.
     pub unsafe fn redirect(&mut self, from: impl Into<Token>, to: impl Into<Token>) -> Result<usize, EditError> {
         let from = from.into();
         let to = to.into();

@@ -8,8 +8,8 @@ use crate::info::{DefinedRows, Row};
 use crate::metadata::{MemberRef, MethodSpec, StandAloneSignature, Token, TypeRef, TypeSpec, UserString};
 
 impl MethodEdit<'_> {
-    /// The row that an earlier edit has defined, or a new one. No lock is held over the calls to the runtime; if two threads
-    /// define the same row, one of the two remains unused.
+    /// The row that an earlier edit has defined, or a new one. No lock is held over the calls to the runtime; if two
+    /// threads define the same row, one of the two remains unused.
     pub(super) fn row(&self, row: Row, define: impl FnOnce() -> Result<Token>) -> Result<Token> {
         self.note_use(&row);
         let rows: &DefinedRows = self.context().defined_rows();
@@ -23,8 +23,8 @@ impl MethodEdit<'_> {
         Ok(Token::from_raw(rows.keep(module, row, token.as_raw())))
     }
 
-    /// As [`row`](Self::row), where the module may have the row itself. It is looked for once: the runtime compares it with all
-    /// rows of the table, and each method of the module may ask.
+    /// As [`row`](Self::row), where the module may have the row itself. It is looked for once: the runtime compares it
+    /// with all rows of the table, and each method of the module may ask.
     pub(super) fn found_row(
         &self,
         row: Row,
@@ -82,11 +82,12 @@ impl MethodEdit<'_> {
 
     /// A type of another assembly, which the module already refers to: found, or defined.
     ///
-    /// `name` includes the namespace. A reference that cannot be resolved throws a `TypeLoadException` when the code is compiled.
+    /// `name` includes the namespace. A reference that cannot be resolved throws a `TypeLoadException` when the code is
+    /// compiled.
     ///
     /// # Errors
-    /// [`Refusal::NoAssembly`] if the module does not refer to `assembly`; `E_INVALIDARG` for a name that contains a NUL or is
-    /// too long.
+    /// [`Refusal::NoAssembly`] if the module does not refer to `assembly`; `E_INVALIDARG` for a name that contains a
+    /// NUL or is too long.
     pub fn type_ref(&self, assembly: &str, name: &str) -> Result<TypeRef, EditError> {
         let import = self.metadata();
         for reference in import.assembly_refs()? {
@@ -109,7 +110,8 @@ impl MethodEdit<'_> {
     /// `MissingMethodException` when the code is compiled.
     ///
     /// # Errors
-    /// [`EditError::Signature`] if the signature cannot be written; `E_INVALIDARG` for a name that contains a NUL or is too long.
+    /// [`EditError::Signature`] if the signature cannot be written; `E_INVALIDARG` for a name that contains a NUL or is
+    /// too long.
     pub fn method_ref(
         &self,
         parent: impl Into<Token>,

@@ -7,8 +7,8 @@ use super::{EditError, MethodEdit, Refusal};
 use crate::metadata::{Table, UserString};
 
 impl MethodEdit<'_> {
-    /// The literal strings that the body loads, in order, with the instructions that load them. An unpaired surrogate becomes
-    /// U+FFFD.
+    /// The literal strings that the body loads, in order, with the instructions that load them. An unpaired surrogate
+    /// becomes U+FFFD.
     ///
     /// # Errors
     /// The runtime's error about broken metadata (`CLDB_E_…`).

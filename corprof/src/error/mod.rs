@@ -14,9 +14,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A failed call: its name and its result code.
 ///
-/// Success is any code that is not negative, as everywhere in COM: `S_FALSE` is not an error. `Display` shows the call, the
-/// name of the code, its meaning and, if something can be changed, a hint. `Debug` shows the same with the fields' names, so
-/// that `unwrap` and `{:?}` lose nothing.
+/// Success is any code that is not negative, as everywhere in COM: `S_FALSE` is not an error. `Display` shows the call,
+/// the name of the code, its meaning and, if something can be changed, a hint. `Debug` shows the same with the fields'
+/// names, so that `unwrap` and `{:?}` lose nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub struct Error {
     code: HRESULT,

@@ -1,7 +1,7 @@
 //! The only place with the size-then-fill idiom: ask for the size, make room, ask again.
 //!
-//! The list may grow between the two calls (another thread loads something), so the fill is tried again with the new size a
-//! limited number of times.
+//! The list may grow between the two calls (another thread loads something), so the fill is tried again with the new
+//! size a limited number of times.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -22,8 +22,8 @@ const USUAL_ITEMS: usize = 8;
 /// The first buffer for a call that does not return the size that it needs.
 const GUESS: usize = 64;
 
-/// The limit on list items, or on units of text: four times the most rows of a metadata table. A greater count is not trusted,
-/// as a failed allocation would end the process.
+/// The limit on list items, or on units of text: four times the most rows of a metadata table. A greater count is not
+/// trusted, as a failed allocation would end the process.
 const MOST: usize = 1 << 26;
 
 /// Reads a list of `T` from a call that takes (capacity, out count, buffer).
@@ -34,8 +34,8 @@ pub(crate) fn read_list<T: Copy + Default>(
     read_list_from(call, 0, fill)
 }
 
-/// Like [`read_list`], beginning with this capacity: for calls that refuse to return the size alone, or whose result is nearly
-/// always that short.
+/// Like [`read_list`], beginning with this capacity: for calls that refuse to return the size alone, or whose result is
+/// nearly always that short.
 pub(crate) fn read_list_from<T: Copy + Default>(
     call: &'static str,
     room: usize,
@@ -44,8 +44,8 @@ pub(crate) fn read_list_from<T: Copy + Default>(
     read_blank_list_from(call, room, T::default(), fill)
 }
 
-/// Reads a list that is nearly always empty or short, with any other results, from a call that writes as far as there is room
-/// and returns the true number of items; keeps the items for which `id` returns a value.
+/// Reads a list that is nearly always empty or short, with any other results, from a call that writes as far as there
+/// is room and returns the true number of items; keeps the items for which `id` returns a value.
 pub(crate) fn read_short_list<R, T: Copy + Default, I, E>(
     mut ask: impl FnMut(&mut [T]) -> Result<(R, usize), E>,
     id: impl Fn(T) -> Option<I>,
@@ -131,8 +131,8 @@ impl Units {
     #[inline]
     fn units(&self) -> &[u16] {
         match self.usual.get(..self.count) {
-            // SAFETY: this many have been written: `count` is 0, or was counted in `read_units` by a successful call, whose
-            // caller vouches for that.
+            // SAFETY: this many have been written: `count` is 0, or was counted in `read_units` by a successful call,
+            // whose caller vouches for that.
             Some(usual) if self.long.is_empty() => unsafe { &*(ptr::from_ref(usual) as *const [u16]) },
             _ => &self.long,
         }

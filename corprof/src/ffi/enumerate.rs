@@ -1,7 +1,7 @@
 //! Reads the runtime's enumerators into lists: one function for all five interfaces.
 //!
-//! An enumerator is a snapshot, so reading it to its end at once loses nothing; and no COM object remains that would outlive
-//! the things in the list.
+//! An enumerator is a snapshot, so reading it to its end at once loses nothing; and no COM object remains that would
+//! outlive the things in the list.
 
 use corprof_sys as sys;
 use windows_core::{HRESULT, Interface};
@@ -11,7 +11,8 @@ use crate::error::{Error, Result, S_FALSE};
 /// How many items one call asks for if the enumerator does not give its count.
 const BLOCK: u32 = 64;
 
-/// The most items that one call asks for, whatever count the enumerator gives: the count is not trusted with an allocation.
+/// The most items that one call asks for, whatever count the enumerator gives: the count is not trusted with an
+/// allocation.
 const MOST: u32 = 1 << 16;
 
 /// One of the `ICorProfiler...Enum` interfaces. They differ only in the type of their items.

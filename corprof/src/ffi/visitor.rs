@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// A closure that the runtime calls, and its panic, if it has panicked.
 ///
-/// The runtime may call again after an answer that should end the calls: in a walk of a heap of several parts, once for each
-/// part (server collector). The closure is not called any more.
+/// The runtime may call again after an answer that should end the calls: in a walk of a heap of several parts, once for
+/// each part (server collector). The closure is not called any more.
 pub(crate) struct Visitor<F> {
     visit: F,
     is_over: bool,

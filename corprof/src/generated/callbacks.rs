@@ -12,15 +12,15 @@ use crate::metadata::MethodDef;
 use crate::profiler::{BoxError, NotImplemented, Subscriber};
 use windows_core::GUID as Guid;
 
-/// The runtime's callbacks to a profiler: implement those that you need, under `#[callbacks]`, which turns their
-/// events on.
+/// The runtime's callbacks to a profiler: implement those that you need, under `#[callbacks]`, which turns
+/// their events on.
 ///
-/// [`initialize`](Self::initialize) makes the profiler, and no callback reaches it before. Without that method it is made
-/// by its [`Default`]; a struct without fields needs none.
+/// [`initialize`](Self::initialize) makes the profiler, and no callback reaches it before. Without that method
+/// it is made by its [`Default`]; a struct without fields needs none.
 ///
-/// A callback comes on the thread of its event, and many come at a time: hence `&self`, `Send` and `Sync`. The type
-/// of its context says which calls a callback may make ([`context`](crate::context)). A panic in one is reported and
-/// disables the profiler; the application goes on.
+/// A callback comes on the thread of its event, and many come at a time: hence `&self`, `Send` and `Sync`. The
+/// type of its context says which calls a callback may make ([`context`](crate::context)). A panic in one is
+/// reported and disables the profiler; the application goes on.
 #[allow(unused_variables, reason = "the default bodies ignore what they are given")]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no callbacks",
@@ -30,8 +30,8 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     /// Any of the events that `#[events(…)]` above the method names, with its arguments; before the event's own
     /// method, if the profiler has that as well.
     ///
-    /// The attribute takes flags of the [event mask](crate::EventMask), each for all events that it turns on, and
-    /// names of single events:
+    /// The attribute takes flags of the [event mask](crate::EventMask), each for all events that it turns on,
+    /// and names of single events:
     ///
     /// ```
     /// # use corprof::prelude::*;
@@ -47,10 +47,10 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     /// }
     /// ```
     ///
-    /// Events that corprof makes up after an attach ([`catch_up`](crate::InAttach::catch_up)) come here, too. The context
-    /// is the cautious one, because among the events are some inside of collections. `runtime_thread_suspended`, where
-    /// next to nothing is allowed, and the questions `get_rejit_parameters` and `get_assembly_references` have their
-    /// own methods only.
+    /// Events that corprof makes up after an attach ([`catch_up`](crate::InAttach::catch_up)) come here, too.
+    /// The context is the cautious one, because among the events are some inside of collections.
+    /// `runtime_thread_suspended`, where next to nothing is allowed, and the questions `get_rejit_parameters`
+    /// and `get_assembly_references` have their own methods only.
     fn every(&self, cx: &InNoGc<'_>, event: &CallbackEvent<'_>) {}
     /// The runtime has loaded the library: make the profiler. Events and calls that must be asked for at the start are asked for here. After an error the application runs without the profiler, and what was started here (threads, sessions, a sampler, hooks) is ended.
     ///

@@ -7,7 +7,8 @@ use crate::testing::contract::{
     Call, Delivery, Earlier, Entry, FlagRule, Lifted, Release, SyncInfo,
 };
 
-/// The methods of `ICorProfilerInfo` to `ICorProfilerInfo15`, by slot: `QueryInterface` has 0, so the first has 3.
+/// The methods of `ICorProfilerInfo` to `ICorProfilerInfo15`, by slot: `QueryInterface` has 0, so the first has
+/// 3.
 pub(crate) const CALLS: [Call; 112usize] = [
     Call {
         name: "GetClassFromObject",

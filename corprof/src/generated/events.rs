@@ -523,11 +523,11 @@ bitflags::bitflags! {
     #[doc =
     r" The flags of both words of the event mask: they select callbacks and change the runtime's behaviour."]
     #[doc = r""] #[doc =
-    r" The rule of each flag comes from the contract table: whether it is immutable, so that only `initialize` can"]
+    r" The rule of each flag comes from the contract table: whether it is immutable, so that only `initialize`"]
     #[doc =
-    r" change it; whether an attached profiler may set it; whether it prevents a detach. The text before the rule may"]
-    #[doc = r" name further conditions."] #[derive(Clone, Copy, PartialEq, Eq, Hash,
-    Debug, Default)] pub struct EventMask : u64 { #[doc =
+    r" can change it; whether an attached profiler may set it; whether it prevents a detach. The text before"]
+    #[doc = r" the rule may name further conditions."] #[derive(Clone, Copy, PartialEq,
+    Eq, Hash, Debug, Default)] pub struct EventMask : u64 { #[doc =
     " `COR_PRF_MONITOR_FUNCTION_UNLOADS`: dead: its callback is never made."] #[doc = ""]
     #[doc = " Rule: not immutable; not allowed after attach; does not prevent detach."]
     const MONITOR_FUNCTION_UNLOADS = 1; #[doc = " `COR_PRF_MONITOR_CLASS_LOADS`."] #[doc

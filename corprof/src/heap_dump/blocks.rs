@@ -41,7 +41,8 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Checks a block, and calls `class` with the class of each object in it. Returns whether it is new and well-formed.
+    /// Checks a block, and calls `class` with the class of each object in it. Returns whether it is new and
+    /// well-formed.
     pub(super) fn add(&mut self, event: u32, payload: &[u8], mut class: impl FnMut(u64)) -> bool {
         self.count += 1;
         self.bytes += payload.len() as u64;

@@ -14,8 +14,8 @@ const LONGEST: u32 = 1 << 24;
 
 /// Writes the blocks of a dump into a file as they come.
 ///
-/// The file is for [`read`](Self::read) in the same version of corprof: each block with its event and its length, without
-/// the names of classes.
+/// The file is for [`read`](Self::read) in the same version of corprof: each block with its event and its length,
+/// without the names of classes.
 #[derive(Debug)]
 pub struct BlockFile {
     out: BufWriter<File>,

@@ -1,13 +1,13 @@
 //! Heap snapshots, taken from inside the application.
 //!
 //! The runtime collects the whole heap and reports each object, reference and root while the application's threads are
-//! suspended. [`take_heap_snapshot`](ProfilerThread::take_heap_snapshot) passes these reports to a [`BlockSink`] in blocks of up to 64 KB, as they come: there is
-//! no buffer between that could overflow. Blocks that are missing, or that come twice, are an error: there is no result that
-//! only looks whole.
+//! suspended. [`take_heap_snapshot`](ProfilerThread::take_heap_snapshot) passes these reports to a [`BlockSink`] in
+//! blocks of up to 64 KB, as they come: there is no buffer between that could overflow. Blocks that are missing, or
+//! that come twice, are an error: there is no result that only looks whole.
 //!
-//! The first snapshot costs the application some 5 MB of memory, for code of the runtime. While it reports an object, the
-//! runtime has an array of its references, 8 bytes each (`HeapWalkHelper` in vm/gcenv.ee.cpp): 16 MB for an array of two million
-//! objects.
+//! The first snapshot costs the application some 5 MB of memory, for code of the runtime. While it reports an object,
+//! the runtime has an array of its references, 8 bytes each (`HeapWalkHelper` in vm/gcenv.ee.cpp): 16 MB for an array
+//! of two million objects.
 //!
 //! ```
 //! use std::path::Path;
@@ -38,12 +38,13 @@
 //! }
 //! ```
 //!
-//! On .NET 8 the runtime itself crashes now and then when it reports its heap while the application makes collectible code
-//! (`AssemblyBuilderAccess.RunAndCollect`, contexts that are unloaded), also without a profiler, for a session over the
-//! diagnostics port.
+//! On .NET 8 the runtime itself crashes now and then when it reports its heap while the application makes collectible
+//! code (`AssemblyBuilderAccess.RunAndCollect`, contexts that are unloaded), also without a profiler, for a session
+//! over the diagnostics port.
 //!
-//! A block is the payload of an event of the provider `Microsoft-Windows-DotNETRuntime`. The crate `corprof-heap` makes a graph of
-//! them (its `BulkReader`), which needs 40 bytes an object: do that in another process, or know that the application pays for it.
+//! A block is the payload of an event of the provider `Microsoft-Windows-DotNETRuntime`. The crate `corprof-heap` makes
+//! a graph of them (its `BulkReader`), which needs 40 bytes an object: do that in another process, or know that the
+//! application pays for it.
 
 mod blocks;
 mod error;
@@ -80,8 +81,8 @@ const QUIET: Duration = Duration::from_secs(1);
 pub trait BlockSink: Any + Send {
     /// Takes one block: the id of its event, and the payload.
     ///
-    /// The application's threads are suspended during the call: do not wait for any of them, and do not call the runtime. The call may
-    /// come on any thread.
+    /// The application's threads are suspended during the call: do not wait for any of them, and do not call the
+    /// runtime. The call may come on any thread.
     ///
     /// # Errors
     /// The first one ends the snapshot: no more blocks follow, and [`ProfilerThread::take_heap_snapshot`] returns it.
@@ -108,8 +109,8 @@ impl<F: FnMut(u16, &[u8]) -> io::Result<()> + Any + Send> BlockSink for F {
 pub struct HeapDump<S> {
     /// The sink, which has received all blocks.
     pub sink: S,
-    /// The classes of the objects, each with the number that the blocks have for it, by number. Ask for their names now; a class
-    /// whose assembly has been unloaded meanwhile has none any more.
+    /// The classes of the objects, each with the number that the blocks have for it, by number. Ask for their names
+    /// now; a class whose assembly has been unloaded meanwhile has none any more.
     pub classes: Vec<(u64, ClassId)>,
     /// What it has cost.
     pub cost: HeapDumpCost,
@@ -133,7 +134,8 @@ pub struct HeapDumpCost {
     pub delivery: Duration,
     /// The share of `delivery` in which corprof and the sink handled blocks. The rest is the runtime's.
     pub handling: Duration,
-    /// How long they were suspended for further forced collections of the whole heap while the session ended. .NET 8 makes one.
+    /// How long they were suspended for further forced collections of the whole heap while the session ended. .NET 8
+    /// makes one.
     pub later_pauses: Vec<Duration>,
     /// From the call to the end of the session.
     pub took: Duration,
@@ -156,12 +158,12 @@ impl ProfilerThread<'_> {
     ///
     /// It turns on `HIGH_MONITOR_EVENT_PIPE`, by which the blocks come. A profiler takes one snapshot at a time.
     ///
-    /// The application stands still while the heap is collected and reported. .NET 8 collects a second time when the session
-    /// ends. The runtime collects on a thread of this call, so that no callback can take a snapshot.
+    /// The application stands still while the heap is collected and reported. .NET 8 collects a second time when the
+    /// session ends. The runtime collects on a thread of this call, so that no callback can take a snapshot.
     ///
-    /// After `deadline` this returns [`HeapDumpError::Deadline`]. A collection cannot be stopped: if it has begun, it goes on, its blocks are
-    /// dropped, and the next snapshot is refused until it has ended. While the sink handles a block, a second call waits before it
-    /// is refused, and this one before it sees its deadline.
+    /// After `deadline` this returns [`HeapDumpError::Deadline`]. A collection cannot be stopped: if it has begun, it
+    /// goes on, its blocks are dropped, and the next snapshot is refused until it has ended. While the sink handles a
+    /// block, a second call waits before it is refused, and this one before it sees its deadline.
     ///
     /// # Errors
     /// [`HeapDumpError`] says what each means.
@@ -292,8 +294,8 @@ impl Snapshots {
     }
 
     fn dump_by_session(&self, cx: &mut ProfilerThread<'_>, until: Option<Instant>) -> Result<()> {
-        // The events of collections come by a session of their own, which ends last: it also sees the collection that .NET 8 makes
-        // when the session with the dump ends.
+        // The events of collections come by a session of their own, which ends last: it also sees the collection that
+        // .NET 8 makes when the session with the dump ends.
         let watching = cx.event_pipe_start_session(&[EventPipeProviderConfig::runtime(KeywordSet::GC)], false)?;
         let dump = KeywordSet::new(Keywords::GC_HEAP_DUMP | Keywords::MANAGED_HEAP_COLLECT, Level::Informational);
         let is_late = || is_past(until);
@@ -307,8 +309,8 @@ impl Snapshots {
         dumped.and(cx.event_pipe_stop_session(watching))
     }
 
-    /// Starts the session that forces the dump, waits for the dump and stops the session. A runtime that is still starting forces no
-    /// collection, and returns no error.
+    /// Starts the session that forces the dump, waits for the dump and stops the session. A runtime that is still
+    /// starting forces no collection, and returns no error.
     fn dump_once(&self, cx: &mut ProfilerThread<'_>, set: KeywordSet, is_late: &impl Fn() -> bool) -> Result<()> {
         let session = cx.event_pipe_start_session(&[EventPipeProviderConfig::runtime(set)], false)?;
         let started = Instant::now();

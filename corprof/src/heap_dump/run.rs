@@ -150,7 +150,8 @@ impl Run {
         let is_new = self.blocks.add(event, payload, |class| {
             if class != *last {
                 *last = class;
-                // As an identifier at once, so that it is known to be dead if its module is unloaded before its name is asked for.
+                // As an identifier at once, so that it is known to be dead if its module is unloaded before its name is
+                // asked for.
                 classes.entry(class).or_insert_with(|| info.class(class as usize));
             }
         });

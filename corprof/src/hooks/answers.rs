@@ -1,7 +1,7 @@
 //! The profiler's answers about functions, from the first question on.
 //!
-//! The compiler may want to inline a function long before the function is compiled by itself, or never compile it by itself. So the
-//! profiler is asked at the first occasion, and its answer kept for the second.
+//! The compiler may want to inline a function long before the function is compiled by itself, or never compile it by
+//! itself. So the profiler is asked at the first occasion, and its answer kept for the second.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -34,7 +34,8 @@ impl<K: Copy + Eq + Hash, F> Answers<K, F> {
         unpoisoned(self.0.lock())
     }
 
-    /// Whether a function is hooked exactly. `ask` asks the profiler, if it was not asked yet; if that panics, there is no answer.
+    /// Whether a function is hooked exactly. `ask` asks the profiler, if it was not asked yet; if that panics, there is
+    /// no answer.
     pub(super) fn is_exact(&self, function: K, ask: impl FnOnce() -> Option<Hook<F>>) -> bool {
         if let Some(answer) = self.answers().get(&function) {
             return answer.is_exact;

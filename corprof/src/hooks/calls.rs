@@ -33,8 +33,8 @@ impl InInitialize<'_> {
         type Hook = unsafe extern "system" fn(sys::FunctionIDOrClientID);
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         let hook = |kind, stub: Stub| {
-            // SAFETY: only the address matters: compiled code calls it by the convention that the stub is written for, whatever
-            // the declared type says (fact: hook-calls).
+            // SAFETY: only the address matters: compiled code calls it by the convention that the stub is written for,
+            // whatever the declared type says (fact: hook-calls).
             kinds.contains(kind).then(|| unsafe { std::mem::transmute::<Stub, Hook>(stub) })
         };
         let enter = hook(HookKinds::ENTER, stubs.enter);
@@ -54,8 +54,8 @@ impl InInitialize<'_> {
         type Hook = unsafe extern "system" fn(sys::FunctionIDOrClientID, sys::COR_PRF_ELT_INFO);
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         let hook = |kind, stub: SlowStub| {
-            // SAFETY: the stub takes two words as C does. On all processors with stubs, the system's convention passes a union
-            // and an integer of that size in the same way (fact: hook-calls).
+            // SAFETY: the stub takes two words as C does. On all processors with stubs, the system's convention passes
+            // a union and an integer of that size in the same way (fact: hook-calls).
             kinds.contains(kind).then(|| unsafe { std::mem::transmute::<SlowStub, Hook>(stub) })
         };
         let enter = hook(HookKinds::ENTER, stubs.enter);
@@ -69,11 +69,12 @@ impl InInitialize<'_> {
 }
 
 impl InNoGc<'_> {
-    /// The places of the arguments of a function that begins, and its frame info, as far as the event mask asks for them.
+    /// The places of the arguments of a function that begins, and its frame info, as far as the event mask asks for
+    /// them.
     #[doc = contract!(GetFunctionEnter3Info)]
     ///
-    /// `HRESULT_FROM_WIN32(ERROR_INSUFFICIENT_BUFFER)`: there are more arguments than room; the frame info is written all the
-    /// same.
+    /// `HRESULT_FROM_WIN32(ERROR_INSUFFICIENT_BUFFER)`: there are more arguments than room; the frame info is written
+    /// all the same.
     ///
     /// # Safety
     /// `elt` is the value that the runtime passed to the enter hook of `function` which is under way on this thread.
@@ -88,8 +89,8 @@ impl InNoGc<'_> {
         const CALL: &str = "GetFunctionEnter3Info";
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         let (arguments, mut size) = room.as_raw();
-        // SAFETY: the caller vouches for `elt`; the call writes the frame info, and at most as many bytes as there is room for
-        // (fact: hook-values).
+        // SAFETY: the caller vouches for `elt`; the call writes the frame info, and at most as many bytes as there is
+        // room for (fact: hook-values).
         let code = unsafe { info.GetFunctionEnter3Info(function.as_raw(), elt, frame, &mut size, arguments) };
         Error::check(code, CALL)
     }

@@ -10,13 +10,14 @@ use super::InHook;
 
 /// A clock for hooks that never goes backward: a reading takes a few nanoseconds.
 ///
-/// It reads the processor's counter if all processors count alike, and otherwise the system's monotonic clock. Readings are in
-/// ticks, a unit of its own; [`between`](Self::between) converts them to a duration later.
+/// It reads the processor's counter if all processors count alike, and otherwise the system's monotonic clock. Readings
+/// are in ticks, a unit of its own; [`between`](Self::between) converts them to a duration later.
 #[derive(Debug, Clone)]
 pub struct HookClock(Clock);
 
-/// Whether all clocks read `rdtsc`, inline. One flag for all: if a hook had to load it from its thread's state first, the read
-/// would be delayed. A reading by `quanta` is a call, with which a shadow stack with times took 25 ns a call instead of 23.
+/// Whether all clocks read `rdtsc`, inline. One flag for all: if a hook had to load it from its thread's state first,
+/// the read would be delayed. A reading by `quanta` is a call, with which a shadow stack with times took 25 ns a call
+/// instead of 23.
 static IS_COUNTER: AtomicBool = AtomicBool::new(false);
 
 impl HookClock {
@@ -25,8 +26,8 @@ impl HookClock {
         let clock = Clock::new();
         static DECISION: Once = Once::new();
         DECISION.call_once(|| {
-            // If `quanta` counted nanoseconds of the system's clock, its reading would not lie between two readings of the
-            // counter.
+            // If `quanta` counted nanoseconds of the system's clock, its reading would not lie between two readings of
+            // the counter.
             let is_counter = (0..3).all(|_| {
                 let before = counter();
                 let reading = clock.raw();
@@ -49,8 +50,8 @@ impl HookClock {
         self.now_by_system()
     }
 
-    /// The time at which the hook `cx` began, in ticks, if its hooks are [timed](super::FunctionHooks::TIMED); otherwise the
-    /// current time.
+    /// The time at which the hook `cx` began, in ticks, if its hooks are [timed](super::FunctionHooks::TIMED);
+    /// otherwise the current time.
     #[inline]
     pub fn at(&self, cx: &InHook<'_>) -> u64 {
         cx.begun().unwrap_or_else(|| self.now())
@@ -63,8 +64,8 @@ impl HookClock {
         self.0.raw()
     }
 
-    /// The time from one reading to another; zero if the later reading is less, which can happen by a few ticks between two
-    /// processors.
+    /// The time from one reading to another; zero if the later reading is less, which can happen by a few ticks between
+    /// two processors.
     pub fn between(&self, earlier: u64, later: u64) -> Duration {
         Duration::from_nanos(self.0.delta_as_nanos(earlier, later))
     }
@@ -101,8 +102,8 @@ pub(super) fn is_slow() -> bool {
 pub(super) fn counter() -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
     {
-        // SAFETY: every x86-64 processor has this instruction, and the operating systems that .NET runs on forbid it only to an
-        // application that asks for that.
+        // SAFETY: every x86-64 processor has this instruction, and the operating systems that .NET runs on forbid it
+        // only to an application that asks for that.
         Some(unsafe { std::arch::x86_64::_rdtsc() })
     }
     #[cfg(not(target_arch = "x86_64"))]

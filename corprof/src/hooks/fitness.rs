@@ -12,8 +12,9 @@ use crate::metadata::signature::{MethodSignature, Type};
 use crate::metadata::{MetadataImport, MethodProps, NATIVE, TASKS, TypeDefOrRef, is_suspended_by_the_runtime};
 use crate::session::FunctionInfo;
 
-/// The first version of which it is known that its wrapper takes threads that it has never seen. The mending (dotnet/runtime pull
-/// request 119327) is of September 2025, when .NET 10 was nearly done: earlier ones of .NET 10 may or may not have it.
+/// The first version of which it is known that its wrapper takes threads that it has never seen. The mending
+/// (dotnet/runtime pull request 119327) is of September 2025, when .NET 10 was nearly done: earlier ones of .NET 10 may
+/// or may not have it.
 const TAKES_FOREIGN_THREADS: (u32, u32, u32) = (10, 0, 14);
 
 /// Functions that the wrapper around slow hooks is not made for.
@@ -48,19 +49,21 @@ impl SlowPath {
 
     /// Whether a function can have slow hooks; if in doubt, a reason why not.
     ///
-    /// A function that native code calls (`UnmanagedCallersOnly`) calls the wrapper before it enters cooperative mode, and after
-    /// it has left that: the mode changes in the method's code, which comes after the prolog (`fgAddReversePInvokeEnterExit` and
-    /// `genProfilingEnterCallback` in the compiler). On such a thread the wrapper changes the mode around the hook by itself
-    /// (`ProfileEnter` in vm/proftoeeinterfaceimpl.cpp), so the hook is in cooperative mode all the same: the live test
-    /// `unmanaged::functions_that_native_code_calls_are_hooked_in_cooperative_mode` fails where a collection runs beside it. But a
-    /// thread that the runtime has never seen kills .NET 8 there. And a method with a calling convention of its own passes values
-    /// where the wrapper does not look.
+    /// A function that native code calls (`UnmanagedCallersOnly`) calls the wrapper before it enters cooperative mode,
+    /// and after it has left that: the mode changes in the method's code, which comes after the prolog
+    /// (`fgAddReversePInvokeEnterExit` and `genProfilingEnterCallback` in the compiler). On such a thread the wrapper
+    /// changes the mode around the hook by itself (`ProfileEnter` in vm/proftoeeinterfaceimpl.cpp), so the hook is in
+    /// cooperative mode all the same: the live test
+    /// `unmanaged::functions_that_native_code_calls_are_hooked_in_cooperative_mode` fails where a collection runs
+    /// beside it. But a thread that the runtime has never seen kills .NET 8 there. And a method with a calling
+    /// convention of its own passes values where the wrapper does not look.
     ///
-    /// A runtime-async method cannot have slow hooks: on x86-64 it returns its continuation in rcx,
-    /// which the wrapper around Leave overwrites (`ProfileLeaveNaked` in vm/amd64/asmhelpers.S and AsmHelpers.asm), so that the
-    /// application would crash; and on no processor does it return what its signature says. A method that returns a task may
-    /// have a second, runtime-async form with the same metadata, once a runtime-async method was compiled: a caller of such a form
-    /// is compiled before the form. From then on the runtime is [asked](is_named_by_its_token) which form a function is.
+    /// A runtime-async method cannot have slow hooks: on x86-64 it returns its continuation in rcx, which the wrapper
+    /// around Leave overwrites (`ProfileLeaveNaked` in vm/amd64/asmhelpers.S and AsmHelpers.asm), so that the
+    /// application would crash; and on no processor does it return what its signature says. A method that returns a
+    /// task may have a second, runtime-async form with the same metadata, once a runtime-async method was compiled: a
+    /// caller of such a form is compiled before the form. From then on the runtime is [asked](is_named_by_its_token)
+    /// which form a function is.
     pub(super) fn check(&self, cx: &mut InCallback<'_>, function: FunctionId) -> std::result::Result<(), Unfit> {
         let info = cx.function_info(function)?;
         {
@@ -101,9 +104,9 @@ pub(super) enum Unfit {
     Runtime(#[from] Error),
 }
 
-/// Whether a function is what its token and type arguments stand for: of a method that returns a task this is the form that
-/// returns the task, and the form for runtime-async callers has an identifier of its own (.NET 10 and 11, live test
-/// `runtime_async::values_of_methods_that_return_tasks_are_told_in_every_program`).
+/// Whether a function is what its token and type arguments stand for: of a method that returns a task this is the form
+/// that returns the task, and the form for runtime-async callers has an identifier of its own (.NET 10 and 11, live
+/// test `runtime_async::values_of_methods_that_return_tasks_are_told_in_every_program`).
 pub(super) fn is_named_by_its_token(
     cx: &mut InCallback<'_>,
     function: FunctionId,
@@ -121,7 +124,8 @@ pub(super) fn is_named_by_its_token(
 
 /// Whether an attribute's value names no calling convention but those that are the platform's own in 64-bit processes.
 ///
-/// A named one stands in it as the name of its type: `System.Runtime.CompilerServices.CallConvCdecl`; the property is `CallConvs`.
+/// A named one stands in it as the name of its type: `System.Runtime.CompilerServices.CallConvCdecl`; the property is
+/// `CallConvs`.
 fn is_of_platform(attribute: &[u8]) -> bool {
     const START: &[u8] = b"CallConv";
     const KNOWN: [&[u8]; 3] = [b"s", b"Cdecl", b"Stdcall"];
@@ -138,8 +142,9 @@ pub(super) fn method<'cx>(cx: &'cx InNoGc<'_>, function: FunctionId) -> Result<(
     Ok((metadata, method))
 }
 
-/// Whether a method has a body of IL. .NET 11 reports its own code for a native method (P/Invoke) as that method's, and has a frame of
-/// it; older runtimes report none. The live test `shadow::the_shadow_stack_of_inserted_hooks_is_the_stack` fails without this.
+/// Whether a method has a body of IL. .NET 11 reports its own code for a native method (P/Invoke) as that method's, and
+/// has a frame of it; older runtimes report none. The live test
+/// `shadow::the_shadow_stack_of_inserted_hooks_is_the_stack` fails without this.
 pub(super) fn has_il(method: &MethodProps) -> bool {
     let without = sys::CorMethodAttr::mdPinvokeImpl.bits() | sys::CorMethodAttr::mdAbstract.bits();
     let not_il = sys::CorMethodImpl::miCodeTypeMask.bits() | sys::CorMethodImpl::miInternalCall.bits();

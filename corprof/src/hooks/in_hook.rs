@@ -38,8 +38,8 @@ impl<'h> InHook<'h> {
     }
 
     /// The stack pointer of the function's caller. It is the same in all hooks of one call, and lower than that of the
-    /// enclosing calls. A shadow stack uses it to find the calls that an exception has unwound. Hooks by inserted code get an
-    /// address in the function's own frame, of which the same is true.
+    /// enclosing calls. A shadow stack uses it to find the calls that an exception has unwound. Hooks by inserted code
+    /// get an address in the function's own frame, of which the same is true.
     #[inline]
     pub fn stack_pointer(&self) -> usize {
         self.stack_pointer

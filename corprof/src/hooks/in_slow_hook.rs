@@ -12,14 +12,14 @@ use super::InHook;
 
 /// The context of a hook that receives values ([`FunctionHooks::VALUES`](super::FunctionHooks::VALUES)).
 ///
-/// The runtime calls this hook through its own code, like a callback. So the context offers the calls of a callback that may
-/// start no collection ([`InNoGc`]): names, the classes and sizes of objects, and
-/// [`walk_own_stack`](InNoGc::walk_own_stack), which begins with the hooked function. The objects among the values do not
-/// move until the hook returns.
+/// The runtime calls this hook through its own code, like a callback. So the context offers the calls of a callback
+/// that may start no collection ([`InNoGc`]): names, the classes and sizes of objects, and
+/// [`walk_own_stack`](InNoGc::walk_own_stack), which begins with the hooked function. The objects among the values do
+/// not move until the hook returns.
 ///
-/// In a hook that [inserted code](super::HookSetup::inserted) calls, the thread is not inside a callback.
-/// There the calls of a callback return `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, walks return `E_FAIL`, and names that corprof has not
-/// looked up before are unknown. Look them up in [`select`](super::FunctionHooks::select).
+/// In a hook that [inserted code](super::HookSetup::inserted) calls, the thread is not inside a callback. There the
+/// calls of a callback return `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, walks return `E_FAIL`, and names that corprof has
+/// not looked up before are unknown. Look them up in [`select`](super::FunctionHooks::select).
 pub struct InSlowHook<'h> {
     hook: InHook<'h>,
     callback: InNoGc<'h>,
@@ -30,8 +30,8 @@ static_assertions::assert_not_impl_any!(InSlowHook<'static>: Send, Sync, Clone);
 
 impl<'h> InSlowHook<'h> {
     /// # Safety
-    /// Until this is dropped, the calling thread is inside a slow-path hook. `hook` and `frame` belong to that hook, and no
-    /// object moves during `callback`.
+    /// Until this is dropped, the calling thread is inside a slow-path hook. `hook` and `frame` belong to that hook,
+    /// and no object moves during `callback`.
     pub(super) unsafe fn new(hook: InHook<'h>, callback: InNoGc<'h>, frame: Result<FrameInfo<'h>>) -> Self {
         Self { hook, callback, frame }
     }
@@ -56,12 +56,12 @@ impl<'h> InSlowHook<'h> {
     }
 
     /// The handle that gives the type arguments of shared code: pass it to
-    /// [`function_info_in_frame`](crate::Info::function_info_in_frame). The runtime knows the type arguments when the function
-    /// begins; when it ends, only the function.
+    /// [`function_info_in_frame`](crate::Info::function_info_in_frame). The runtime knows the type arguments when the
+    /// function begins; when it ends, only the function.
     ///
     /// # Errors
-    /// `E_NOTIMPL`: [`VALUES`](super::FunctionHooks::VALUES) lacks [`HookValues::FRAME`](super::HookValues::FRAME), which hooks by
-    /// inserted code cannot have. Otherwise the runtime's own error.
+    /// `E_NOTIMPL`: [`VALUES`](super::FunctionHooks::VALUES) lacks [`HookValues::FRAME`](super::HookValues::FRAME),
+    /// which hooks by inserted code cannot have. Otherwise the runtime's own error.
     pub fn frame_info(&self) -> Result<FrameInfo<'_>> {
         self.frame
     }

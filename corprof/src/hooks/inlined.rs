@@ -1,4 +1,5 @@
-//! Methods that the compiler puts into their callers. An inserted hook would keep it from that, and cost many times what it tells.
+//! Methods that the compiler puts into their callers. An inserted hook would keep it from that, and cost many times
+//! what it tells.
 
 use std::collections::HashSet;
 

@@ -1,8 +1,8 @@
 //! Hooks by inserted code: the same [`FunctionHooks`], called by instructions that are added to the methods.
 //!
-//! The runtime's own hooks are calls that its compiler adds. These are added to the IL before a method is compiled, so the runtime
-//! keeps its precompiled code. The way to the user is the same: compiled code has the number of a record, and calls a function
-//! here, which goes through [`Installed::run`].
+//! The runtime's own hooks are calls that its compiler adds. These are added to the IL before a method is compiled, so
+//! the runtime keeps its precompiled code. The way to the user is the same: compiled code has the number of a record,
+//! and calls a function here, which goes through [`Installed::run`].
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -33,14 +33,16 @@ use crate::session::panics::catch;
 use crate::suspension;
 use crate::values::{Lookup, Plan, Types};
 
-/// What becomes of methods for which the application has precompiled (ReadyToRun) code, such as most of the framework's.
+/// What becomes of methods for which the application has precompiled (ReadyToRun) code, such as most of the
+/// framework's.
 ///
 /// With the runtime's own hooks it is ignored, and all methods are compiled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Precompiled {
-    /// It is used, and those methods have no hooks, also when the runtime compiles them again: the application starts as fast as
-    /// without hooks. [`select`](FunctionHooks::select) is called for them only if the compiler wants to inline them into others. A
-    /// precompiled instantiation of a generic method of which another one is hooked has hooks when it is compiled again.
+    /// It is used, and those methods have no hooks, also when the runtime compiles them again: the application starts
+    /// as fast as without hooks. [`select`](FunctionHooks::select) is called for them only if the compiler wants to
+    /// inline them into others. A precompiled instantiation of a generic method of which another one is hooked has
+    /// hooks when it is compiled again.
     Keep,
     /// `select` is called for them, and those that it wants are compiled. The others stay precompiled.
     Compile,
@@ -55,8 +57,8 @@ type Key = (usize, u32);
 /// What was decided about a method.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Decision {
-    /// A thread adds the calls. Another one that compiles the method now adds them as well: it does not wait for a thread that
-    /// calls the runtime.
+    /// A thread adds the calls. Another one that compiles the method now adds them as well: it does not wait for a
+    /// thread that calls the runtime.
     Editing,
     Hooked,
     NotHooked,
@@ -178,7 +180,8 @@ impl<H: FunctionHooks> Inserted<H> {
         self.settle(key, function, selected)
     }
 
-    /// Enters what one thread has found out about a method, and answers whether it has hooks: it has if any thread has added them.
+    /// Enters what one thread has found out about a method, and answers whether it has hooks: it has if any thread has
+    /// added them.
     fn settle(&self, key: Key, function: FunctionId, selected: std::result::Result<bool, String>) -> bool {
         let is_hooked = selected == Ok(true);
         let before = {
@@ -205,8 +208,8 @@ impl<H: FunctionHooks> Inserted<H> {
         Ok((key, self.methods().get(&key).copied()))
     }
 
-    /// Whether the user may be asked about a function. As with the runtime's own hooks not about one without metadata, and those that
-    /// handle exceptions. And not about one without IL, to which nothing can be added.
+    /// Whether the user may be asked about a function. As with the runtime's own hooks not about one without metadata,
+    /// and those that handle exceptions. And not about one without IL, to which nothing can be added.
     fn is_fit(cx: &InCallback<'_>, function: FunctionId) -> bool {
         let has_il = match fitness::method(cx, function) {
             Ok((metadata, method)) => fitness::has_il(&method) && !is_of_the_runtime(&metadata, &method),
@@ -225,7 +228,8 @@ impl<H: FunctionHooks> Inserted<H> {
         }
     }
 
-    /// What the method of a function should call, if the user wants that. `types`: whether those of its signature are loaded.
+    /// What the method of a function should call, if the user wants that. `types`: whether those of its signature are
+    /// loaded.
     fn wanted(
         &'static self,
         cx: &mut InCallback<'_>,
@@ -272,8 +276,8 @@ impl<H: FunctionHooks> Inserted<H> {
         }
     }
 
-    /// Asks the user about a function that is about to be compiled, and adds the calls. Answers whether it has them, or why it
-    /// cannot have them.
+    /// Asks the user about a function that is about to be compiled, and adds the calls. Answers whether it has them, or
+    /// why it cannot have them.
     fn select(
         &'static self,
         cx: &mut InCallback<'_>,
@@ -288,8 +292,8 @@ impl<H: FunctionHooks> Inserted<H> {
             Entry::Vacant(_) if is_replaced => return Err("the profiler has replaced the body by itself".to_owned()),
             entry => entry.or_insert(Decision::Editing),
         };
-        // SAFETY: the functions are those of these hooks, and take the numbers of their records, which are never freed; they are in
-        // a library that stays in memory (`prevent_detach`), catch panics, and are what hooks are.
+        // SAFETY: the functions are those of these hooks, and take the numbers of their records, which are never freed;
+        // they are in a library that stays in memory (`prevent_detach`), catch panics, and are what hooks are.
         match cx.edit_once(function, |edit| unsafe { edit.call_hooks(&calls) }) {
             // If it was not this thread that has replaced the body, it was another one, with the same calls.
             Ok(_) => Ok(true),

@@ -28,9 +28,9 @@ pub(super) fn calls<H: FunctionHooks>(number: usize) -> HookCalls {
     }
 }
 
-/// The stack pointer that stands for a method's frame. The marker, a variable in the frame, may be its lowest word, so that its
-/// address is the method's own stack pointer: what a boundary at this frame takes for gone. Its end is not, and is still below the
-/// stack pointer of the caller.
+/// The stack pointer that stands for a method's frame. The marker, a variable in the frame, may be its lowest word, so
+/// that its address is the method's own stack pointer: what a boundary at this frame takes for gone. Its end is not,
+/// and is still below the stack pointer of the caller.
 const fn stack_pointer(marker: usize) -> usize {
     marker + size_of::<usize>()
 }
@@ -42,10 +42,11 @@ impl<H: FunctionHooks> Calls<H> {
     /// The context of a hook that receives values.
     fn cx(record: &'static Record<H>, marker: usize, begun: Option<u64>) -> InSlowHook<'static> {
         let info = record.hooks.info();
-        // SAFETY: the thread is in a hook of the record's function, which compiled code has called without a transition: it stays in
-        // cooperative mode, so that no object moves. It is not marked as inside a callback: the runtime refuses the calls that need
-        // this (`PROFILER_TO_CLR_ENTRYPOINT_SYNC` in vm/proftoeeinterfaceimpl.cpp), and no others of this context but walks, which
-        // fail for lack of a start, need more than cooperative mode (fact: inserted-calls).
+        // SAFETY: the thread is in a hook of the record's function, which compiled code has called without a
+        // transition: it stays in cooperative mode, so that no object moves. It is not marked as inside a callback: the
+        // runtime refuses the calls that need this (`PROFILER_TO_CLR_ENTRYPOINT_SYNC` in vm/proftoeeinterfaceimpl.cpp),
+        // and no others of this context but walks, which fail for lack of a start, need more than cooperative mode
+        // (fact: inserted-calls).
         unsafe {
             let callback = InNoGc::new(info, Heap::Still).in_slow_hook(None);
             let hook = InHook::new(info, record.function, stack_pointer(marker), begun);
@@ -68,9 +69,9 @@ impl<H: FunctionHooks> Entered for Calls<H> {
                 let is_asked = const { H::VALUES.contains(HookValues::ARGUMENTS) };
                 let not_asked = || not_asked("enter_with_args");
                 let ranges = ranges.get(1..).filter(|_| is_asked).ok_or_else(not_asked);
-                // SAFETY: the plan is of the method that is called. Its code passes, after the marker and in the order of the plan,
-                // the addresses of local variables that have the types of the arguments, or 0. No collection runs: the call makes no
-                // transition (fact: inserted-calls).
+                // SAFETY: the plan is of the method that is called. Its code passes, after the marker and in the order
+                // of the plan, the addresses of local variables that have the types of the arguments, or 0. No
+                // collection runs: the call makes no transition (fact: inserted-calls).
                 let args = Arguments::new_in_probe(record.plan(), ranges, record.hooks.string_layout());
                 let Some(data) = record.role.data() else { return };
                 record.hooks.user().enter_with_args(&Self::cx(record, marker, begun), thread, data, &args);
@@ -82,7 +83,8 @@ impl<H: FunctionHooks> Entered for Calls<H> {
 /// A method is about to return.
 ///
 /// # Safety
-/// Compiled code of the method calls it without a transition, with the number of a record of `H` and the address of its marker.
+/// Compiled code of the method calls it without a transition, with the number of a record of `H` and the address of its
+/// marker.
 unsafe extern "C" fn leave<H: FunctionHooks>(number: i64, marker: usize) {
     <Installed<H> as Target>::leave(number as usize, stack_pointer(marker));
 }

@@ -1,5 +1,5 @@
-//! Installs hooks that the runtime calls: sets the flags and stubs in the order that the runtime needs, and refuses what it would
-//! refuse.
+//! Installs hooks that the runtime calls: sets the flags and stubs in the order that the runtime needs, and refuses
+//! what it would refuse.
 
 use super::installed::Installed;
 use super::setup::refuse_second;

@@ -1,8 +1,8 @@
 //! The path from a stub to the user's method, and from the runtime's question about a function to the user's answer.
 //!
-//! The runtime keeps a number for each hooked function: here the address of its [`Record`], with the stubs' tags in the lowest
-//! bits. A hook receives only that number, which is enough: the record leads to the hooks. Neither is ever freed, as the
-//! runtime keeps the number even when the function is gone.
+//! The runtime keeps a number for each hooked function: here the address of its [`Record`], with the stubs' tags in the
+//! lowest bits. A hook receives only that number, which is enough: the record leads to the hooks. Neither is ever
+//! freed, as the runtime keeps the number even when the function is gone.
 
 use std::any::{Any, TypeId};
 use std::cell::UnsafeCell;
@@ -61,14 +61,14 @@ pub(crate) struct Installed<H: FunctionHooks> {
     is_inserted: bool,
 }
 
-// SAFETY: `user` is shared as `&H` of a `Sync` type, and dropped once, on any thread, which `Send` allows. All other fields are
-// `Send` and `Sync`.
+// SAFETY: `user` is shared as `&H` of a `Sync` type, and dropped once, on any thread, which `Send` allows. All other
+// fields are `Send` and `Sync`.
 unsafe impl<H: FunctionHooks> Sync for Installed<H> {}
 // SAFETY: as above.
 unsafe impl<H: FunctionHooks> Send for Installed<H> {}
 
-/// The data behind the runtime's number for a function. The alignment leaves room for the tags. The fields that every hook
-/// needs come first.
+/// The data behind the runtime's number for a function. The alignment leaves room for the tags. The fields that every
+/// hook needs come first.
 #[repr(C, align(8))]
 pub(super) struct Record<H: FunctionHooks> {
     /// The gate of the hooks, one load away.
@@ -149,8 +149,8 @@ impl<H: FunctionHooks> Installed<H> {
         self.string_layout
     }
 
-    /// The user's hooks. Only for code inside the gate, or code that knows that no thread is inside and `drop_user` has not
-    /// run.
+    /// The user's hooks. Only for code inside the gate, or code that knows that no thread is inside and `drop_user` has
+    /// not run.
     #[inline]
     pub(super) fn user(&self) -> &H {
         // SAFETY: only `drop_user` writes to the cell, and it runs after all callers of this.
@@ -169,8 +169,8 @@ impl<H: FunctionHooks> Installed<H> {
         self.profiler.report_last_panic(method);
     }
 
-    /// Runs one hook: through the gate, to the thread's state, under the panic guard, into the user's method. `user` also
-    /// receives the time of the beginning, if the hooks are timed.
+    /// Runs one hook: through the gate, to the thread's state, under the panic guard, into the user's method. `user`
+    /// also receives the time of the beginning, if the hooks are timed.
     ///
     /// # Safety
     /// `client` is the runtime's number for a function, returned by [`map`](Self::map), and contains [`OURS`].
@@ -180,14 +180,15 @@ impl<H: FunctionHooks> Installed<H> {
         name: &'static str,
         user: impl FnOnce(&'static Record<H>, &mut H::Thread, Option<u64>),
     ) {
-        // SAFETY: the number is the address of a record of this `H` (stubs and mapper are set together) with its tags. Records
-        // are never freed (fact: hook-calls).
+        // SAFETY: the number is the address of a record of this `H` (stubs and mapper are set together) with its tags.
+        // Records are never freed (fact: hook-calls).
         let record: &'static Record<H> = unsafe { &*std::ptr::with_exposed_provenance(client & !TAGS) };
         let Some(first) = record.gate.enter_first(record.tag) else {
             return Self::run_nested(record, name, user);
         };
-        // SAFETY: the state belongs to this thread, and is not freed while the thread is inside the gate. Nothing else on this
-        // thread uses it now: this is the only hook or callback, and a thread does not end in a hook (fact: hook-calls).
+        // SAFETY: the state belongs to this thread, and is not freed while the thread is inside the gate. Nothing else
+        // on this thread uses it now: this is the only hook or callback, and a thread does not end in a hook (fact:
+        // hook-calls).
         let thread: &mut H::Thread = unsafe { &mut *first.local().cast().as_ptr() };
         let begun = if H::TIMED { clock::counter() } else { None };
         // Like `catch`, but nothing local is used after a panic, so that no registers are saved for it.
@@ -235,8 +236,8 @@ impl<H: FunctionHooks> Installed<H> {
         let record = hooks.gate().enter().and_then(|_inside| {
             let function = hooks.info.function(function)?;
             let _selecting = Callback::begin_select();
-            // SAFETY: the runtime asks on the compiling thread, in preemptive mode, holds no lock that a collection waits for
-            // (contracts.toml: SetFunctionIDMapper2), and waits for the answer (fact: select).
+            // SAFETY: the runtime asks on the compiling thread, in preemptive mode, holds no lock that a collection
+            // waits for (contracts.toml: SetFunctionIDMapper2), and waits for the answer (fact: select).
             let mut cx = unsafe { InCallback::new(&hooks.info) };
             // The metadata is let go of again before `select`.
             let (method, is_marker, part) = match fitness::method(&cx, function) {

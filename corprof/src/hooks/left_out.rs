@@ -37,8 +37,8 @@ impl Reasons {
     }
 }
 
-/// What became of the functions that were selected: returned by [`HookSetup::install`](super::HookSetup::install). A clone is
-/// another handle to the same.
+/// What became of the functions that were selected: returned by [`HookSetup::install`](super::HookSetup::install). A
+/// clone is another handle to the same.
 #[derive(Clone, Debug, Default)]
 pub struct HookedFunctions(Arc<Mutex<Books>>);
 
@@ -81,12 +81,14 @@ impl HookedFunctions {
         all.list()
     }
 
-    /// How many functions run precompiled code, and so have no hooks. None, if the runtime calls the hooks: it then compiles all.
+    /// How many functions run precompiled code, and so have no hooks. None, if the runtime calls the hooks: it then
+    /// compiles all.
     pub fn precompiled(&self) -> usize {
         self.books().precompiled
     }
 
-    /// How many methods are to have hooks when they are called next: nobody has called them since the profiler attached.
+    /// How many methods are to have hooks when they are called next: nobody has called them since the profiler
+    /// attached.
     pub fn waiting(&self) -> usize {
         let books = self.books();
         books.rewrites.iter().filter(|(_, rewrite)| !rewrite.outcome().is_known()).count()

@@ -1,7 +1,7 @@
 //! Enter/leave hooks: the profiler is called at every call that the application makes.
 //!
-//! A profiler implements [`FunctionHooks`] and passes it to [`InInitialize::hooks`]. From then on the SDK asks it
-//! about each function that is compiled ([`select`](FunctionHooks::select)), and calls it when a selected function begins,
+//! A profiler implements [`FunctionHooks`] and passes it to [`InInitialize::hooks`]. From then on the SDK asks it about
+//! each function that is compiled ([`select`](FunctionHooks::select)), and calls it when a selected function begins,
 //! returns, or ends in a tail call:
 //!
 //! ```
@@ -52,13 +52,13 @@
 //!
 //! # What a hook may do
 //!
-//! Compiled code calls a hook directly, and the thread delays collections until the hook returns. So a hook must be short, must
-//! not wait, and must not take a lock that another thread holds while it calls the runtime. Keep data that a hook needs often
-//! in the thread's state, which belongs to the hook alone, or in the value that `select` returns for a function: above all
-//! names, which cannot be looked up in a hook.
+//! Compiled code calls a hook directly, and the thread delays collections until the hook returns. So a hook must be
+//! short, must not wait, and must not take a lock that another thread holds while it calls the runtime. Keep data that
+//! a hook needs often in the thread's state, which belongs to the hook alone, or in the value that `select` returns for
+//! a function: above all names, which cannot be looked up in a hook.
 //!
-//! A panic in a hook is handled like one in a callback: it is reported once, and the profiler is disabled. Hooks that the
-//! application calls after Shutdown do nothing.
+//! A panic in a hook is handled like one in a callback: it is reported once, and the profiler is disabled. Hooks that
+//! the application calls after Shutdown do nothing.
 //!
 //! # Who calls the hooks
 //!
@@ -70,15 +70,15 @@
 //!
 //! # Calls that the compiler inlines
 //!
-//! The answer of `select` decides: [`Hook::Inlinable`] leaves optimised code as it is, and an inlined call is a part of its caller;
-//! [`Hook::Exact`] has hooks in each call.
+//! The answer of `select` decides: [`Hook::Inlinable`] leaves optimised code as it is, and an inlined call is a part of
+//! its caller; [`Hook::Exact`] has hooks in each call.
 //!
 //! # Arguments and results
 //!
-//! Hooks that need arguments or results name them in [`VALUES`](FunctionHooks::VALUES). Values are read by the functions' signatures:
-//! see [`Value`](crate::values::Value). All hooks that the runtime calls then use its slow path, which costs several times as much. In
-//! return such a hook gets an [`InSlowHook`], which offers more calls than an [`InHook`]. Inserted code calls hooks with values as
-//! directly as others, but offers no more calls.
+//! Hooks that need arguments or results name them in [`VALUES`](FunctionHooks::VALUES). Values are read by the
+//! functions' signatures: see [`Value`](crate::values::Value). All hooks that the runtime calls then use its slow path,
+//! which costs several times as much. In return such a hook gets an [`InSlowHook`], which offers more calls than an
+//! [`InHook`]. Inserted code calls hooks with values as directly as others, but offers no more calls.
 //!
 //! Types that record calls are in [`calls`](crate::calls).
 //!
@@ -126,6 +126,6 @@ pub use left_out::{HookedFunctions, LeftOut};
 pub use setup::HookSetup;
 pub use unwind::StackBoundary;
 
-/// Whether the runtime's own hooks tell of [suspensions](FunctionHooks::suspended): on x86-64. On other processors it is not known
-/// where a function returns to.
+/// Whether the runtime's own hooks tell of [suspensions](FunctionHooks::suspended): on x86-64. On other processors it
+/// is not known where a function returns to.
 pub const TELLS_SUSPENSIONS: bool = suspensions::KNOWS_CALLERS;

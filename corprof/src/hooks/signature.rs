@@ -1,8 +1,9 @@
 //! Decides by its signature whether a function has values in vector registers when a hook is called.
 //!
-//! An argument or result is in a vector register only if it is a floating-point number, or a value type that contains one. So a
-//! signature without either proves that a stub need not save vector registers, which is most of its cost. If in doubt, they are
-//! saved: a counted call then takes 6.4 ns with its two hooks instead of 5.0 (`cargo xtask bench --only hooks`).
+//! An argument or result is in a vector register only if it is a floating-point number, or a value type that contains
+//! one. So a signature without either proves that a stub need not save vector registers, which is most of its cost. If
+//! in doubt, they are saved: a counted call then takes 6.4 ns with its two hooks instead of 5.0 (`cargo xtask bench
+//! --only hooks`).
 
 use super::stubs::{OURS, PLAIN_ARGUMENTS, PLAIN_RESULT};
 use crate::metadata::signature::{CallingConvention, MethodSignature, Primitive, Type};

@@ -1,7 +1,7 @@
 //! Slow-path hooks: from the runtime's own wrapper to the user's method, with the values in between.
 //!
-//! Compiled code calls the wrapper. It saves the registers, notes the places of all values, and calls the hook like any C
-//! function, in cooperative mode. It returns the places on request, during that hook only.
+//! Compiled code calls the wrapper. It saves the registers, notes the places of all values, and calls the hook like any
+//! C function, in cooperative mode. It returns the places on request, during that hook only.
 
 use std::mem::{MaybeUninit, offset_of};
 
@@ -49,7 +49,8 @@ impl ArgumentRoom {
     /// A call that succeeded has filled the buffer, or no call was made with it.
     unsafe fn filled(&self) -> &[sys::COR_PRF_FUNCTION_ARGUMENT_RANGE] {
         let filled = self.ranges.get(..self.count as usize).unwrap_or_default();
-        // SAFETY: a call that succeeds writes as many ranges as it counts; before any call the count is 0 (fact: hook-values).
+        // SAFETY: a call that succeeds writes as many ranges as it counts; before any call the count is 0 (fact:
+        // hook-values).
         unsafe { &*(std::ptr::from_ref(filled) as *const [sys::COR_PRF_FUNCTION_ARGUMENT_RANGE]) }
     }
 }
@@ -67,9 +68,9 @@ impl<H: FunctionHooks> Call<H> {
 
     /// The context for the calls to the runtime.
     fn callback(&self) -> InNoGc<'static> {
-        // SAFETY: a `Call` is made in a hook that the runtime's wrapper has called: the wrapper has marked the thread as inside
-        // a callback, and switched it to cooperative mode, which no call by `&InNoGc` leaves (contracts.toml: lets_gc_in)
-        // (fact: hook-mode).
+        // SAFETY: a `Call` is made in a hook that the runtime's wrapper has called: the wrapper has marked the thread
+        // as inside a callback, and switched it to cooperative mode, which no call by `&InNoGc` leaves (contracts.toml:
+        // lets_gc_in) (fact: hook-mode).
         let cx = unsafe { InNoGc::new(self.info(), Heap::Still) };
         cx.in_slow_hook(wrapper::walk_start(self.elt))
     }
@@ -79,7 +80,8 @@ impl<H: FunctionHooks> Call<H> {
         let function = self.record.function;
         let frame = if H::VALUES.contains(HookValues::FRAME) {
             let none = Error::new(E_NOTIMPL, "frame_info");
-            // SAFETY: its lifetime ends with the call, which is in the hook that the runtime wrote it for (fact: hook-values).
+            // SAFETY: its lifetime ends with the call, which is in the hook that the runtime wrote it for (fact:
+            // hook-values).
             frame.and_then(|raw| unsafe { FrameInfo::new(function, raw) }.ok_or(none))
         } else {
             Err(InSlowHook::no_frame())
@@ -98,8 +100,8 @@ pub(super) fn not_asked(what: &'static str) -> Unreadable {
 }
 
 impl<H: FunctionHooks> Installed<H> {
-    /// Like [`run`](Self::run), for a number that may be the runtime's own, which it passes if it compiles with hooks after
-    /// Shutdown, without asking `map`.
+    /// Like [`run`](Self::run), for a number that may be the runtime's own, which it passes if it compiles with hooks
+    /// after Shutdown, without asking `map`.
     fn run_slow(client: usize, name: &'static str, user: impl FnOnce(&'static Record<H>, &mut H::Thread, Option<u64>)) {
         if client & OURS != 0 {
             // SAFETY: the number is one of ours, which the runtime got from `map` (fact: hook-calls).
@@ -132,13 +134,14 @@ impl<H: FunctionHooks> SlowTarget for Installed<H> {
             };
             // The frame is also written when there is no room for the arguments.
             let frame = if frame == 0 { answer.map(|()| frame) } else { Ok(frame) };
-            // SAFETY: `ranges` are the places that `GetFunctionEnter3Info` has just returned for this `elt`, or empty. They lie
-            // in the wrapper's notes (registers, and copies of structs that were in registers), in the memory that `elt` points
-            // to (`this`), or in the frame of the caller. All of these stay until the wrapper returns, which is after this
-            // hook. The plan belongs to the same function: `map` put both into one record. No collection runs meanwhile: the
-            // wrapper has switched to cooperative mode (`ProfileEnter` in vm/proftoeeinterfaceimpl.cpp), and `InSlowHook`
-            // offers only calls that never leave it, by the contract table. `args` ends with this closure: its lifetime occurs
-            // in none of the user's types (fact: hook-values, hook-mode).
+            // SAFETY: `ranges` are the places that `GetFunctionEnter3Info` has just returned for this `elt`, or empty.
+            // They lie in the wrapper's notes (registers, and copies of structs that were in registers), in the memory
+            // that `elt` points to (`this`), or in the frame of the caller. All of these stay until the wrapper
+            // returns, which is after this hook. The plan belongs to the same function: `map` put both into one record.
+            // No collection runs meanwhile: the wrapper has switched to cooperative mode (`ProfileEnter` in
+            // vm/proftoeeinterfaceimpl.cpp), and `InSlowHook` offers only calls that never leave it, by the contract
+            // table. `args` ends with this closure: its lifetime occurs in none of the user's types (fact: hook-values,
+            // hook-mode).
             let args = unsafe { Arguments::new(plan, ranges, record.hooks.string_layout()) };
             let Some(data) = record.role.data() else { return };
             user.enter_with_args(&call.cx(frame, begun), thread, data, &args);
@@ -164,9 +167,9 @@ impl<H: FunctionHooks> SlowTarget for Installed<H> {
                 Err(error) => Err(Unreadable::NotTold(error)),
                 Ok(()) => Ok(range),
             };
-            // SAFETY: `range` is the place that `GetFunctionLeave3Info` has just returned for this `elt`, or empty, and then
-            // nothing is read. It lies in the wrapper's notes, or is the return buffer, which belongs to the caller and stays.
-            // The rest is as in `enter` (fact: hook-values).
+            // SAFETY: `range` is the place that `GetFunctionLeave3Info` has just returned for this `elt`, or empty, and
+            // then nothing is read. It lies in the wrapper's notes, or is the return buffer, which belongs to the
+            // caller and stays. The rest is as in `enter` (fact: hook-values).
             let value = unsafe { ReturnValue::new(plan, range, record.hooks.string_layout()) };
             let Some(data) = record.role.data() else { return };
             user.leave_with_value(&call.cx(answer.map(|()| frame), begun), thread, data, &value);

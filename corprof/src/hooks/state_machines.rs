@@ -1,8 +1,9 @@
 //! Suspensions of the state machines that compilers make of async methods.
 //!
-//! `MoveNext` of a machine returns when it has to wait, and is called again when it goes on. Before it returns so, its builder takes
-//! the box that holds the machine in the meantime ([`Part::TakesBox`]); and who calls it to go on is that box ([`Part::Continues`]).
-//! Where the runtime's compiler puts the box's method into its caller, a machine that goes on looks like a new one.
+//! `MoveNext` of a machine returns when it has to wait, and is called again when it goes on. Before it returns so, its
+//! builder takes the box that holds the machine in the meantime ([`Part::TakesBox`]); and who calls it to go on is that
+//! box ([`Part::Continues`]). Where the runtime's compiler puts the box's method into its caller, a machine that goes
+//! on looks like a new one.
 
 use std::cell::Cell;
 

@@ -1,9 +1,9 @@
 //! Suspensions of runtime-async methods, told by the calls that compiled code makes then.
 //!
-//! The runtime calls no hook when such a method is suspended: it returns to its caller as if it had not been called. And its enter
-//! hook is called again each time that it goes on. Both are seen all the same: a method that is suspended calls one of the
-//! [functions](is_called_at_suspensions) that save its context; and what calls a method that goes on is a piece of code that the
-//! runtime has made for that, without metadata.
+//! The runtime calls no hook when such a method is suspended: it returns to its caller as if it had not been called.
+//! And its enter hook is called again each time that it goes on. Both are seen all the same: a method that is suspended
+//! calls one of the [functions](is_called_at_suspensions) that save its context; and what calls a method that goes on
+//! is a piece of code that the runtime has made for that, without metadata.
 //!
 //! A runtime that calls leave hooks at suspensions disturbs nothing: the call has ended by then.
 //!
@@ -22,12 +22,13 @@ use crate::info::Info;
 use crate::lock::unpoisoned;
 use crate::metadata::{MetadataImport, MethodProps, SUSPENDING, is_core_library};
 
-/// What .NET 11 calls once at each suspension: the first two in a method that saves its contexts at its beginning, the third in
-/// others.
+/// What .NET 11 calls once at each suspension: the first two in a method that saves its contexts at its beginning, the
+/// third in others.
 const FINISH: [&str; 3] =
     ["FinishSuspensionNoContinuationContext", "FinishSuspensionWithContinuationContext", "CaptureExecutionContext"];
 
-/// What a runtime without those calls once at each suspension (.NET 10): one of the three, by where the method is loaded.
+/// What a runtime without those calls once at each suspension (.NET 10): one of the three, by where the method is
+/// loaded.
 const ALLOCATE: [&str; 3] = ["AllocContinuation", "AllocContinuationMethod", "AllocContinuationClass"];
 
 /// What a function with hooks is.
@@ -105,8 +106,8 @@ impl Callers {
         Self { machine: Some(machine), ..Self::default() }
     }
 
-    /// Whether the caller that goes on at this address has the function go on, rather than calls it. `ask` answers that of a
-    /// function; none for code without metadata.
+    /// Whether the caller that goes on at this address has the function go on, rather than calls it. `ask` answers that
+    /// of a function; none for code without metadata.
     #[inline]
     fn is_resuming(&self, info: &Info, return_address: usize, ask: impl FnOnce(Option<FunctionId>) -> bool) -> bool {
         if return_address == self.resuming.load(Relaxed) {
@@ -172,8 +173,8 @@ pub(super) const KNOWS_CALLERS: bool = cfg!(target_arch = "x86_64");
 #[cfg(target_arch = "x86_64")]
 unsafe fn return_address(stack_pointer: usize) -> usize {
     let place: *const usize = std::ptr::with_exposed_provenance(stack_pointer - size_of::<usize>());
-    // SAFETY: what the runtime passes to a fast hook is the stack pointer before the call, below which the call instruction has
-    // written the address; the function has not returned yet (test: live
+    // SAFETY: what the runtime passes to a fast hook is the stack pointer before the call, below which the call
+    // instruction has written the address; the function has not returned yet (test: live
     // timer::calls_that_are_suspended_are_one_call_and_wait_apart).
     unsafe { place.read() }
 }

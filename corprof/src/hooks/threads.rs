@@ -1,12 +1,12 @@
 //! Each thread's state: a hook finds it without a lock or an allocation, and it ends once.
 //!
-//! A thread that passes the gate has its slot in hand (`session/slot.rs`), and the slot points to the state. The state is made
-//! on the thread when the runtime announces it; if it was not announced, by its first hook. A thread-local, unused in the usual
-//! case, lists the states of its thread. Its destructor ends them with the operating-system thread, before another thread can
-//! get the same slot; and it replaces the slot when there are more threads than slots.
+//! A thread that passes the gate has its slot in hand (`session/slot.rs`), and the slot points to the state. The state
+//! is made on the thread when the runtime announces it; if it was not announced, by its first hook. A thread-local,
+//! unused in the usual case, lists the states of its thread. Its destructor ends them with the operating-system thread,
+//! before another thread can get the same slot; and it replaces the slot when there are more threads than slots.
 //!
-//! A set of all states decides which thread ends one: the thread that removes it from the set. As long as the gate is open this
-//! is the state's own thread; after that it is Shutdown, when no thread is inside any more.
+//! A set of all states decides which thread ends one: the thread that removes it from the set. As long as the gate is
+//! open this is the state's own thread; after that it is Shutdown, when no thread is inside any more.
 
 use std::cell::{Cell, UnsafeCell};
 use std::collections::HashSet;
@@ -97,8 +97,8 @@ impl<H: FunctionHooks> Installed<H> {
     /// `state` belongs to these hooks, and its thread no longer uses it.
     unsafe fn take_thread(&self, state: State) -> Option<H::Thread> {
         let is_first = self.threads.live().remove(&state);
-        // SAFETY: it comes from `Box::leak` in `find_thread`; the thread that removes it from the set is its only user, by the
-        // caller's promise.
+        // SAFETY: it comes from `Box::leak` in `find_thread`; the thread that removes it from the set is its only user,
+        // by the caller's promise.
         is_first.then(|| unsafe { Box::from_raw(state.0.cast::<CallThreadState<H>>().as_ptr()) }.thread.into_inner())
     }
 
@@ -107,9 +107,9 @@ impl<H: FunctionHooks> Installed<H> {
         // Once the gate is closed, Shutdown ends it.
         let Some(inside) = self.gate().enter() else { return };
         inside.set_local(self.tag, None);
-        // SAFETY: called by the destructor of the thread's own list, after which no hook of this thread finds its state: the
-        // list is gone. Other threads have states of their own
-        // (test: live attacks::differs::managed_code_on_threads_that_are_nearly_gone_has_no_hooks).
+        // SAFETY: called by the destructor of the thread's own list, after which no hook of this thread finds its
+        // state: the list is gone. Other threads have states of their own (test: live
+        // attacks::differs::managed_code_on_threads_that_are_nearly_gone_has_no_hooks).
         if let Some(thread) = unsafe { self.take_thread(state) } {
             catch(|| self.user().thread_ended(thread), || self.disable_after_panic("thread_ended"));
         }

@@ -1,5 +1,5 @@
-//! How far an exception has unwound a stack, by the frame of the block that the runtime runs next; and how a callback gets its
-//! thread's state.
+//! How far an exception has unwound a stack, by the frame of the block that the runtime runs next; and how a callback
+//! gets its thread's state.
 
 use std::any::TypeId;
 use std::ops::ControlFlow;
@@ -15,8 +15,8 @@ use super::FunctionHooks;
 use super::installed::Installed;
 use super::threads::CallThreadState;
 
-/// A place in a stack. Functions whose callers' stack pointers ([`InHook::stack_pointer`](super::InHook::stack_pointer)) are
-/// below it have ended.
+/// A place in a stack. Functions whose callers' stack pointers
+/// ([`InHook::stack_pointer`](super::InHook::stack_pointer)) are below it have ended.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StackBoundary(pub(crate) usize);
 
@@ -35,11 +35,11 @@ impl StackBoundary {
 }
 
 impl InNoGc<'_> {
-    /// The boundary of the calling thread's stack: everything below the innermost managed frame has ended, whether it had hooks
-    /// or not. Use it before reading a [`ShadowStack`](crate::calls::ShadowStack) in a callback.
+    /// The boundary of the calling thread's stack: everything below the innermost managed frame has ended, whether it
+    /// had hooks or not. Use it before reading a [`ShadowStack`](crate::calls::ShadowStack) in a callback.
     ///
-    /// This takes the first step of a [walk](InNoGc::walk_own_stack), and has the same requirements. `None` if the stack
-    /// has no managed frame.
+    /// This takes the first step of a [walk](InNoGc::walk_own_stack), and has the same requirements. `None` if the
+    /// stack has no managed frame.
     ///
     /// # Errors
     /// As [`walk_own_stack`](InNoGc::walk_own_stack).
@@ -58,12 +58,13 @@ impl InNoGc<'_> {
 
     /// Calls `look` with the calling thread's [state](FunctionHooks::Thread) for hooks.
     ///
-    /// `T` is the type of that state. Hooks are not called while the state is lent. Calls that run managed code are impossible
-    /// meanwhile, as they take `&mut` of this context.
+    /// `T` is the type of that state. Hooks are not called while the state is lent. Calls that run managed code are
+    /// impossible meanwhile, as they take `&mut` of this context.
     ///
     /// # Errors
-    /// `E_NOTIMPL`: no hooks are set, or their threads have states of another type. `E_FAIL`: the thread has no state now
-    /// (after a panic, or at Shutdown), or its state is in use: by a hook around this callback, or by `look` itself.
+    /// `E_NOTIMPL`: no hooks are set, or their threads have states of another type. `E_FAIL`: the thread has no state
+    /// now (after a panic, or at Shutdown), or its state is in use: by a hook around this callback, or by `look`
+    /// itself.
     pub fn with_hook_thread<T: Send + 'static, R>(&self, look: impl FnOnce(&mut T) -> R) -> Result<R> {
         const CALL: &str = "with_hook_thread";
         let Some(hooks) = self.hook_slot() else {
@@ -99,8 +100,8 @@ impl Event {
 /// The boundary at this event; none if the runtime does not give it.
 fn boundary_at(cx: &InNoGc<'_>, event: Event) -> Option<StackBoundary> {
     match event {
-        // This exception has unwound nothing yet. But the runtime may have caught another before without reporting it: one that
-        // a filter has let out, or that of a static constructor before it throws its own.
+        // This exception has unwound nothing yet. But the runtime may have caught another before without reporting it:
+        // one that a filter has let out, or that of a static constructor before it throws its own.
         Event::ExceptionThrown | Event::ExceptionSearchFilterEnter | Event::ExceptionSearchFilterLeave => {
             cx.stack_boundary().ok()?
         }
@@ -138,15 +139,15 @@ impl<H: FunctionHooks> Drop for Loan<H> {
 }
 
 impl<H: FunctionHooks> Installed<H> {
-    /// The calling thread's state, unless a hook or another borrower on this thread has it. The loan must end while the caller
-    /// is inside the gate.
+    /// The calling thread's state, unless a hook or another borrower on this thread has it. The loan must end while the
+    /// caller is inside the gate.
     pub(super) fn borrow(&'static self, inside: &Inside) -> Option<(ThreadOf<H>, Loan<H>)> {
         if inside.is_in_hook() {
             return None;
         }
         let state = self.thread(inside)?;
-        // SAFETY: the state belongs to this thread, and is not freed while the thread is inside the gate, which it is as long
-        // as this is used. It is in a `CallThreadState`, of which only the flag is read here.
+        // SAFETY: the state belongs to this thread, and is not freed while the thread is inside the gate, which it is
+        // as long as this is used. It is in a `CallThreadState`, of which only the flag is read here.
         let kept: &'static CallThreadState<H> = unsafe { &*state.cast().as_ptr() };
         Some((NonNull::from(kept).cast(), Loan::new(kept)?))
     }
@@ -162,7 +163,8 @@ impl<H: FunctionHooks> Installed<H> {
     #[cold]
     pub(super) fn tell_unwound(&'static self, event: Event) {
         let Some(inside) = self.gate().enter() else { return };
-        // SAFETY: the adapter reports `event` from inside its callback; nothing is claimed about the heap (fact: contexts).
+        // SAFETY: the adapter reports `event` from inside its callback; nothing is claimed about the heap (fact:
+        // contexts).
         let cx = unsafe { InNoGc::new(self.info(), Heap::Moves) };
         let Some(boundary) = boundary_at(&cx, event) else { return };
         self.lend(&inside, |state| {

@@ -1,9 +1,9 @@
 //! Undocumented facts of the runtime's wrapper around slow-path hooks.
 //!
-//! The API calls `COR_PRF_ELT_INFO` opaque. Its first word has pointed to the wrapper's notes about the call ever since the
-//! slow path exists (`PROFILE_PLATFORM_SPECIFIC_DATA`, in vm/amd64/asmconstants.h and vm/arm64/asmconstants.h). Two facts are
-//! read from there, and tests check each: the stack pointer of the function's caller, and the function's registers at its call
-//! of the hook.
+//! The API calls `COR_PRF_ELT_INFO` opaque. Its first word has pointed to the wrapper's notes about the call ever since
+//! the slow path exists (`PROFILE_PLATFORM_SPECIFIC_DATA`, in vm/amd64/asmconstants.h and vm/arm64/asmconstants.h). Two
+//! facts are read from there, and tests check each: the stack pointer of the function's caller, and the function's
+//! registers at its call of the hook.
 
 use corprof_sys as sys;
 
@@ -44,8 +44,8 @@ fn notes(elt: sys::COR_PRF_ELT_INFO) -> *mut usize {
     unsafe { std::ptr::with_exposed_provenance::<*mut usize>(elt).read() }
 }
 
-/// The stack pointer of the function's caller. If the notes differ from those up to .NET 10, the result is their own address:
-/// its distance from that stack pointer is the same in all calls of a function.
+/// The stack pointer of the function's caller. If the notes differ from those up to .NET 10, the result is their own
+/// address: its distance from that stack pointer is the same in all calls of a function.
 pub(super) fn stack_pointer(elt: sys::COR_PRF_ELT_INFO) -> usize {
     let noted = note(elt, place::CALLERS_STACK_POINTER);
     if is_above_wrapper(elt, noted) { noted } else { notes(elt).addr() }

@@ -29,9 +29,9 @@ impl InCallback<'_> {
         let info = self.first_version(CALL)?;
         let mut process_id = 0;
         let name = read_utf16(CALL, |start, room, count| {
-            // SAFETY: the one domain of CoreCLR ends with the process
-            // (test: live catch_up::all_that_was_there_and_all_that_comes_is_reported_once); the call writes the process id,
-            // the count, and at most `room` units of text (fact: outputs).
+            // SAFETY: the one domain of CoreCLR ends with the process (test: live
+            // catch_up::all_that_was_there_and_all_that_comes_is_reported_once); the call writes the process id, the
+            // count, and at most `room` units of text (fact: outputs).
             unsafe { info.GetAppDomainInfo(app_domain.as_raw(), room, count, start, &mut process_id) }
         })?;
         Ok(AppDomainInfo { name, process_id })

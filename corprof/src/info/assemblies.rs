@@ -31,8 +31,8 @@ impl InNoGc<'_> {
         let mut app_domain = 0;
         let mut module = 0;
         let name = read_utf16(CALL, |start, room, count| {
-            // SAFETY: the assembly is pinned; the call writes the two locals, the count, and at most `room` units of text
-            // (fact: pinned, outputs).
+            // SAFETY: the assembly is pinned; the call writes the two locals, the count, and at most `room` units of
+            // text (fact: pinned, outputs).
             unsafe { info.GetAssemblyInfo(assembly.as_raw(), room, count, start, &mut app_domain, &mut module) }
         })?;
         Ok(AssemblyInfo { name, app_domain: AppDomainId::from_raw(app_domain), module: ModuleId::from_raw(module) })

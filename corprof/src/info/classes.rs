@@ -14,9 +14,9 @@ impl Info {
     /// The definition of `class`, with its type arguments.
     #[doc = contract!(GetClassIDInfo2)]
     ///
-    /// `CORPROF_E_CLASSID_IS_ARRAY`: ask [`array_class`](Self::array_class) instead. `CORPROF_E_CLASSID_IS_COMPOSITE`: a
-    /// pointer or by-ref has no definition. `CORPROF_E_DATAINCOMPLETE`: the class has no metadata, as those that .NET 11 makes
-    /// for methods that it suspends itself (runtime async).
+    /// `CORPROF_E_CLASSID_IS_ARRAY`: ask [`array_class`](Self::array_class) instead. `CORPROF_E_CLASSID_IS_COMPOSITE`:
+    /// a pointer or by-ref has no definition. `CORPROF_E_DATAINCOMPLETE`: the class has no metadata, as those that .NET
+    /// 11 makes for methods that it suspends itself (runtime async).
     #[doc(alias = "GetClassIDInfo2")]
     #[doc(alias = "GetClassIDInfo")]
     #[inline]

@@ -123,8 +123,8 @@ impl Info {
     /// [`function_version_from_ip`](InCallback::function_version_from_ip) finds them.
     #[doc = contract!(GetFunctionFromIP)]
     ///
-    /// `CORPROF_E_NOT_YET_AVAILABLE`: the runtime is still starting. `CORPROF_E_SUSPENSION_IN_PROGRESS`: outside of callbacks,
-    /// while the runtime is suspended and may be removing code; ask again a moment later.
+    /// `CORPROF_E_NOT_YET_AVAILABLE`: the runtime is still starting. `CORPROF_E_SUSPENSION_IN_PROGRESS`: outside of
+    /// callbacks, while the runtime is suspended and may be removing code; ask again a moment later.
     #[doc(alias = "GetFunctionFromIP")]
     #[inline]
     pub fn function_from_ip(&self, ip: usize) -> Result<Option<FunctionId>> {
@@ -174,8 +174,8 @@ impl Info {
     /// The native code of `function`: its start, and a second range if it was split.
     ///
     /// If there are several pieces of code, for tiers or ReJIT requests, this is one of them:
-    /// [`native_code`](Self::native_code) lists them all, and [`native_code_ranges`](InCallback::native_code_ranges) gives the
-    /// ranges of each.
+    /// [`native_code`](Self::native_code) lists them all, and [`native_code_ranges`](InCallback::native_code_ranges)
+    /// gives the ranges of each.
     #[doc = contract!(GetCodeInfo2)]
     ///
     /// `CORPROF_E_FUNCTION_NOT_COMPILED`: it has no native code yet. `CORPROF_E_SUSPENSION_IN_PROGRESS`: as for
@@ -190,8 +190,8 @@ impl Info {
             let _search = runtime.begin_search_for_held(kind, CALL)?;
             let info = runtime.as_version::<sys::ICorProfilerInfo2>(CALL)?;
             read_code_ranges(CALL, |room, count, start| {
-                // SAFETY: the caller has pinned the function, and waits; the search keeps the runtime's lists as they are; the
-                // call writes the count and at most `room` ranges (fact: pinned, outputs).
+                // SAFETY: the caller has pinned the function, and waits; the search keeps the runtime's lists as they
+                // are; the call writes the count and at most `room` ranges (fact: pinned, outputs).
                 unsafe { info.GetCodeInfo2(raw, room, count, start) }
             })
         })
@@ -207,7 +207,8 @@ impl Info {
         let FunctionVersion { function, rejit } = version.into();
         let function = self.pin(function, CALL)?;
         let starts = read_list(CALL, |room, count, start| {
-            // SAFETY: the function is pinned; the call writes the count and at most `room` addresses (fact: pinned, outputs).
+            // SAFETY: the function is pinned; the call writes the count and at most `room` addresses (fact: pinned,
+            // outputs).
             unsafe { info.GetNativeCodeStartAddresses(function.as_raw(), rejit.0, room, count, start) }
         })?;
         let code = |start| NativeCode::new(start, function.id());
@@ -222,8 +223,8 @@ impl Info {
         let function = self.pin(function, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo8>(CALL)?;
         let mut is_dynamic = BOOL(0);
-        // SAFETY: the function is pinned, or its memory stays (a dynamic method's); the call writes one truth value and keeps
-        // nothing (fact: pinned, outputs).
+        // SAFETY: the function is pinned, or its memory stays (a dynamic method's); the call writes one truth value and
+        // keeps nothing (fact: pinned, outputs).
         Error::check(unsafe { info.IsFunctionDynamic(function.as_raw(), &mut is_dynamic) }, CALL)?;
         Ok(is_dynamic.as_bool())
     }
@@ -248,9 +249,9 @@ impl InNoGc<'_> {
             let _search = runtime.begin_search_for_held(kind, CALL)?;
             let info = runtime.as_version::<sys::ICorProfilerInfo9>(CALL)?;
             read_list(CALL, |room, count, start: *mut [u32; 3]| {
-                // SAFETY: the caller has pinned the function, to which the code belongs, and waits; the search keeps the
-                // runtime's lists as they are; the call writes the count and at most `room` entries of three numbers each
-                // (fact: pinned, outputs).
+                // SAFETY: the caller has pinned the function, to which the code belongs, and waits; the search keeps
+                // the runtime's lists as they are; the call writes the count and at most `room` entries of three
+                // numbers each (fact: pinned, outputs).
                 unsafe { info.GetILToNativeMapping3(code.as_raw(), room, count, start.cast()) }
             })
         })?;
@@ -266,13 +267,14 @@ impl InNoGc<'_> {
 }
 
 impl InCallback<'_> {
-    /// The function whose code contains `ip`, and the body that it was compiled from; none for an address outside managed code.
+    /// The function whose code contains `ip`, and the body that it was compiled from; none for an address outside
+    /// managed code.
     ///
     /// Dynamic methods are found too. Outside of callbacks the call waits while the runtime is suspended.
     #[doc = contract!(GetFunctionFromIP3)]
     ///
-    /// `CORPROF_E_NOT_YET_AVAILABLE`: the runtime is still starting. `CORPROF_E_SUSPENSION_IN_PROGRESS`: it was suspended for ten
-    /// seconds.
+    /// `CORPROF_E_NOT_YET_AVAILABLE`: the runtime is still starting. `CORPROF_E_SUSPENSION_IN_PROGRESS`: it was
+    /// suspended for ten seconds.
     #[doc(alias = "GetFunctionFromIP3")]
     #[doc(alias = "GetFunctionFromIP2")]
     pub fn function_version_from_ip(&mut self, ip: usize) -> Result<Option<FunctionVersion>> {
@@ -282,8 +284,8 @@ impl InCallback<'_> {
     fn version_from_ip(&self, ip: usize) -> Result<Option<FunctionVersion>> {
         const CALL: &str = "GetFunctionFromIP3";
         let look_up = self.liveness().look_up();
-        // Without the body first: to find the body, the runtime reads the function's module and type arguments, which may be
-        // gone.
+        // Without the body first: to find the body, the runtime reads the function's module and type arguments, which
+        // may be gone.
         let ask = || self.runtime().ask_any_function_at(ip);
         let Some(function) = self.find(&look_up, ask)? else { return Ok(None) };
         let Ok(held) = self.pin(function, CALL) else { return Ok(None) };
@@ -296,8 +298,8 @@ impl InCallback<'_> {
         Ok(found.map(|(_, rejit)| FunctionVersion { function, rejit: ReJitId(rejit) }))
     }
 
-    /// Records a dynamic method that is older than the profiler, and was found after the ends of all are reported: its name can be
-    /// asked for then.
+    /// Records a dynamic method that is older than the profiler, and was found after the ends of all are reported: its
+    /// name can be asked for then.
     fn note_older_dynamic_method(&self, function: FunctionId) {
         let liveness = self.liveness();
         if !liveness.watches_older_dynamic_methods() || liveness.is_watched(function) {
@@ -322,8 +324,8 @@ impl InCallback<'_> {
         }
     }
 
-    /// The ranges of `code`: its start, and a second range if it was split. Outside of callbacks the call waits while the
-    /// runtime is suspended.
+    /// The ranges of `code`: its start, and a second range if it was split. Outside of callbacks the call waits while
+    /// the runtime is suspended.
     #[doc = contract!(GetCodeInfo4)]
     #[doc(alias = "GetCodeInfo4")]
     #[doc(alias = "GetCodeInfo3")]
@@ -339,15 +341,16 @@ impl InCallback<'_> {
             let _search = runtime.begin_search_for_held(kind, CALL)?;
             let info = runtime.as_version::<sys::ICorProfilerInfo9>(CALL)?;
             read_code_ranges(CALL, |room, count, start| {
-                // SAFETY: the caller has pinned the function, to which the code belongs, and waits; the search keeps the
-                // runtime's lists as they are; the call writes the count and at most `room` ranges (fact: pinned, outputs).
+                // SAFETY: the caller has pinned the function, to which the code belongs, and waits; the search keeps
+                // the runtime's lists as they are; the call writes the count and at most `room` ranges (fact: pinned,
+                // outputs).
                 unsafe { info.GetCodeInfo4(code.as_raw(), room, count, start) }
             })
         })
     }
 
-    /// All bodies that `function` has had so far, the oldest first: [`ReJitId(0)`](ReJitId) is the one that it was loaded with,
-    /// and each other comes from a ReJIT request that has taken effect.
+    /// All bodies that `function` has had so far, the oldest first: [`ReJitId(0)`](ReJitId) is the one that it was
+    /// loaded with, and each other comes from a ReJIT request that has taken effect.
     ///
     /// The list includes bodies that have been replaced or reverted, so it does not say which one is called now.
     /// [`function_version_from_ip`](Self::function_version_from_ip) tells which one a frame runs.
@@ -367,8 +370,8 @@ impl InCallback<'_> {
 
     /// The methods of `inliners`, a precompiled (ReadyToRun) module, into which `inlinee` was inlined.
     ///
-    /// A new body for `inlinee` requires compiling these again. Methods that were compiled just in time are not in the list:
-    /// `jit_inlining` reports those.
+    /// A new body for `inlinee` requires compiling these again. Methods that were compiled just in time are not in the
+    /// list: `jit_inlining` reports those.
     #[doc = contract!(EnumNgenModuleMethodsInliningThisMethod)]
     ///
     /// `CORPROF_E_DATAINCOMPLETE`: the module is not precompiled, or lacks this information.

@@ -66,8 +66,8 @@ impl DefinedRows {
         self.rows().entry(module).or_default().begun += 1;
     }
 
-    /// Whether the module has rows that the runtime may not know yet. Another thread may have defined them, and be about to have
-    /// them applied: a body that uses one must not be compiled before.
+    /// Whether the module has rows that the runtime may not know yet. Another thread may have defined them, and be
+    /// about to have them applied: a body that uses one must not be compiled before.
     pub(crate) fn is_pending(&self, module: usize) -> bool {
         self.rows().get(&module).is_some_and(|rows| rows.begun > rows.applied)
     }

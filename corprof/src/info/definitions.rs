@@ -1,7 +1,8 @@
 //! Where the types that metadata name are defined, among the loaded assemblies.
 //!
-//! Metadata name a type of another assembly by the assembly's name; the API asks for the module that defines it. If two loaded
-//! assemblies have the name, the type is ambiguous. It becomes so if the second is loaded later, in another load context.
+//! Metadata name a type of another assembly by the assembly's name; the API asks for the module that defines it. If two
+//! loaded assemblies have the name, the type is ambiguous. It becomes so if the second is loaded later, in another load
+//! context.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -141,7 +142,8 @@ impl<'a, 'cb> Definitions<'a, 'cb> {
         Ok(self.cx.metadata(module)?.assembly_ref(reference)?.name)
     }
 
-    /// The module of the assembly with this name, if only one has it. That is so as long as the assembly has no namesake.
+    /// The module of the assembly with this name, if only one has it. That is so as long as the assembly has no
+    /// namesake.
     pub(crate) fn assembly(&self, name: &str) -> Result<ModuleId, NotFound> {
         // The runtime has one core library.
         if name == CORE_LIBRARY {

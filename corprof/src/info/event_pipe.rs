@@ -1,5 +1,5 @@
-//! EventPipe: sessions that deliver events to [`event_pipe_event_delivered`](crate::Callbacks::event_pipe_event_delivered), and
-//! the profiler's own providers.
+//! EventPipe: sessions that deliver events to
+//! [`event_pipe_event_delivered`](crate::Callbacks::event_pipe_event_delivered), and the profiler's own providers.
 
 mod own_event;
 mod payload;
@@ -38,8 +38,8 @@ pub struct EventPipeProviderConfig<'a> {
 impl EventPipeProviderConfig<'static> {
     /// The runtime's own events of this set. Combine sets with `|`.
     ///
-    /// A set that [forces collections](KeywordSet::forces_collections) makes the runtime collect when the session starts, and
-    /// on .NET 8 once more when it ends.
+    /// A set that [forces collections](KeywordSet::forces_collections) makes the runtime collect when the session
+    /// starts, and on .NET 8 once more when it ends.
     ///
     /// ```
     /// use corprof::events::KeywordSet;
@@ -79,9 +79,10 @@ impl ConfigText {
 
 /// Makes a call about a session: on a new thread if the calling one belongs to the profiler or to the collector.
 ///
-/// Stopping a session makes the calling thread a managed one (seen on .NET 8), and starting one may run the managed code of an
-/// event source on it. From then on the runtime would refuse a [`ProfilerThread`](crate::profiler_thread::ProfilerThread) all
-/// calls that it refuses to an application's thread outside callbacks.
+/// Stopping a session makes the calling thread a managed one (seen on .NET 8), and starting one may run the managed
+/// code of an event source on it. From then on the runtime would refuse a
+/// [`ProfilerThread`](crate::profiler_thread::ProfilerThread) all calls that it refuses to an application's thread
+/// outside callbacks.
 fn on_helper_thread<T: Send>(
     call: &'static str,
     info: &Info,
@@ -108,9 +109,10 @@ impl Info {
         const CALL: &str = "EventPipeGetProviderInfo";
         let info = self.as_version::<sys::ICorProfilerInfo12>(CALL)?;
         read_utf16(CALL, |start, room, count| {
-            // SAFETY: the provider lives as long as its identifier: this profiler's own providers are never deleted, and the
-            // identifiers of others end with the callback that received them, during which the runtime itself uses the
-            // provider. The call writes the count and at most `room` units of text (fact: outputs, event-pipe).
+            // SAFETY: the provider lives as long as its identifier: this profiler's own providers are never deleted,
+            // and the identifiers of others end with the callback that received them, during which the runtime itself
+            // uses the provider. The call writes the count and at most `room` units of text (fact: outputs,
+            // event-pipe).
             unsafe { info.EventPipeGetProviderInfo(provider.as_raw(), room, count, start) }
         })
     }
@@ -137,8 +139,8 @@ impl Info {
 
 /// A session of the runtime's own events, which [`start_runtime_events`](InCallback::start_runtime_events) has started.
 ///
-/// Dropping it does not stop the session: a stop waits for deliveries on other threads, and a value may be dropped where nothing
-/// may wait. It goes on until [`stop`](Self::stop), the profiler's shutdown or its detach.
+/// Dropping it does not stop the session: a stop waits for deliveries on other threads, and a value may be dropped
+/// where nothing may wait. It goes on until [`stop`](Self::stop), the profiler's shutdown or its detach.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RuntimeEvents(EventPipeSessionId);
 
@@ -179,11 +181,11 @@ impl InCallback<'_> {
     #[doc = contract!(EventPipeStartSession)]
     ///
     /// `E_INVALIDARG`: no provider, or a name or filter that contains a NUL. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: the
-    /// runtime could not tell managed code of the session, which it does: in callbacks about loads and unloads of assemblies, modules
-    /// and classes, about compilations, and about transitions between managed and native code; in `select` of hooks; in
-    /// `thread_destroyed`, `exception_catcher_leave` and `dynamic_method_unloaded`; in callbacks inside of these; in any callback on a
-    /// [`ProfilerThread`](crate::ProfilerThread). Start it in `initialize`, on a profiler thread, or in another callback such as
-    /// `thread_name_changed`.
+    /// runtime could not tell managed code of the session, which it does: in callbacks about loads and unloads of
+    /// assemblies, modules and classes, about compilations, and about transitions between managed and native code; in
+    /// `select` of hooks; in `thread_destroyed`, `exception_catcher_leave` and `dynamic_method_unloaded`; in callbacks
+    /// inside of these; in any callback on a [`ProfilerThread`](crate::ProfilerThread). Start it in `initialize`, on a
+    /// profiler thread, or in another callback such as `thread_name_changed`.
     #[doc(alias = "EventPipeStartSession")]
     pub fn event_pipe_start_session(
         &mut self,
@@ -213,8 +215,8 @@ impl InCallback<'_> {
     /// Adds a provider to a running session.
     #[doc = contract!(EventPipeAddProviderToSession)]
     ///
-    /// `E_INVALIDARG`: a name or filter contains a NUL; or the process is ending, and the runtime has ended the session.
-    /// `COR_E_OBJECTDISPOSED`: the session has been stopped, by this profiler or by the end of the process.
+    /// `E_INVALIDARG`: a name or filter contains a NUL; or the process is ending, and the runtime has ended the
+    /// session. `COR_E_OBJECTDISPOSED`: the session has been stopped, by this profiler or by the end of the process.
     /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: as [`event_pipe_start_session`](Self::event_pipe_start_session).
     #[doc(alias = "EventPipeAddProviderToSession")]
     pub fn event_pipe_add_provider_to_session(
@@ -228,8 +230,8 @@ impl InCallback<'_> {
             let text = ConfigText::of(CALL, provider)?;
             let info = info.as_version::<sys::ICorProfilerInfo12>(CALL)?;
             sessions.begin_use(session, CALL)?;
-            // SAFETY: the configuration points into `text`, which outlives the call; the session exists, as no thread stops it
-            // before `end_use` (fact: inputs, event-pipe).
+            // SAFETY: the configuration points into `text`, which outlives the call; the session exists, as no thread
+            // stops it before `end_use` (fact: inputs, event-pipe).
             let code = unsafe { info.EventPipeAddProviderToSession(session.as_raw(), text.wire(provider)) };
             if sessions.end_use(session) {
                 // SAFETY: the call takes a number, and checks that a session has it (fact: event-pipe).
@@ -241,9 +243,9 @@ impl InCallback<'_> {
 
     /// Stops a session.
     ///
-    /// Its last events may still be delivered during this call, which waits for deliveries in progress on other threads. It
-    /// does not wait for another call that is adding a provider to the session: that call then stops the session when it is
-    /// done.
+    /// Its last events may still be delivered during this call, which waits for deliveries in progress on other
+    /// threads. It does not wait for another call that is adding a provider to the session: that call then stops the
+    /// session when it is done.
     #[doc = contract!(EventPipeStopSession)]
     ///
     /// `COR_E_OBJECTDISPOSED`: the session has been stopped already, by this profiler or by the end of the process.

@@ -15,16 +15,17 @@ impl Info {
     }
 
     /// Turns these events on and all others off, except those by which the SDK itself tracks identifiers:
-    /// `MONITOR_MODULE_LOADS`, `MONITOR_THREADS` and, with `MONITOR_JIT_COMPILATION`, `HIGH_MONITOR_DYNAMIC_FUNCTION_UNLOADS`.
-    /// `MONITOR_GC` comes with `HIGH_MONITOR_GC_SKIP_ALLOCATED_BY_CLASS_STATISTIC` unless the profiler has
-    /// `objects_allocated_by_class`: then .NET 11 need not count the objects of each class at every collection.
+    /// `MONITOR_MODULE_LOADS`, `MONITOR_THREADS` and, with `MONITOR_JIT_COMPILATION`,
+    /// `HIGH_MONITOR_DYNAMIC_FUNCTION_UNLOADS`. `MONITOR_GC` comes with
+    /// `HIGH_MONITOR_GC_SKIP_ALLOCATED_BY_CLASS_STATISTIC` unless the profiler has `objects_allocated_by_class`: then
+    /// .NET 11 need not count the objects of each class at every collection.
     ///
-    /// Before `initialize` is called, `#[callbacks]` has already set the flags that the profiler's callbacks need; use this to
-    /// receive fewer events (a filter), and [`add_events`](Self::add_events) to receive more.
+    /// Before `initialize` is called, `#[callbacks]` has already set the flags that the profiler's callbacks need; use
+    /// this to receive fewer events (a filter), and [`add_events`](Self::add_events) to receive more.
     #[doc = contract!(SetEventMask2)]
     ///
-    /// An error names the flag that may not change now, with the rule: an immutable flag after `initialize`, a flag that attach
-    /// forbids. `CORPROF_E_CONCURRENT_GC_NOT_PROFILABLE`: `MONITOR_GC` after `initialize`.
+    /// An error names the flag that may not change now, with the rule: an immutable flag after `initialize`, a flag
+    /// that attach forbids. `CORPROF_E_CONCURRENT_GC_NOT_PROFILABLE`: `MONITOR_GC` after `initialize`.
     #[doc(alias = "SetEventMask2")]
     #[doc(alias = "SetEventMask")]
     pub fn set_event_mask(&self, mask: EventMask) -> Result<()> {

@@ -19,8 +19,8 @@ impl Info {
     #[inline]
     pub fn function_info(&self, function: FunctionId) -> Result<FunctionInfo> {
         if self.liveness().is_sure_to_stay(function) {
-            // Most functions have no type arguments; for the others the runtime is asked again, so that the most common case
-            // pays nothing.
+            // Most functions have no type arguments; for the others the runtime is asked again, so that the most common
+            // case pays nothing.
             match self.runtime().ask_function_into(function, 0, &mut []) {
                 Ok((info, 0)) => return Ok(info),
                 Ok(_) => {}
@@ -43,8 +43,8 @@ impl Info {
         Ok(info)
     }
 
-    /// The definition of a frame's function, with its type arguments. This includes type arguments that only the frame knows,
-    /// for a function that is shared between instantiations, if the frame comes from a call that keeps them.
+    /// The definition of a frame's function, with its type arguments. This includes type arguments that only the frame
+    /// knows, for a function that is shared between instantiations, if the frame comes from a call that keeps them.
     ///
     /// Frames of enter/leave hooks keep them. Frames of [`walk_own_stack`](crate::InNoGc::walk_own_stack) do not: the
     /// runtime puts only the function into the frame info of a stack walk.
@@ -65,10 +65,11 @@ impl Info {
     /// The name of a dynamic method, which has no metadata.
     #[doc = contract!(GetDynamicFunctionInfo)]
     ///
-    /// `E_INVALIDARG`: the function has metadata, with its name. `CORPROF_E_INCONSISTENT_WITH_FLAGS`: `MONITOR_JIT_COMPILATION`
-    /// was off when it was compiled or later, so that its end may have gone unreported. After an attach with this flag, older
-    /// methods have names too, once [`function_version_from_ip`](crate::InCallback::function_version_from_ip) has found them; not in the
-    /// first moments, as long as the runtime may be ending one unreported.
+    /// `E_INVALIDARG`: the function has metadata, with its name. `CORPROF_E_INCONSISTENT_WITH_FLAGS`:
+    /// `MONITOR_JIT_COMPILATION` was off when it was compiled or later, so that its end may have gone unreported. After
+    /// an attach with this flag, older methods have names too, once
+    /// [`function_version_from_ip`](crate::InCallback::function_version_from_ip) has found them; not in the first
+    /// moments, as long as the runtime may be ending one unreported.
     #[doc(alias = "GetDynamicFunctionInfo")]
     pub fn dynamic_function_name(&self, function: FunctionId) -> Result<String> {
         const CALL: &str = "GetDynamicFunctionInfo";
@@ -86,8 +87,8 @@ impl Info {
             let mut module = 0;
             let mut signature = std::ptr::null();
             let mut signature_size = 0;
-            // SAFETY: the function is pinned, and so is its name, which a dynamic method takes along; the call writes the three
-            // locals, the count, and at most `room` units of text (fact: pinned, outputs).
+            // SAFETY: the function is pinned, and so is its name, which a dynamic method takes along; the call writes
+            // the three locals, the count, and at most `room` units of text (fact: pinned, outputs).
             unsafe {
                 info.GetDynamicFunctionInfo(
                     function.as_raw(),

@@ -27,13 +27,14 @@ pub enum HandleKind {
     Pinned,
 }
 
-/// A handle to an object. It may be kept and sent to other threads; get the object in a callback where objects can be read.
+/// A handle to an object. It may be kept and sent to other threads; get the object in a callback where objects can be
+/// read.
 ///
 /// Dropping it frees it. A strong or pinned handle that is never dropped keeps its object for ever.
 ///
-/// With `MONITOR_GC` on, freeing it makes [`handle_destroyed`](crate::Callbacks::handle_destroyed) on the calling thread. Hold
-/// no lock that this callback takes ([`sync`](crate::sync)) when a handle is dropped. If `handle_destroyed` frees handles
-/// recursively, handles beyond a certain depth are freed when the outer calls return.
+/// With `MONITOR_GC` on, freeing it makes [`handle_destroyed`](crate::Callbacks::handle_destroyed) on the calling
+/// thread. Hold no lock that this callback takes ([`sync`](crate::sync)) when a handle is dropped. If
+/// `handle_destroyed` frees handles recursively, handles beyond a certain depth are freed when the outer calls return.
 pub struct ObjectHandle {
     info: Info,
     raw: sys::ObjectHandleID,
@@ -48,9 +49,9 @@ unsafe impl Sync for ObjectHandle {}
 impl InNoGc<'_> {
     /// Makes a handle to `object`.
     ///
-    /// With `MONITOR_GC` on, the call makes [`handle_created`](crate::Callbacks::handle_created) on the calling thread. Hold no
-    /// lock that this callback takes ([`sync`](crate::sync)). A callback that makes a handle in turn gets an error before the
-    /// stack is exhausted.
+    /// With `MONITOR_GC` on, the call makes [`handle_created`](crate::Callbacks::handle_created) on the calling thread.
+    /// Hold no lock that this callback takes ([`sync`](crate::sync)). A callback that makes a handle in turn gets an
+    /// error before the stack is exhausted.
     #[doc = contract!(CreateHandle)]
     ///
     /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: `handle_created` makes handles recursively.
@@ -84,24 +85,25 @@ impl ObjectHandle {
     /// The object, unless it has been collected.
     #[doc = contract!(GetObjectIDFromHandle)]
     ///
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: a collection could move the object while it is read. Call this in a callback with
-    /// an object argument (`object_allocated`, `exception_thrown`…), or in `garbage_collection_finished` with `MONITOR_GC` on: under
-    /// `HIGH_BASIC_GC` alone that also comes at the end of background collections, while threads run. Whether the object exists,
-    /// [`is_alive`](Self::is_alive) tells anywhere.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: a collection could move the object while it is read. Call this in a
+    /// callback with an object argument (`object_allocated`, `exception_thrown`…), or in `garbage_collection_finished`
+    /// with `MONITOR_GC` on: under `HIGH_BASIC_GC` alone that also comes at the end of background collections, while
+    /// threads run. Whether the object exists, [`is_alive`](Self::is_alive) tells anywhere.
     #[doc(alias = "GetObjectIDFromHandle")]
     pub fn get<'cx>(&self, cx: &'cx InNoGc<'_>) -> Result<Option<ObjectId<'cx>>> {
         const CALL: &str = "GetObjectIDFromHandle";
         cx.check_still(CALL)?;
         let object = self.object(CALL)?;
-        // SAFETY: the runtime says that the object exists, and `check_still` that nothing moves it while `cx` is borrowed
-        // (fact: still, handles).
+        // SAFETY: the runtime says that the object exists, and `check_still` that nothing moves it while `cx` is
+        // borrowed (fact: still, handles).
         Ok(unsafe { ObjectId::from_raw(object) })
     }
 
-    /// Whether its object exists: it does until the handle is freed, unless the handle is weak and the object has been collected.
+    /// Whether its object exists: it does until the handle is freed, unless the handle is weak and the object has been
+    /// collected.
     ///
-    /// Unlike [`get`](Self::get) it may be asked anywhere, also in `garbage_collection_finished` with `HIGH_BASIC_GC` alone. The object
-    /// of a weak handle may die right after.
+    /// Unlike [`get`](Self::get) it may be asked anywhere, also in `garbage_collection_finished` with `HIGH_BASIC_GC`
+    /// alone. The object of a weak handle may die right after.
     ///
     /// # Errors
     /// Those of `GetObjectIDFromHandle`: `CORPROF_E_PROFILER_DETACHING`.
@@ -119,8 +121,8 @@ impl ObjectHandle {
         Ok(object)
     }
 
-    /// Frees the handle and returns the result; dropping it ignores the result. `Ok` if the handle is to be freed when the
-    /// outer calls return.
+    /// Frees the handle and returns the result; dropping it ignores the result. `Ok` if the handle is to be freed when
+    /// the outer calls return.
     #[doc = contract!(DestroyHandle)]
     #[doc(alias = "DestroyHandle")]
     pub fn destroy(self) -> Result<()> {
@@ -150,12 +152,13 @@ impl ObjectHandle {
     }
 }
 
-/// How deep `handle_destroyed` may free handles recursively on one thread. The innermost call frees the handles beyond that.
+/// How deep `handle_destroyed` may free handles recursively on one thread. The innermost call frees the handles beyond
+/// that.
 const DEEPEST: u32 = 8;
 
 thread_local! {
-    /// How many handles are being freed on the calling thread. It has no destructor, so it is usable until the end of the
-    /// thread.
+    /// How many handles are being freed on the calling thread. It has no destructor, so it is usable until the end of
+    /// the thread.
     static FREEING: Cell<u32> = const { Cell::new(0) };
 }
 

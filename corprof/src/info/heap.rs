@@ -84,8 +84,8 @@ impl From<sys::COR_PRF_GC_GENERATION_RANGE> for GenerationRange {
     }
 }
 
-/// The first runtime that has been seen to put no object of a collectible assembly into the heap that is not collected. .NET 8
-/// does, and leaves it there; .NET 9 was not tested.
+/// The first runtime that has been seen to put no object of a collectible assembly into the heap that is not collected.
+/// .NET 8 does, and leaves it there; .NET 9 was not tested.
 const FIRST_WITHOUT_COLLECTIBLE: u16 = 10;
 
 impl Info {
@@ -141,8 +141,8 @@ impl InNoGc<'_> {
     /// The objects of the heap that is not collected: they neither move nor die.
     #[doc = contract!(EnumerateNonGCObjects)]
     ///
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: before .NET 10, once an assembly has been unloaded. Objects of its classes stay
-    /// in this heap, and the runtime would read their size from freed memory.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: before .NET 10, once an assembly has been unloaded. Objects of its
+    /// classes stay in this heap, and the runtime would read their size from freed memory.
     #[doc(alias = "EnumerateNonGCObjects")]
     #[doc(alias = "EnumModuleFrozenObjects")]
     pub fn enumerate_non_gc_objects(&self) -> Result<Vec<ObjectId<'_>>> {
@@ -158,10 +158,10 @@ impl InNoGc<'_> {
                  first `module_unload_started`, or on .NET 10",
             ));
         }
-        // SAFETY: to get from one object to the next, the runtime reads the class of each. All classes are in memory: none was
-        // freed before the look-up began, or this runtime puts no object of a collectible class into this heap; and none is
-        // freed before the look-up ends. The call writes one interface pointer, whose reference the caller owns
-        // (fact: outputs, pinned).
+        // SAFETY: to get from one object to the next, the runtime reads the class of each. All classes are in memory:
+        // none was freed before the look-up began, or this runtime puts no object of a collectible class into this
+        // heap; and none is freed before the look-up ends. The call writes one interface pointer, whose reference the
+        // caller owns (fact: outputs, pinned).
         let enumerate = |objects| unsafe { info.EnumerateNonGCObjects(objects) };
         // SAFETY: an object outside of the collected heap does not move (fact: still).
         read_all(CALL, enumerate, |raw| unsafe { ObjectId::from_raw(raw) })
@@ -171,12 +171,13 @@ impl InNoGc<'_> {
 impl InCallback<'_> {
     /// Calls `visit` with every object of the collected heap, until it returns `Break`.
     ///
-    /// The application's threads are suspended meanwhile, so `visit` must be quick and must not wait for any of them. It may
-    /// make calls about the object, with the context that it receives.
+    /// The application's threads are suspended meanwhile, so `visit` must be quick and must not wait for any of them.
+    /// It may make calls about the object, with the context that it receives.
     ///
-    /// The runtime must know whether the calling thread has already suspended it, which it can tell for managed threads only.
-    /// So a callback on a thread of the collector gets `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`. On a [`ProfilerThread`] corprof
-    /// suspends the runtime itself, and retries for up to ten seconds while a collection is under way.
+    /// The runtime must know whether the calling thread has already suspended it, which it can tell for managed threads
+    /// only. So a callback on a thread of the collector gets `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`. On a
+    /// [`ProfilerThread`] corprof suspends the runtime itself, and retries for up to ten seconds while a collection is
+    /// under way.
     #[doc = contract!(EnumerateGCHeapObjects)]
     #[doc(alias = "EnumerateGCHeapObjects")]
     pub fn enumerate_gc_heap_objects(
@@ -186,8 +187,8 @@ impl InCallback<'_> {
         const CALL: &str = "EnumerateGCHeapObjects";
         let info = self.as_version::<sys::ICorProfilerInfo15>(CALL)?;
         let suspension = self.suspend_for_heap(CALL)?;
-        // SAFETY: only `visit` uses it. The runtime has suspended all threads by then, and treats its call like one during a
-        // collection (fact: visits).
+        // SAFETY: only `visit` uses it. The runtime has suspended all threads by then, and treats its call like one
+        // during a collection (fact: visits).
         let inside = unsafe { InNoGc::new(self, Heap::Still) };
         let mut walk = Walk { visitor: Visitor::new(visit), inside: &inside };
         // SAFETY: the trampoline belongs to this walk, and is called during this call only (fact: visits).
@@ -202,11 +203,11 @@ impl InCallback<'_> {
 
     /// Prepares a heap walk on a thread that never ran managed code.
     ///
-    /// To find out whether the calling thread has suspended it, the runtime compares the suspending thread with the calling
-    /// one. If the calling one is not managed and no thread suspends, both are null, and it returns
-    /// `CORPROF_E_SUSPENSION_IN_PROGRESS` (proftoeeinterfaceimpl.cpp, EnumerateGCHeapObjects; live, 10). If another thread of
-    /// the profiler has suspended it, both are null as well, and it would walk a heap that the other thread may resume at any
-    /// moment. So a thread like this suspends the runtime itself, which waits for the others.
+    /// To find out whether the calling thread has suspended it, the runtime compares the suspending thread with the
+    /// calling one. If the calling one is not managed and no thread suspends, both are null, and it returns
+    /// `CORPROF_E_SUSPENSION_IN_PROGRESS` (proftoeeinterfaceimpl.cpp, EnumerateGCHeapObjects; live, 10). If another
+    /// thread of the profiler has suspended it, both are null as well, and it would walk a heap that the other thread
+    /// may resume at any moment. So a thread like this suspends the runtime itself, which waits for the others.
     fn suspend_for_heap(&self, call: &'static str) -> Result<Option<HeapSuspension<'_>>> {
         if self.phase() == Phase::Initialize || self.current_thread()?.is_some() {
             return Ok(None);
@@ -221,7 +222,8 @@ impl InCallback<'_> {
         let begun = Instant::now();
         let mut wait = Duration::from_micros(50);
         loop {
-            // SAFETY: the calling thread never ran managed code. Dropping the result resumes the runtime (fact: suspension).
+            // SAFETY: the calling thread never ran managed code. Dropping the result resumes the runtime (fact:
+            // suspension).
             let code = unsafe { info.SuspendRuntime() };
             if code != sys::CORPROF_E_SUSPENSION_IN_PROGRESS {
                 Error::check(code, call)?;
@@ -245,8 +247,8 @@ struct HeapSuspension<'i>(Call<'i, sys::ICorProfilerInfo10>);
 
 impl Drop for HeapSuspension<'_> {
     fn drop(&mut self) {
-        // SAFETY: this thread has suspended the runtime, and resumes it once. The call fails only if no thread has suspended
-        // it (fact: suspension).
+        // SAFETY: this thread has suspended the runtime, and resumes it once. The call fails only if no thread has
+        // suspended it (fact: suspension).
         let _ = unsafe { self.0.ResumeRuntime() };
     }
 }
@@ -265,7 +267,8 @@ fn heap_trampoline<F: FnMut(&InNoGc<'_>, ObjectId<'_>) -> ControlFlow<()>>(_: &W
         object: usize,
         walk: *mut c_void,
     ) -> BOOL {
-        // SAFETY: the runtime passes back the walk that it received, which has no other user during the call (fact: visits).
+        // SAFETY: the runtime passes back the walk that it received, which has no other user during the call (fact:
+        // visits).
         let walk = unsafe { &mut *walk.cast::<Walk<'_, F>>() };
         let inside = walk.inside;
         // SAFETY: the runtime passes an object of the heap, which does not move until the call is over (fact: visits).

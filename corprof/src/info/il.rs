@@ -14,17 +14,18 @@ use crate::metadata::MethodDef;
 const GET_BODY: &str = "GetILFunctionBody";
 
 impl Info {
-    /// The body that `method` in `module` was loaded with: its header, its code, and the sections with its exception clauses.
+    /// The body that `method` in `module` was loaded with: its header, its code, and the sections with its exception
+    /// clauses.
     ///
-    /// A body set by [`set_il_function_body`](InCallback::set_il_function_body) does not change this result, nor does a ReJIT
-    /// request. So a rewritten body is the same each time: `jit_compilation_started` comes again for each tier and for on-stack
-    /// replacement, and code that is added to an already rewritten body would run twice, or be invalid
-    /// ([`edit_once`](InCallback::edit_once) edits the first time only). For the body that would
-    /// be compiled now, see [`current_il_function_body`](Self::current_il_function_body).
+    /// A body set by [`set_il_function_body`](InCallback::set_il_function_body) does not change this result, nor does a
+    /// ReJIT request. So a rewritten body is the same each time: `jit_compilation_started` comes again for each tier
+    /// and for on-stack replacement, and code that is added to an already rewritten body would run twice, or be invalid
+    /// ([`edit_once`](InCallback::edit_once) edits the first time only). For the body that would be compiled now, see
+    /// [`current_il_function_body`](Self::current_il_function_body).
     #[doc = contract!(GetILFunctionBody)]
     ///
-    /// `CORPROF_E_FUNCTION_NOT_IL`: the method is abstract, native or provided by the runtime. `CORPROF_E_DATAINCOMPLETE`:
-    /// before `module_load_finished`.
+    /// `CORPROF_E_FUNCTION_NOT_IL`: the method is abstract, native or provided by the runtime.
+    /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`.
     #[doc(alias = "GetILFunctionBody")]
     pub fn il_function_body(&self, module: ModuleId, method: MethodDef) -> Result<Vec<u8>> {
         let module = self.pin(module, GET_BODY)?;
@@ -51,7 +52,8 @@ impl Info {
         const CALL: &str = GET_BODY;
         let ask = |size: *mut u32| {
             let mut start = std::ptr::null();
-            // SAFETY: the call writes a pointer and, unless it is null, the size, and keeps nothing (fact: outputs, pinned).
+            // SAFETY: the call writes a pointer and, unless it is null, the size, and keeps nothing (fact: outputs,
+            // pinned).
             let code =
                 unsafe { self.first_version(CALL)?.GetILFunctionBody(module, method.as_raw(), &mut start, size) };
             Error::check(code, CALL).map(|()| start)
@@ -65,8 +67,8 @@ impl Info {
         if start.is_null() {
             return Err(Error::new(sys::CORPROF_E_FUNCTION_NOT_IL, CALL));
         }
-        // SAFETY: the runtime has computed the size of the body, which belongs to the module and exists as long as its id is
-        // valid (fact: bodies).
+        // SAFETY: the runtime has computed the size of the body, which belongs to the module and exists as long as its
+        // id is valid (fact: bodies).
         Ok(unsafe { std::slice::from_raw_parts(start, size as usize) }.to_vec())
     }
 }
@@ -75,17 +77,17 @@ impl InCallback<'_> {
     /// Replaces the body of `method` in `module`, for all later compilations. The original is kept: see
     /// [`il_function_body`](Info::il_function_body).
     ///
-    /// Call it in `module_load_finished`, for methods known in advance, or in `jit_compilation_started` of the function itself;
-    /// code that is already compiled does not change. The replacement is permanent: use ReJIT for a body that can be reverted.
-    /// The bytes are copied.
+    /// Call it in `module_load_finished`, for methods known in advance, or in `jit_compilation_started` of the function
+    /// itself; code that is already compiled does not change. The replacement is permanent: use ReJIT for a body that
+    /// can be reverted. The bytes are copied.
     ///
     /// A precompiled (ReadyToRun) function is not compiled, unless `COR_PRF_DISABLE_ALL_NGEN_IMAGES` is set.
     ///
     /// # Safety
-    /// The runtime does not verify IL. The code must be valid for the method in its module (ECMA-335, III): every token is of
-    /// the right kind, the stack has the operands of each instruction, and no instruction accesses memory that it may not.
-    /// Malformed IL ends in an `InvalidProgramException`, but IL that treats a number as an object or a pointer corrupts the
-    /// process.
+    /// The runtime does not verify IL. The code must be valid for the method in its module (ECMA-335, III): every token
+    /// is of the right kind, the stack has the operands of each instruction, and no instruction accesses memory that it
+    /// may not. Malformed IL ends in an `InvalidProgramException`, but IL that treats a number as an object or a
+    /// pointer corrupts the process.
     ///
     /// This call checks only that the header, the code and the sections end where the bytes end.
     #[doc = contract!(SetILFunctionBody)]
@@ -99,8 +101,8 @@ impl InCallback<'_> {
         self.refuse_notification_only(CALL)?;
         let module = self.pin(module, CALL)?;
         let size = check_body(body, CALL)?;
-        // Before the body is replaced, so that the new one is never taken for the original. A method without a body gets its
-        // error from the runtime below.
+        // Before the body is replaced, so that the new one is never taken for the original. A method without a body
+        // gets its error from the runtime below.
         if self.original_bodies().of(module.as_raw(), method.as_raw()).is_none()
             && let Ok(original) = self.ask_for_body(module.as_raw(), method)
         {
@@ -119,15 +121,16 @@ impl InCallback<'_> {
         // SAFETY: the runtime has just allocated `size` bytes there for this body alone (fact: bodies).
         unsafe { std::ptr::copy_nonoverlapping(body.as_ptr(), start, body.len()) };
         self.prevent_detach(CALL);
-        // SAFETY: the module is pinned; the memory belongs to the runtime and is never freed; the body in it ends where the
-        // memory does, and its code is valid by the caller's promise (fact: pinned, bodies).
+        // SAFETY: the module is pinned; the memory belongs to the runtime and is never freed; the body in it ends where
+        // the memory does, and its code is valid by the caller's promise (fact: pinned, bodies).
         let code = unsafe { self.first_version(CALL)?.SetILFunctionBody(module.as_raw(), method.as_raw(), start) };
         Error::check(code, CALL)?;
         self.original_bodies().set_replaced(module.as_raw(), method.as_raw());
         Ok(())
     }
 
-    /// Gives debuggers a map from the instructions of the function's new body to those of the body that it was loaded with.
+    /// Gives debuggers a map from the instructions of the function's new body to those of the body that it was loaded
+    /// with.
     ///
     /// `is_first`: whether this is the first map of this function. For bodies of ReJIT requests use
     /// [`FunctionControl::set_il_instrumented_code_map`](crate::args::FunctionControl::set_il_instrumented_code_map).

@@ -27,11 +27,11 @@ impl InNoGc<'_> {
     /// Bodies of ReJIT requests are left out: see [`jitted_function_versions`](InCallback::jitted_function_versions).
     #[doc = contract!(EnumJITedFunctions)]
     ///
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: from .NET 10 on, while an assembly is being unloaded; ask again a moment later, as
-    /// [`wait_for_jitted_functions`](crate::profiler_thread::ProfilerThread::wait_for_jitted_functions) does. On each runtime,
-    /// after an attach to an application that has assemblies which can be unloaded: until
-    /// [`profiler_attach_complete`](crate::Callbacks::profiler_attach_complete) is called, an unload may be under way that the
-    /// runtime does not announce.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: from .NET 10 on, while an assembly is being unloaded; ask again a moment
+    /// later, as [`wait_for_jitted_functions`](crate::profiler_thread::ProfilerThread::wait_for_jitted_functions) does.
+    /// On each runtime, after an attach to an application that has assemblies which can be unloaded: until
+    /// [`profiler_attach_complete`](crate::Callbacks::profiler_attach_complete) is called, an unload may be under way
+    /// that the runtime does not announce.
     #[doc(alias = "EnumJITedFunctions")]
     pub fn jitted_functions(&self) -> Result<Vec<FunctionId>> {
         const CALL: &str = "EnumJITedFunctions";
@@ -56,9 +56,9 @@ impl InNoGc<'_> {
 impl InCallback<'_> {
     /// The functions that have been compiled just in time so far, each with every body that it was compiled from.
     ///
-    /// Once an assembly has been unloaded, corprof collects the result function by function, because the runtime's own call
-    /// follows freed memory. That takes longer, and the errors are those of [`jitted_functions`](InNoGc::jitted_functions)
-    /// and [`rejit_ids`](Self::rejit_ids).
+    /// Once an assembly has been unloaded, corprof collects the result function by function, because the runtime's own
+    /// call follows freed memory. That takes longer, and the errors are those of
+    /// [`jitted_functions`](InNoGc::jitted_functions) and [`rejit_ids`](Self::rejit_ids).
     #[doc = contract!(EnumJITedFunctions2)]
     #[doc(alias = "EnumJITedFunctions2")]
     pub fn jitted_function_versions(&mut self) -> Result<Vec<FunctionVersion>> {
@@ -71,9 +71,9 @@ impl InCallback<'_> {
         let info = self.as_version::<sys::ICorProfilerInfo4>(CALL)?;
         read_all(
             CALL,
-            // SAFETY: to find the body, the runtime reads the module and type arguments of each compiled function. They are in
-            // memory: no module has begun to unload, and none does during the look-up. The call writes one reference and keeps
-            // nothing (fact: outputs, pinned).
+            // SAFETY: to find the body, the runtime reads the module and type arguments of each compiled function. They
+            // are in memory: no module has begun to unload, and none does during the look-up. The call writes one
+            // reference and keeps nothing (fact: outputs, pinned).
             |functions| unsafe { info.EnumJITedFunctions2(functions) },
             |version: sys::COR_PRF_FUNCTION| {
                 let function = self.found_function(version.functionId, true, &look_up)?;

@@ -7,7 +7,8 @@ use corprof_sys as sys;
 use crate::lock::unpoisoned;
 use crate::session::{Extension, Info};
 
-/// Handles that were dropped too deep inside `handle_destroyed`. The outer call that is freeing a handle frees these next.
+/// Handles that were dropped too deep inside `handle_destroyed`. The outer call that is freeing a handle frees these
+/// next.
 #[derive(Default)]
 pub(super) struct LateHandles(Mutex<Vec<Raw>>);
 

@@ -26,8 +26,8 @@ pub struct ClassLayout {
 pub struct FieldOffset {
     /// The field.
     pub field: FieldDef,
-    /// The offset in bytes from the address that an [`ObjectId`](crate::id::ObjectId) is; in a value type, from the start of
-    /// the value.
+    /// The offset in bytes from the address that an [`ObjectId`](crate::id::ObjectId) is; in a value type, from the
+    /// start of the value.
     pub offset: u32,
 }
 
@@ -45,8 +45,9 @@ impl Info {
     /// The layout of `class`.
     #[doc = contract!(GetClassLayout)]
     ///
-    /// `E_INVALIDARG`: the class is an array, a string or a type variable, or has been unloaded. `CORPROF_E_DATAINCOMPLETE`: it has
-    /// no metadata, as those that .NET 11 makes for methods that it suspends itself (runtime async).
+    /// `E_INVALIDARG`: the class is an array, a string or a type variable, or has been unloaded.
+    /// `CORPROF_E_DATAINCOMPLETE`: it has no metadata, as those that .NET 11 makes for methods that it suspends itself
+    /// (runtime async).
     #[doc(alias = "GetClassLayout")]
     pub fn class_layout(&self, class: ClassId) -> Result<ClassLayout> {
         const CALL: &str = "GetClassLayout";

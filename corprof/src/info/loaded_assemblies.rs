@@ -24,8 +24,8 @@ pub(super) struct ByName {
     pub(super) modules: HashMap<String, Option<ModuleId>>,
 }
 
-/// An assembly that was found by its name. Another load context may load another one of that name, and mean its types: the
-/// runtime reports that before it uses them.
+/// An assembly that was found by its name. Another load context may load another one of that name, and mean its types:
+/// the runtime reports that before it uses them.
 #[derive(Debug, Default)]
 pub(crate) struct SoleAssembly {
     /// 0 until it is found.
@@ -74,7 +74,8 @@ impl Assemblies {
             if sole.is_found(module) {
                 return Ok((module, sole));
             }
-            // This is another assembly than the one that was found before. A listing may have it before the runtime reports it.
+            // This is another assembly than the one that was found before. A listing may have it before the runtime
+            // reports it.
             sole.has_namesake.store(true, SeqCst);
         }
     }

@@ -1,9 +1,9 @@
 //! The manifest that precompiled code has beside the metadata of its module.
 //!
-//! Precompiled code may name assemblies that the module itself does not refer to. It counts them on from the module's own
-//! references, and `ApplyMetaData` makes that count one greater (`Module::GetAssemblyRefMax` in vm/ceeload.h): from then on such
-//! code gets other assemblies than it means. The framework of .NET 11 is precompiled so wherever it awaits; .NET 8 and 10 have
-//! empty manifests.
+//! Precompiled code may name assemblies that the module itself does not refer to. It counts them on from the module's
+//! own references, and `ApplyMetaData` makes that count one greater (`Module::GetAssemblyRefMax` in vm/ceeload.h): from
+//! then on such code gets other assemblies than it means. The framework of .NET 11 is precompiled so wherever it
+//! awaits; .NET 8 and 10 have empty manifests.
 
 use crate::system;
 
@@ -108,8 +108,8 @@ impl Image {
     }
 }
 
-/// Whether precompiled code of the module that is mapped at `base` names assemblies by a manifest of its own. Also false if that
-/// could not be read.
+/// Whether precompiled code of the module that is mapped at `base` names assemblies by a manifest of its own. Also
+/// false if that could not be read.
 pub(super) fn has_references(base: usize) -> bool {
     let image = Image { base };
     let count = image.manifest().and_then(|manifest| image.assembly_refs(manifest));

@@ -1,9 +1,9 @@
 //! [`Info`]: the calls that every thread may make to the runtime.
 //!
-//! One pointer serves all versions of the runtime's interface. A call says which version it needs, and returns an error on an
-//! older runtime. Each file has the calls about one subject; the contract table decides which type has a call as a method
-//! ([`context`](crate::context)). The state of the profiler is in `corprof/src/session/`; what only some calls need is an extension of it
-//! (`original_bodies.rs`, `defined_rows.rs`, `loaded_assemblies.rs`, `late_handles.rs`).
+//! One pointer serves all versions of the runtime's interface. A call says which version it needs, and returns an error
+//! on an older runtime. Each file has the calls about one subject; the contract table decides which type has a call as
+//! a method ([`context`](crate::context)). The state of the profiler is in `corprof/src/session/`; what only some calls
+//! need is an extension of it (`original_bodies.rs`, `defined_rows.rs`, `loaded_assemblies.rs`, `late_handles.rs`).
 
 mod app_domains;
 mod assemblies;
@@ -65,8 +65,8 @@ impl Info {
 
     /// The runtime's interface itself, in the version `V`, for calls that have no safe form.
     ///
-    /// All versions are one object, so the call costs nothing. Types of arguments that are not in [`sys`](crate::sys) are in
-    /// [`windows_core`].
+    /// All versions are one object, so the call costs nothing. Types of arguments that are not in [`sys`](crate::sys)
+    /// are in [`windows_core`].
     ///
     /// ```
     /// use corprof::prelude::*;
@@ -90,10 +90,10 @@ impl Info {
     /// `E_NOINTERFACE`: the runtime is older than this version.
     ///
     /// # Safety
-    /// Do not keep a copy: the runtime may delete the object behind it, whatever its reference count. Use it only in the
-    /// callback, or on the profiler's own thread, that called this: a detach waits for these. The caller must satisfy all other
-    /// requirements of a call (a callback around it, no collection, live identifiers): see the row of the call in
-    /// `corprof-sys/gen/contracts.toml`.
+    /// Do not keep a copy: the runtime may delete the object behind it, whatever its reference count. Use it only in
+    /// the callback, or on the profiler's own thread, that called this: a detach waits for these. The caller must
+    /// satisfy all other requirements of a call (a callback around it, no collection, live identifiers): see the row of
+    /// the call in `corprof-sys/gen/contracts.toml`.
     #[inline]
     pub unsafe fn as_raw<V: InfoVersion>(&self) -> Result<&V> {
         // SAFETY: the caller's promise.

@@ -43,8 +43,8 @@ impl Info {
         let mut assembly = 0;
         let mut flags = 0;
         let path = read_utf16(CALL, |start, room, count| {
-            // SAFETY: the module is pinned; the call writes the three locals, the count, and at most `room` units of text
-            // (fact: pinned, outputs).
+            // SAFETY: the module is pinned; the call writes the three locals, the count, and at most `room` units of
+            // text (fact: pinned, outputs).
             unsafe { info.GetModuleInfo2(module.as_raw(), &mut base, room, count, start, &mut assembly, &mut flags) }
         })?;
         Ok(ModuleInfo {
@@ -59,9 +59,9 @@ impl Info {
 impl InNoGc<'_> {
     /// Reads the metadata of `module`.
     ///
-    /// The first call for a module makes the runtime convert its metadata to a growable form, for good, even if nobody adds to it.
-    /// The runtime's own look-ups are slower in that form: a service that compiled all its code then needed 7 % more processor
-    /// time until its first answer. [Names](crate::names) are read from metadata as well.
+    /// The first call for a module makes the runtime convert its metadata to a growable form, for good, even if nobody
+    /// adds to it. The runtime's own look-ups are slower in that form: a service that compiled all its code then needed
+    /// 7 % more processor time until its first answer. [Names](crate::names) are read from metadata as well.
     #[doc = contract!(GetModuleMetaData)]
     ///
     /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`.
@@ -92,8 +92,8 @@ impl InNoGc<'_> {
         const CALL: &str = "GetModuleMetaData";
         let module = self.pin(module, CALL)?;
         let mut metadata: Option<IUnknown> = None;
-        // SAFETY: the module is pinned; the call writes one reference to the requested interface, and every interface is an
-        // `IUnknown` (fact: pinned, outputs).
+        // SAFETY: the module is pinned; the call writes one reference to the requested interface, and every interface
+        // is an `IUnknown` (fact: pinned, outputs).
         let code = unsafe {
             self.first_version(CALL)?.GetModuleMetaData(module.as_raw(), access.bits(), &I::IID, &mut metadata)
         };
@@ -109,9 +109,9 @@ impl InCallback<'_> {
     /// The loaded modules.
     #[doc = contract!(EnumModules)]
     ///
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: also after an attach to an application that has assemblies which can be unloaded,
-    /// until [`profiler_attach_complete`](crate::Callbacks::profiler_attach_complete) is called: an unload may be under way that
-    /// the runtime does not announce. `InAttach::catch_up` reports the modules.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: also after an attach to an application that has assemblies which can be
+    /// unloaded, until [`profiler_attach_complete`](crate::Callbacks::profiler_attach_complete) is called: an unload
+    /// may be under way that the runtime does not announce. `InAttach::catch_up` reports the modules.
     #[doc(alias = "EnumModules")]
     pub fn enum_modules(&mut self) -> Result<Vec<ModuleId>> {
         let modules = self.list_modules()?;
@@ -136,13 +136,14 @@ impl InCallback<'_> {
 
     /// Makes the runtime use definitions and references to assemblies that were added to the metadata of `module`.
     ///
-    /// Other rows need no such call: types, members, signatures and strings that a body refers to are looked up when it is
-    /// compiled.
+    /// Other rows need no such call: types, members, signatures and strings that a body refers to are looked up when it
+    /// is compiled.
     #[doc = contract!(ApplyMetaData)]
     ///
-    /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`. `E_INVALIDARG`: the module is collectible or dynamic, or has
-    /// been unloaded. `E_NOTIMPL`: precompiled code of the module names assemblies by a manifest of its own, as that of .NET 11
-    /// does wherever it awaits; after the runtime's call it would mean others, and the application would end.
+    /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`. `E_INVALIDARG`: the module is collectible or dynamic,
+    /// or has been unloaded. `E_NOTIMPL`: precompiled code of the module names assemblies by a manifest of its own, as
+    /// that of .NET 11 does wherever it awaits; after the runtime's call it would mean others, and the application
+    /// would end.
     #[doc(alias = "ApplyMetaData")]
     pub fn apply_meta_data(&mut self, module: ModuleId) -> Result<()> {
         const CALL: &str = "ApplyMetaData";

@@ -1,7 +1,7 @@
 //! Limits the recursion of calls that make the same callback in which they may be made.
 //!
-//! A callback that loads a class whenever a class is loaded calls itself, until the thread's stack is exhausted and the process
-//! ends. No code can catch that, so these calls are counted, and refused beyond a depth that no profiler needs.
+//! A callback that loads a class whenever a class is loaded calls itself, until the thread's stack is exhausted and the
+//! process ends. No code can catch that, so these calls are counted, and refused beyond a depth that no profiler needs.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 const DEEPEST: u32 = 12;
 
 thread_local! {
-    /// How many of these calls are under way on the calling thread. It has no destructor, so it is usable until the end of the
-    /// thread.
+    /// How many of these calls are under way on the calling thread. It has no destructor, so it is usable until the end
+    /// of the thread.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 

@@ -86,7 +86,8 @@ impl InNoGc<'_> {
         const CALL: &str = "GetObjectSize2";
         let info = self.as_version::<sys::ICorProfilerInfo4>(CALL)?;
         let mut size = 0;
-        // SAFETY: the object is alive while its id is; the call writes one number and keeps nothing (fact: still, outputs).
+        // SAFETY: the object is alive while its id is; the call writes one number and keeps nothing (fact: still,
+        // outputs).
         let code = unsafe { info.GetObjectSize2(object.as_raw(), &mut size) };
         Error::check(code, CALL)?;
         Ok(size)
@@ -95,8 +96,8 @@ impl InNoGc<'_> {
     /// The dimensions of the array `object`, and the address of its elements.
     #[doc = contract!(GetArrayObjectInfo)]
     ///
-    /// `E_INVALIDARG`: the object is not an array. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in `finalizeable_object_queued`, where
-    /// the collector marks objects.
+    /// `E_INVALIDARG`: the object is not an array. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in
+    /// `finalizeable_object_queued`, where the collector marks objects.
     #[doc(alias = "GetArrayObjectInfo")]
     pub fn array_object_info(&self, object: ObjectId<'_>) -> Result<ArrayObject> {
         const CALL: &str = "GetArrayObjectInfo";
@@ -127,13 +128,15 @@ impl InNoGc<'_> {
         const CALL: &str = "GetObjectGeneration";
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let mut range = BLANK_RANGE;
-        // SAFETY: the object is alive while its id is; the call writes one range and keeps nothing (fact: still, outputs).
+        // SAFETY: the object is alive while its id is; the call writes one range and keeps nothing (fact: still,
+        // outputs).
         let code = unsafe { info.GetObjectGeneration(object.as_raw(), &mut range) };
         Error::check(code, CALL)?;
         Ok(GenerationRange::from(range))
     }
 
-    /// Whether `object` lies outside the collected heap, where it neither moves nor dies: a string literal, for example.
+    /// Whether `object` lies outside the collected heap, where it neither moves nor dies: a string literal, for
+    /// example.
     #[doc = contract!(IsFrozenObject)]
     #[doc(alias = "IsFrozenObject")]
     pub fn is_frozen_object(&self, object: ObjectId<'_>) -> Result<bool> {
@@ -161,8 +164,8 @@ impl InNoGc<'_> {
         self.check_unmarked(CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo10>(CALL)?;
         let mut visitor = Visitor::new(visit);
-        // SAFETY: the object is alive while its id is; the trampoline belongs to this visitor, and is called during this call
-        // only (fact: still, visits).
+        // SAFETY: the object is alive while its id is; the trampoline belongs to this visitor, and is called during
+        // this call only (fact: still, visits).
         let code = unsafe {
             let trampoline = reference_trampoline(&visitor);
             info.EnumerateObjectReferences(object.as_raw(), Some(trampoline), (&raw mut visitor).cast())
@@ -181,8 +184,8 @@ fn reference_trampoline<'gc, F: FnMut(ObjectId<'gc>) -> ControlFlow<()>>(_: &Vis
         reference: *mut usize,
         visitor: *mut c_void,
     ) -> BOOL {
-        // SAFETY: the runtime passes back the visitor that it received, which has no other user during the call, and the
-        // address of a field of the object (fact: visits).
+        // SAFETY: the runtime passes back the visitor that it received, which has no other user during the call, and
+        // the address of a field of the object (fact: visits).
         let (visitor, reference) = unsafe { (&mut *visitor.cast::<Visitor<F>>(), reference.as_ref()) };
         // SAFETY: a field of an object that does not move during `'gc` refers to an object that does not move either
         // (fact: still).

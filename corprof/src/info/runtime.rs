@@ -10,8 +10,8 @@ use crate::generated::contract::contract;
 impl InNoGc<'_> {
     /// The version of this runtime.
     ///
-    /// To find out what it can do, check for the feature rather than the version: use [`Info::version`](crate::Info::version)
-    /// or try the call itself.
+    /// To find out what it can do, check for the feature rather than the version: use
+    /// [`Info::version`](crate::Info::version) or try the call itself.
     #[doc = contract!(GetRuntimeInformation)]
     #[doc(alias = "GetRuntimeInformation")]
     pub fn runtime_info(&self) -> Result<RuntimeInfo> {

@@ -1,7 +1,7 @@
 //! Static fields: their kinds, and the addresses of their values.
 //!
-//! Addresses are numbers. A value may be read as long as its field is alive: not after its class is unloaded or its thread has
-//! ended, and for a field of a reference type not after the next collection.
+//! Addresses are numbers. A value may be read as long as its field is alive: not after its class is unloaded or its
+//! thread has ended, and for a field of a reference type not after the next collection.
 
 use corprof_sys as sys;
 
@@ -80,8 +80,8 @@ impl InNoGc<'_> {
     #[doc = contract!(GetAppDomainStaticAddress)]
     ///
     /// `E_INVALIDARG`: the field is of another kind, see [`static_field_info`](Self::static_field_info).
-    /// `CORPROF_E_DATAINCOMPLETE`: the class is not initialized yet, or is generic: the runtime then checks the open class,
-    /// which is never initialized. `CORPROF_E_LITERALS_HAVE_NO_ADDRESS`: a constant.
+    /// `CORPROF_E_DATAINCOMPLETE`: the class is not initialized yet, or is generic: the runtime then checks the open
+    /// class, which is never initialized. `CORPROF_E_LITERALS_HAVE_NO_ADDRESS`: a constant.
     #[doc(alias = "GetAppDomainStaticAddress")]
     pub fn app_domain_static_address(&self, class: ClassId, field: FieldDef, app_domain: AppDomainId) -> Result<usize> {
         const CALL: &str = "GetAppDomainStaticAddress";
@@ -100,8 +100,8 @@ impl InNoGc<'_> {
     #[doc = contract!(GetThreadStaticAddress2)]
     ///
     /// `E_INVALIDARG`: the field is of another kind, see [`static_field_info`](Self::static_field_info).
-    /// `CORPROF_E_DATAINCOMPLETE`: the class is not initialized yet, or is generic, or the thread does not have the field yet.
-    /// Up to .NET 8 a field of a generic class gets `E_INVALIDARG`.
+    /// `CORPROF_E_DATAINCOMPLETE`: the class is not initialized yet, or is generic, or the thread does not have the
+    /// field yet. Up to .NET 8 a field of a generic class gets `E_INVALIDARG`.
     #[doc(alias = "GetThreadStaticAddress2")]
     #[doc(alias = "GetThreadStaticAddress")]
     pub fn thread_static_address(
@@ -117,7 +117,8 @@ impl InNoGc<'_> {
         let thread = thread.map(|thread| self.pin(thread, CALL)).transpose()?;
         let thread = thread.as_ref().map_or(0, Pinned::as_raw);
         let mut address = std::ptr::null_mut();
-        // SAFETY: the class and the thread are pinned; the call writes one address and keeps nothing (fact: pinned, outputs).
+        // SAFETY: the class and the thread are pinned; the call writes one address and keeps nothing (fact: pinned,
+        // outputs).
         let code = unsafe {
             info.GetThreadStaticAddress2(class.as_raw(), field.as_raw(), app_domain.as_raw(), thread, &mut address)
         };

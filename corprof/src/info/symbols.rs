@@ -12,8 +12,8 @@ use crate::id::ModuleId;
 const IS_DYNAMIC: HRESULT = HRESULT(sys::COR_PRF_MODULE_DYNAMIC.bits().cast_signed());
 
 impl InNoGc<'_> {
-    /// The size in bytes of the symbols that were loaded from memory with `module`; none for a dynamic module, whose symbols
-    /// change.
+    /// The size in bytes of the symbols that were loaded from memory with `module`; none for a dynamic module, whose
+    /// symbols change.
     #[doc = contract!(GetInMemorySymbolsLength)]
     ///
     /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`. `E_INVALIDARG`: the module has been unloaded.
@@ -32,8 +32,8 @@ impl InNoGc<'_> {
     /// Reads symbols of `module` from `offset` on into `bytes`, and returns how many bytes it has read.
     #[doc = contract!(ReadInMemorySymbols)]
     ///
-    /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`. `E_INVALIDARG`: the offset is beyond the symbols, or the
-    /// module has been unloaded.
+    /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`. `E_INVALIDARG`: the offset is beyond the symbols, or
+    /// the module has been unloaded.
     #[doc(alias = "ReadInMemorySymbols")]
     pub fn read_in_memory_symbols(&self, module: ModuleId, offset: u32, bytes: &mut [u8]) -> Result<usize> {
         const CALL: &str = "ReadInMemorySymbols";

@@ -105,8 +105,8 @@ impl InNoGc<'_> {
 
     /// Allocates the data that the runtime needs to answer calls of a thread that has never run managed code.
     ///
-    /// A [`ProfilerThread`](crate::profiler_thread::ProfilerThread) has done so before it begins, and a managed thread need
-    /// not.
+    /// A [`ProfilerThread`](crate::profiler_thread::ProfilerThread) has done so before it begins, and a managed thread
+    /// need not.
     #[doc = contract!(InitializeCurrentThread)]
     #[doc(alias = "InitializeCurrentThread")]
     pub fn initialize_current_thread(&self) -> Result<()> {
@@ -120,13 +120,14 @@ impl InNoGc<'_> {
 impl InCallback<'_> {
     /// The managed threads that are alive.
     ///
-    /// The runtime reads its list of threads under a lock that a collection holds from suspension to restart, and leaves
-    /// cooperative mode to wait for it. The call therefore takes `&mut self` although it starts no collection: the caller
-    /// cannot hold an [`ObjectId`](crate::id::ObjectId) or a guard of a [`sync::Mutex`](crate::sync::Mutex) meanwhile.
+    /// The runtime reads its list of threads under a lock that a collection holds from suspension to restart, and
+    /// leaves cooperative mode to wait for it. The call therefore takes `&mut self` although it starts no collection:
+    /// the caller cannot hold an [`ObjectId`](crate::id::ObjectId) or a guard of a [`sync::Mutex`](crate::sync::Mutex)
+    /// meanwhile.
     #[doc = contract!(EnumThreads)]
     ///
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in a callback on a thread of the collector, which a server collection makes; the
-    /// runtime would wait for ever for a lock that the collection holds.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in a callback on a thread of the collector, which a server collection
+    /// makes; the runtime would wait for ever for a lock that the collection holds.
     #[doc(alias = "EnumThreads")]
     pub fn enum_threads(&mut self) -> Result<Vec<ThreadId>> {
         const CALL: &str = "EnumThreads";

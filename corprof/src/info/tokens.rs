@@ -18,8 +18,8 @@ impl InNoGc<'_> {
     #[doc = contract!(GetFunctionFromToken)]
     ///
     /// `CORPROF_E_FUNCTION_IS_PARAMETERIZED`: the function or its class is generic, so there may be many: call
-    /// [`function_from_token_and_type_args`](InCallback::function_from_token_and_type_args). `E_INVALIDARG`: it is not loaded,
-    /// or no method. `CORPROF_E_RUNTIME_UNINITIALIZED`: too early, the runtime's own classes are not loaded.
+    /// [`function_from_token_and_type_args`](InCallback::function_from_token_and_type_args). `E_INVALIDARG`: it is not
+    /// loaded, or no method. `CORPROF_E_RUNTIME_UNINITIALIZED`: too early, the runtime's own classes are not loaded.
     #[doc(alias = "GetFunctionFromToken")]
     pub fn function_from_token(&self, module: ModuleId, method: impl Into<Token>) -> Result<FunctionId> {
         const CALL: &str = "GetFunctionFromToken";
@@ -33,8 +33,8 @@ impl InNoGc<'_> {
         self.function(function).ok_or(Error::new(E_INVALIDARG, CALL))
     }
 
-    /// Checks that `owner` has as many generic parameters in the metadata as there are type arguments. The runtime does not
-    /// check this when it makes instantiations.
+    /// Checks that `owner` has as many generic parameters in the metadata as there are type arguments. The runtime does
+    /// not check this when it makes instantiations.
     fn check_type_args(&self, call: &'static str, module: ModuleId, owner: Token, type_args: &[ClassId]) -> Result<()> {
         if self.metadata(module)?.generic_params(owner)?.len() == type_args.len() {
             return Ok(());
@@ -57,20 +57,20 @@ impl Info {
 }
 
 impl InCallback<'_> {
-    /// The class for `definition` of `module` with these type arguments; those of the enclosing classes come first. It is
-    /// loaded if it was not.
+    /// The class for `definition` of `module` with these type arguments; those of the enclosing classes come first. It
+    /// is loaded if it was not.
     ///
     /// Pass none for a class that is not generic.
     ///
-    /// Loading a class may run the application's code, such as handlers of `AssemblyLoadContext.Resolving`. Meanwhile the
-    /// module and the modules of the type arguments cannot be unloaded. If they are collectible, that code must not wait for
-    /// the finalizer thread (`GC.WaitForPendingFinalizers`) or for the unload: both would wait for ever.
+    /// Loading a class may run the application's code, such as handlers of `AssemblyLoadContext.Resolving`. Meanwhile
+    /// the module and the modules of the type arguments cannot be unloaded. If they are collectible, that code must not
+    /// wait for the finalizer thread (`GC.WaitForPendingFinalizers`) or for the unload: both would wait for ever.
     #[doc = contract!(GetClassFromTokenAndTypeArgs)]
     ///
-    /// `E_INVALIDARG`: the class has more or fewer generic parameters. `CORPROF_E_RUNTIME_UNINITIALIZED`: too early, the
-    /// runtime's own classes are not loaded. If the class cannot be loaded, the code of the exception.
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: `class_load_finished`, or another callback that this call makes, loads classes
-    /// recursively, a dozen deep.
+    /// `E_INVALIDARG`: the class has more or fewer generic parameters. `CORPROF_E_RUNTIME_UNINITIALIZED`: too early,
+    /// the runtime's own classes are not loaded. If the class cannot be loaded, the code of the exception.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: `class_load_finished`, or another callback that this call makes, loads
+    /// classes recursively, a dozen deep.
     #[doc(alias = "GetClassFromTokenAndTypeArgs")]
     #[doc(alias = "GetClassFromToken")]
     pub fn class_from_token(
@@ -87,9 +87,9 @@ impl InCallback<'_> {
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let _nested = Nested::begin(CALL)?;
         let mut class = 0;
-        // SAFETY: the module and the type arguments are pinned. A `ClassId` is transparent over the number on the wire; the
-        // call reads as many as there are, and writes one id (fact: pinned, inputs, outputs). There is one type argument for
-        // each generic parameter, as has been checked.
+        // SAFETY: the module and the type arguments are pinned. A `ClassId` is transparent over the number on the wire;
+        // the call reads as many as there are, and writes one id (fact: pinned, inputs, outputs). There is one type
+        // argument for each generic parameter, as has been checked.
         let code = unsafe {
             info.GetClassFromTokenAndTypeArgs(
                 module.as_raw(),
@@ -105,15 +105,15 @@ impl InCallback<'_> {
 
     /// The function for `method` of `class`, with type arguments of its own.
     ///
-    /// `class` must be the class that declares the method, with its type arguments if it has any; `method` is a token of that
-    /// class's module. Pass no type arguments for a method that is not generic itself.
+    /// `class` must be the class that declares the method, with its type arguments if it has any; `method` is a token
+    /// of that class's module. Pass no type arguments for a method that is not generic itself.
     ///
     /// The note at [`class_from_token`](Self::class_from_token) on code that runs meanwhile applies here as well.
     #[doc = contract!(GetFunctionFromTokenAndTypeArgs)]
     ///
     /// `E_INVALIDARG`: `class` does not declare the method, or the method has more or fewer generic parameters.
-    /// `CORPROF_E_CLASSID_IS_ARRAY` and `CORPROF_E_CLASSID_IS_COMPOSITE`: `class` declares no methods. corprof checks all of
-    /// these in the metadata before the call, because the runtime does not.
+    /// `CORPROF_E_CLASSID_IS_ARRAY` and `CORPROF_E_CLASSID_IS_COMPOSITE`: `class` declares no methods. corprof checks
+    /// all of these in the metadata before the call, because the runtime does not.
     #[doc(alias = "GetFunctionFromTokenAndTypeArgs")]
     pub fn function_from_token_and_type_args(
         &mut self,

@@ -1,7 +1,7 @@
 //! What the thread of the instrumentation, the clients and the runtime's callbacks share.
 //!
-//! Nobody calls the runtime or the user's code while holding one of the locks, not even to drop an edit: callbacks take them on
-//! application threads.
+//! Nobody calls the runtime or the user's code while holding one of the locks, not even to drop an edit: callbacks take
+//! them on application threads.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +36,8 @@ pub(super) struct Shared {
 pub(super) struct Books {
     /// The requests for each method, the newest last.
     requests: BTreeMap<Key, Vec<Request>>,
-    /// The methods that nobody has asked for, and that were recompiled because an instrumented one was inlined into them.
+    /// The methods that nobody has asked for, and that were recompiled because an instrumented one was inlined into
+    /// them.
     callers: BTreeMap<Key, Caller>,
     /// Counts the rounds of the thread.
     round: u64,
@@ -208,8 +209,8 @@ impl Books {
         self.callers.insert(key, Caller { lifeline, round });
     }
 
-    /// Takes the callers that were recompiled because of methods of which none is instrumented any more. `oldest` is the round
-    /// of the oldest request that is still in effect.
+    /// Takes the callers that were recompiled because of methods of which none is instrumented any more. `oldest` is
+    /// the round of the oldest request that is still in effect.
     pub(super) fn take_callers(&mut self, oldest: Option<u64>) -> Vec<(Key, Lifeline)> {
         let mut free = Vec::new();
         self.callers.retain(|key, caller| {

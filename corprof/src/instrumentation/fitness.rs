@@ -48,8 +48,8 @@ pub(super) struct Fit<'cx> {
     recompiles_suspended: bool,
 }
 
-/// Whether the runtime recompiles methods that it suspends itself. Those that do have `Task`s of their own for them (.NET 11); .NET 10
-/// makes them otherwise, and ignores the requests.
+/// Whether the runtime recompiles methods that it suspends itself. Those that do have `Task`s of their own for them
+/// (.NET 11); .NET 10 makes them otherwise, and ignores the requests.
 pub(super) fn recompiles_suspended(cx: &mut InCallback<'_>) -> bool {
     Lookup::new(cx).core_library_has_nested(SUSPENDING, "RuntimeAsyncTask`1") == Some(true)
 }

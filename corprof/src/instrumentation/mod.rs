@@ -1,8 +1,9 @@
 //! Instruments methods of a running application, by ReJIT, and tells what became of each.
 //!
-//! A client says which method, and how to edit its body. The [`Instrumentation`] does the rest on a thread of its own: it reads the
-//! body, edits and verifies it, defines what it needs in the metadata, and only then asks the runtime to recompile the method, with
-//! one request for all methods that are ready. Each method has a [`Rewrite`], whose [`Outcome`] any code may read:
+//! A client says which method, and how to edit its body. The [`Instrumentation`] does the rest on a thread of its own:
+//! it reads the body, edits and verifies it, defines what it needs in the metadata, and only then asks the runtime to
+//! recompile the method, with one request for all methods that are ready. Each method has a [`Rewrite`], whose
+//! [`Outcome`] any code may read:
 //!
 //! ```
 //! use corprof::edit::CallCounter;
@@ -32,22 +33,22 @@
 //! }
 //! ```
 //!
-//! The profiler need not implement a callback for that: modules that are loaded later, the runtime's questions and its answers
-//! reach the instrumentation by themselves.
+//! The profiler need not implement a callback for that: modules that are loaded later, the runtime's questions and its
+//! answers reach the instrumentation by themselves.
 //!
 //! # Rules
 //!
-//! - Several clients may edit one method. Their edits run in the order in which they were asked for, all on one copy of the body
-//!   that the method was loaded with. An edit that fails is left out and told; the others take effect.
+//! - Several clients may edit one method. Their edits run in the order in which they were asked for, all on one copy of
+//!   the body that the method was loaded with. An edit that fails is left out and told; the others take effect.
 //! - An edit runs anew whenever the clients of its method change, so it may run several times.
 //! - The callers that a method was inlined into are recompiled as well ([what runtimes
 //!   miss](ProfilerThread::request_rejit_with_inliners)). An instrumented method is not inlined any more.
-//! - A method that nobody calls stays [`Waiting`](Outcome::Waiting), and so does one whose calls the compiler replaces by own code
-//!   (`[Intrinsic]`), or a method under Edit and Continue: the runtime does not tell.
+//! - A method that nobody calls stays [`Waiting`](Outcome::Waiting), and so does one whose calls the compiler replaces
+//!   by own code (`[Intrinsic]`), or a method under Edit and Continue: the runtime does not tell.
 //! - From the start of the instrumentation on, the profiler cannot be detached.
 //!
-//! A profiler that also requests ReJIT by itself is asked after the instrumentation, and a body that it sets replaces that of the
-//! instrumentation.
+//! A profiler that also requests ReJIT by itself is asked after the instrumentation, and a body that it sets replaces
+//! that of the instrumentation.
 
 mod books;
 mod events;
@@ -89,7 +90,8 @@ pub struct Instrumentation {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The runtime refused the event flags: the profiler was loaded for notifications only, or `DOTNET_ProfAPI_RejitOnAttach` is 0.
+    /// The runtime refused the event flags: the profiler was loaded for notifications only, or
+    /// `DOTNET_ProfAPI_RejitOnAttach` is 0.
     #[error(transparent)]
     Runtime(#[from] Error),
     /// There is no thread for it.
@@ -100,8 +102,8 @@ pub enum StartError {
 impl InInitialize<'_> {
     /// Starts the instrumentation, with its own thread. Later calls return the same instrumentation.
     ///
-    /// It turns `ENABLE_REJIT` and `MONITOR_JIT_COMPILATION` on. The first can only be set here, and prevents a detach; without the
-    /// second, runtimes now and then miss a request.
+    /// It turns `ENABLE_REJIT` and `MONITOR_JIT_COMPILATION` on. The first can only be set here, and prevents a detach;
+    /// without the second, runtimes now and then miss a request.
     ///
     /// # Errors
     /// [`StartError`].
@@ -111,8 +113,8 @@ impl InInitialize<'_> {
 }
 
 impl InAttach<'_> {
-    /// Starts the instrumentation after attach: as [`InInitialize::start_instrumentation`]. From here on the profiler cannot be
-    /// detached: the [`Detacher`](crate::detach::Detacher) refuses it by name.
+    /// Starts the instrumentation after attach: as [`InInitialize::start_instrumentation`]. From here on the profiler
+    /// cannot be detached: the [`Detacher`](crate::detach::Detacher) refuses it by name.
     ///
     /// # Errors
     /// [`StartError`].
@@ -142,8 +144,8 @@ fn started(cx: &InCallback<'_>) -> Option<Instrumentation> {
 impl Instrumentation {
     /// Edits one method, from its next call on.
     ///
-    /// `edit` runs on the thread of the instrumentation, before the request, and again when another client of the method comes or
-    /// goes. A panic in it disables the profiler, as one in a callback does.
+    /// `edit` runs on the thread of the instrumentation, before the request, and again when another client of the
+    /// method comes or goes. A panic in it disables the profiler, as one in a callback does.
     pub fn edit(
         &self,
         module: ModuleId,
@@ -180,22 +182,22 @@ impl Instrumentation {
         selection
     }
 
-    /// From now on `module_load_finished` returns only when all that was asked for so far is requested: so the first call of a
-    /// selected method is instrumented. After `longest` it returns nevertheless, because the request may need a lock that the
-    /// loading thread has. At first it does not wait.
+    /// From now on `module_load_finished` returns only when all that was asked for so far is requested: so the first
+    /// call of a selected method is instrumented. After `longest` it returns nevertheless, because the request may need
+    /// a lock that the loading thread has. At first it does not wait.
     ///
     /// A tenth of a second is usual: it delays the application as often as it loads a module.
     pub fn wait_at_module_load(&self, longest: Duration) {
         self.shared.set_patience(longest);
     }
 
-    /// Waits until all that was asked for before this call is requested from the runtime, or refused: edits, and selections in the
-    /// modules that are loaded. It waits for `longest` at most.
+    /// Waits until all that was asked for before this call is requested from the runtime, or refused: edits, and
+    /// selections in the modules that are loaded. It waits for `longest` at most.
     ///
     /// Some 100,000 methods take seconds. A method that was prepared runs its new body when it is called next.
     ///
-    /// Only a profiler's own thread may wait: in a callback the runtime may be waiting for what is waited for. An edit has no
-    /// `ProfilerThread`, so it cannot wait for itself either.
+    /// Only a profiler's own thread may wait: in a callback the runtime may be waiting for what is waited for. An edit
+    /// has no `ProfilerThread`, so it cannot wait for itself either.
     pub fn wait_until_prepared(&self, _cx: &mut ProfilerThread<'_>, longest: Duration) -> Preparation {
         self.shared.wait_until_done(longest)
     }

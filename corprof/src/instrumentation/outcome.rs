@@ -31,8 +31,8 @@ pub enum Outcome {
     Waiting {
         /// When the request was made.
         since: Instant,
-        /// Whether the runtime has taken the new body, because the method was called. It tells of an exception in the compiler
-        /// only when the method is called again: then this becomes `Failed`.
+        /// Whether the runtime has taken the new body, because the method was called. It tells of an exception in the
+        /// compiler only when the method is called again: then this becomes `Failed`.
         is_taken: bool,
     },
     /// The method runs the new body, in at least one instantiation: these were compiled from it so far.
@@ -41,7 +41,8 @@ pub enum Outcome {
     Failed(Error, Vec<Compiled>),
     /// [`Rewrite::replace`] has put another edit in the place of this one.
     Superseded,
-    /// It was taken back, by [`Rewrite::revert`] or [`Rewrite::restore`]. From its next call on the method runs without it.
+    /// It was taken back, by [`Rewrite::revert`] or [`Rewrite::restore`]. From its next call on the method runs without
+    /// it.
     Reverted,
     /// The module has gone.
     Unloaded,
@@ -73,11 +74,13 @@ pub struct Compiled {
     pub error: Option<Error>,
 }
 
-/// How a wait for methods to be prepared has ended: [`Instrumentation::wait_until_prepared`](super::Instrumentation::wait_until_prepared).
+/// How a wait for methods to be prepared has ended:
+/// [`Instrumentation::wait_until_prepared`](super::Instrumentation::wait_until_prepared).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum Preparation {
-    /// No method is [`Preparing`](Outcome::Preparing) that was asked for before the wait, in modules that were loaded before it.
+    /// No method is [`Preparing`](Outcome::Preparing) that was asked for before the wait, in modules that were loaded
+    /// before it.
     Done,
     /// The time is over.
     TimedOut,
@@ -199,7 +202,8 @@ impl State {
 
     /// A function is about to be compiled; returns whether that shows that the time before failed.
     ///
-    /// Only one thread compiles a function from a body at a time, and the runtime does not report an exception of the compiler.
+    /// Only one thread compiles a function from a body at a time, and the runtime does not report an exception of the
+    /// compiler.
     pub(super) fn compiling(&self, function: FunctionId, rejit: ReJitId) -> bool {
         let mut inner = self.inner();
         let has_failed = inner.pending.contains(&(function, rejit));
@@ -275,8 +279,8 @@ impl Rewrite {
         self.state.outcome()
     }
 
-    /// Waits until the outcome [is known](Outcome::is_known), for `longest` at most, or until the thread should end; returns the
-    /// outcome then.
+    /// Waits until the outcome [is known](Outcome::is_known), for `longest` at most, or until the thread should end;
+    /// returns the outcome then.
     ///
     /// Only a profiler's own thread may wait: in a callback the runtime may be waiting for what is waited for.
     pub fn wait(&self, cx: &mut ProfilerThread<'_>, longest: Duration) -> Outcome {
@@ -284,18 +288,20 @@ impl Rewrite {
         self.outcome()
     }
 
-    /// Takes the edit back. If it was the last of its method, the method's old code is in effect again from its next call on, and
-    /// so is that of the callers that were recompiled for it, unless other methods are instrumented that they may contain.
+    /// Takes the edit back. If it was the last of its method, the method's old code is in effect again from its next
+    /// call on, and so is that of the callers that were recompiled for it, unless other methods are instrumented that
+    /// they may contain.
     ///
     /// In the old code of a caller, the method's own body is inlined again.
     pub fn revert(&self) {
         self.shared.push([Command::Leave(Arc::clone(&self.state), Leave::Revert)]);
     }
 
-    /// Takes the edit back. If it was the last of its method, the method is compiled anew from the body that it was loaded with;
-    /// callers go on calling it.
+    /// Takes the edit back. If it was the last of its method, the method is compiled anew from the body that it was
+    /// loaded with; callers go on calling it.
     ///
-    /// Microsoft recommends this over a revert after attach: old code of callers may contain older bodies of other methods.
+    /// Microsoft recommends this over a revert after attach: old code of callers may contain older bodies of other
+    /// methods.
     pub fn restore(&self) {
         self.shared.push([Command::Leave(Arc::clone(&self.state), Leave::Restore)]);
     }

@@ -8,8 +8,8 @@ use crate::session::liveness::Lifeline;
 use super::outcome::State;
 use super::selector::{Selection, Selector};
 
-/// A client's edit. It is the user's code, and dropping it is as well: both happen on the thread of the instrumentation, or on
-/// that of the client when that thread has ended.
+/// A client's edit. It is the user's code, and dropping it is as well: both happen on the thread of the
+/// instrumentation, or on that of the client when that thread has ended.
 pub(super) type Edit = Arc<dyn Fn(&mut MethodEdit<'_>) -> Result<(), EditError> + Send + Sync>;
 
 /// One client of one method.

@@ -17,8 +17,8 @@ use super::queue::{Command, Leave};
 
 /// Methods by their names.
 ///
-/// A type's name includes its namespace; a nested type follows its outer one after `+`, and a generic one has its number of
-/// parameters: ``Shop.Cart`1+Line``. All overloads of a method have one name.
+/// A type's name includes its namespace; a nested type follows its outer one after `+`, and a generic one has its
+/// number of parameters: ``Shop.Cart`1+Line``. All overloads of a method have one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
     assembly: Option<String>,
@@ -108,15 +108,15 @@ impl Selection {
         unpoisoned(self.rewrites.lock())
     }
 
-    /// The methods that were found so far. There are none before the thread of the instrumentation has looked for them: see
-    /// [`wait_until_prepared`](Self::wait_until_prepared).
+    /// The methods that were found so far. There are none before the thread of the instrumentation has looked for them:
+    /// see [`wait_until_prepared`](Self::wait_until_prepared).
     pub fn rewrites(&self) -> Vec<Rewrite> {
         self.list().clone()
     }
 
-    /// Waits until the methods of all modules that are loaded now are found, and each is requested or refused; for `longest` at
-    /// most. It is [`Instrumentation::wait_until_prepared`](super::Instrumentation::wait_until_prepared), and waits for what was
-    /// asked for before as well.
+    /// Waits until the methods of all modules that are loaded now are found, and each is requested or refused; for
+    /// `longest` at most. It is [`Instrumentation::wait_until_prepared`](super::Instrumentation::wait_until_prepared),
+    /// and waits for what was asked for before as well.
     pub fn wait_until_prepared(&self, _cx: &mut ProfilerThread<'_>, longest: Duration) -> Preparation {
         self.shared.wait_until_done(longest)
     }

@@ -1,8 +1,9 @@
 //! The thread of the instrumentation: prepares bodies, then makes one request for all that are ready.
 //!
-//! One thread prepares. Two would take half the time for that: 0.5 instead of 1.1 s of processor time each for the 41,569 methods
-//! of the core library (.NET 10). But with many modules most of the time goes to the request, which is one call: 56 % for a third of
-//! the methods of all 160 modules of .NET; and an application that starts needs the processor.
+//! One thread prepares. Two would take half the time for that: 0.5 instead of 1.1 s of processor time each for the
+//! 41,569 methods of the core library (.NET 10). But with many modules most of the time goes to the request, which is
+//! one call: 56 % for a third of the methods of all 160 modules of .NET; and an application that starts needs the
+//! processor.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -266,7 +267,8 @@ impl<'s> Worker<'s> {
         round.leaving.iter().for_each(|state| state.reverted());
     }
 
-    /// The bodies that the runtime may have. Those whose rows of metadata it refuses are left out, and their clients told.
+    /// The bodies that the runtime may have. Those whose rows of metadata it refuses are left out, and their clients
+    /// told.
     fn publish(&mut self, cx: &mut ProfilerThread<'_>, all: Vec<Ready<PreparedEdit>>) -> Vec<Ready<CheckedBody>> {
         let mut prepared = Vec::new();
         let mut others = Vec::new();
@@ -358,7 +360,8 @@ impl<'s> Worker<'s> {
 }
 
 fn make_request(cx: &mut ProfilerThread<'_>, methods: &[(ModuleId, MethodDef)]) -> Result<()> {
-    // Asked for callers as well: a caller that is instrumented would otherwise be compiled from the body that it was loaded with.
+    // Asked for callers as well: a caller that is instrumented would otherwise be compiled from the body that it was
+    // loaded with.
     match cx.request_rejit_with_inliners(methods, true) {
         // Then nothing is inlined anywhere.
         Err(error) if error.code() == sys::CORPROF_E_REJIT_INLINING_DISABLED => cx.request_rejit(methods),

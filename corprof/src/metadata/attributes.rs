@@ -59,8 +59,8 @@ impl MetadataImport<'_> {
         })
     }
 
-    /// The value of `owner`'s custom attribute with this full type name; none if it has none. If there are several, one of
-    /// them.
+    /// The value of `owner`'s custom attribute with this full type name; none if it has none. If there are several, one
+    /// of them.
     ///
     /// # Errors
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have, or a name that has a NUL inside or

@@ -77,8 +77,8 @@ impl RawConstant {
         if units == 0 || self.start.is_null() {
             return Some(Constant::String(String::new()));
         }
-        // SAFETY: the runtime took the length of a string from that of its blob, which lies wholly in the module's memory
-        // (fact: blobs).
+        // SAFETY: the runtime took the length of a string from that of its blob, which lies wholly in the module's
+        // memory (fact: blobs).
         let bytes = unsafe { std::slice::from_raw_parts(self.start.cast::<u8>(), units.checked_mul(2)?) };
         let (pairs, _) = bytes.as_chunks::<2>();
         let units: Vec<u16> = pairs.iter().map(|&pair| u16::from_le_bytes(pair)).collect();
@@ -114,9 +114,9 @@ impl RawConstant {
             return None;
         }
         // The runtime does not give the length of a blob that is not a string, and does not check it. In the blob heap
-        // (ECMA-335 II.24.2.4) the length precedes the bytes, as a big-endian number of one, two or four bytes with the width
-        // in its highest bits: so the length is never less than the byte before the value.
-        // SAFETY: `start` is not null, so it points behind the length of a blob in the module's heap (fact: blobs).
+        // (ECMA-335 II.24.2.4) the length precedes the bytes, as a big-endian number of one, two or four bytes with the
+        // width in its highest bits: so the length is never less than the byte before the value. SAFETY: `start` is not
+        // null, so it points behind the length of a blob in the module's heap (fact: blobs).
         let at_least = unsafe { *start.sub(1) };
         if usize::from(at_least) < N {
             return None;

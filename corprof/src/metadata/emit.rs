@@ -19,35 +19,36 @@ use crate::session::liveness::Lifeline;
 /// Adds to the metadata of one module.
 ///
 /// Get it from [`InNoGc::metadata_emit`](crate::context::InNoGc::metadata_emit). Rows are added and never removed.
-/// Names and signatures are copied. That they name what exists is not checked: such errors appear when code that refers to them
-/// is compiled. The runtime's own reader and [`import`](Self::import) see a new row at once; types that the runtime has already
-/// loaded do not change.
+/// Names and signatures are copied. That they name what exists is not checked: such errors appear when code that refers
+/// to them is compiled. The runtime's own reader and [`import`](Self::import) see a new row at once; types that the
+/// runtime has already loaded do not change.
 ///
 /// # The effect on existing code
 ///
 /// References, specs, signatures and strings have no effect until code refers to them, and the author of that code is
-/// responsible for it ([`set_il_function_body`](crate::InCallback::set_il_function_body) is `unsafe`). The application can see
-/// them only by `Assembly.GetReferencedAssemblies`, which lists a new assembly reference; a reference that cannot be resolved
-/// breaks an application that loads all of them.
+/// responsible for it ([`set_il_function_body`](crate::InCallback::set_il_function_body) is `unsafe`). The application
+/// can see them only by `Assembly.GetReferencedAssemblies`, which lists a new assembly reference; a reference that
+/// cannot be resolved breaks an application that loads all of them.
 ///
-/// **Definitions** are different, so the methods that add them are `unsafe`. The runtime reads them when it next loads the type
-/// that they belong to, or when the application uses reflection:
+/// **Definitions** are different, so the methods that add them are `unsafe`. The runtime reads them when it next loads
+/// the type that they belong to, or when the application uses reflection:
 ///
-/// - a field changes the layout of its class. Precompiled code of the same module still uses the old offsets, native code that
-///   receives the class still reads the old layout, and the runtime itself has copies in C++ of the layouts of many classes in
-///   System.Private.CoreLib: all of these read and write the wrong memory;
-/// - a virtual method changes the method table of its class, and may override or implement a method in place of another. An
-///   abstract method, or one without a body, makes the class fail with a `TypeLoadException` wherever the application uses it;
+/// - a field changes the layout of its class. Precompiled code of the same module still uses the old offsets, native
+///   code that receives the class still reads the old layout, and the runtime itself has copies in C++ of the layouts
+///   of many classes in System.Private.CoreLib: all of these read and write the wrong memory;
+/// - a virtual method changes the method table of its class, and may override or implement a method in place of
+///   another. An abstract method, or one without a body, makes the class fail with a `TypeLoadException` wherever the
+///   application uses it;
 /// - the runtime acts on some attributes: `InlineArray`, `ThreadStatic`, `UnmanagedCallersOnly`;
-/// - `Assembly.GetTypes` finds a new type, and fails as a whole with a `ReflectionTypeLoadException` if the type cannot be
-///   loaded: because it extends a sealed class, names a missing base, or has the name of another type;
+/// - `Assembly.GetTypes` finds a new type, and fails as a whole with a `ReflectionTypeLoadException` if the type cannot
+///   be loaded: because it extends a sealed class, names a missing base, or has the name of another type;
 /// - a map lets managed code call any native function with any arguments.
 ///
 /// A type that is already loaded does not change: then the metadata and the loaded type differ.
 ///
-/// Add rows in `module_load_finished`, before the runtime uses the module. Rows added later need a call of `ApplyMetaData`
-/// (`ICorProfilerInfo7`) before any code refers to them; that works for references, specs and strings, for types, and
-/// for methods that are not virtual.
+/// Add rows in `module_load_finished`, before the runtime uses the module. Rows added later need a call of
+/// `ApplyMetaData` (`ICorProfilerInfo7`) before any code refers to them; that works for references, specs and strings,
+/// for types, and for methods that are not virtual.
 ///
 /// ```
 /// # use corprof::prelude::*;
@@ -67,8 +68,9 @@ use crate::session::liveness::Lifeline;
 /// ```
 ///
 /// # Errors
-/// Of all methods: `E_INVALIDARG` for a name that has a NUL inside or more than 4,095 UTF-16 units, or a blob of more than
-/// 4 GiB or one that is not a signature or contains a type handle (`Type::Internal`), `CLDB_E_…` for a token that the module does not have or that may not stand in this place, `E_OUTOFMEMORY`.
+/// Of all methods: `E_INVALIDARG` for a name that has a NUL inside or more than 4,095 UTF-16 units, or a blob of more
+/// than 4 GiB or one that is not a signature or contains a type handle (`Type::Internal`), `CLDB_E_…` for a token that
+/// the module does not have or that may not stand in this place, `E_OUTOFMEMORY`.
 pub struct MetadataEmit<'cb> {
     metadata: Metadata<sys::IMetaDataEmit2>,
     _cb: PhantomData<&'cb ()>,
@@ -148,8 +150,8 @@ impl<'cb> MetadataEmit<'cb> {
         })
     }
 
-    /// A reference to a type by its name with the namespace. `scope` says where the type is: an assembly or module reference,
-    /// or the reference to its enclosing type.
+    /// A reference to a type by its name with the namespace. `scope` says where the type is: an assembly or module
+    /// reference, or the reference to its enclosing type.
     ///
     /// # Errors
     /// See [`MetadataEmit`].
@@ -227,8 +229,8 @@ impl<'cb> MetadataEmit<'cb> {
             ..NO_DATA
         };
         define(CALL, AssemblyRef::from_raw, |token| {
-            // SAFETY: name and culture end with a NUL, the key has `key_size` bytes and the hash none; the call reads them,
-            // writes the token and keeps nothing (fact: inputs, outputs).
+            // SAFETY: name and culture end with a NUL, the key has `key_size` bytes and the hash none; the call reads
+            // them, writes the token and keeps nothing (fact: inputs, outputs).
             unsafe {
                 emit.DefineAssemblyRef(
                     key_start.cast(),
@@ -259,11 +261,12 @@ impl<'cb> MetadataEmit<'cb> {
         })
     }
 
-    /// Defines a type of the module. The name includes the namespace, except for a nested type, which has an enclosing type.
+    /// Defines a type of the module. The name includes the namespace, except for a nested type, which has an enclosing
+    /// type.
     ///
     /// # Safety
-    /// No other type of the module has this name, the runtime can load the type as described, and only code that this profiler
-    /// writes uses it. See [`MetadataEmit`] for the consequences otherwise.
+    /// No other type of the module has this name, the runtime can load the type as described, and only code that this
+    /// profiler writes uses it. See [`MetadataEmit`] for the consequences otherwise.
     ///
     /// # Errors
     /// See [`MetadataEmit`].
@@ -287,8 +290,8 @@ impl<'cb> MetadataEmit<'cb> {
             let name = name.as_ptr();
             let flags = flags.bits();
             let interfaces = interfaces.as_ptr();
-            // SAFETY: the name ends with a NUL and the list with a nil token; the call writes the token and keeps nothing
-            // (fact: inputs, outputs).
+            // SAFETY: the name ends with a NUL and the list with a nil token; the call writes the token and keeps
+            // nothing (fact: inputs, outputs).
             unsafe {
                 match enclosing {
                     None => raw.DefineTypeDef(name, flags, extends, interfaces, token),
@@ -301,9 +304,9 @@ impl<'cb> MetadataEmit<'cb> {
     /// Defines a method of `class`, without a body: `SetILFunctionBody` adds one, unless the method needs none.
     ///
     /// # Safety
-    /// `class` is a type that this profiler has defined, or the runtime can load it with the method as well as without; and the
-    /// method does not override, implement or hide another that existing code calls. See [`MetadataEmit`] for the consequences
-    /// otherwise.
+    /// `class` is a type that this profiler has defined, or the runtime can load it with the method as well as without;
+    /// and the method does not override, implement or hide another that existing code calls. See [`MetadataEmit`] for
+    /// the consequences otherwise.
     ///
     /// # Errors
     /// See [`MetadataEmit`].
@@ -323,8 +326,8 @@ impl<'cb> MetadataEmit<'cb> {
         define(CALL, MethodDef::from_raw, |token| {
             let flags = flags.bits();
             let impl_flags = impl_flags.bits();
-            // SAFETY: the name ends with a NUL; the call reads `size` bytes, writes the token and keeps none of them. Address 0
-            // means that the file has no body (fact: inputs, outputs).
+            // SAFETY: the name ends with a NUL; the call reads `size` bytes, writes the token and keeps none of them.
+            // Address 0 means that the file has no body (fact: inputs, outputs).
             unsafe {
                 let class = class.as_raw();
                 let blob = signature.as_ptr();
@@ -336,8 +339,8 @@ impl<'cb> MetadataEmit<'cb> {
     /// Defines the name and flags of a method's parameter; `sequence` counts from 1, and 0 is the return value.
     ///
     /// # Safety
-    /// This profiler has defined `method`; or this parameter has no row yet, and no code depends on that. See [`MetadataEmit`]
-    /// for the consequences otherwise.
+    /// This profiler has defined `method`; or this parameter has no row yet, and no code depends on that. See
+    /// [`MetadataEmit`] for the consequences otherwise.
     ///
     /// # Errors
     /// See [`MetadataEmit`].
@@ -355,8 +358,8 @@ impl<'cb> MetadataEmit<'cb> {
         define(CALL, ParamDef::from_raw, |token| {
             let method = method.as_raw();
             let flags = flags.bits();
-            // SAFETY: the name ends with a NUL, and no default value is given; the call writes the token and keeps nothing
-            // (fact: inputs, outputs).
+            // SAFETY: the name ends with a NUL, and no default value is given; the call writes the token and keeps
+            // nothing (fact: inputs, outputs).
             unsafe { raw.DefineParam(method, sequence, name.as_ptr(), flags, NO_VALUE, std::ptr::null(), 0, token) }
         })
     }
@@ -365,8 +368,8 @@ impl<'cb> MetadataEmit<'cb> {
     ///
     /// # Safety
     /// This profiler has defined `class`; or no code and no native structure depends on its layout: it is not in
-    /// System.Private.CoreLib, not passed to native code, and its module is not precompiled. See [`MetadataEmit`] for the
-    /// consequences otherwise.
+    /// System.Private.CoreLib, not passed to native code, and its module is not precompiled. See [`MetadataEmit`] for
+    /// the consequences otherwise.
     ///
     /// # Errors
     /// See [`MetadataEmit`].
@@ -387,18 +390,18 @@ impl<'cb> MetadataEmit<'cb> {
             let flags = flags.bits();
             let blob = signature.as_ptr();
             let no_value = std::ptr::null();
-            // SAFETY: the name ends with a NUL, and no value is given; the call reads `size` bytes, writes the token and
-            // keeps none of them (fact: inputs, outputs).
+            // SAFETY: the name ends with a NUL, and no value is given; the call reads `size` bytes, writes the token
+            // and keeps none of them (fact: inputs, outputs).
             unsafe { raw.DefineField(class, name.as_ptr(), flags, blob, size, NO_VALUE, no_value, 0, token) }
         })
     }
 
-    /// Attaches a custom attribute to `owner`. The constructor is a method definition or a member reference; the value is
-    /// encoded as in ECMA-335 II.23.3.
+    /// Attaches a custom attribute to `owner`. The constructor is a method definition or a member reference; the value
+    /// is encoded as in ECMA-335 II.23.3.
     ///
     /// # Safety
-    /// The runtime and all readers of the attribute learn nothing from it that contradicts the assumptions of existing code,
-    /// and the value fits the constructor. See [`MetadataEmit`] for the consequences otherwise.
+    /// The runtime and all readers of the attribute learn nothing from it that contradicts the assumptions of existing
+    /// code, and the value fits the constructor. See [`MetadataEmit`] for the consequences otherwise.
     ///
     /// # Errors
     /// See [`MetadataEmit`].
@@ -423,9 +426,9 @@ impl<'cb> MetadataEmit<'cb> {
     /// Maps a method without a body to a native function.
     ///
     /// # Safety
-    /// Managed code that can call `method` can call `function` with all arguments that the method's signature allows: the
-    /// function must have that signature and be safe to call with any of these arguments. Existing code that already calls the
-    /// method must work with the function, too. See [`MetadataEmit`] for the consequences otherwise.
+    /// Managed code that can call `method` can call `function` with all arguments that the method's signature allows:
+    /// the function must have that signature and be safe to call with any of these arguments. Existing code that
+    /// already calls the method must work with the function, too. See [`MetadataEmit`] for the consequences otherwise.
     ///
     /// # Errors
     /// See [`MetadataEmit`].

@@ -1,7 +1,7 @@
 //! [`MetadataImport`]: the runtime's reader of one module's metadata.
 //!
-//! Each method asks about one token and returns owned values, because the runtime's memory is freed with the module. The
-//! questions are in the files beside this one, by subject; `IMetaDataImport2` itself is available through
+//! Each method asks about one token and returns owned values, because the runtime's memory is freed with the module.
+//! The questions are in the files beside this one, by subject; `IMetaDataImport2` itself is available through
 //! [`MetadataImport::as_raw`].
 
 use std::fmt;
@@ -43,8 +43,9 @@ pub struct MetadataImport<'cb> {
 }
 
 // SAFETY: the runtime makes this object with `MDThreadSafetyOn` (GetMDPublicInterfaceFromInternal, coreclr/md/enc/
-// mdinternalrw.cpp): every IMetaDataImport method takes the reader's side of its lock, which it shares with the writers of the
-// same metadata, and the reference count is interlocked (RegMeta::AddRef). No part of it belongs to a thread (fact: blobs).
+// mdinternalrw.cpp): every IMetaDataImport method takes the reader's side of its lock, which it shares with the writers
+// of the same metadata, and the reference count is interlocked (RegMeta::AddRef). No part of it belongs to a thread
+// (fact: blobs).
 unsafe impl Send for MetadataImport<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for MetadataImport<'_> {}
@@ -89,8 +90,8 @@ impl MetadataImport<'_> {
         self.metadata.loaded()
     }
 
-    /// All tokens of an enumeration of this very object: [`raw::tokens`] says what `list` must do. It may write the handle, the
-    /// count, and at most as many tokens as there is room for.
+    /// All tokens of an enumeration of this very object: [`raw::tokens`] says what `list` must do. It may write the
+    /// handle, the count, and at most as many tokens as there is room for.
     pub(super) fn tokens<T>(
         &self,
         call: &'static str,

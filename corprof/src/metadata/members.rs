@@ -110,14 +110,16 @@ impl MetadataImport<'_> {
     /// The methods of this name that a type declares.
     ///
     /// # Errors
-    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have, or a name that contains a NUL or is too long.
+    /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have, or a name that contains a NUL or is too
+    /// long.
     #[doc(alias = "EnumMethodsWithName")]
     pub fn methods_named(&self, class: TypeDef, name: &str) -> Result<Vec<MethodDef>> {
         let raw = self.raw()?;
         const CALL: &str = "EnumMethodsWithName";
         let name = wide(CALL, name)?;
         self.tokens(CALL, MethodDef::from_raw, |handle, start, room, count| {
-            // SAFETY: as `tokens` asks; the name ends with a NUL, and the call keeps nothing but its own handle (fact: inputs).
+            // SAFETY: as `tokens` asks; the name ends with a NUL, and the call keeps nothing but its own handle (fact:
+            // inputs).
             unsafe { raw.EnumMethodsWithName(handle, class.as_raw(), name.as_ptr(), start, room, count) }
         })
     }
@@ -152,8 +154,8 @@ impl MetadataImport<'_> {
         let mut impl_flags = 0;
         let mut name = Units::new();
         let mut blob = Blob::default();
-        // SAFETY: the call writes the locals, the count, and as many units of text as there are, at most `room`; it keeps
-        // nothing (fact: outputs).
+        // SAFETY: the call writes the locals, the count, and as many units of text as there are, at most `room`; it
+        // keeps nothing (fact: outputs).
         unsafe {
             read_units("GetMethodProps", &mut name, |start, room, count| {
                 raw.GetMethodProps(
@@ -287,8 +289,8 @@ impl MetadataImport<'_> {
         })
     }
 
-    /// The methods and fields of `parent` that the module refers to. `parent` is a type reference, definition or spec, a
-    /// module reference, or a method definition.
+    /// The methods and fields of `parent` that the module refers to. `parent` is a type reference, definition or spec,
+    /// a module reference, or a method definition.
     ///
     /// # Errors
     /// `CLDB_E_…` or `E_INVALIDARG` for a token that this module does not have.
@@ -338,7 +340,8 @@ impl MetadataImport<'_> {
     pub fn method_specs(&self) -> Result<Vec<MethodSpec>> {
         let raw = self.raw()?;
         self.tokens("EnumMethodSpecs", MethodSpec::from_raw, |handle, start, room, count| {
-            // SAFETY: as `tokens` asks; the call keeps nothing but its own handle. The nil token stands for all methods.
+            // SAFETY: as `tokens` asks; the call keeps nothing but its own handle. The nil token stands for all
+            // methods.
             unsafe { raw.EnumMethodSpecs(handle, 0, start, room, count) }
         })
     }

@@ -1,9 +1,9 @@
 //! Metadata: a module's own description of its types and members.
 //!
-//! [`MetadataImport`] reads a module's metadata, [`MetadataEmit`] adds to it, [`Token`] and its relatives identify rows,
-//! [`signature`] decodes the blobs that describe types and methods. All of it is freed with the module. The questions are in
-//! files by subject: `types`, `members`, `properties`, `generics`, `attributes`, `references`, `strings`; `names` makes text of
-//! the answers.
+//! [`MetadataImport`] reads a module's metadata, [`MetadataEmit`] adds to it, [`Token`] and its relatives identify
+//! rows, [`signature`] decodes the blobs that describe types and methods. All of it is freed with the module. The
+//! questions are in files by subject: `types`, `members`, `properties`, `generics`, `attributes`, `references`,
+//! `strings`; `names` makes text of the answers.
 
 mod attributes;
 mod constant;

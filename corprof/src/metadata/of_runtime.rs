@@ -30,15 +30,16 @@ const EXCEPTION_HANDLING: [&str; 3] =
 /// The type whose methods suspend the method that calls them.
 pub(crate) const SUSPENDING: &str = "System.Runtime.CompilerServices.AsyncHelpers";
 
-/// The type and the name in its methods (one is local to another) that compiled code calls, on .NET 9 and later, where a collection waits after a call without a
-/// transition. Inserted calls are such calls: in this method they would call it again, without end.
+/// The type and the name in its methods (one is local to another) that compiled code calls, on .NET 9 and later, where
+/// a collection waits after a call without a transition. Inserted calls are such calls: in this method they would call
+/// it again, without end.
 const COLLECTION_POLL: (&str, &str) = ("System.Threading.Thread", "PollGC");
 
 /// Marks methods that native code calls.
 pub(crate) const NATIVE: &str = "System.Runtime.InteropServices.UnmanagedCallersOnlyAttribute";
 
-/// The type whose methods begin and end threads: on runtimes where native code calls `StartCallback` by other means, stacks have it
-/// as well.
+/// The type whose methods begin and end threads: on runtimes where native code calls `StartCallback` by other means,
+/// stacks have it as well.
 const THREAD: &str = "System.Threading.Thread";
 
 /// The type and the method by which the runtime makes explicit tail calls.
@@ -46,11 +47,11 @@ const TAIL_CALLS: (&str, &str) = ("System.Runtime.CompilerServices.RuntimeHelper
 
 /// Whether a function is a part of the runtime that must not be hooked, or that no profiler needs to see:
 ///
-/// - The runtime's own handling of exceptions. Up to .NET 8 it is native code, from .NET 9 on it is managed. Its frames lie
-///   below those of the functions that the exception unwinds, the runtime's own walk hides them, and they end without a hook when
-///   the runtime cuts the stack.
-/// - The functions that suspend a runtime-async method. If one of them has hooks, the .NET 10 compiler omits the suspension,
-///   whatever the hooks do (dotnet/runtime issue 124162, fixed in .NET 11 by pull request 124177).
+/// - The runtime's own handling of exceptions. Up to .NET 8 it is native code, from .NET 9 on it is managed. Its frames
+///   lie below those of the functions that the exception unwinds, the runtime's own walk hides them, and they end
+///   without a hook when the runtime cuts the stack.
+/// - The functions that suspend a runtime-async method. If one of them has hooks, the .NET 10 compiler omits the
+///   suspension, whatever the hooks do (dotnet/runtime issue 124162, fixed in .NET 11 by pull request 124177).
 /// - The poll for a collection, which inserted calls make.
 pub(crate) fn is_of_the_runtime(metadata: &MetadataImport<'_>, method: &MethodProps) -> bool {
     let answer = || -> Result<bool> {
@@ -77,12 +78,12 @@ pub(crate) fn dispatches_tail_calls(metadata: &MetadataImport<'_>, method: &Meth
 }
 
 impl InNoGc<'_> {
-    /// Whether `function` is one by which the runtime itself calls managed code: a method of the core library that only native code
-    /// calls (`UnmanagedCallersOnly`), except those of `Thread`. `false` if in doubt.
+    /// Whether `function` is one by which the runtime itself calls managed code: a method of the core library that only
+    /// native code calls (`UnmanagedCallersOnly`), except those of `Thread`. `false` if in doubt.
     ///
     /// From .NET 11 on the runtime calls `Main` by `Environment.CallEntryPoint`, static constructors by
-    /// `InitHelpers.CallClassConstructor`, and throws by `EH.RhThrowEx`; older runtimes do this by native code. Without these
-    /// functions stacks begin with `Main` on all runtimes, and transitions are those of the application.
+    /// `InitHelpers.CallClassConstructor`, and throws by `EH.RhThrowEx`; older runtimes do this by native code. Without
+    /// these functions stacks begin with `Main` on all runtimes, and transitions are those of the application.
     pub fn is_runtime_entry(&self, function: FunctionId) -> bool {
         let answer = || -> Result<bool> {
             let info = self.function_info(function)?;
@@ -111,8 +112,8 @@ pub(crate) fn is_core_library(metadata: &MetadataImport<'_>) -> Result<bool> {
     Ok(metadata.assembly_identity(assembly)?.name == CORE_LIBRARY)
 }
 
-/// What the body of a method that the runtime suspends returns, if the method returns `returns`: `T` of `Task<T>`, nothing of `Task`.
-/// None if that is not a task.
+/// What the body of a method that the runtime suspends returns, if the method returns `returns`: `T` of `Task<T>`,
+/// nothing of `Task`. None if that is not a task.
 pub(crate) fn awaited(metadata: &MetadataImport<'_>, returns: &Type) -> Option<Type> {
     let (class, argument) = match returns.unmodified() {
         Type::Generic { definition, arguments, .. } => (*definition, arguments.first().cloned()),

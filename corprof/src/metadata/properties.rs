@@ -78,8 +78,8 @@ impl MetadataImport<'_> {
         let mut blob = Blob::default();
         let mut constant = RawConstant::default();
         let name = read_utf16("GetPropertyProps", |start, room, count| {
-            // SAFETY: the call writes the locals, the count, at most `room` units of text, and no other methods; it keeps
-            // nothing (fact: outputs).
+            // SAFETY: the call writes the locals, the count, at most `room` units of text, and no other methods; it
+            // keeps nothing (fact: outputs).
             unsafe {
                 raw.GetPropertyProps(
                     property.as_raw(),
@@ -142,8 +142,8 @@ impl MetadataImport<'_> {
         let mut remove = 0;
         let mut fire = 0;
         let name = read_utf16("GetEventProps", |start, room, count| {
-            // SAFETY: the call writes the locals, the count, at most `room` units of text, and no other methods; it keeps
-            // nothing (fact: outputs).
+            // SAFETY: the call writes the locals, the count, at most `room` units of text, and no other methods; it
+            // keeps nothing (fact: outputs).
             unsafe {
                 raw.GetEventProps(
                     event.as_raw(),

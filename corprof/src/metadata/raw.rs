@@ -73,8 +73,8 @@ impl Blob {
         if self.start.is_null() || self.size == 0 {
             return &[];
         }
-        // SAFETY: the metadata give the start and size of a blob that lies wholly in the module's memory, and do not change a
-        // blob that they have returned (fact: blobs).
+        // SAFETY: the metadata give the start and size of a blob that lies wholly in the module's memory, and do not
+        // change a blob that they have returned (fact: blobs).
         unsafe { std::slice::from_raw_parts(self.start, self.size as usize) }
     }
 }
@@ -95,9 +95,9 @@ impl<C: FnMut(sys::HCORENUM)> Drop for Enumeration<C> {
 
 /// All tokens that one of the `Enum…` calls returns.
 ///
-/// `list` receives (handle, start of the buffer, its length, out count). The handle is null at first and later the one that the
-/// call made; `close` receives it at the end, if there is one. The calls write no more tokens than there is room for, and as many
-/// as they count (fact: outputs).
+/// `list` receives (handle, start of the buffer, its length, out count). The handle is null at first and later the one
+/// that the call made; `close` receives it at the end, if there is one. The calls write no more tokens than there is
+/// room for, and as many as they count (fact: outputs).
 pub(super) fn tokens<T>(
     call: &'static str,
     kind: impl Fn(u32) -> T,
@@ -122,9 +122,9 @@ pub(super) fn tokens<T>(
     Ok(all)
 }
 
-/// The limit on UTF-16 units in a name, NUL included. The runtime converts a name to UTF-8 on the calling thread's stack, three
-/// bytes for each unit (`UTF8STR` in md/inc/rwutil.h), without checking how much stack is left. Compilers limit names to 1,023
-/// bytes.
+/// The limit on UTF-16 units in a name, NUL included. The runtime converts a name to UTF-8 on the calling thread's
+/// stack, three bytes for each unit (`UTF8STR` in md/inc/rwutil.h), without checking how much stack is left. Compilers
+/// limit names to 1,023 bytes.
 const LONGEST_NAME: usize = 4096;
 
 /// A name as an argument, with the NUL behind it.

@@ -18,7 +18,8 @@ pub struct AssemblyIdentity {
     pub version: [u16; 4],
     /// The culture of a satellite assembly; empty for all others.
     pub culture: String,
-    /// Its public key in its own manifest; in a reference usually the key's token of eight bytes. Empty if it has no key.
+    /// Its public key in its own manifest; in a reference usually the key's token of eight bytes. Empty if it has no
+    /// key.
     pub public_key: Vec<u8>,
     /// Flags; one says whether `public_key` is the whole key.
     pub flags: sys::CorAssemblyFlags,
@@ -136,8 +137,8 @@ impl MetadataImport<'_> {
         let (import, _loaded) = self.assembly_import()?;
         identity("GetAssemblyProps", |start, room, count, data, key, size, flags| {
             let mut hash = 0;
-            // SAFETY: the call writes the local, the outputs of `identity`, and at most `room` units of text; it keeps nothing
-            // (fact: outputs).
+            // SAFETY: the call writes the local, the outputs of `identity`, and at most `room` units of text; it keeps
+            // nothing (fact: outputs).
             unsafe { import.GetAssemblyProps(assembly.as_raw(), key, size, &mut hash, start, room, count, data, flags) }
         })
     }
@@ -213,7 +214,8 @@ impl MetadataImport<'_> {
     /// The exported type with this name, which includes the namespace but not `enclosing`; none if it does not exist.
     ///
     /// # Errors
-    /// The runtime's error about broken metadata (`CLDB_E_…`); `E_INVALIDARG` for a name that contains a NUL or is too long.
+    /// The runtime's error about broken metadata (`CLDB_E_…`); `E_INVALIDARG` for a name that contains a NUL or is too
+    /// long.
     #[doc(alias = "FindExportedTypeByName")]
     pub fn find_exported_type(&self, name: &str, enclosing: Option<ExportedType>) -> Result<Option<ExportedType>> {
         const CALL: &str = "FindExportedTypeByName";

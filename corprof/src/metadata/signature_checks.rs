@@ -1,8 +1,8 @@
 //! Checks signatures before the runtime keeps them: it believes what it reads there.
 //!
-//! Signatures in memory may hold addresses of the runtime's own structures (`ELEMENT_TYPE_INTERNAL`). The runtime writes such
-//! signatures for dynamic methods; where a profiler defines one, it follows the address as well. And it reads nested types by
-//! recursion, without a limit.
+//! Signatures in memory may hold addresses of the runtime's own structures (`ELEMENT_TYPE_INTERNAL`). The runtime
+//! writes such signatures for dynamic methods; where a profiler defines one, it follows the address as well. And it
+//! reads nested types by recursion, without a limit.
 
 use corprof_il::signature::{MethodSignature, Signature, SignatureError, Type};
 

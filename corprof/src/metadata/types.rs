@@ -67,11 +67,12 @@ impl MetadataImport<'_> {
         })
     }
 
-    /// The type that the module defines under this name, which includes the namespace but not `enclosing`; none if it does not
-    /// exist.
+    /// The type that the module defines under this name, which includes the namespace but not `enclosing`; none if it
+    /// does not exist.
     ///
     /// # Errors
-    /// The runtime's error about broken metadata (`CLDB_E_…`); `E_INVALIDARG` for a name that contains a NUL or is too long.
+    /// The runtime's error about broken metadata (`CLDB_E_…`); `E_INVALIDARG` for a name that contains a NUL or is too
+    /// long.
     #[doc(alias = "FindTypeDefByName")]
     pub fn find_type_def(&self, name: &str, enclosing: Option<TypeDef>) -> Result<Option<TypeDef>> {
         let raw = self.raw()?;
@@ -103,8 +104,8 @@ impl MetadataImport<'_> {
         let raw = self.raw()?;
         let mut flags = 0;
         let mut extends = 0;
-        // SAFETY: the call writes the two locals, the count, and as many units of text as there are, at most `room`; it keeps
-        // nothing (fact: outputs).
+        // SAFETY: the call writes the two locals, the count, and as many units of text as there are, at most `room`; it
+        // keeps nothing (fact: outputs).
         unsafe {
             read_units("GetTypeDefProps", name, |start, room, count| {
                 raw.GetTypeDefProps(definition.as_raw(), start, room, count, &mut flags, &mut extends)
@@ -168,11 +169,12 @@ impl MetadataImport<'_> {
         })
     }
 
-    /// The reference to a type with this name, which includes the namespace, in `scope`: an assembly or module reference, or
-    /// the reference to the enclosing type; none if the module has no such reference.
+    /// The reference to a type with this name, which includes the namespace, in `scope`: an assembly or module
+    /// reference, or the reference to the enclosing type; none if the module has no such reference.
     ///
     /// # Errors
-    /// The runtime's error about broken metadata (`CLDB_E_…`); `E_INVALIDARG` for a name that contains a NUL or is too long.
+    /// The runtime's error about broken metadata (`CLDB_E_…`); `E_INVALIDARG` for a name that contains a NUL or is too
+    /// long.
     #[doc(alias = "FindTypeRef")]
     pub fn find_type_ref(&self, scope: impl Into<Token>, name: &str) -> Result<Option<TypeRef>> {
         let raw = self.raw()?;

@@ -1,7 +1,7 @@
 //! Assigns generic arguments to the levels of a name: pure functions on text.
 //!
-//! The runtime gives the arguments of a nested type in one list, those of the enclosing types first. The number at each level
-//! is written behind the backtick of its metadata name (`` Dictionary`2 ``).
+//! The runtime gives the arguments of a nested type in one list, those of the enclosing types first. The number at each
+//! level is written behind the backtick of its metadata name (`` Dictionary`2 ``).
 
 use super::spelling::Spelling;
 
@@ -18,8 +18,8 @@ pub(super) fn split_arity(name: &str) -> (&str, usize) {
     }
 }
 
-/// Inserts the arguments of a type and its enclosing types into their names, given in `text` one after another, the outermost
-/// first: `` N.Outer`1 `` and `` Inner`1 `` with `int32` and `string` make `N.Outer<int32>+Inner<string>`.
+/// Inserts the arguments of a type and its enclosing types into their names, given in `text` one after another, the
+/// outermost first: `` N.Outer`1 `` and `` Inner`1 `` with `int32` and `string` make `N.Outer<int32>+Inner<string>`.
 #[derive(Clone, Copy)]
 pub(super) struct Levels {
     /// Whether there are no arguments: then the suffixes stay; C# writes them as in `typeof`: `Outer<,>`.
@@ -32,10 +32,11 @@ impl Levels {
         Self { is_open: arguments == 0, spelling }
     }
 
-    /// Ends the level whose name begins at `start` in `text`; returns how many of the remaining arguments belong to it. Its
-    /// suffix is removed or respelt.
+    /// Ends the level whose name begins at `start` in `text`; returns how many of the remaining arguments belong to it.
+    /// Its suffix is removed or respelt.
     ///
-    /// Arguments that no suffix claims go to the innermost type, and a suffix that claims too many gets the remaining ones.
+    /// Arguments that no suffix claims go to the innermost type, and a suffix that claims too many gets the remaining
+    /// ones.
     pub(super) fn end(self, text: &mut String, start: usize, is_innermost: bool, left: usize) -> usize {
         if self.is_open && self.spelling == Spelling::Il {
             return 0;

@@ -1,9 +1,10 @@
 //! Names for the runtime's identifiers.
 //!
-//! [`Names`] turns an identifier into text, from the module's metadata: `Namespace.Outer+Inner<T>.Method<U>(int32, string[])`.
-//! A name is made once and kept until the thing that it names is unloaded, so asking again is cheap. No look-up fails: unknown
-//! parts appear in the name, in angle brackets. `spell` puts names together in one of the two ways of `spelling`;
-//! `source` asks the runtime. Names are kept in `corprof/src/session/names/`. A look-up calls the runtime with no lock held.
+//! [`Names`] turns an identifier into text, from the module's metadata: `Namespace.Outer+Inner<T>.Method<U>(int32,
+//! string[])`. A name is made once and kept until the thing that it names is unloaded, so asking again is cheap. No
+//! look-up fails: unknown parts appear in the name, in angle brackets. `spell` puts names together in one of the two
+//! ways of `spelling`; `source` asks the runtime. Names are kept in `corprof/src/session/names/`. A look-up calls the
+//! runtime with no lock held.
 
 mod generics;
 mod source;
@@ -26,19 +27,20 @@ use spelling::Spelling;
 /// The names of functions, classes, modules and assemblies, each made once: see
 /// [`InNoGc::names`](crate::InNoGc::names).
 ///
-/// Types inside a name are spelt as in IL assembly: `int32`, `string`, `native int`, `T&`, `T*`, `T[]`, `T[,]`, `method void
-/// *(int32)`; all others by their full name, nested ones with a `+`. Generic types and methods show their actual arguments, or
-/// the names of their parameters if the runtime does not give the arguments; instantiations that share their code show
-/// `System.__Canon`, as the runtime does. Return types and custom modifiers are not shown.
+/// Types inside a name are spelt as in IL assembly: `int32`, `string`, `native int`, `T&`, `T*`, `T[]`, `T[,]`, `method
+/// void *(int32)`; all others by their full name, nested ones with a `+`. Generic types and methods show their actual
+/// arguments, or the names of their parameters if the runtime does not give the arguments; instantiations that share
+/// their code show `System.__Canon`, as the runtime does. Return types and custom modifiers are not shown.
 ///
-/// [`csharp`](Self::csharp) spells the same names in C#: `int`, `ref T`, `int?`, `delegate*<int, void>`, nested types with a
-/// dot.
+/// [`csharp`](Self::csharp) spells the same names in C#: `int`, `ref T`, `int?`, `delegate*<int, void>`, nested types
+/// with a dot.
 ///
-/// An unknown class reads `<unknown class 0x7f…: CORPROF_E_DATAINCOMPLETE>`; the runtime is asked again the next time. The classes
-/// that .NET 11 makes for methods that it suspends itself have no metadata: they read `System.Runtime.CompilerServices.Continuation`.
+/// An unknown class reads `<unknown class 0x7f…: CORPROF_E_DATAINCOMPLETE>`; the runtime is asked again the next time.
+/// The classes that .NET 11 makes for methods that it suspends itself have no metadata: they read
+/// `System.Runtime.CompilerServices.Continuation`.
 ///
-/// A known name costs well under 100 ns, and no allocation. Look up no name while threads are suspended: it takes a lock, and a
-/// name that is not known yet allocates.
+/// A known name costs well under 100 ns, and no allocation. Look up no name while threads are suspended: it takes a
+/// lock, and a name that is not known yet allocates.
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a> {
     cx: &'a InNoGc<'a>,
@@ -62,8 +64,8 @@ impl<'a> Names<'a> {
 
     /// The same names in the spelling of C#: `Namespace.Outer<int>.Inner<string>.Method<T>(ref int, string[], int?)`.
     ///
-    /// Keywords stand for the core library's types inside a name only: the class itself is `System.Int32`. Constructors and
-    /// accessors keep their metadata names (`.ctor`, `get_Item`), and every by-ref parameter reads `ref`.
+    /// Keywords stand for the core library's types inside a name only: the class itself is `System.Int32`. Constructors
+    /// and accessors keep their metadata names (`.ctor`, `get_Item`), and every by-ref parameter reads `ref`.
     ///
     /// ```
     /// # use corprof::prelude::*;
@@ -77,8 +79,8 @@ impl<'a> Names<'a> {
 
     /// The name of a function: `Namespace.Type<int32>.Method<string>(int32, string[])`.
     ///
-    /// A function without metadata reads `<dynamic method NAME>` or `<stub NAME>`; the runtime is asked each time, because its
-    /// identifier may soon belong to another function.
+    /// A function without metadata reads `<dynamic method NAME>` or `<stub NAME>`; the runtime is asked each time,
+    /// because its identifier may soon belong to another function.
     pub fn function(self, function: FunctionId) -> Name {
         match self.spelling.names(self.kept).get(&Named::Function(function)) {
             Ok(name) => name,
@@ -94,8 +96,8 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The name of the class of an object, as [`class`](Self::class) has it; `<unknown object 0x7f…: CODE>` where the runtime
-    /// does not say its class.
+    /// The name of the class of an object, as [`class`](Self::class) has it; `<unknown object 0x7f…: CODE>` where the
+    /// runtime does not say its class.
     pub fn class_of(self, object: ObjectId<'_>) -> Name {
         match self.cx.class_of(object) {
             Ok(class) => self.class(class),

@@ -1,9 +1,10 @@
 //! Puts a name together from its parts.
 //!
-//! The text is written from left to right into one buffer. An unknown part is replaced by text in angle brackets with the
-//! reason, and the speller remembers that the name is incomplete and not worth keeping. Names may be endless (metadata and type
-//! arguments come from the profiled program, and nest without limit), so both the depth and the work spent on one name are
-//! limited; an ellipsis replaces the rest. `limits` writes the pieces, `types` spells the types of signatures.
+//! The text is written from left to right into one buffer. An unknown part is replaced by text in angle brackets with
+//! the reason, and the speller remembers that the name is incomplete and not worth keeping. Names may be endless
+//! (metadata and type arguments come from the profiled program, and nest without limit), so both the depth and the work
+//! spent on one name are limited; an ellipsis replaces the rest. `limits` writes the pieces, `types` spells the types
+//! of signatures.
 
 mod limits;
 mod types;
@@ -27,7 +28,8 @@ use crate::session::names::Named;
 const MAX_LEVELS: usize = 32;
 /// The class of global methods, for which metadata use nil as often as this name.
 const GLOBAL: &str = "<Module>";
-/// The class of what the runtime keeps of a method that it has suspended. It derives a class from this one for each layout.
+/// The class of what the runtime keeps of a method that it has suspended. It derives a class from this one for each
+/// layout.
 const CONTINUATION: &str = "System.Runtime.CompilerServices.Continuation";
 /// Enough for nearly every name.
 const USUAL_BYTES: usize = 256;
@@ -182,11 +184,11 @@ impl<'s, S: Source> Speller<'s, S> {
         }
     }
 
-    /// Whether a class, about which the runtime has answered `error`, is loaded and yet has no metadata. The only such classes are
-    /// those that .NET 11 derives from [`CONTINUATION`], and its events give them that name.
+    /// Whether a class, about which the runtime has answered `error`, is loaded and yet has no metadata. The only such
+    /// classes are those that .NET 11 derives from [`CONTINUATION`], and its events give them that name.
     ///
-    /// .NET 8, 10 and 11 know the definition of every other class that a callback names, and the runtime says of these classes as
-    /// well that they are not arrays.
+    /// .NET 8, 10 and 11 know the definition of every other class that a callback names, and the runtime says of these
+    /// classes as well that they are not arrays.
     fn is_without_metadata(&self, class: ClassId, error: &Error) -> bool {
         error.code() == corprof_sys::CORPROF_E_DATAINCOMPLETE && self.source.array_class(class) == Ok(None)
     }
@@ -339,7 +341,8 @@ impl<'s, S: Source> Speller<'s, S> {
         let _ = self.type_levels(token, &mut arguments, |this, token| this.type_def_level(module, token));
     }
 
-    /// A type's own name, and its enclosing type. A separate function, because its buffer is large and its caller recursive.
+    /// A type's own name, and its enclosing type. A separate function, because its buffer is large and its caller
+    /// recursive.
     #[inline(never)]
     fn type_def_level(&mut self, module: ModuleId, token: TypeDef) -> Outer<TypeDef> {
         let mut name = Units::new();
@@ -368,7 +371,8 @@ impl<'s, S: Source> Speller<'s, S> {
         match self.source.type_ref(module, token, &mut name) {
             Ok(scope) => {
                 self.push_name(&name);
-                // The scope of a nested type's reference is the reference to its enclosing type; any other scope is a module.
+                // The scope of a nested type's reference is the reference to its enclosing type; any other scope is a
+                // module.
                 let is_nested = scope.table() == Some(Table::TypeRef) && !scope.is_nil();
                 let outer = if is_nested { TypeRef::try_from(scope).ok() } else { None };
                 outer.map_or(Outer::None, Outer::At)

@@ -49,8 +49,8 @@ impl Spelling {
         }
     }
 
-    /// Respells the class whose name begins at `start` in `text`, inside another name: the core library's types get their
-    /// keywords.
+    /// Respells the class whose name begins at `start` in `text`, inside another name: the core library's types get
+    /// their keywords.
     pub(super) fn argument(self, text: &mut String, start: usize) {
         let full = text.get(start..).unwrap_or_default();
         if let Some(keyword) = self.keyword(full) {
@@ -87,7 +87,8 @@ impl Spelling {
         }
     }
 
-    /// Makes an array of the type that begins at `start` in `text`. IL writes the dimensions of the outer array last, C# first.
+    /// Makes an array of the type that begins at `start` in `text`. IL writes the dimensions of the outer array last,
+    /// C# first.
     pub(super) fn array(self, text: &mut String, start: usize, rank: u32) {
         let at = match self {
             Self::Il => text.len(),

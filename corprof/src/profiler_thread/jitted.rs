@@ -8,8 +8,8 @@ use crate::id::FunctionId;
 use crate::info::{PAUSE, is_passing};
 
 impl ProfilerThread<'_> {
-    /// Lists functions as [`jitted_functions`](crate::InNoGc::jitted_functions) does. While that is refused because an assembly is being
-    /// unloaded, it waits and asks again, for ten seconds at most.
+    /// Lists functions as [`jitted_functions`](crate::InNoGc::jitted_functions) does. While that is refused because an
+    /// assembly is being unloaded, it waits and asks again, for ten seconds at most.
     ///
     /// # Errors
     /// As there. The refusal, after that time, or when the profiler's threads are to end.

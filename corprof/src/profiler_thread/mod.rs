@@ -1,8 +1,8 @@
 //! Profiler threads: threads that corprof makes for a profiler.
 //!
-//! Some calls may not be made in any callback: a callback cannot request a collection, and the runtime no longer checks an
-//! application's thread that has once requested one. These calls need a thread of the profiler's own. corprof makes it, so that
-//! the thread certainly never ran managed code, and ends it:
+//! Some calls may not be made in any callback: a callback cannot request a collection, and the runtime no longer checks
+//! an application's thread that has once requested one. These calls need a thread of the profiler's own. corprof makes
+//! it, so that the thread certainly never ran managed code, and ends it:
 //!
 //! ```
 //! # use corprof::prelude::*;
@@ -23,9 +23,9 @@
 //! }
 //! ```
 //!
-//! At Shutdown the threads are asked to stop, and corprof waits for them before it calls the profiler's `shutdown`; a thread
-//! that does not end within two seconds is reported and left behind, because the application must end. A panic on one of them
-//! is handled like one in a callback: it is reported, and the profiler is disabled.
+//! At Shutdown the threads are asked to stop, and corprof waits for them before it calls the profiler's `shutdown`; a
+//! thread that does not end within two seconds is reported and left behind, because the application must end. A panic
+//! on one of them is handled like one in a callback: it is reported, and the profiler is disabled.
 
 mod jitted;
 mod rejit;
@@ -45,9 +45,9 @@ use crate::session::profiler_threads::ThreadSlot;
 
 /// The context of a thread that corprof has made, and that never ran managed code.
 ///
-/// It offers the calls of [`InCallback`], and those that only such a thread may make. Calls about EventPipe sessions are made
-/// on another thread, because they could turn this one into a managed thread, which the runtime refuses most calls outside
-/// callbacks.
+/// It offers the calls of [`InCallback`], and those that only such a thread may make. Calls about EventPipe sessions
+/// are made on another thread, because they could turn this one into a managed thread, which the runtime refuses most
+/// calls outside callbacks.
 #[derive(Debug)]
 pub struct ProfilerThread<'t> {
     inner: InCallback<'t>,
@@ -113,8 +113,8 @@ impl InCallback<'_> {
 fn begin(slot: &ThreadSlot, info: &Info, name: &str, run: impl FnOnce(&mut ProfilerThread<'_>)) {
     slot.take();
     let life = || {
-        // SAFETY: corprof has just made this thread, which has no managed code to run, and the runtime answers all sync calls
-        // on it (fact: contexts).
+        // SAFETY: corprof has just made this thread, which has no managed code to run, and the runtime answers all sync
+        // calls on it (fact: contexts).
         let mut cx = ProfilerThread { inner: unsafe { InCallback::new(info) } };
         match cx.initialize_current_thread() {
             Ok(()) => run(&mut cx),

@@ -1,7 +1,8 @@
 //! Tracks which threads have run, and the last stacks of the others.
 //!
-//! The system reports each thread's processor time. If it has not changed, the thread has not run: its last stack is still its
-//! stack, and it need not be stopped. If it has changed a moment ago and the thread is runnable, the thread is working now.
+//! The system reports each thread's processor time. If it has not changed, the thread has not run: its last stack is
+//! still its stack, and it need not be stopped. If it has changed a moment ago and the thread is runnable, the thread
+//! is working now.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -13,8 +14,8 @@ use crate::walk::stack_writer::SampledFrame;
 use super::sample_buffer::{SampleBuffer, Stack};
 use super::unsampled::UnsampledTime;
 
-/// How long a thread counts as running after its processor time has changed, on systems with no finer measure: two ticks of
-/// Windows' scheduler.
+/// How long a thread counts as running after its processor time has changed, on systems with no finer measure: two
+/// ticks of Windows' scheduler.
 const TICKS: Duration = Duration::from_millis(32);
 
 /// The threads of the last round.
@@ -133,8 +134,8 @@ impl ThreadRecord {
         }
     }
 
-    /// Whether the thread has run since the last mark, or may have. A clock that ticks rarely gives no finer answer than that
-    /// it has ticked a short time ago.
+    /// Whether the thread has run since the last mark, or may have. A clock that ticks rarely gives no finer answer
+    /// than that it has ticked a short time ago.
     fn has_run_since_mark(&self, measure: RunMeasure, since_change: Duration) -> bool {
         if measure.run_count.is_none() && measure.cpu_time.is_some() && since_change >= TICKS {
             return false;
@@ -142,8 +143,8 @@ impl ThreadRecord {
         measure.has_run_since(self.count_at_mark)
     }
 
-    /// Whether the thread is runnable and has not waited since the last mark. One that has may be about to wake up: it is
-    /// runnable, but its stack shows the wait.
+    /// Whether the thread is runnable and has not waited since the last mark. One that has may be about to wake up: it
+    /// is runnable, but its stack shows the wait.
     fn has_not_waited(&self, now: Scheduling) -> bool {
         now.is_runnable && self.waits_at_mark.is_none_or(|waits| waits == now.waits)
     }
@@ -188,7 +189,8 @@ impl Activity {
         self.threads.values_mut().for_each(ThreadRecord::mark);
     }
 
-    /// Checks a thread. `asks_scheduler` says whether to ask the scheduler as well, which costs a hundred times as much.
+    /// Checks a thread. `asks_scheduler` says whether to ask the scheduler as well, which costs a hundred times as
+    /// much.
     pub(crate) fn check(&self, thread: ThreadId, os_id: u32, asks_scheduler: bool) -> ThreadCheck {
         let record = self.threads.get(&thread).filter(|record| record.os_id == os_id);
         let measure = RunMeasure::read(os_id, record.and_then(|record| record.clock.as_ref()));
@@ -213,8 +215,8 @@ impl Activity {
         }
     }
 
-    /// Copies the stack that a thread had in the last round to the buffer, under the thread's number in this round; returns
-    /// whether there was one.
+    /// Copies the stack that a thread had in the last round to the buffer, under the thread's number in this round;
+    /// returns whether there was one.
     pub(crate) fn repeat_stack(&self, thread: ThreadId, number: usize, buffer: &mut SampleBuffer) -> bool {
         let last = self.threads.get(&thread).and_then(|record| record.stack.as_ref());
         let Some(LastStack { frames, stack }) = last else { return false };
@@ -261,8 +263,8 @@ impl Activity {
         }
     }
 
-    /// The part of a thread's processor time that its next sample stands for; none if the system does not report it. Call it
-    /// after [`end_round`](Self::end_round).
+    /// The part of a thread's processor time that its next sample stands for; none if the system does not report it.
+    /// Call it after [`end_round`](Self::end_round).
     pub(crate) fn weigh(&mut self, thread: ThreadId, now: Instant) -> Option<Duration> {
         self.threads.get_mut(&thread)?.weigh(now)
     }

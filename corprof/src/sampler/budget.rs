@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 /// How much allowance a busy second may save up for the next: half of a second's.
 const MAX_SAVED: f64 = 0.5;
 
-/// The cost of a suspension to the application, as a multiple of its length: the rest is processor time that the sampler takes
-/// on a full machine, and cache misses afterwards.
+/// The cost of a suspension to the application, as a multiple of its length: the rest is processor time that the
+/// sampler takes on a full machine, and cache misses afterwards.
 const COST: f64 = 1.25;
 
 /// The weight of the newest round in the average cost of rounds.
 const NEWEST: f64 = 0.05;
 
-/// A round of so many times the average cost, and of at least [`SHORT`] seconds, is an exception: the machine has stalled, most likely.
+/// A round of so many times the average cost, and of at least [`SHORT`] seconds, is an exception: the machine has
+/// stalled, most likely.
 const EXCEPTION: f64 = 8.0;
 const SHORT: f64 = 0.05;
 
@@ -21,8 +22,8 @@ const SLACK: f64 = 1.1;
 
 /// An account of time: it fills at the rate of the share, and suspensions empty it.
 ///
-/// A round is allowed while the account is not overdrawn. So the cost of a round need not be known in advance, and in the long
-/// run the share is kept, except for the last round. The pace pays for rounds that are far longer than others.
+/// A round is allowed while the account is not overdrawn. So the cost of a round need not be known in advance, and in
+/// the long run the share is kept, except for the last round. The pace pays for rounds that are far longer than others.
 pub(crate) struct Budget {
     share: f64,
     /// The average cost of recent rounds in seconds, including those that suspended no thread.
@@ -51,8 +52,8 @@ impl Budget {
         // A share of 1 is no limit.
         if self.share < 1.0 {
             let cost = lost.as_secs_f64() * COST;
-            // The pace pays for all of it in the next rounds, through the average. If the account paid too, one stall of a second
-            // would stop a sampler of 2 % for a minute.
+            // The pace pays for all of it in the next rounds, through the average. If the account paid too, one stall
+            // of a second would stop a sampler of 2 % for a minute.
             self.account -= cost.min((self.cost * EXCEPTION).max(SHORT));
             self.cost += (cost - self.cost) * NEWEST;
         }
@@ -60,8 +61,8 @@ impl Budget {
 
     /// The average distance between rounds that keeps the share.
     ///
-    /// It does not depend on what the last round saw. If the sampler polled until threads work, and then paused for long,
-    /// samples would show how work begins, and rarely how it goes on.
+    /// It does not depend on what the last round saw. If the sampler polled until threads work, and then paused for
+    /// long, samples would show how work begins, and rarely how it goes on.
     pub(crate) fn pace(&self) -> Duration {
         Duration::try_from_secs_f64(self.cost / self.share * SLACK).unwrap_or_default()
     }

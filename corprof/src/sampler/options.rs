@@ -43,14 +43,15 @@ static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 /// }
 /// ```
 ///
-/// Threads are suspended only while their stacks are recorded as numbers. Then they run again, and the profiler's closure is
-/// called on the sampler's thread: its work does not prolong the suspension, and rounds are skipped, never queued, while it is
-/// busy. The total cost is limited to 2 % of the time unless [`budget`](Self::budget) says otherwise; above that, rounds are
-/// skipped. Each round has a [`Report`](super::Report) of its cost and of what could not be seen.
+/// Threads are suspended only while their stacks are recorded as numbers. Then they run again, and the profiler's
+/// closure is called on the sampler's thread: its work does not prolong the suspension, and rounds are skipped, never
+/// queued, while it is busy. The total cost is limited to 2 % of the time unless [`budget`](Self::budget) says
+/// otherwise; above that, rounds are skipped. Each round has a [`Report`](super::Report) of its cost and of what could
+/// not be seen.
 ///
 /// The sampler ends at Shutdown, before the profiler's `shutdown` is called, or when the closure calls
-/// [`Round::end_sampling`](super::Round::end_sampling). A panic of the closure is handled like one in a callback: the profiler
-/// is disabled, and the sampler ends.
+/// [`Round::end_sampling`](super::Round::end_sampling). A panic of the closure is handled like one in a callback: the
+/// profiler is disabled, and the sampler ends.
 ///
 /// Types enforce suspension rule 1: only this thread, and those that it makes for that, can stop others.
 pub struct Sampler {
@@ -71,19 +72,20 @@ pub struct Sampler {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Mode {
-    /// Processor time: only threads that are running or runnable at the moment of the round. A waiting thread is left out, even
-    /// if it has run since the round before.
+    /// Processor time: only threads that are running or runnable at the moment of the round. A waiting thread is left
+    /// out, even if it has run since the round before.
     ///
-    /// The sampler decides by the thread's processor time, read half a millisecond before the round and in it, and by the
-    /// system's thread state. If the system reports neither, all threads are sampled. Signals ([`Strategy::Signals`]) sample only
-    /// threads that are running, unless there is one processor. On Windows, which has no such state, [`Strategy::Seeded`] draws one
-    /// of the threads whose processor time has changed in the last 50 ms, and counts it as waiting if it stops in a system call.
+    /// The sampler decides by the thread's processor time, read half a millisecond before the round and in it, and by
+    /// the system's thread state. If the system reports neither, all threads are sampled. Signals
+    /// ([`Strategy::Signals`]) sample only threads that are running, unless there is one processor. On Windows, which
+    /// has no such state, [`Strategy::Seeded`] draws one of the threads whose processor time has changed in the last 50
+    /// ms, and counts it as waiting if it stops in a system call.
     Cpu,
     /// Wall-clock time: every thread in every round, whether it runs or waits
     /// ([`Sample::is_waiting`](super::Sample::is_waiting)).
     ///
-    /// On Linux, which measures exactly, threads that have not run since they were last walked are not stopped again: their
-    /// stack has not changed.
+    /// On Linux, which measures exactly, threads that have not run since they were last walked are not stopped again:
+    /// their stack has not changed.
     #[default]
     Wall,
 }
@@ -124,8 +126,9 @@ pub enum SamplerError {
 }
 
 impl Sampler {
-    /// A sampler that makes a round every `interval` on average, at least 0.1 ms and at most a day. The time between rounds is
-    /// random, from half an interval to one and a half, so that periodic work in the application is seen in all its phases.
+    /// A sampler that makes a round every `interval` on average, at least 0.1 ms and at most a day. The time between
+    /// rounds is random, from half an interval to one and a half, so that periodic work in the application is seen in
+    /// all its phases.
     pub fn every(interval: Duration) -> Self {
         Self {
             interval: interval.clamp(Duration::from_micros(100), Duration::from_secs(24 * 60 * 60)),
@@ -153,8 +156,8 @@ impl Sampler {
         self
     }
 
-    /// Samples only threads for which `wants` returns `true`. It is called on the sampler's thread before each round, while all
-    /// threads run; where a round stops one thread, every 50 ms.
+    /// Samples only threads for which `wants` returns `true`. It is called on the sampler's thread before each round,
+    /// while all threads run; where a round stops one thread, every 50 ms.
     #[must_use]
     pub fn threads(mut self, wants: impl FnMut(&SampledThread) -> bool + Send + 'static) -> Self {
         self.filter = Some(Box::new(wants));
@@ -163,17 +166,17 @@ impl Sampler {
 
     /// The share of its time that the application may lose: 0.02 is 2 %. From 1 on there is no limit.
     ///
-    /// Four fifths of that are for the suspensions, which are measured; the rest is for their side effects. A thread that
-    /// [`Strategy::Seeded`] stops alone counts as its part of the threads at work. With [`Strategy::Signals`] no thread is
-    /// suspended, and there is no limit.
+    /// Four fifths of that are for the suspensions, which are measured; the rest is for their side effects. A thread
+    /// that [`Strategy::Seeded`] stops alone counts as its part of the threads at work. With [`Strategy::Signals`] no
+    /// thread is suspended, and there is no limit.
     #[must_use]
     pub fn budget(mut self, share: f64) -> Self {
         self.budget = if share.is_finite() { share.max(0.0001) } else { 1.0 };
         self
     }
 
-    /// How long threads may be suspended in one round, as far as the sampler can control it: threads that have not been walked
-    /// by then are left out of the round, and the next round begins with them. The default is 50 ms.
+    /// How long threads may be suspended in one round, as far as the sampler can control it: threads that have not been
+    /// walked by then are left out of the round, and the next round begins with them. The default is 50 ms.
     #[must_use]
     pub fn longest_suspension(mut self, limit: Duration) -> Self {
         self.longest_suspension = limit;
@@ -189,9 +192,9 @@ impl Sampler {
 
     /// How stacks are sampled.
     ///
-    /// The default for [`Mode::Cpu`] is [`Strategy::Seeded`] on Windows on x86-64, and [`Strategy::Signals`] on Linux with glibc in
-    /// a sampler that is started in `initialize`: signals do not sample threads that are older than the sampler. Else it is
-    /// [`Strategy::SuspendedRuntime`]; with musl, a message says so.
+    /// The default for [`Mode::Cpu`] is [`Strategy::Seeded`] on Windows on x86-64, and [`Strategy::Signals`] on Linux
+    /// with glibc in a sampler that is started in `initialize`: signals do not sample threads that are older than the
+    /// sampler. Else it is [`Strategy::SuspendedRuntime`]; with musl, a message says so.
     /// [`Report::strategy`](super::Report::strategy) says which one it is.
     #[must_use]
     pub fn strategy(mut self, strategy: Strategy) -> Self {
@@ -204,8 +207,8 @@ impl Sampler {
     /// Sets the event flags that it needs. Usually called in `initialize`; rounds begin once the runtime has started.
     ///
     /// # Errors
-    /// If this process already has a sampler, the runtime or the system cannot do what the strategy needs, a flag cannot be
-    /// set, or the profiler is being shut down.
+    /// If this process already has a sampler, the runtime or the system cannot do what the strategy needs, a flag
+    /// cannot be set, or the profiler is being shut down.
     pub fn start(
         self,
         cx: &InCallback<'_>,
@@ -226,7 +229,8 @@ impl Sampler {
     }
 }
 
-/// What a strategy needs. Signals also see dynamic methods, which corprof knows by the events of their compilation only.
+/// What a strategy needs. Signals also see dynamic methods, which corprof knows by the events of their compilation
+/// only.
 fn flags(strategy: Strategy) -> EventMask {
     let flags = EventMask::ENABLE_STACK_SNAPSHOT | EventMask::MONITOR_THREADS;
     if strategy == Strategy::Signals { flags | EventMask::MONITOR_JIT_COMPILATION } else { flags }

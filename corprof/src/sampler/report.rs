@@ -26,17 +26,17 @@ pub struct Report {
     pub rounds: u64,
     /// Stacks that the profiler received.
     pub samples: u64,
-    /// The processor time of all managed threads from round to round, as the system counts it; zero if the system does not
-    /// report it.
+    /// The processor time of all managed threads from round to round, as the system counts it; zero if the system does
+    /// not report it.
     pub cpu_time: Duration,
-    /// The sum of the samples' weights ([`Sample::weight`](super::Sample::weight)). With [`Mode::Cpu`] it should be close to
-    /// [`cpu_time`](Self::cpu_time): the difference was not seen.
+    /// The sum of the samples' weights ([`Sample::weight`](super::Sample::weight)). With [`Mode::Cpu`] it should be
+    /// close to [`cpu_time`](Self::cpu_time): the difference was not seen.
     pub weight: Duration,
-    /// With [`Mode::Cpu`], how many times a thread was working when it was checked, and waiting when it was stopped: the place
-    /// of its work is unknown. Short pieces of work often end in between.
+    /// With [`Mode::Cpu`], how many times a thread was working when it was checked, and waiting when it was stopped:
+    /// the place of its work is unknown. Short pieces of work often end in between.
     pub waited: u64,
-    /// Threads that started and ended without being seen in any round; with [`Strategy::Signals`], without being sampled. Their
-    /// processor time is in [`cpu_time`](Self::cpu_time) with signals only.
+    /// Threads that started and ended without being seen in any round; with [`Strategy::Signals`], without being
+    /// sampled. Their processor time is in [`cpu_time`](Self::cpu_time) with signals only.
     pub unseen: u64,
     /// Counts of the threads of this round.
     pub threads: ThreadCounts,
@@ -52,12 +52,13 @@ pub struct Report {
     pub ended: u64,
     /// Threads that reached their end during a round, and waited for the end of the round.
     pub delayed: u64,
-    /// How many times the runtime was asked again: to suspend, because of another suspension, or for the stack of a thread that
-    /// was stopped at an unsafe moment.
+    /// How many times the runtime was asked again: to suspend, because of another suspension, or for the stack of a
+    /// thread that was stopped at an unsafe moment.
     pub retries: u64,
     /// Walks by [`Strategy::Seeded`] that were abandoned because the stopped thread had a lock that the walk needs.
     pub abandoned: u64,
-    /// Stacks by [`Strategy::Seeded`] that the runtime refused to walk, and that were unwound by the unwind tables alone.
+    /// Stacks by [`Strategy::Seeded`] that the runtime refused to walk, and that were unwound by the unwind tables
+    /// alone.
     pub unwound: u64,
     /// The current strategy: the requested one, or [`Strategy::SuspendedRuntime`] after too many abandoned walks.
     pub strategy: Strategy,
@@ -84,8 +85,8 @@ fn rate(count: u64, time: Duration) -> f64 {
     if time.is_zero() { 0.0 } else { count as f64 / time.as_secs_f64() }
 }
 
-/// `cpu: 1500 samples in 950 rounds, 95 a second of 100 asked for (50 skipped: 45 over budget, 5 late), 8.1 s of 8.4 s on
-/// processors seen, threads stood still for 0.2 ms on average, 1.3 ms at most`.
+/// `cpu: 1500 samples in 950 rounds, 95 a second of 100 asked for (50 skipped: 45 over budget, 5 late), 8.1 s of 8.4 s
+/// on processors seen, threads stood still for 0.2 ms on average, 1.3 ms at most`.
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { mode, samples, rounds, skipped, suspension, waited, unseen, weight, cpu_time, .. } = self;
@@ -132,8 +133,8 @@ pub struct ThreadCounts {
     pub left_out: usize,
 }
 
-/// How long threads were suspended: all of them, from the request to stop until they ran again; or with [`Strategy::Seeded`] and
-/// [`Mode::Cpu`] a single one, from its stop until it ran again.
+/// How long threads were suspended: all of them, from the request to stop until they ran again; or with
+/// [`Strategy::Seeded`] and [`Mode::Cpu`] a single one, from its stop until it ran again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct SuspensionTimes {

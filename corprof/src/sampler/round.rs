@@ -28,8 +28,8 @@ pub struct SampledThread {
 
 /// The stacks of one moment, and the sampler's report so far.
 ///
-/// All threads run again: the profiler may take its time, allocate, look up names and take locks. If it takes longer than the
-/// interval, rounds are skipped.
+/// All threads run again: the profiler may take its time, allocate, look up names and take locks. If it takes longer
+/// than the interval, rounds are skipped.
 #[derive(Debug)]
 pub struct Round<'r, 't> {
     pub(crate) cx: &'r mut ProfilerThread<'t>,
@@ -79,8 +79,9 @@ impl<'r, 't> Round<'r, 't> {
     }
 
     /// The native function at an address, such as the [`ip`](SampledFrame::ip) of a frame without a managed function:
-    /// `libc.so.6!memset`, or `libcoreclr.so!` if the library has no name for it. None for an address outside all libraries,
-    /// for instance in the runtime's stubs, and with other strategies than [`Strategy::Signals`](super::Strategy::Signals).
+    /// `libc.so.6!memset`, or `libcoreclr.so!` if the library has no name for it. None for an address outside all
+    /// libraries, for instance in the runtime's stubs, and with other strategies than
+    /// [`Strategy::Signals`](super::Strategy::Signals).
     ///
     /// Except in the innermost frame, the address is the return address of a call: ask for the byte before it.
     pub fn native_name(&self, address: usize) -> Option<String> {
@@ -116,10 +117,10 @@ impl<'r> Sample<'r> {
 
     /// The time that the sample stands for: add samples up by weight instead of counting them.
     ///
-    /// With [`Mode::Cpu`](super::Mode::Cpu) it is the thread's processor time since its last sample, so that the sum is the
-    /// processor time that the system reports for the thread; the time of a very late round is spread over several samples.
-    /// With [`Mode::Wall`](super::Mode::Wall) it is the time since the last round, which is longer than the interval if rounds
-    /// were skipped.
+    /// With [`Mode::Cpu`](super::Mode::Cpu) it is the thread's processor time since its last sample, so that the sum is
+    /// the processor time that the system reports for the thread; the time of a very late round is spread over several
+    /// samples. With [`Mode::Wall`](super::Mode::Wall) it is the time since the last round, which is longer than the
+    /// interval if rounds were skipped.
     pub fn weight(&self) -> Duration {
         self.stack.weight
     }

@@ -41,8 +41,8 @@ impl SampleBuffer {
         Self { frames: Vec::new(), stacks: Vec::new(), depth }
     }
 
-    /// Empties the buffer and makes room for the stacks of `threads` threads. If the last round ran out of room, there is more
-    /// now.
+    /// Empties the buffer and makes room for the stacks of `threads` threads. If the last round ran out of room, there
+    /// is more now.
     pub(crate) fn prepare(&mut self, threads: usize) {
         let was_full = self.stacks.iter().any(|stack| stack.marks.is_cut && stack.end - stack.start < self.depth);
         let room = if was_full { 2 * self.frames.capacity() } else { FIRST_ROOM.max(threads * 64) };

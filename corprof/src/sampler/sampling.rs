@@ -112,8 +112,8 @@ impl Sampling {
 
     /// Waits until a round is due; `Break` if there will be no more.
     ///
-    /// Where it matters which threads run, they are also marked shortly before the round: within an interval a thread may have
-    /// run and waited many times.
+    /// Where it matters which threads run, they are also marked shortly before the round: within an interval a thread
+    /// may have run and waited many times.
     fn wait(&mut self, cx: &mut ProfilerThread<'_>, strategy: &dyn RunningStrategy) -> ControlFlow<()> {
         let until = |time: Instant| time.saturating_duration_since(Instant::now());
         if strategy.needs_marks(self.recording.options.mode) {

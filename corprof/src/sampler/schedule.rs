@@ -1,7 +1,7 @@
 //! The times of rounds: random around the interval.
 //!
-//! If rounds were regular, an application that does something every 10 ms would always be seen at the same point of its work.
-//! So the time to the next round is drawn each time, uniformly from half the interval to one and a half.
+//! If rounds were regular, an application that does something every 10 ms would always be seen at the same point of its
+//! work. So the time to the next round is drawn each time, uniformly from half the interval to one and a half.
 
 use std::time::{Duration, Instant};
 

@@ -24,8 +24,8 @@ impl UnsampledTime {
         self.total += time;
     }
 
-    /// The weight of the next sample: all that remains, but not many times the average weight of this thread's samples. On a
-    /// full machine, one very late round would otherwise outweigh a hundred others.
+    /// The weight of the next sample: all that remains, but not many times the average weight of this thread's samples.
+    /// On a full machine, one very late round would otherwise outweigh a hundred others.
     pub(crate) fn take(&mut self) -> Duration {
         self.samples = self.samples.saturating_add(1);
         let weight = self.remaining.min(MAX_MULTIPLE * self.total / self.samples);
@@ -33,8 +33,8 @@ impl UnsampledTime {
         weight
     }
 
-    /// The same where the clock ticks rarely: most samples would find nothing, and the first after a tick all of it. So each takes
-    /// a part of what remains, according to the time since the last one.
+    /// The same where the clock ticks rarely: most samples would find nothing, and the first after a tick all of it. So
+    /// each takes a part of what remains, according to the time since the last one.
     pub(crate) fn take_part(&mut self, since_last: Duration) -> Duration {
         let later_part = (1.0 - since_last.div_duration_f64(SPREAD)).max(0.0);
         let later = self.remaining.mul_f64(later_part);

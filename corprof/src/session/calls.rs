@@ -1,12 +1,12 @@
-//! Counts the calls to the runtime under way. A detach needs the count: after it, the runtime deletes the object that answers
-//! calls.
+//! Counts the calls to the runtime under way. A detach needs the count: after it, the runtime deletes the object that
+//! answers calls.
 //!
-//! Any thread may keep a clone of [`Info`](super::Info) for ever, so the gate that counts callbacks does not see its calls. A
-//! profiler that may be detached counts each call in the slot of the calling thread; the detach closes calls and waits until
-//! none is under way. From then on calls return errors.
+//! Any thread may keep a clone of [`Info`](super::Info) for ever, so the gate that counts callbacks does not see its
+//! calls. A profiler that may be detached counts each call in the slot of the calling thread; the detach closes calls
+//! and waits until none is under way. From then on calls return errors.
 //!
-//! Counting costs two locked instructions on the thread's own cache line. A profiler that cannot be detached pays for one load
-//! instead.
+//! Counting costs two locked instructions on the thread's own cache line. A profiler that cannot be detached pays for
+//! one load instead.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -43,8 +43,8 @@ impl Calls {
         Self(AtomicU8::new(if are_counted { COUNTED } else { UNCOUNTED }))
     }
 
-    /// Turns counting on. No other thread may be able to make a call yet: that call would not be counted, and the detach would
-    /// not wait for it.
+    /// Turns counting on. No other thread may be able to make a call yet: that call would not be counted, and the
+    /// detach would not wait for it.
     pub(crate) fn count(&self) {
         let _ = self.0.compare_exchange(UNCOUNTED, COUNTED, Ordering::SeqCst, Ordering::SeqCst); // or it is on already
     }
@@ -60,8 +60,8 @@ impl Calls {
     #[inline(never)]
     fn begin_counted(&self, call: &'static str) -> Result<Counted> {
         let calls = slot::own_calls();
-        // Sequentially consistent, like the load that follows and both operations of `close`: either this call sees that calls
-        // are closed, or the closing thread sees this call.
+        // Sequentially consistent, like the load that follows and both operations of `close`: either this call sees
+        // that calls are closed, or the closing thread sees this call.
         calls.fetch_add(1, Ordering::SeqCst);
         let counted = Counted(Some(calls));
         if self.are_open() { Ok(counted) } else { Err(detached(call)) }
@@ -72,13 +72,14 @@ impl Calls {
         self.0.load(Ordering::SeqCst) != CLOSED
     }
 
-    /// Refuses calls from now on. The closure that it returns says whether all earlier calls have ended: poll it until it does.
+    /// Refuses calls from now on. The closure that it returns says whether all earlier calls have ended: poll it until
+    /// it does.
     pub(crate) fn close(&self) -> impl FnMut() -> bool + use<> {
         self.0.store(CLOSED, Ordering::SeqCst);
         let mut all = slot::all_calls();
         let mut next = all.next();
-        // A counter seen at zero once stays there, except for calls that are refused. Each counter is polled until it was zero
-        // once and then never again, so refused calls made without pause do not block the detach.
+        // A counter seen at zero once stays there, except for calls that are refused. Each counter is polled until it
+        // was zero once and then never again, so refused calls made without pause do not block the detach.
         move || {
             while let Some(calls) = next {
                 if (0..LOOKS).all(|_| calls.load(Ordering::SeqCst) != 0) {

@@ -1,9 +1,9 @@
 //! [`CatchUp`]: what has been reported to an attached profiler, so that each thing that was there already is reported once.
 //!
-//! The runtime lists a thing a moment before it reports it by an event. So the catch-up and the events both ask here first, and
-//! the first of them reports it. The set exists only for a profiler that catches up. Nothing here waits, because the runtime
-//! holds locks of its own at some of these events: an end that arrives while the catch-up is in the user's method for the same
-//! thing is noted, and the catch-up reports it afterwards.
+//! The runtime lists a thing a moment before it reports it by an event. So the catch-up and the events both ask here
+//! first, and the first of them reports it. The set exists only for a profiler that catches up. Nothing here waits,
+//! because the runtime holds locks of its own at some of these events: an end that arrives while the catch-up is in the
+//! user's method for the same thing is noted, and the catch-up reports it afterwards.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -65,7 +65,8 @@ const fn is_beginning(event: Event) -> bool {
     )
 }
 
-/// Whether the catch-up of a profiler with these callbacks must see an event, also if the profiler has no method for it.
+/// Whether the catch-up of a profiler with these callbacks must see an event, also if the profiler has no method for
+/// it.
 pub(crate) const fn must_see(callbacks: EventSet, event: Event) -> bool {
     if !callbacks.contains(Event::InitializeForAttach) {
         return false;
@@ -92,8 +93,8 @@ impl CatchUp {
         unpoisoned(self.0.lock())
     }
 
-    /// The runtime makes an event about the thing `id`: whether the profiler's method is to be called now. If not, the catch-up has
-    /// reported it, or will.
+    /// The runtime makes an event about the thing `id`: whether the profiler's method is to be called now. If not, the
+    /// catch-up has reported it, or will.
     pub(crate) fn is_for_profiler(&self, event: Event, id: usize) -> bool {
         let mut reports = self.reports();
         match event {
@@ -172,8 +173,8 @@ impl Reports {
         *self.compilations.entry(function).or_default() += 1;
     }
 
-    /// If the compilation was seen to start, it is not one of those that the runtime has listed: functions are compiled several
-    /// times.
+    /// If the compilation was seen to start, it is not one of those that the runtime has listed: functions are compiled
+    /// several times.
     fn compilation_finished(&mut self, function: usize) -> bool {
         const EVENT: Event = Event::JitCompilationFinished;
         let Entry::Occupied(mut count) = self.compilations.entry(function) else {

@@ -1,7 +1,8 @@
 //! How a profiler ends, by Shutdown or by a detach, and which stage it has reached.
 //!
-//! A detach runs on a thread of its own, and the application may end at any moment of it. Each step that calls the runtime
-//! therefore begins under this lock. Shutdown takes the same lock, so it waits for a `shutdown` method that has begun.
+//! A detach runs on a thread of its own, and the application may end at any moment of it. Each step that calls the
+//! runtime therefore begins under this lock. Shutdown takes the same lock, so it waits for a `shutdown` method that has
+//! begun.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -35,7 +36,8 @@ struct State {
     process_ends: bool,
     /// Whether the runtime detaches a profiler that has set flags which older runtimes do not allow for a detach.
     is_lenient: bool,
-    /// Whether the runtime waits for the profiler's `initialize`: until that has succeeded, a detach only waits to begin.
+    /// Whether the runtime waits for the profiler's `initialize`: until that has succeeded, a detach only waits to
+    /// begin.
     is_initializing: bool,
 }
 
@@ -80,7 +82,8 @@ pub(crate) struct Functions {
     pub(crate) run: unsafe fn(*mut c_void),
 }
 
-// SAFETY: a pointer to an adapter over a profiler that is `Send` and `Sync`; each user of the pointer holds a reference.
+// SAFETY: a pointer to an adapter over a profiler that is `Send` and `Sync`; each user of the pointer holds a
+// reference.
 unsafe impl Send for Object {}
 
 thread_local! {
@@ -215,8 +218,9 @@ impl Ending {
 
     /// Calls the runtime, unless the application has ended; Shutdown waits until `ask` has returned.
     ///
-    /// The call may wait for a collection while the lock is held, against the third rule of suspension. No thread that delays a
-    /// collection wants the lock then: callbacks have ended and none begins, and the runtime calls Shutdown in preemptive mode.
+    /// The call may wait for a collection while the lock is held, against the third rule of suspension. No thread that
+    /// delays a collection wants the lock then: callbacks have ended and none begins, and the runtime calls Shutdown in
+    /// preemptive mode.
     pub(crate) fn ask<R>(&self, ask: impl FnOnce() -> R) -> Option<R> {
         let state = self.state();
         (state.stage != Stage::Over && !state.process_ends).then(ask)
@@ -232,10 +236,11 @@ impl Ending {
         self.set(self.state(), Stage::Over);
     }
 
-    /// The application ends. Returns whether the caller must end the profiler; if not, the profiler has ended or the thread of
-    /// a detach ends it.
+    /// The application ends. Returns whether the caller must end the profiler; if not, the profiler has ended or the
+    /// thread of a detach ends it.
     ///
-    /// Waits up to `patience` for callbacks to end. Waits without a limit for the `shutdown` method, as if the caller ran it.
+    /// Waits up to `patience` for callbacks to end. Waits without a limit for the `shutdown` method, as if the caller
+    /// ran it.
     pub(crate) fn shutdown(&self, patience: Duration) -> bool {
         let mut state = self.state();
         match state.stage {

@@ -62,9 +62,9 @@ impl Info {
 
     /// Sets the mask, and has the runtime leave out what the profiler has no callback for, if it knows how.
     ///
-    /// With `MONITOR_GC` a runtime counts the objects of each class before each collection, while all threads stand still, whoever
-    /// wants the counts. The flag that turns this off came with .NET 11. Older runtimes ignore it, and one that refuses it is
-    /// asked without it.
+    /// With `MONITOR_GC` a runtime counts the objects of each class before each collection, while all threads stand
+    /// still, whoever wants the counts. The flag that turns this off came with .NET 11. Older runtimes ignore it, and
+    /// one that refuses it is asked without it.
     fn put_lightest_event_mask(&self, mask: EventMask) -> Result<()> {
         let wants_counts = self.profiler().events.contains(Event::ObjectsAllocatedByClass);
         let light = if wants_counts { mask } else { mask.without_class_counts() };

@@ -1,11 +1,11 @@
 //! The EventPipe sessions that the profiler has started.
 //!
-//! The runtime identifies a session by its address, and checks the address only in the call that stops a session: adding a
-//! provider to a stopped session writes into freed memory (ep.c, `ep_add_provider_to_session`).
+//! The runtime identifies a session by its address, and checks the address only in the call that stops a session:
+//! adding a provider to a stopped session writes into freed memory (ep.c, `ep_add_provider_to_session`).
 //!
-//! No thread waits for a call about a session: the call may wait for a collection, and the collection for the waiting thread,
-//! as some callbacks run in cooperative mode (suspension rule 3). If a session is ended while calls use it, the last of these
-//! calls stops it.
+//! No thread waits for a call about a session: the call may wait for a collection, and the collection for the waiting
+//! thread, as some callbacks run in cooperative mode (suspension rule 3). If a session is ended while calls use it, the
+//! last of these calls stops it.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -90,9 +90,9 @@ impl Drop for Callback {
     }
 }
 
-/// Whether a callback comes in the middle of a load, an unload or a compilation, where managed code that needs the same class, module,
-/// assembly or method fails or waits for ever; between native and managed code, which may be the runtime's own way into a class
-/// constructor; or in cooperative mode, in which none can be called.
+/// Whether a callback comes in the middle of a load, an unload or a compilation, where managed code that needs the same
+/// class, module, assembly or method fails or waits for ever; between native and managed code, which may be the
+/// runtime's own way into a class constructor; or in cooperative mode, in which none can be called.
 const fn is_without_managed_code(event: Event) -> bool {
     let is_of_loader = matches!(
         event,
@@ -132,14 +132,14 @@ const fn is_without_managed_code(event: Event) -> bool {
 /// Refuses a call about a session where the managed code that the runtime tells of it cannot run:
 /// - in `thread_destroyed`, as a part of the thread is gone already (seen as a crash on .NET 8);
 /// - in callbacks in cooperative mode: the process ends (.NET 8 and 10);
-/// - in callbacks about loads: the managed code gets a `TypeLoadException` for a class that is being loaded, and so may the application
-///   (seen in `class_load_started` on .NET 8);
-/// - in callbacks about compilations, and where functions are selected for hooks: the managed code may need the method that is being
-///   compiled, or wait for a lock whose owner needs it (seen as hangs on .NET 10);
-/// - in callbacks about transitions: the managed code runs inside a class constructor that has run by half (seen on .NET 8, which ended
-///   with "infinite recursion while looking up resource");
-/// - in any callback on a profiler thread, as the managed code then runs on another thread, and may wait for a lock under which
-///   the runtime makes the callback (seen in `class_load_started`).
+/// - in callbacks about loads: the managed code gets a `TypeLoadException` for a class that is being loaded, and so may
+///   the application (seen in `class_load_started` on .NET 8);
+/// - in callbacks about compilations, and where functions are selected for hooks: the managed code may need the method
+///   that is being compiled, or wait for a lock whose owner needs it (seen as hangs on .NET 10);
+/// - in callbacks about transitions: the managed code runs inside a class constructor that has run by half (seen on
+///   .NET 8, which ended with "infinite recursion while looking up resource");
+/// - in any callback on a profiler thread, as the managed code then runs on another thread, and may wait for a lock
+///   under which the runtime makes the callback (seen in `class_load_started`).
 ///
 /// `sessions_are_refused_where_managed_code_cannot_run` (tests/live/attacks.rs) fails without it.
 pub(crate) fn refuse_where_managed_code_cannot_run(call: &'static str, is_profilers: bool) -> Result<()> {
@@ -193,8 +193,8 @@ impl Sessions {
         self.lock().insert(session.as_raw(), Session::default());
     }
 
-    /// Marks the session as ended. Returns whether the caller must stop it; otherwise the last call that uses it does. An error
-    /// if the session has ended already.
+    /// Marks the session as ended. Returns whether the caller must stop it; otherwise the last call that uses it does.
+    /// An error if the session has ended already.
     pub(crate) fn end(&self, session: EventPipeSessionId, call: &'static str) -> Result<bool> {
         let mut sessions = self.lock();
         match sessions.get_mut(&session.as_raw()).filter(|known| !known.is_to_stop) {

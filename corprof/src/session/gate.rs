@@ -1,14 +1,15 @@
 //! The gate that every callback passes, and that Shutdown closes.
 //!
-//! A callback may come on any thread at any time, as often as objects are allocated, and the runtime goes on making callbacks
-//! after Shutdown (observed, not documented). So passing must cost next to nothing, and closing must be certain: once
-//! [`Gate::close`] returns `true`, no callback is inside and none will get in.
+//! A callback may come on any thread at any time, as often as objects are allocated, and the runtime goes on making
+//! callbacks after Shutdown (observed, not documented). So passing must cost next to nothing, and closing must be
+//! certain: once [`Gate::close`] returns `true`, no callback is inside and none will get in.
 //!
-//! Passing is therefore asymmetric. A thread counts itself in and out in a slot that only it writes (`slot.rs`; no locked
-//! instruction), and checks in between that the gate is open. The closing thread pays for both sides with a process-wide memory
-//! barrier (`system/`), then waits for the slots to empty. If the application has forbidden that barrier since the profiler was
-//! loaded, the closing thread waits instead until the writes of other threads must be visible ([`SETTLING`]). Slots belong to
-//! threads, not to gates: closing waits for the callbacks of all profilers in this library, which is right at Shutdown.
+//! Passing is therefore asymmetric. A thread counts itself in and out in a slot that only it writes (`slot.rs`; no
+//! locked instruction), and checks in between that the gate is open. The closing thread pays for both sides with a
+//! process-wide memory barrier (`system/`), then waits for the slots to empty. If the application has forbidden that
+//! barrier since the profiler was loaded, the closing thread waits instead until the writes of other threads must be
+//! visible ([`SETTLING`]). Slots belong to threads, not to gates: closing waits for the callbacks of all profilers in
+//! this library, which is right at Shutdown.
 //!
 //! With one locked count for all threads, an allocated object took 41.5 ns instead of 34.6 on one thread
 //! (`cargo xtask bench --only storm`, five interleaved runs of both); more threads would contend for it.
@@ -29,8 +30,8 @@ const CLOSED: u8 = 2;
 const OPEN_FENCED: u8 = 3;
 
 /// How long [`Gate::close`] waits for earlier writes of other threads to become visible when the system has refused the
-/// barrier. A processor keeps a store to itself for nanoseconds, at most until it has acquired the cache line, and a context
-/// switch makes all stores of a thread visible. This is thousands of times longer.
+/// barrier. A processor keeps a store to itself for nanoseconds, at most until it has acquired the cache line, and a
+/// context switch makes all stores of a thread visible. This is thousands of times longer.
 const SETTLING: Duration = Duration::from_millis(50);
 
 /// Lets the callbacks of one profiler in.
@@ -58,7 +59,8 @@ impl Gate {
     /// Like [`enter_as_usual`](Self::enter_as_usual), for a hook on a thread that is not inside yet. Also `None` if the
     /// thread's slot has no local state for these hooks.
     ///
-    /// A counted call takes 4.9 ns with its two hooks, and 10.9 ns if they come by `enter` (`cargo xtask bench --only hooks`).
+    /// A counted call takes 4.9 ns with its two hooks, and 10.9 ns if they come by `enter` (`cargo xtask bench --only
+    /// hooks`).
     #[inline]
     pub(crate) fn enter_first(&self, tag: Tag) -> Option<First> {
         let first = First::begin(tag)?;
@@ -75,8 +77,8 @@ impl Gate {
     /// Lets a callback in, unless the profiler is disabled or the gate is closed.
     pub(crate) fn enter(&self) -> Option<Inside> {
         let inside = Inside::count_in();
-        // The count must be visible before the gate is read. This fence orders the two for the compiler. For the processor, the
-        // barrier of the closing thread does, or else a full fence and a second read.
+        // The count must be visible before the gate is read. This fence orders the two for the compiler. For the
+        // processor, the barrier of the closing thread does, or else a full fence and a second read.
         compiler_fence(Ordering::SeqCst);
         match self.state.load(Ordering::Relaxed) {
             OPEN => Some(inside),
@@ -105,13 +107,13 @@ impl Gate {
         self.state.load(Ordering::Relaxed) == QUIET
     }
 
-    /// Closes the gate for good, and waits up to `patience` until no callback of another thread is inside. Returns whether no
-    /// thread is inside, including the calling thread (which is inside if a callback ended the process by a call that makes the
-    /// runtime shut down).
+    /// Closes the gate for good, and waits up to `patience` until no callback of another thread is inside. Returns
+    /// whether no thread is inside, including the calling thread (which is inside if a callback ended the process by a
+    /// call that makes the runtime shut down).
     pub(crate) fn close(&self, patience: Duration) -> bool {
         self.state.store(CLOSED, Ordering::SeqCst);
-        // After this barrier every thread either sees the closed gate, or its count is visible here. Threads that execute their
-        // own fences need no barrier.
+        // After this barrier every thread either sees the closed gate, or its count is visible here. Threads that
+        // execute their own fences need no barrier.
         if !system::process_wide_barrier() && self.open == OPEN {
             std::thread::sleep(SETTLING);
         }

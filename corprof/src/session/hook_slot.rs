@@ -10,8 +10,8 @@ use crate::event_mask::Event;
 pub(crate) trait HookSlot: Send + Sync {
     /// Makes the calling thread's state in advance, so that its first hook need not.
     fn prepare_thread(&'static self);
-    /// Calls `borrower` with the calling thread's state, if it exists and is not in use. An error if states are of another
-    /// type.
+    /// Calls `borrower` with the calling thread's state, if it exists and is not in use. An error if states are of
+    /// another type.
     fn lend_thread(&'static self, of: TypeId, borrower: &mut dyn FnMut(NonNull<()>)) -> Result<()>;
     /// Reports an exception event, which shows how far the stack has been unwound.
     fn unwound(&'static self, event: Event);

@@ -1,10 +1,11 @@
 //! Keeps inlining and requests to recompile apart on .NET 8, whose runtime crashes when they meet.
 //!
-//! When a compiler has inlined a function, the runtime looks whether somebody asked meanwhile for another body of it, and if so, asks for the
-//! recompilation of the caller (`CEEInfo::reportInliningDecision`). .NET 8 passes the address of something else in place of the caller's
-//! module there, and follows what it reads (dotnet/runtime#95653, mended in .NET 9); and it has the lock of code versions while it takes that
-//! of requests, which a request takes the other way round. So a request waits until the compilations that have inlined something are over,
-//! and from its beginning on those that began before its end inline nothing more: a later one finds the other body, and inlines nothing of it.
+//! When a compiler has inlined a function, the runtime looks whether somebody asked meanwhile for another body of it,
+//! and if so, asks for the recompilation of the caller (`CEEInfo::reportInliningDecision`). .NET 8 passes the address
+//! of something else in place of the caller's module there, and follows what it reads (dotnet/runtime#95653, mended in
+//! .NET 9); and it has the lock of code versions while it takes that of requests, which a request takes the other way
+//! round. So a request waits until the compilations that have inlined something are over, and from its beginning on
+//! those that began before its end inline nothing more: a later one finds the other body, and inlines nothing of it.
 //! `attacks::long::methods_are_requested_while_they_are_inlined` hung 4 times and crashed once in 5 runs without this.
 
 use std::cell::RefCell;
@@ -14,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use crate::error::Result;
 
-/// How long a request waits. A compilation that lasts longer probably waits for the thread that makes the request: then waiting does not help.
+/// How long a request waits. A compilation that lasts longer probably waits for the thread that makes the request: then
+/// waiting does not help.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// The polling interval: most compilations take less than a millisecond.
 const PAUSE: Duration = Duration::from_micros(100);
@@ -55,8 +57,8 @@ thread_local! {
 }
 
 impl Inlinings {
-    /// The profiler can make requests of a runtime, whose major version `ask` returns: in `initialize`, where the runtime answers.
-    /// Returns whether it has to be told of compilations.
+    /// The profiler can make requests of a runtime, whose major version `ask` returns: in `initialize`, where the
+    /// runtime answers. Returns whether it has to be told of compilations.
     pub(crate) fn watch(&self, ask: impl FnOnce() -> Result<u16>) -> Result<bool> {
         if let Some(&is_needed) = self.is_needed.get() {
             return Ok(is_needed);
@@ -139,8 +141,8 @@ impl Inlinings {
     }
 }
 
-/// While it lives, requests do not wait for the compilations of this thread, which waits for a request: about a module that they have
-/// nothing of, as it is just being loaded.
+/// While it lives, requests do not wait for the compilations of this thread, which waits for a request: about a module
+/// that they have nothing of, as it is just being loaded.
 pub(crate) struct Waits<'a>(&'a AtomicU32, u32);
 
 impl Drop for Waits<'_> {

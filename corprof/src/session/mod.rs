@@ -1,17 +1,18 @@
 //! The session: the state of one profiler that a runtime has loaded.
 //!
-//! Everything else is built on it: [`Info`] is the handle that all contexts lead to. Public calls are in `info/`; this folder
-//! serves the rest of the SDK. It knows no feature: hooks are a [trait](HookSlot), and names are stored without knowing how
-//! they are spelt.
+//! Everything else is built on it: [`Info`] is the handle that all contexts lead to. Public calls are in `info/`; this
+//! folder serves the rest of the SDK. It knows no feature: hooks are a [trait](HookSlot), and names are stored without
+//! knowing how they are spelt.
 //!
-//! `runtime.rs` has the pointer to the runtime and `questions.rs` the calls that the SDK makes for itself; `liveness` tracks which
-//! identifiers are alive, `names` stores names, `event_mask.rs` sets which events the runtime reports. `gate.rs` lets callbacks and
-//! hooks in, and `slot.rs` counts them by thread; `panics.rs` disables a profiler that panics, `profiler_threads.rs` tracks the
-//! threads that it has made, `searches.rs` keeps searches for code and its removal apart, and `searcher.rs`
-//! makes them for threads that have never run managed code. `inlinings.rs` keeps inlining off requests to recompile; the
-//! instrumentation is a [trait](RejitSlot) as well, and so is [what hooks have to do with compilations](CompileSlot). What else a
-//! feature keeps is an [`Extension`], which its own room defines. `wire.rs` converts the arguments of callbacks, and `catch_up.rs`
-//! keeps what is reported after an attach from being reported twice.
+//! `runtime.rs` has the pointer to the runtime and `questions.rs` the calls that the SDK makes for itself; `liveness`
+//! tracks which identifiers are alive, `names` stores names, `event_mask.rs` sets which events the runtime reports.
+//! `gate.rs` lets callbacks and hooks in, and `slot.rs` counts them by thread; `panics.rs` disables a profiler that
+//! panics, `profiler_threads.rs` tracks the threads that it has made, `searches.rs` keeps searches for code and its
+//! removal apart, and `searcher.rs` makes them for threads that have never run managed code. `inlinings.rs` keeps
+//! inlining off requests to recompile; the instrumentation is a [trait](RejitSlot) as well, and so is [what hooks have
+//! to do with compilations](CompileSlot). What else a feature keeps is an [`Extension`], which its own room defines.
+//! `wire.rs` converts the arguments of callbacks, and `catch_up.rs` keeps what is reported after an attach from being
+//! reported twice.
 
 mod calls;
 pub(crate) mod catch_up;
@@ -72,8 +73,8 @@ pub(crate) use runtime::{Runtime, UnsupportedRuntime, first_runtime_with};
 pub use runtime_info::RuntimeInfo;
 use thread_names::ThreadNames;
 
-/// A handle to the runtime. Any thread may keep one for as long as the profiler lives; it offers the calls that the runtime
-/// answers everywhere. Calls that need a callback around them are methods of that callback's context
+/// A handle to the runtime. Any thread may keep one for as long as the profiler lives; it offers the calls that the
+/// runtime answers everywhere. Calls that need a callback around them are methods of that callback's context
 /// ([`context`](crate::context)).
 #[derive(Clone)]
 pub struct Info(Arc<Session>);
@@ -83,8 +84,8 @@ struct Session {
     runtime: Runtime,
     /// A [`Phase`], which decides which flags may be set.
     phase: AtomicU8,
-    /// Held while the event mask is read, checked and set; `true` once Shutdown is over, when the runtime may have freed
-    /// data that the call needs (seen on .NET Core 3.1 only).
+    /// Held while the event mask is read, checked and set; `true` once Shutdown is over, when the runtime may have
+    /// freed data that the call needs (seen on .NET Core 3.1 only).
     is_mask_sealed: Mutex<bool>,
     liveness: Arc<Liveness>,
     names: NameStore,

@@ -1,4 +1,5 @@
-//! Disables a profiler whose code panics: the panic is reported once, no more of its code runs, and the application goes on.
+//! Disables a profiler whose code panics: the panic is reported once, no more of its code runs, and the application
+//! goes on.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,7 +1,8 @@
 //! The threads that a profiler has made: which ones run, how they are asked to stop, and the wait for their end.
 //!
-//! A thread gets a [`ThreadSlot`] before it is made and returns it when the user's code on it has finished. At Shutdown the
-//! threads are asked to stop before anything is waited for, which also releases a callback that waits for one of them.
+//! A thread gets a [`ThreadSlot`] before it is made and returns it when the user's code on it has finished. At Shutdown
+//! the threads are asked to stop before anything is waited for, which also releases a callback that waits for one of
+//! them.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -97,8 +98,8 @@ impl ProfilerThreads {
         self.is_stopping()
     }
 
-    /// Sleeps until `is_done`, which is asked again after each [`nudge`](Self::nudge); for `duration` at most, or until the
-    /// threads are asked to stop. Returns whether they are. `is_done` must not call these methods.
+    /// Sleeps until `is_done`, which is asked again after each [`nudge`](Self::nudge); for `duration` at most, or until
+    /// the threads are asked to stop. Returns whether they are. `is_done` must not call these methods.
     pub(crate) fn sleep_until(&self, duration: Duration, mut is_done: impl FnMut() -> bool) -> bool {
         let awake = self.changed.wait_timeout_while(self.state(), duration, |state| !state.is_stopping && !is_done());
         unpoisoned(awake).0.is_stopping
@@ -117,8 +118,8 @@ impl ProfilerThreads {
         self.state().running.iter().all(|&(number, _)| Some(number) == own)
     }
 
-    /// Waits up to `patience` for the threads to end, and reports those that have not. It does not wait for the calling thread,
-    /// which is one of them if its code has ended the process.
+    /// Waits up to `patience` for the threads to end, and reports those that have not. It does not wait for the calling
+    /// thread, which is one of them if its code has ended the process.
     pub(crate) fn wait(&self, patience: Duration) {
         let own = NUMBER.get();
         let others = |state: &State| state.running.iter().any(|&(number, _)| Some(number) != own);
@@ -150,8 +151,8 @@ impl ProfilerThreads {
         state.handles.push((number, handle));
     }
 
-    /// Call it after [`wait`](Self::wait), when the runtime is about to release the profiler and the process lives on: a thread
-    /// that has returned its slot may still have an `Info`.
+    /// Call it after [`wait`](Self::wait), when the runtime is about to release the profiler and the process lives on:
+    /// a thread that has returned its slot may still have an `Info`.
     ///
     /// Never call it at the end of the process: a thread that ran managed code may then wait for ever in the runtime.
     pub(crate) fn join(&self) {

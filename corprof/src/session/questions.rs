@@ -17,8 +17,8 @@ use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct FunctionInfo {
-    /// The class. Before .NET 10 it is `None` for a function that is shared between instantiations, as only a frame could tell
-    /// which; .NET 10 returns the class over `System.__Canon`.
+    /// The class. Before .NET 10 it is `None` for a function that is shared between instantiations, as only a frame
+    /// could tell which; .NET 10 returns the class over `System.__Canon`.
     pub class: Option<ClassId>,
     /// The module whose metadata defines it.
     pub module: ModuleId,
@@ -61,7 +61,8 @@ pub(crate) const FUNCTION_INFO: &str = "GetFunctionInfo2";
 pub(crate) const CLASS_INFO: &str = "GetClassIDInfo2";
 
 impl Runtime {
-    /// Like [`function_info`](crate::Info::function_info), for a function that cannot be unloaded meanwhile, and not for users.
+    /// Like [`function_info`](crate::Info::function_info), for a function that cannot be unloaded meanwhile, and not
+    /// for users.
     pub(crate) fn ask_function(&self, function: FunctionId) -> Result<FunctionInfo, HRESULT> {
         self.ask_function_of(function, 0)
     }
@@ -76,7 +77,8 @@ impl Runtime {
         Ok(FunctionInfo { type_args, ..info })
     }
 
-    /// Everything except the type arguments; those are written as far as there is room, and the result has their number.
+    /// Everything except the type arguments; those are written as far as there is room, and the result has their
+    /// number.
     #[inline]
     pub(crate) fn ask_function_into(
         &self,
@@ -89,9 +91,10 @@ impl Runtime {
         let mut module = 0;
         let mut token = 0;
         let mut count = 0;
-        // SAFETY: the function is in memory: it can never be unloaded, or the caller has pinned it, or it has a frame, or the
-        // caller is the unloading thread, in a callback before anything is freed. The frame is null or a live frame of this
-        // function. The call writes at most as many type arguments as there is room for (fact: pinned, outputs, walks).
+        // SAFETY: the function is in memory: it can never be unloaded, or the caller has pinned it, or it has a frame,
+        // or the caller is the unloading thread, in a callback before anything is freed. The frame is null or a live
+        // frame of this function. The call writes at most as many type arguments as there is room for (fact: pinned,
+        // outputs, walks).
         let code = unsafe {
             info.GetFunctionInfo2(
                 function.as_raw(),
@@ -123,7 +126,8 @@ impl Runtime {
         Ok(ClassInfo { type_args, ..info })
     }
 
-    /// Everything except the type arguments; those are written as far as there is room, and the result has their number.
+    /// Everything except the type arguments; those are written as far as there is room, and the result has their
+    /// number.
     #[inline]
     pub(crate) fn ask_class_into(
         &self,
@@ -135,8 +139,9 @@ impl Runtime {
         let mut token = 0;
         let mut parent = 0;
         let mut count = 0;
-        // SAFETY: the class is in memory: nothing is collectible, or the caller has pinned it, or a callback about it is under
-        // way. The call writes the locals, and at most as many type arguments as there is room for (fact: pinned, outputs).
+        // SAFETY: the class is in memory: nothing is collectible, or the caller has pinned it, or a callback about it
+        // is under way. The call writes the locals, and at most as many type arguments as there is room for (fact:
+        // pinned, outputs).
         let code = unsafe {
             info.GetClassIDInfo2(
                 class.as_raw(),
@@ -160,7 +165,8 @@ impl Runtime {
         Ok((info, count as usize))
     }
 
-    /// Like [`array_class`](crate::Info::array_class), for a class that cannot be unloaded meanwhile, and not for users.
+    /// Like [`array_class`](crate::Info::array_class), for a class that cannot be unloaded meanwhile, and not for
+    /// users.
     pub(crate) fn ask_array(&self, class: ClassId) -> Result<Option<ArrayClass>> {
         const CALL: &str = "IsArrayClass";
         let mut element_type = sys::CorElementType::default();
@@ -185,19 +191,20 @@ impl Runtime {
         let mut units = 0;
         let raw = module.as_raw();
         let no_text = std::ptr::null_mut();
-        // SAFETY: the caller promises that the module is loaded; the call writes the four locals, and no text as there is room
-        // for none (fact: pinned, outputs).
+        // SAFETY: the caller promises that the module is loaded; the call writes the four locals, and no text as there
+        // is room for none (fact: pinned, outputs).
         let code = unsafe { info.GetModuleInfo2(raw, &mut base, 0, &mut units, no_text, &mut assembly, &mut flags) };
         Error::check(code, CALL)?;
         Ok((AssemblyId::from_raw(assembly), sys::COR_PRF_MODULE_FLAGS::from_bits_retain(flags)))
     }
 
-    /// The function of a method that is neither generic nor in a generic class, if its class is loaded. The caller promises that
-    /// the module stays loaded.
+    /// The function of a method that is neither generic nor in a generic class, if its class is loaded. The caller
+    /// promises that the module stays loaded.
     pub(crate) fn ask_loaded_function(&self, module: ModuleId, method: MethodDef) -> Result<Option<FunctionId>> {
         const CALL: &str = "GetFunctionFromToken";
         let mut function = 0;
-        // SAFETY: the module is loaded; the call loads nothing, writes one id and keeps nothing (fact: pinned, outputs).
+        // SAFETY: the module is loaded; the call loads nothing, writes one id and keeps nothing (fact: pinned,
+        // outputs).
         let code = unsafe {
             self.first_version(CALL)?.GetFunctionFromToken(module.as_raw(), method.token().as_raw(), &mut function)
         };
@@ -232,9 +239,9 @@ impl Runtime {
     fn search_function_at(&self, ip: usize, _search: &Search<'_>) -> Result<Option<usize>> {
         const CALL: &str = "GetFunctionFromIP";
         let mut function = 0;
-        // SAFETY: the runtime looks the address up in its lists of code and does not read from it. A function that it finds is
-        // in memory, as code is removed in suspensions only, and the search keeps these off (fact: searches). It writes one id
-        // (fact: outputs).
+        // SAFETY: the runtime looks the address up in its lists of code and does not read from it. A function that it
+        // finds is in memory, as code is removed in suspensions only, and the search keeps these off (fact: searches).
+        // It writes one id (fact: outputs).
         let code =
             unsafe { self.first_version(CALL)?.GetFunctionFromIP(std::ptr::without_provenance(ip), &mut function) };
         if code == E_FAIL {
@@ -256,8 +263,8 @@ impl Runtime {
         let Ok(info) = self.as_version::<sys::ICorProfilerInfo2>("GetCodeInfo2") else { return Vec::new() };
         let mut ranges = [sys::COR_PRF_CODE_INFO { startAddress: 0, size: 0 }; RANGES];
         let mut count = 0;
-        // SAFETY: the caller promises that the function is in memory; the call writes the count and at most as many ranges as
-        // there is room for (fact: pinned, outputs).
+        // SAFETY: the caller promises that the function is in memory; the call writes the count and at most as many
+        // ranges as there is room for (fact: pinned, outputs).
         let code =
             unsafe { info.GetCodeInfo2(function.as_raw(), ranges.len() as u32, &mut count, ranges.as_mut_ptr()) };
         if code.is_err() {
@@ -276,8 +283,8 @@ impl Runtime {
         })
     }
 
-    /// Like [`ask_any_function_at`](Self::ask_any_function_at), with the id of the body. Call it only while the function is held
-    /// that is found.
+    /// Like [`ask_any_function_at`](Self::ask_any_function_at), with the id of the body. Call it only while the
+    /// function is held that is found.
     pub(crate) fn ask_held_version_at(&self, ip: usize) -> Result<Option<(usize, usize)>> {
         const CALL: &str = "GetFunctionFromIP3";
         self.search(CALL, move |runtime, kind| {
@@ -293,8 +300,8 @@ impl Runtime {
         const CALL: &str = "GetFunctionFromIP3";
         let info = self.as_version::<sys::ICorProfilerInfo8>(CALL)?;
         let mut function = 0;
-        // SAFETY: as for `search_function_at`. The runtime reads from the function only if there is room for the body's id: then
-        // the caller keeps the function alive (fact: searches).
+        // SAFETY: as for `search_function_at`. The runtime reads from the function only if there is room for the body's
+        // id: then the caller keeps the function alive (fact: searches).
         let code = unsafe { info.GetFunctionFromIP3(std::ptr::without_provenance(ip), &mut function, rejit) };
         if code == E_FAIL {
             return Ok(None);
@@ -303,21 +310,22 @@ impl Runtime {
         Ok(Some(function))
     }
 
-    /// The functions that have been compiled just in time, dead or alive. Call it only where `EnumJITedFunctions` is allowed.
+    /// The functions that have been compiled just in time, dead or alive. Call it only where `EnumJITedFunctions` is
+    /// allowed.
     ///
-    /// From .NET 10 on nothing may be unloaded during the call: the runtime walks its lists without their lock, code that is
-    /// unloaded during the walk stays listed after its memory is freed (`EECodeGenManager::Unload` in codeman.cpp), and the
-    /// next walk crashes. Two kinds of callers are safe: the unloading thread, and a thread that has seen during a look-up that
-    /// all is gone.
+    /// From .NET 10 on nothing may be unloaded during the call: the runtime walks its lists without their lock, code
+    /// that is unloaded during the walk stays listed after its memory is freed (`EECodeGenManager::Unload` in
+    /// codeman.cpp), and the next walk crashes. Two kinds of callers are safe: the unloading thread, and a thread that
+    /// has seen during a look-up that all is gone.
     pub(crate) fn ask_jitted_functions(&self) -> Result<Vec<usize>> {
         const CALL: &str = "EnumJITedFunctions";
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
         read_all(
             CALL,
-            // SAFETY: the runtime walks its lists of code and reads from each function whether it has metadata and code. Code
-            // is taken off the lists before the memory of its function is freed: before .NET 10 the lists' lock ensures that;
-            // since then the caller, who makes sure that no code is unloaded meanwhile. The call writes one reference and keeps
-            // nothing (fact: outputs, searches).
+            // SAFETY: the runtime walks its lists of code and reads from each function whether it has metadata and
+            // code. Code is taken off the lists before the memory of its function is freed: before .NET 10 the lists'
+            // lock ensures that; since then the caller, who makes sure that no code is unloaded meanwhile. The call
+            // writes one reference and keeps nothing (fact: outputs, searches).
             |functions| unsafe { info.EnumJITedFunctions(functions) },
             |function: sys::COR_PRF_FUNCTION| Some(function.functionId),
         )

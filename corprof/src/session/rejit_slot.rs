@@ -11,7 +11,8 @@ use crate::id::{FunctionId, ReJitId};
 pub(crate) trait RejitSlot: Any + Send + Sync {
     /// A module was loaded.
     fn module_loaded(&self, module: usize);
-    /// The callback about a loaded module is about to return: waits as long as the profiler wishes for what was asked so far.
+    /// The callback about a loaded module is about to return: waits as long as the profiler wishes for what was asked
+    /// so far.
     fn wait_at_module_load(&self);
     /// A module is being unloaded.
     fn module_gone(&self, module: usize);

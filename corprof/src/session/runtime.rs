@@ -1,8 +1,8 @@
 //! [`Runtime`]: the pointer to the runtime, and the version of its interface.
 //!
-//! The interface is negotiated once, from the newest version down, and a runtime older than .NET 8 is refused. From then on one
-//! pointer serves all versions, as each extends the one before. A call says which version it needs, and returns an error on an
-//! older runtime.
+//! The interface is negotiated once, from the newest version down, and a runtime older than .NET 8 is refused. From
+//! then on one pointer serves all versions, as each extends the one before. A call says which version it needs, and
+//! returns an error on an older runtime.
 
 use std::mem::ManuallyDrop;
 use std::sync::{OnceLock, Weak};
@@ -33,10 +33,10 @@ pub(crate) struct Runtime {
     session: OnceLock<Weak<Session>>,
 }
 
-// SAFETY: the profiling API is free-threaded: the runtime accepts calls on any thread (contexts say which calls), and AddRef
-// and Release on its Info object do nothing (the runtime's proftoeeinterfaceimpl.cpp). The object lives as long as the process,
-// with two exceptions: a failed `Initialize`, which the adapter therefore does not report while a clone of `Info` exists, and a
-// detach, before which calls are closed (`calls.rs`) (fact: info-object).
+// SAFETY: the profiling API is free-threaded: the runtime accepts calls on any thread (contexts say which calls), and
+// AddRef and Release on its Info object do nothing (the runtime's proftoeeinterfaceimpl.cpp). The object lives as long
+// as the process, with two exceptions: a failed `Initialize`, which the adapter therefore does not report while a clone
+// of `Info` exists, and a detach, before which calls are closed (`calls.rs`) (fact: info-object).
 unsafe impl Send for Runtime {}
 // SAFETY: as above.
 unsafe impl Sync for Runtime {}
@@ -148,8 +148,8 @@ info_versions! {
 }
 
 impl Runtime {
-    /// Asks the runtime for its newest interface. `may_end`: whether the runtime may release the profiler before the process
-    /// ends.
+    /// Asks the runtime for its newest interface. `may_end`: whether the runtime may release the profiler before the
+    /// process ends.
     pub(super) fn negotiate(runtime: &IUnknown, may_end: bool) -> Result<Self, UnsupportedRuntime> {
         match negotiate(runtime) {
             Some((raw, version)) if version >= LEAST_INFO => Ok(Self {
@@ -194,7 +194,8 @@ impl Runtime {
         search: impl FnOnce(&Self, ThreadKind) -> Result<R> + Send + 'static,
     ) -> Result<R> {
         let are_safe_everywhere = self.searches.are_safe_everywhere();
-        // Callbacks come on threads that the runtime knows, or in suspensions. To ask would take half as long as the search.
+        // Callbacks come on threads that the runtime knows, or in suspensions. To ask would take half as long as the
+        // search.
         if are_safe_everywhere && slot::is_surely_inside() {
             return search(self, ThreadKind::Known);
         }
@@ -239,8 +240,8 @@ impl Runtime {
         }
     }
 
-    /// Call it before a search for code that is held, and so is not removed: on a thread that the runtime knows, the lock of its
-    /// lists is enough.
+    /// Call it before a search for code that is held, and so is not removed: on a thread that the runtime knows, the
+    /// lock of its lists is enough.
     ///
     /// # Errors
     /// As [`Searches::begin`], on other threads.
@@ -285,15 +286,15 @@ impl Runtime {
     /// Like [`as_version`](Self::as_version), for any number of calls.
     ///
     /// # Safety
-    /// The interface is not used after the end of the callback, or of the closure of the profiler's own thread, that the
-    /// calling thread is in: a detach waits for the ends of both before it closes calls.
+    /// The interface is not used after the end of the callback, or of the closure of the profiler's own thread, that
+    /// the calling thread is in: a detach waits for the ends of both before it closes calls.
     pub(crate) unsafe fn as_version_for_long<V: InfoVersion>(&self, call: &'static str) -> Result<&V> {
         drop(self.calls.begin(&self.raw, call)?);
         self.interface(call)
     }
 
-    /// Turns all events off, and asks the runtime to release the profiler when no thread is in a callback: it checks after
-    /// `milliseconds`, and again after as many.
+    /// Turns all events off, and asks the runtime to release the profiler when no thread is in a callback: it checks
+    /// after `milliseconds`, and again after as many.
     ///
     /// # Safety
     /// The application has not ended, and the runtime has not released the profiler.
@@ -313,8 +314,8 @@ impl Runtime {
         if V::VERSION > LEAST_INFO && self.version < V::VERSION {
             return Err(Error::new(E_NOINTERFACE, call).about(V::NAME, V::LACKING));
         }
-        // SAFETY: `V` is a transparent pointer like `ICorProfilerInfo`, and QueryInterface has returned a version at least as
-        // new, whose vtable begins with that of `V` (fact: info-object).
+        // SAFETY: `V` is a transparent pointer like `ICorProfilerInfo`, and QueryInterface has returned a version at
+        // least as new, whose vtable begins with that of `V` (fact: info-object).
         Ok(unsafe { &*std::ptr::from_ref(&*self.raw).cast::<V>() })
     }
 }

@@ -1,14 +1,14 @@
 //! A thread that searches for code on behalf of threads that have never run managed code.
 //!
-//! Some time after an unload, when no thread is suspended, the runtime frees the list entries of stubs, under a lock that a search
-//! takes only on threads that the runtime knows (`ExecutionManager::GetScanFlags` and `DeleteRange` in vm/codeman.cpp; without
-//! the lock 2 of 7 runs died on .NET 10). corprof's threads must not become known: then the runtime would refuse most calls there.
-//! So one more thread becomes known, and searches for the others.
+//! Some time after an unload, when no thread is suspended, the runtime frees the list entries of stubs, under a lock
+//! that a search takes only on threads that the runtime knows (`ExecutionManager::GetScanFlags` and `DeleteRange` in
+//! vm/codeman.cpp; without the lock 2 of 7 runs died on .NET 10). corprof's threads must not become known: then the
+//! runtime would refuse most calls there. So one more thread becomes known, and searches for the others.
 //!
-//! The runtime makes the calling thread known before it stops an EventPipe session, even if there is none (`disable_helper` in
-//! ep.c). On such a thread it answers only inside of callbacks. It reports the new thread, so the thread does its
-//! work inside its own `ThreadCreated`. The application does not end while the thread is there, as it is not a background thread:
-//! so it soon goes, and another is made for the next search.
+//! The runtime makes the calling thread known before it stops an EventPipe session, even if there is none
+//! (`disable_helper` in ep.c). On such a thread it answers only inside of callbacks. It reports the new thread, so the
+//! thread does its work inside its own `ThreadCreated`. The application does not end while the thread is there, as it
+//! is not a background thread: so it soon goes, and another is made for the next search.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -73,8 +73,8 @@ impl Searcher {
 
     /// Has `task` run by the thread, which is made first if there is none.
     ///
-    /// If the thread does not begin the task soon, it is busy: it may wait for the end of a suspension, and the caller must not,
-    /// as it may hold a lock that a callback of the collection wants (suspension rule 3).
+    /// If the thread does not begin the task soon, it is busy: it may wait for the end of a suspension, and the caller
+    /// must not, as it may hold a lock that a callback of the collection wants (suspension rule 3).
     pub(super) fn run<R: Send + 'static>(
         &self,
         info: &Info,
@@ -169,7 +169,8 @@ impl<R> Exchange<R> {
         self.changed.notify_all();
     }
 
-    /// On the thread that wants the answer. A search that has begun is waited for: what it is about may be pinned by the caller.
+    /// On the thread that wants the answer. A search that has begun is waited for: what it is about may be pinned by
+    /// the caller.
     fn wait(&self) -> Option<R> {
         const PATIENCE: Duration = Duration::from_millis(50);
         let waiting = |progress: &mut Progress<R>| matches!(progress, Progress::Waiting);

@@ -1,13 +1,14 @@
 //! Searches for code by address, and the suspensions in which the runtime removes code.
 //!
-//! The runtime removes the code of unloaded assemblies, and of dynamic methods that have ended, while it is suspended. A search
-//! in the middle of that reads freed memory: the lock that the runtime takes for a search covers only its list of ranges, and
-//! on threads that never ran managed code it takes none (`ExecutionManager::GetScanFlags` in vm/codeman.cpp; seen on .NET 8 and
-//! 10). So a suspension waits for the searches under way outside of callbacks, and while it lasts no other begins there.
+//! The runtime removes the code of unloaded assemblies, and of dynamic methods that have ended, while it is suspended.
+//! A search in the middle of that reads freed memory: the lock that the runtime takes for a search covers only its list
+//! of ranges, and on threads that never ran managed code it takes none (`ExecutionManager::GetScanFlags` in
+//! vm/codeman.cpp; seen on .NET 8 and 10). So a suspension waits for the searches under way outside of callbacks, and
+//! while it lasts no other begins there.
 //!
-//! A search that waited for the end of the suspension would break suspension rule 3: its caller may hold a lock that a callback
-//! of the collection wants. So it is refused, except where the context says that the call may wait. In callbacks it is made at
-//! any time: the runtime holds locks around some, which the suspension waits for.
+//! A search that waited for the end of the suspension would break suspension rule 3: its caller may hold a lock that a
+//! callback of the collection wants. So it is refused, except where the context says that the call may wait. In
+//! callbacks it is made at any time: the runtime holds locks around some, which the suspension waits for.
 //!
 //! After an unload lists are freed at other times as well: see `searcher.rs`.
 
@@ -101,8 +102,9 @@ impl Searches {
         )
     }
 
-    /// Call it before a search on a thread that the runtime knows, for code that may be gone. There a search may wait for a
-    /// suspension under way (on .NET 8, which makes a part of it in cooperative mode), so a suspension waits for it briefly only.
+    /// Call it before a search on a thread that the runtime knows, for code that may be gone. There a search may wait
+    /// for a suspension under way (on .NET 8, which makes a part of it in cooperative mode), so a suspension waits for
+    /// it briefly only.
     ///
     /// # Errors
     /// `CORPROF_E_SUSPENSION_IN_PROGRESS` while another thread has suspended the runtime.

@@ -14,24 +14,25 @@ const SLOTS: usize = 2048;
 /// How many places a thread tries for a free slot.
 const PROBES: usize = 16;
 
-/// Part of a slot's word: one callback that the owner is inside of. Callbacks nest when a call to the runtime makes another.
+/// Part of a slot's word: one callback that the owner is inside of. Callbacks nest when a call to the runtime makes
+/// another.
 const CALLBACK: usize = 1 << 48;
 /// The rest of the word: the owner's key, and the tag of its local state.
 const IDLE: usize = CALLBACK - 1;
 /// The rest of the word during a hook that came through [`Gate::enter_first`].
 const HOOK: usize = 1;
-/// Keys of threads are addresses of something that begins with a pointer, so they are multiples of this: a [`Tag`] fits beside
-/// them.
+/// Keys of threads are addresses of something that begins with a pointer, so they are multiples of this: a [`Tag`] fits
+/// beside them.
 const ALIGNMENT: usize = 8;
 
 /// The state of one thread, alone on its cache line and written by that thread only.
 #[repr(align(64))]
 pub(super) struct Slot {
-    /// The owner's [`system::thread_key`], 0 while unowned. Never returned: a thread that ends leaves its slot to the next
-    /// thread with the same key, and the count is 0 by then.
+    /// The owner's [`system::thread_key`], 0 while unowned. Never returned: a thread that ends leaves its slot to the
+    /// next thread with the same key, and the count is 0 by then.
     owner: AtomicUsize,
-    /// How many callbacks the owner is inside of; and below that [`HOOK`] or, outside of hooks, the owner's key and the tag of
-    /// the hooks that `local` belongs to. One word, so that a hook reads only one.
+    /// How many callbacks the owner is inside of; and below that [`HOOK`] or, outside of hooks, the owner's key and the
+    /// tag of the hooks that `local` belongs to. One word, so that a hook reads only one.
     word: AtomicUsize,
     /// The owner's state for hooks (`hooks/threads.rs`).
     local: AtomicPtr<()>,
@@ -109,8 +110,8 @@ impl Slot {
         (slot.owner.load(Ordering::Relaxed) == key).then_some(slot)
     }
 
-    /// The place where a key is looked for first. Using more of the key's bits would send fewer threads to the same place, but
-    /// each instruction here counts in each hook.
+    /// The place where a key is looked for first. Using more of the key's bits would send fewer threads to the same
+    /// place, but each instruction here counts in each hook.
     #[inline]
     const fn home(key: usize) -> usize {
         key / system::THREAD_KEY_DISTANCE % SLOTS
@@ -192,8 +193,8 @@ pub(crate) struct First {
 impl First {
     /// Begins it, if nothing else is under way on the calling thread and the thread has local state under this tag.
     ///
-    /// It stores the word without a read-modify-write, so that the processor need not wait for its last store there: hooks
-    /// follow each other faster than that takes.
+    /// It stores the word without a read-modify-write, so that the processor need not wait for its last store there:
+    /// hooks follow each other faster than that takes.
     #[inline]
     pub(super) fn begin(tag: Tag) -> Option<Self> {
         let key = system::thread_key();
@@ -206,8 +207,8 @@ impl First {
         Some(Self { slot, idle })
     }
 
-    /// Finds the calling thread's own again; `tag` receives the thread's local state and returns the tag that the hook came
-    /// with. None if no hook that came through [`enter_first`](Gate::enter_first) is under way.
+    /// Finds the calling thread's own again; `tag` receives the thread's local state and returns the tag that the hook
+    /// came with. None if no hook that came through [`enter_first`](Gate::enter_first) is under way.
     pub(crate) fn again(tag: impl FnOnce(NonNull<()>) -> Tag) -> Option<Self> {
         let key = system::thread_key();
         let slot = Slot::at_home(key).filter(|slot| slot.is_in_hook())?;
@@ -231,8 +232,8 @@ impl First {
     }
 }
 
-/// Tells the hooks of different profilers apart: a tag for the first few profilers of a process, as many as fit beside a
-/// thread's key. The hooks of later profilers never use [`enter_first`](Gate::enter_first).
+/// Tells the hooks of different profilers apart: a tag for the first few profilers of a process, as many as fit beside
+/// a thread's key. The hooks of later profilers never use [`enter_first`](Gate::enter_first).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Tag(usize);
 
@@ -263,8 +264,8 @@ impl Inside {
         NonNull::new(slot.local.load(Ordering::Relaxed))
     }
 
-    /// Stores local state in the calling thread's slot, if it has a slot and no hook is using it; `None` removes the state
-    /// under this tag.
+    /// Stores local state in the calling thread's slot, if it has a slot and no hook is using it; `None` removes the
+    /// state under this tag.
     pub(crate) fn set_local(&self, tag: Tag, local: Option<NonNull<()>>) {
         let Some(slot) = self.slot.filter(|_| tag != Tag::NONE && !self.is_in_hook()) else { return };
         let tag = match local {

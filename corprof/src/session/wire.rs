@@ -1,7 +1,7 @@
 //! Converts the arguments that the runtime passes into those of the user's methods.
 //!
-//! The generated thunks call these, with what the runtime has passed to them (fact: arguments). `None` means that the arguments
-//! break the API's promise (an id of 0 where there must be one); the callback is then skipped.
+//! The generated thunks call these, with what the runtime has passed to them (fact: arguments). `None` means that the
+//! arguments break the API's promise (an id of 0 where there must be one); the callback is then skipped.
 
 use std::slice;
 
@@ -65,9 +65,9 @@ ids_from_wire! {
     FunctionId => Info::function,
     HandleId => |_, raw| Self::from_raw(raw),
     ModuleId => |_, raw| Self::from_raw(raw),
-    // SAFETY: only thunks read arguments off the wire. The runtime keeps an object that it passes to a callback in place until
-    // the callback returns, unless the callback lets a collection in; callbacks with objects have no context that could
-    // (fact: still, arguments).
+    // SAFETY: only thunks read arguments off the wire. The runtime keeps an object that it passes to a callback in
+    // place until the callback returns, unless the callback lets a collection in; callbacks with objects have no
+    // context that could (fact: still, arguments).
     ObjectId<'_> => |_, raw| unsafe { Self::from_raw(raw) },
     ThreadId => Info::thread,
 }

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 
 /// A value that ends with its thread.
 pub(crate) trait EndsWithThread {
-    /// Called on the thread, at its end; from then on the thread's list is inaccessible. It must not panic: that would end the
-    /// process.
+    /// Called on the thread, at its end; from then on the thread's list is inaccessible. It must not panic: that would
+    /// end the process.
     fn end(self);
 }
 

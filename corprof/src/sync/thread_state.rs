@@ -26,9 +26,10 @@ pub trait Merge: Default + Send + 'static {
 
 /// A value for each thread that runs callbacks: made when the thread first uses it, merged when it is read.
 ///
-/// Callbacks come on many threads at once. If all wrote to one table, they would wait for each other, or pay for avoiding that;
-/// here each has its own value, as hooks have by [`FunctionHooks::Thread`](crate::hooks::FunctionHooks::Thread). When a thread
-/// ends, its value is merged with those of earlier threads, so memory does not grow with the number of threads over time.
+/// Callbacks come on many threads at once. If all wrote to one table, they would wait for each other, or pay for
+/// avoiding that; here each has its own value, as hooks have by
+/// [`FunctionHooks::Thread`](crate::hooks::FunctionHooks::Thread). When a thread ends, its value is merged with those
+/// of earlier threads, so memory does not grow with the number of threads over time.
 ///
 /// ```
 /// use corprof::prelude::*;
@@ -60,8 +61,8 @@ pub trait Merge: Default + Send + 'static {
 ///
 /// # Locks
 ///
-/// Each value is behind a lock of its own, which only a reader contends for, so a thread does not wait for others. As with
-/// [`Mutex`], no collection can start while a value is in use: that would need the context exclusively.
+/// Each value is behind a lock of its own, which only a reader contends for, so a thread does not wait for others. As
+/// with [`Mutex`], no collection can start while a value is in use: that would need the context exclusively.
 ///
 /// ```compile_fail,E0502
 /// # use corprof::prelude::*;
@@ -91,8 +92,8 @@ struct Handle<T: Merge> {
     own: Arc<Own<T>>,
 }
 
-/// A thread's handle to one state, type-erased, with that state's address: no other state has the address while the handle
-/// exists.
+/// A thread's handle to one state, type-erased, with that state's address: no other state has the address while the
+/// handle exists.
 struct AnyHandle(usize, Rc<dyn End>);
 
 /// The operations of a type-erased handle.
@@ -147,8 +148,8 @@ impl<T: Merge> ThreadState<T> {
         }
     }
 
-    /// Merges the values of all threads, including ended ones, and calls `f` with the result. The threads start with new
-    /// values; the next read merges them with the value that the closure leaves.
+    /// Merges the values of all threads, including ended ones, and calls `f` with the result. The threads start with
+    /// new values; the next read merges them with the value that the closure leaves.
     ///
     /// # Panics
     /// As [`with`](Self::with).

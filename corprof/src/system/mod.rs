@@ -12,39 +12,39 @@ pub(crate) use imp::signals;
 #[cfg(all(windows, target_arch = "x86_64"))]
 pub(crate) use imp::{probe, thread, unwind};
 
-/// A socket or pipe, by which other processes of this user can send a request. `new` takes its name; `accept` returns a connection
-/// by which the given request has come, and none if there is no client.
+/// A socket or pipe, by which other processes of this user can send a request. `new` takes its name; `accept` returns a
+/// connection by which the given request has come, and none if there is no client.
 pub(crate) use imp::Listener;
 
 /// The standard library's waits last a multiple of this; zero if they are exact.
 pub(crate) const WAIT_STEP: Duration = Duration::from_millis(if cfg!(windows) { 1 } else { 0 });
 
-/// The processor clock of a thread of this process: `open` is none if there is no such thread, and `time` if the system does not
-/// report it. On Windows the id is not reused while it is open.
+/// The processor clock of a thread of this process: `open` is none if there is no such thread, and `time` if the system
+/// does not report it. On Windows the id is not reused while it is open.
 pub(crate) use imp::ThreadClock;
 
 use std::time::Duration;
 
 /// Keeps the library of this code loaded for as long as the process lives.
 ///
-/// The runtime unloads a profiler's library when `Initialize` fails, without asking `DllCanUnloadNow`. A thread of the profiler
-/// would then run in unmapped memory.
+/// The runtime unloads a profiler's library when `Initialize` fails, without asking `DllCanUnloadNow`. A thread of the
+/// profiler would then run in unmapped memory.
 pub(crate) fn pin_library() {
     imp::pin_library();
 }
 
-/// Prepares [`process_wide_barrier`], and returns whether it works here. If it does not, its users execute their own fences: on
-/// some systems, in a sandbox that forbids the call, and with a kernel before Linux 4.14.
+/// Prepares [`process_wide_barrier`], and returns whether it works here. If it does not, its users execute their own
+/// fences: on some systems, in a sandbox that forbids the call, and with a kernel before Linux 4.14.
 pub(crate) fn prepare_barrier() -> bool {
     imp::prepare_barrier()
 }
 
-/// Returns after every thread of this process has executed a full memory barrier, or is about to execute one before it next
-/// touches memory; call it only after [`prepare_barrier`] has returned `true`. With it, threads on a fast side need only a
-/// compiler fence, and the calling thread pays for theirs (`session/gate.rs`).
+/// Returns after every thread of this process has executed a full memory barrier, or is about to execute one before it
+/// next touches memory; call it only after [`prepare_barrier`] has returned `true`. With it, threads on a fast side
+/// need only a compiler fence, and the calling thread pays for theirs (`session/gate.rs`).
 ///
-/// Returns whether the other threads have done so. They have not if the application has since entered a sandbox that forbids
-/// the call: then only the calling thread has executed a barrier.
+/// Returns whether the other threads have done so. They have not if the application has since entered a sandbox that
+/// forbids the call: then only the calling thread has executed a barrier.
 #[must_use]
 pub(crate) fn process_wide_barrier() -> bool {
     imp::process_wide_barrier()
@@ -52,9 +52,9 @@ pub(crate) fn process_wide_barrier() -> bool {
 
 /// A number that identifies a thread, at the price of one load; never 0.
 ///
-/// Two threads that live at the same time never have the same key; a thread that starts after another has ended may reuse its
-/// key. It is the address of something that each thread has: its control block if one instruction finds it, otherwise a
-/// thread-local of ours, which a shared library reaches only by a call.
+/// Two threads that live at the same time never have the same key; a thread that starts after another has ended may
+/// reuse its key. It is the address of something that each thread has: its control block if one instruction finds it,
+/// otherwise a thread-local of ours, which a shared library reaches only by a call.
 #[inline]
 pub(crate) fn thread_key() -> usize {
     imp::thread_key()
@@ -63,8 +63,8 @@ pub(crate) fn thread_key() -> usize {
 /// The usual least distance between the [keys](thread_key) of two threads: keys differ in the bits above it.
 pub(crate) const THREAD_KEY_DISTANCE: usize = imp::THREAD_KEY_DISTANCE;
 
-/// Fills `bytes` from an address of this process, and returns whether it could: the memory may be unmapped, and the system may
-/// forbid the call. It cannot fault. On systems without an implementation it never succeeds.
+/// Fills `bytes` from an address of this process, and returns whether it could: the memory may be unmapped, and the
+/// system may forbid the call. It cannot fault. On systems without an implementation it never succeeds.
 pub(crate) fn read_memory(address: usize, bytes: &mut [u8]) -> bool {
     imp::read_memory(address, bytes)
 }
@@ -74,7 +74,8 @@ pub(crate) fn os_thread_id() -> u32 {
     imp::os_thread_id()
 }
 
-/// How late a wait for a condition variable may end; zero if it ends in time. `std::thread::sleep` ends in time everywhere.
+/// How late a wait for a condition variable may end; zero if it ends in time. `std::thread::sleep` ends in time
+/// everywhere.
 pub(crate) fn latest_wake_up() -> Duration {
     imp::latest_wake_up()
 }
@@ -104,8 +105,8 @@ pub(crate) fn scheduling(os_thread_id: u32) -> Option<Scheduling> {
     imp::scheduling(os_thread_id)
 }
 
-/// Whether a thread of this process is running or runnable; none if the system does not report it. On Linux it costs a third of
-/// [`scheduling`].
+/// Whether a thread of this process is running or runnable; none if the system does not report it. On Linux it costs a
+/// third of [`scheduling`].
 pub(crate) fn is_runnable(os_thread_id: u32) -> Option<bool> {
     imp::is_runnable(os_thread_id)
 }

@@ -1,4 +1,5 @@
-//! The results of the fake runtime's Info methods. All other methods are refused by the contract table, or return `E_NOTIMPL`.
+//! The results of the fake runtime's Info methods. All other methods are refused by the contract table, or return
+//! `E_NOTIMPL`.
 
 #![allow(non_snake_case, reason = "methods have their names in the IDL")]
 

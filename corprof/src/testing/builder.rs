@@ -56,8 +56,9 @@ impl Builder {
         }
     }
 
-    /// The runtime has `ICorProfilerInfo` up to this version, and is the first release with it: 14 for .NET 8. The default is
-    /// .NET 10, with version 15. Profilers refuse to load into a runtime with less than 14, which is older than .NET 8.
+    /// The runtime has `ICorProfilerInfo` up to this version, and is the first release with it: 14 for .NET 8. The
+    /// default is .NET 10, with version 15. Profilers refuse to load into a runtime with less than 14, which is older
+    /// than .NET 8.
     ///
     /// # Panics
     /// If there is no such version: they are 1 to 15.
@@ -71,10 +72,10 @@ impl Builder {
         self
     }
 
-    /// Another release with the same version of the interface: .NET 9, 10 and 11 have the same. It selects the rules in the contract
-    /// table that depend on the release. `release(11, 0)` is .NET 11: it reports the loads of arrays, makes classes without metadata
-    /// ([`FakeClr::load_continuation`]), holds a thrown exception by one handle, and lists no body of a method that was not
-    /// recompiled.
+    /// Another release with the same version of the interface: .NET 9, 10 and 11 have the same. It selects the rules in
+    /// the contract table that depend on the release. `release(11, 0)` is .NET 11: it reports the loads of arrays,
+    /// makes classes without metadata ([`FakeClr::load_continuation`]), holds a thrown exception by one handle, and
+    /// lists no body of a method that was not recompiled.
     pub fn release(mut self, major: u32, minor: u32) -> Self {
         self.release = Release(major, minor);
         self
@@ -98,8 +99,8 @@ impl Builder {
         self
     }
 
-    /// What the application does while the attach is completed, on a thread of its own: its callbacks are made at the same time
-    /// as `ProfilerAttachComplete`.
+    /// What the application does while the attach is completed, on a thread of its own: its callbacks are made at the
+    /// same time as `ProfilerAttachComplete`.
     ///
     /// ```
     /// # use corprof::{prelude::*, testing::FakeClr};

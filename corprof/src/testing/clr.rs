@@ -30,8 +30,8 @@ use super::world::Thread;
 macro_rules! make {
     ($clr:expr, $event:ident, |$callback:ident| $call:expr) => {
         $clr.deliver(crate::event_mask::Event::$event, |$callback| {
-            // SAFETY: the object is the profiler's and alive; the arguments are as in the IDL: identifiers of this fake CLR,
-            // and pointers to data that outlive the call.
+            // SAFETY: the object is the profiler's and alive; the arguments are as in the IDL: identifiers of this fake
+            // CLR, and pointers to data that outlive the call.
             unsafe { $call }
         })
     };
@@ -40,8 +40,8 @@ pub(super) use make;
 
 /// A profiler loaded into a fake runtime: the [module's documentation](crate::testing) shows how to use it.
 ///
-/// Every method may be called on any thread. A method that makes callbacks first makes the calling thread a managed one, if it
-/// is not; the thread that called [`load`](Self::load) is managed from the start.
+/// Every method may be called on any thread. A method that makes callbacks first makes the calling thread a managed
+/// one, if it is not; the thread that called [`load`](Self::load) is managed from the start.
 #[derive(Debug)]
 pub struct FakeClr {
     pub(super) runtime: Arc<Runtime>,
@@ -60,8 +60,8 @@ pub struct FakeClr {
 /// The profiler's COM object.
 struct Callback(sys::ICorProfilerCallback11);
 
-// SAFETY: the object is an adapter over a profiler that is `Send` and `Sync`, and callbacks are made on all threads; its
-// reference count is atomic.
+// SAFETY: the object is an adapter over a profiler that is `Send` and `Sync`, and callbacks are made on all threads;
+// its reference count is atomic.
 unsafe impl Send for Callback {}
 // SAFETY: as above.
 unsafe impl Sync for Callback {}
@@ -171,8 +171,9 @@ impl FakeClr {
         Some(call(callback))
     }
 
-    /// Makes a callback that no other method makes: `call` receives the profiler's own interface, and must call the method of
-    /// `event` on it and nothing else. Returns its result, or nothing if the profiler does not receive the callback now.
+    /// Makes a callback that no other method makes: `call` receives the profiler's own interface, and must call the
+    /// method of `event` on it and nothing else. Returns its result, or nothing if the profiler does not receive the
+    /// callback now.
     ///
     /// As always, that depends on the event mask, the version of the runtime and the contract table. The callbacks of a
     /// profiler's beginning and end are never made this way.
@@ -208,16 +209,17 @@ impl FakeClr {
             misuse(format_args!("{} is not the profiler that was loaded", P::NAME));
         }
         let Callback(callback) = self.callback.as_ref()?;
-        // SAFETY: the object came from the factory of `P`. Only Shutdown and the last Release drop the profiler, and the fake
-        // CLR makes those by `&mut self` only.
+        // SAFETY: the object came from the factory of `P`. Only Shutdown and the last Release drop the profiler, and
+        // the fake CLR makes those by `&mut self` only.
         unsafe { profiler_of(callback.as_raw()) }
     }
 
     /// The data behind one of corprof's locks in the profiler, to check between two steps of the program.
     ///
-    /// [`Mutex::lock`](crate::sync::Mutex::lock) needs the context of a callback, which a test does not have. Drop the guard
-    /// before the next step: a callback that takes the same lock would wait for ever. Data that the test needs after
-    /// [`shutdown`](Self::shutdown), when the profiler is gone, must be shared with the profiler by an `Arc` or a `static`.
+    /// [`Mutex::lock`](crate::sync::Mutex::lock) needs the context of a callback, which a test does not have. Drop the
+    /// guard before the next step: a callback that takes the same lock would wait for ever. Data that the test needs
+    /// after [`shutdown`](Self::shutdown), when the profiler is gone, must be shared with the profiler by an `Arc` or a
+    /// `static`.
     ///
     /// ```
     /// use corprof::{prelude::*, sync::Mutex, testing::FakeClr};
@@ -243,8 +245,8 @@ impl FakeClr {
         mutex.lock_anywhere()
     }
 
-    /// Whether any of the profiler's code has panicked, so that it is disabled. No panic comes out of a callback, so a test
-    /// that expects none must ask. Once the profiler has detached, this is `false`.
+    /// Whether any of the profiler's code has panicked, so that it is disabled. No panic comes out of a callback, so a
+    /// test that expects none must ask. Once the profiler has detached, this is `false`.
     pub fn has_panicked(&self) -> bool {
         // SAFETY: the object came from the factory of the type that the function is for.
         self.callback.as_ref().is_some_and(|Callback(callback)| unsafe { (self.panicked)(callback.as_raw()) })
@@ -265,8 +267,8 @@ impl FakeClr {
         self.runtime.forget_delivered();
     }
 
-    /// The calls that were refused because of their place, with their codes. A profiler that uses corprof's contexts never gets
-    /// these.
+    /// The calls that were refused because of their place, with their codes. A profiler that uses corprof's contexts
+    /// never gets these.
     pub fn refusals(&self) -> Vec<(&'static str, HRESULT)> {
         self.runtime.refusals()
     }
@@ -304,8 +306,8 @@ impl FakeClr {
         }
     }
 
-    /// The runtime's interface, for calls from places where corprof has no context: a thread of the test's own, or outside any
-    /// callback. The calls are answered or refused like any other.
+    /// The runtime's interface, for calls from places where corprof has no context: a thread of the test's own, or
+    /// outside any callback. The calls are answered or refused like any other.
     pub fn info(&self) -> IUnknown {
         com::create(InfoFace { runtime: Arc::clone(&self.runtime) })
     }
@@ -315,8 +317,8 @@ impl FakeClr {
         made(AppDomainId::from_raw(self.runtime.world().app_domain))
     }
 
-    /// Does the work of a runtime before `Main`: reports the main thread, which is the calling one, loads the core library and
-    /// creates the application domain.
+    /// Does the work of a runtime before `Main`: reports the main thread, which is the calling one, loads the core
+    /// library and creates the application domain.
     pub fn start_up(&self) -> ModuleId {
         let domain = self.app_domain().as_raw();
         let thread = self.current_thread();
@@ -335,8 +337,8 @@ impl FakeClr {
         }
     }
 
-    /// Completes a detach that the profiler has requested with `RequestProfilerDetach`: makes `ProfilerDetachSucceeded` on a
-    /// thread of the runtime's own, then releases the object. Returns whether the profiler had requested it.
+    /// Completes a detach that the profiler has requested with `RequestProfilerDetach`: makes `ProfilerDetachSucceeded`
+    /// on a thread of the runtime's own, then releases the object. Returns whether the profiler had requested it.
     ///
     /// From the request on no callback is made and every call is refused.
     pub fn detach(&mut self) -> bool {

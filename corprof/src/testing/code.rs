@@ -78,8 +78,8 @@ impl FakeClr {
         made(FunctionId::from_raw(raw))
     }
 
-    /// Compiles a function: `JITCompilationStarted`, `JITCompilationFinished`, or the same of a dynamic method. It gets its
-    /// code in between.
+    /// Compiles a function: `JITCompilationStarted`, `JITCompilationFinished`, or the same of a dynamic method. It gets
+    /// its code in between.
     ///
     /// # Panics
     /// If there is no such function.
@@ -88,8 +88,8 @@ impl FakeClr {
         self.jit_with(function, || ());
     }
 
-    /// Like [`jit`](Self::jit); `meanwhile` does the compiler's work: it loads the classes that the function needs, and asks
-    /// which calls it may [`inline`](Self::inline).
+    /// Like [`jit`](Self::jit); `meanwhile` does the compiler's work: it loads the classes that the function needs, and
+    /// asks which calls it may [`inline`](Self::inline).
     ///
     /// ```
     /// # use corprof::testing::FakeClr;

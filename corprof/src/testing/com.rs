@@ -46,7 +46,8 @@ struct Object<F: Face> {
 /// A new object with one reference.
 pub(crate) fn create<F: Face>(face: F) -> IUnknown {
     let object = Arc::into_raw(Arc::new(Object { vtable: F::VTABLE, face }));
-    // SAFETY: the object begins with a vtable that begins with that of IUnknown; the reference is the caller's from now on.
+    // SAFETY: the object begins with a vtable that begins with that of IUnknown; the reference is the caller's from now
+    // on.
     unsafe { IUnknown::from_raw(object.cast_mut().cast()) }
 }
 
@@ -97,8 +98,8 @@ pub(crate) unsafe extern "system" fn query_interface<F: Face>(
     if iid.is_null() || out.is_null() {
         return E_POINTER;
     }
-    // SAFETY: neither is null; the rest is the caller's promise. One vtable serves every interface the face has, as each
-    // extends the one before.
+    // SAFETY: neither is null; the rest is the caller's promise. One vtable serves every interface the face has, as
+    // each extends the one before.
     unsafe {
         if !of::<F>(this).has(&*iid) {
             *out = std::ptr::null_mut();

@@ -1,7 +1,7 @@
 //! The state machine of the runtime's entry macros: which call is refused where, and with which code.
 //!
-//! The rows are generated from contracts.toml (`generated/contract_table.rs`); this file evaluates them, as functions without
-//! state.
+//! The rows are generated from contracts.toml (`generated/contract_table.rs`); this file evaluates them, as functions
+//! without state.
 
 use corprof_sys as sys;
 use windows_core::HRESULT;
@@ -144,8 +144,8 @@ impl Call {
         then.map_or((self.entry, self.triggers), |earlier| (earlier.entry, earlier.triggers))
     }
 
-    /// The code with which the runtime refuses the call, if it does: the checks of the entry macro in their order, then those
-    /// of object inspection.
+    /// The code with which the runtime refuses the call, if it does: the checks of the entry macro in their order, then
+    /// those of object inspection.
     pub(crate) fn refusal(&self, now: &Circumstances) -> Option<HRESULT> {
         let (entry, triggers) = self.rules(now.release);
         let standing = now.standing;

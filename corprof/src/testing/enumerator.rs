@@ -1,4 +1,5 @@
-//! The fake CLR's enumerators of modules, threads and functions, which differ only in their names and in the size of an item.
+//! The fake CLR's enumerators of modules, threads and functions, which differ only in their names and in the size of an
+//! item.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};

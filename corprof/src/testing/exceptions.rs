@@ -10,14 +10,14 @@ use super::spec::{FakeObject, Frame};
 const ONE_HANDLE: Release = Release(11, 0);
 
 impl FakeClr {
-    /// Throws an exception of a class through the frames of a stack, beginning with the throwing frame, up to the first that
-    /// catches; without a catching frame only the search takes place, because the process would end.
+    /// Throws an exception of a class through the frames of a stack, beginning with the throwing frame, up to the first
+    /// that catches; without a catching frame only the search takes place, because the process would end.
     ///
     /// First pass, frame by frame: `ExceptionSearchFunctionEnter`, the filter, `ExceptionSearchCatcherFound`,
     /// `ExceptionSearchFunctionLeave`. Second pass: `ExceptionUnwindFunctionEnter`, the finally block,
-    /// `ExceptionUnwindFunctionLeave`; in the catching frame, `ExceptionCatcherEnter` and `ExceptionCatcherLeave` replace the
-    /// end of the unwinding. As seen on .NET 8, two handles hold the exception meanwhile, on .NET 11 one: `HandleCreated` before all
-    /// other callbacks, `HandleDestroyed` after them.
+    /// `ExceptionUnwindFunctionLeave`; in the catching frame, `ExceptionCatcherEnter` and `ExceptionCatcherLeave`
+    /// replace the end of the unwinding. As seen on .NET 8, two handles hold the exception meanwhile, on .NET 11 one:
+    /// `HandleCreated` before all other callbacks, `HandleDestroyed` after them.
     ///
     /// # Panics
     /// If there is no such class.

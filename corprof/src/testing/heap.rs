@@ -99,7 +99,8 @@ impl FakeClr {
         self.change_object(object, |object| object.garbage = true);
     }
 
-    /// Adds a reference from one object to another, which `ObjectReferences` reports; it does not keep the object alive.
+    /// Adds a reference from one object to another, which `ObjectReferences` reports; it does not keep the object
+    /// alive.
     pub fn refer(&self, from: FakeObject, to: FakeObject) {
         self.runtime.world_mut().heap.references.entry(from.0).or_default().push(to.0);
     }
@@ -243,8 +244,8 @@ impl Runtime {
         Ok(heap.objects.get(&handle.object).map_or(0, |object| object.address))
     }
 
-    /// `EnumerateGCHeapObjects`: calls `visit` with every object, until it returns `false`. Where a runtime waits for the end
-    /// of another suspension, this returns an error.
+    /// `EnumerateGCHeapObjects`: calls `visit` with every object, until it returns `false`. Where a runtime waits for
+    /// the end of another suspension, this returns an error.
     pub(super) fn visit_heap(&self, mut visit: impl FnMut(usize) -> bool) -> Result<(), HRESULT> {
         let standing = here::standing(self.id);
         if standing.in_callback && !standing.may_trigger {

@@ -91,8 +91,8 @@ impl FakeClr {
         self.introduce(Class { module, token, parent, type_args, array: None, is_bare: false, alive: false })
     }
 
-    /// Loads the class of arrays of these elements, with this many dimensions. .NET 11 reports the load of such a class, but not its
-    /// unload; earlier releases report neither.
+    /// Loads the class of arrays of these elements, with this many dimensions. .NET 11 reports the load of such a
+    /// class, but not its unload; earlier releases report neither.
     ///
     /// # Panics
     /// If there is no such class.
@@ -118,8 +118,8 @@ impl FakeClr {
         })
     }
 
-    /// Loads a class without metadata, as .NET 11 makes them for methods that it suspends itself (runtime async). A name that corprof
-    /// spells is `System.Runtime.CompilerServices.Continuation`.
+    /// Loads a class without metadata, as .NET 11 makes them for methods that it suspends itself (runtime async). A
+    /// name that corprof spells is `System.Runtime.CompilerServices.Continuation`.
     ///
     /// # Panics
     /// If the [release](super::Builder::release) is older than .NET 11, or there is no such module.
@@ -192,9 +192,9 @@ impl FakeClr {
         assembly
     }
 
-    /// Unloads a module's assembly with all that is in it: `AssemblyUnloadStarted` (from .NET 8 on), `ModuleUnloadStarted`,
-    /// `ClassUnloadStarted` and `ClassUnloadFinished` for each class, `ModuleUnloadFinished`, `AssemblyUnloadFinished`. A
-    /// runtime does this on its finalizer's thread.
+    /// Unloads a module's assembly with all that is in it: `AssemblyUnloadStarted` (from .NET 8 on),
+    /// `ModuleUnloadStarted`, `ClassUnloadStarted` and `ClassUnloadFinished` for each class, `ModuleUnloadFinished`,
+    /// `AssemblyUnloadFinished`. A runtime does this on its finalizer's thread.
     ///
     /// # Panics
     /// If there is no such module.

@@ -1,4 +1,5 @@
-//! The things of the fake runtime that its answers are about, found by identifier, with the codes of those that are not there.
+//! The things of the fake runtime that its answers are about, found by identifier, with the codes of those that are not
+//! there.
 
 use corprof_sys as sys;
 

@@ -1,8 +1,8 @@
 //! A fake runtime, to test profilers with: in this process, without .NET.
 //!
-//! [`FakeClr::load`] loads a profiler as a runtime does. From then on the test plays the program: it loads classes, compiles
-//! functions, throws exceptions, collects garbage. The profiler receives the callbacks of its event mask, in a runtime's order
-//! (a live test of corprof compares the two), and its calls return results:
+//! [`FakeClr::load`] loads a profiler as a runtime does. From then on the test plays the program: it loads classes,
+//! compiles functions, throws exceptions, collects garbage. The profiler receives the callbacks of its event mask, in a
+//! runtime's order (a live test of corprof compares the two), and its calls return results:
 //!
 //! ```
 //! use corprof::{prelude::*, testing::{ClassSpec, FakeClr}};
@@ -31,17 +31,17 @@
 //! # Ok::<(), corprof::Error>(())
 //! ```
 //!
-//! The fake refuses the calls that a runtime refuses, by the same table that the contexts are made from: calls from the wrong
-//! place, immutable flags after `initialize`, all calls while the profiler detaches. [`Builder`] selects the version of the
-//! runtime, including the gaps of older ones. Any call can be made to fail with any code ([`FakeClr::fail_next`]), to test how
-//! the profiler handles that.
+//! The fake refuses the calls that a runtime refuses, by the same table that the contexts are made from: calls from the
+//! wrong place, immutable flags after `initialize`, all calls while the profiler detaches. [`Builder`] selects the
+//! version of the runtime, including the gaps of older ones. Any call can be made to fail with any code
+//! ([`FakeClr::fail_next`]), to test how the profiler handles that.
 //!
 //! # What it cannot do
 //!
-//! Objects have addresses, but no memory; functions have code addresses, but no code. So fields cannot be read, stacks are
-//! those that the test sets ([`FakeClr::set_stack`]), without registers, and enter/leave hooks are not called. A suspension
-//! stops no thread of the test. Calls that the fake does not implement are refused like any other, and otherwise return
-//! `E_NOTIMPL`. [`FakeClr::raise`] makes the callbacks that no other method makes.
+//! Objects have addresses, but no memory; functions have code addresses, but no code. So fields cannot be read, stacks
+//! are those that the test sets ([`FakeClr::set_stack`]), without registers, and enter/leave hooks are not called. A
+//! suspension stops no thread of the test. Calls that the fake does not implement are refused like any other, and
+//! otherwise return `E_NOTIMPL`. [`FakeClr::raise`] makes the callbacks that no other method makes.
 
 mod answers;
 mod builder;

@@ -48,7 +48,8 @@ impl ClassSpec {
         self
     }
 
-    /// The names of its type parameters; those of the enclosing classes come first. The default is `T`, or `T0`, `T1`, …
+    /// The names of its type parameters; those of the enclosing classes come first. The default is `T`, or `T0`, `T1`,
+    /// …
     pub fn generic_params<'n>(mut self, names: impl IntoIterator<Item = &'n str>) -> Self {
         self.generic_params = Some(names.into_iter().map(str::to_owned).collect());
         self
@@ -153,8 +154,8 @@ impl FunctionSpec {
         self
     }
 
-    /// Its code is shared between instantiations. Before .NET 10 the runtime does not return the class of such a function
-    /// without a frame; .NET 10 returns the class over `System.__Canon`.
+    /// Its code is shared between instantiations. Before .NET 10 the runtime does not return the class of such a
+    /// function without a frame; .NET 10 returns the class over `System.__Canon`.
     pub fn shared(mut self) -> Self {
         self.is_shared = true;
         self

@@ -16,8 +16,8 @@ use super::here;
 use super::runtime::{Runtime, lock};
 
 impl FakeClr {
-    /// Sets the stack of a thread, for walks: its frames, the innermost first; `None` is a block of native frames. A thread
-    /// without a stack has no managed frame, and a walk of it fails with `E_FAIL` as in a runtime.
+    /// Sets the stack of a thread, for walks: its frames, the innermost first; `None` is a block of native frames. A
+    /// thread without a stack has no managed frame, and a walk of it fails with `E_FAIL` as in a runtime.
     ///
     /// A function's instruction pointer lies in its code, if it has been compiled.
     ///

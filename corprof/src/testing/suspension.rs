@@ -1,7 +1,8 @@
-//! Checks that a profiler keeps suspension rule 3: while the sampler has stopped threads, its thread allocates no memory and
-//! takes no lock.
+//! Checks that a profiler keeps suspension rule 3: while the sampler has stopped threads, its thread allocates no
+//! memory and takes no lock.
 //!
-//! corprof's own locks and its messages on standard error are counted automatically. A profiler under test adds its allocator:
+//! corprof's own locks and its messages on standard error are counted automatically. A profiler under test adds its
+//! allocator:
 //!
 //! ```
 //! use std::alloc::{GlobalAlloc, Layout, System};

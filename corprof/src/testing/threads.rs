@@ -1,4 +1,5 @@
-//! Managed threads: a created one is a real thread of the system, others become managed when they first make a callback.
+//! Managed threads: a created one is a real thread of the system, others become managed when they first make a
+//! callback.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc;
@@ -35,8 +36,8 @@ impl Worker {
     }
 }
 
-/// A job for a worker, on which the caller waits. Fields are dropped in this order: when the caller sees that no answer will
-/// come, the work has been dropped.
+/// A job for a worker, on which the caller waits. Fields are dropped in this order: when the caller sees that no answer
+/// will come, the work has been dropped.
 struct Order<F, R> {
     work: F,
     answer: mpsc::Sender<std::thread::Result<R>>,
@@ -52,8 +53,8 @@ impl<F: FnOnce() -> R, R> Order<F, R> {
 }
 
 impl FakeClr {
-    /// Starts a managed thread, and waits until it has been reported: `ThreadCreated` and `ThreadAssignedToOSThread`, on
-    /// itself. It is idle until [`on_thread`](Self::on_thread) gives it work.
+    /// Starts a managed thread, and waits until it has been reported: `ThreadCreated` and `ThreadAssignedToOSThread`,
+    /// on itself. It is idle until [`on_thread`](Self::on_thread) gives it work.
     pub fn create_thread(&self) -> ThreadId {
         let raw = self.runtime.world_mut().new_id();
         lock(&self.workers).insert(raw, Worker::start());
@@ -65,8 +66,8 @@ impl FakeClr {
         thread
     }
 
-    /// Runs `work` on a thread made by [`create_thread`](Self::create_thread), and waits for it. A panic in it continues in the
-    /// caller.
+    /// Runs `work` on a thread made by [`create_thread`](Self::create_thread), and waits for it. A panic in it
+    /// continues in the caller.
     ///
     /// # Panics
     /// If no such thread exists, or it was destroyed. Do not call it on the thread itself, which would wait for itself.
@@ -82,9 +83,9 @@ impl FakeClr {
         let (answer, result) = mpsc::channel();
         let order = Order { work, answer };
         let job: Box<dyn FnOnce() + Send + '_> = Box::new(move || order.carry_out());
-        // SAFETY: only the lifetime changes. The job borrows from this call, which does not return before the job was executed
-        // or dropped: `recv` below waits until the answer's sender has sent, after the work was consumed, or was dropped, after
-        // the work was.
+        // SAFETY: only the lifetime changes. The job borrows from this call, which does not return before the job was
+        // executed or dropped: `recv` below waits until the answer's sender has sent, after the work was consumed, or
+        // was dropped, after the work was.
         let job = unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, Job>(job) };
         if jobs.send(job).is_err() {
             misuse(format_args!("{thread:?} has ended"));
@@ -133,8 +134,8 @@ impl FakeClr {
         }
     }
 
-    /// The managed thread that the calling thread carries. A native thread becomes a managed one, as in a runtime when native
-    /// code calls managed code: `ThreadCreated` and `ThreadAssignedToOSThread`.
+    /// The managed thread that the calling thread carries. A native thread becomes a managed one, as in a runtime when
+    /// native code calls managed code: `ThreadCreated` and `ThreadAssignedToOSThread`.
     pub fn current_thread(&self) -> ThreadId {
         let raw = here::thread(self.runtime.id);
         if raw != 0 {

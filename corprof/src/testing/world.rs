@@ -1,4 +1,5 @@
-//! The contents of a fake CLR: modules, classes, functions, threads, objects. Identifiers are numbers that are used once.
+//! The contents of a fake CLR: modules, classes, functions, threads, objects. Identifiers are numbers that are used
+//! once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -217,7 +218,8 @@ impl Heap {
         has_handle || self.objects.get(&key).is_some_and(|object| object.pinned)
     }
 
-    /// Drops the garbage, and moves all objects that are neither pinned nor large to new addresses, in order and without gaps.
+    /// Drops the garbage, and moves all objects that are neither pinned nor large to new addresses, in order and
+    /// without gaps.
     pub(crate) fn compact(&mut self) -> Collected {
         self.allocated.clear();
         let handles = &self.handles;

@@ -30,8 +30,8 @@ pub struct ReturnValue<'h> {
     layout: StringLayout,
 }
 
-/// The value with this node's type in a range. A number is read where the hook asks for it: through a call with a whole [`Value`]
-/// in memory it takes 20 ns instead of 1 (`cargo xtask bench --only probes`).
+/// The value with this node's type in a range. A number is read where the hook asks for it: through a call with a whole
+/// [`Value`] in memory it takes 20 ns instead of 1 (`cargo xtask bench --only probes`).
 ///
 /// # Safety
 /// For `'h`, the runtime has a value of this type in the range, and no collection runs. Strings have this layout.
@@ -75,8 +75,8 @@ unsafe fn any_value<'h>(
 }
 
 impl<'h> Arguments<'h> {
-    /// For `'h`, the runtime has the arguments of the plan's function in the ranges, and no collection runs. Strings have this
-    /// layout.
+    /// For `'h`, the runtime has the arguments of the plan's function in the ranges, and no collection runs. Strings
+    /// have this layout.
     pub(crate) unsafe fn new(plan: &'h Plan, ranges: Ranges<'h>, layout: StringLayout) -> Self {
         let ranges = match (plan.unreadable_now(), ranges) {
             (Some(why), _) => Err(why),
@@ -98,8 +98,8 @@ impl<'h> Arguments<'h> {
     #[inline]
     fn value(&self, node: &'h Node, index: usize) -> Value<'h> {
         match self.ranges {
-            // SAFETY: by the promise of `new`, the node describes the value at this place: there are as many ranges as values,
-            // in the same order.
+            // SAFETY: by the promise of `new`, the node describes the value at this place: there are as many ranges as
+            // values, in the same order.
             Ok(ranges) if index < ranges.len() => unsafe { value(node, ranges.get(index), self.layout) },
             Ok(_) => Value::Unreadable(Unreadable::TooManyArguments),
             Err(why) => Value::Unreadable(why),
@@ -145,8 +145,8 @@ impl<'h> Arguments<'h> {
 }
 
 impl<'h> ReturnValue<'h> {
-    /// For `'h`, the runtime has the result of the plan's function in the range, and no collection runs. Strings have this
-    /// layout.
+    /// For `'h`, the runtime has the result of the plan's function in the range, and no collection runs. Strings have
+    /// this layout.
     pub(crate) unsafe fn new(
         plan: &'h Plan,
         range: Result<sys::COR_PRF_FUNCTION_ARGUMENT_RANGE, Unreadable>,

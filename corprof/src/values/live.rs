@@ -1,8 +1,8 @@
 //! The [`Source`] of a plan in a running application.
 //!
-//! Signatures name types of other assemblies, which are found by name among the loaded ones. A plan is given up when an assembly
-//! of the same name is loaded later, in another load context: a method may be compiled before its types are loaded
-//! (`RuntimeHelpers.PrepareMethod`).
+//! Signatures name types of other assemblies, which are found by name among the loaded ones. A plan is given up when an
+//! assembly of the same name is loaded later, in another load context: a method may be compiled before its types are
+//! loaded (`RuntimeHelpers.PrepareMethod`).
 
 use std::sync::Arc;
 
@@ -35,7 +35,8 @@ pub(crate) enum Types {
 /// Looks up the types that the signature of a function names.
 pub(crate) struct Lookup<'a, 'cb> {
     cx: &'a mut InCallback<'cb>,
-    /// The only module, besides the core library, whose types are known to be those meant; none if all types are loaded.
+    /// The only module, besides the core library, whose types are known to be those meant; none if all types are
+    /// loaded.
     only: Option<ModuleId>,
     /// The assemblies that types were found in by name.
     assemblies: Vec<Arc<SoleAssembly>>,
@@ -83,8 +84,8 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
         Ok(self.planned(method))
     }
 
-    /// The plan for all instantiations of a method, which need not have been called. `this` of a class is an object. The result is
-    /// what the body returns: of a method that the runtime suspends, what its task is for.
+    /// The plan for all instantiations of a method, which need not have been called. `this` of a class is an object.
+    /// The result is what the body returns: of a method that the runtime suspends, what its task is for.
     pub(crate) fn plan_of_method(&mut self, module: ModuleId, method: MethodDef, types: Types) -> Plan {
         self.only = (types == Types::MayLoad).then_some(module);
         self.try_plan_of_method(module, method).unwrap_or_else(Plan::unreadable)

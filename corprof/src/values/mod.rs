@@ -1,11 +1,12 @@
 //! Arguments and results of functions, read by their signatures: for [hooks](crate::hooks::FunctionHooks::VALUES)
 //! and [`Probe`](crate::edit::Probe)s; and [`ObjectValue`]s, read by their classes.
 //!
-//! A hook or probe receives [`Arguments`] or a [`ReturnValue`]; each has [`Value`]s, which are read in place, without an allocation. A
-//! value that cannot be read is [`Unreadable`], with the reason.
+//! A hook or probe receives [`Arguments`] or a [`ReturnValue`]; each has [`Value`]s, which are read in place, without
+//! an allocation. A value that cannot be read is [`Unreadable`], with the reason.
 
 // `planner` turns a signature into a `plan` when the function is compiled: the kinds of its values, with the layouts of
-// structs. It may allocate and call the runtime (`live`). In the hook, `value` reads at the addresses that the runtime gives.
+// structs. It may allocate and call the runtime (`live`). In the hook, `value` reads at the addresses that the runtime
+// gives.
 mod arguments;
 mod display;
 mod live;

@@ -1,7 +1,8 @@
 //! [`ObjectValue`]: an object of the managed heap, read by its class.
 //!
-//! A callback with an object may not load classes, so the layout is made of what the runtime answers everywhere: the chain of base
-//! classes, their fields, and the metadata. That leaves out structs in fields, whose class only a loading call would find.
+//! A callback with an object may not load classes, so the layout is made of what the runtime answers everywhere: the
+//! chain of base classes, their fields, and the metadata. That leaves out structs in fields, whose class only a loading
+//! call would find.
 
 use std::fmt;
 
@@ -59,24 +60,24 @@ impl InNoGc<'_> {
     /// # }
     /// ```
     ///
-    /// One level is read: what a field refers to is an object of its own, to ask about in turn. Other threads may write to the
-    /// object meanwhile, so two fields need not belong together. A struct in a field is
-    /// [`Unreadable::StructInObject`], because the call that finds its layout could start a collection; an enumeration there reads
-    /// as its number. The call asks the metadata for each field, which takes some ten microseconds.
+    /// One level is read: what a field refers to is an object of its own, to ask about in turn. Other threads may write
+    /// to the object meanwhile, so two fields need not belong together. A struct in a field is
+    /// [`Unreadable::StructInObject`], because the call that finds its layout could start a collection; an enumeration
+    /// there reads as its number. The call asks the metadata for each field, which takes some ten microseconds.
     ///
     /// Call class: **sync**, allowed after attach, never starts a GC.
     ///
     /// # Errors
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: the object may move in this place. `CORPROF_E_DATAINCOMPLETE`: its class has no
-    /// metadata, as those that .NET 11 makes for methods that it suspends itself. `E_INVALIDARG`: what the runtime says of the
-    /// object does not fit together.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: the object may move in this place. `CORPROF_E_DATAINCOMPLETE`: its class
+    /// has no metadata, as those that .NET 11 makes for methods that it suspends itself. `E_INVALIDARG`: what the
+    /// runtime says of the object does not fit together.
     pub fn value<'gc>(&self, object: ObjectId<'gc>) -> Result<ObjectValue<'gc>> {
         self.check_still(CALL)?;
         self.check_unmarked(CALL)?;
         let class = self.class_of(object)?;
         let layout = self.string_layout()?;
-        // SAFETY: the object is alive while its id is, and does not move, by `check_still` (fact: still). What is read from the
-        // place lies within the object's own size, and has the type that its class says.
+        // SAFETY: the object is alive while its id is, and does not move, by `check_still` (fact: still). What is read
+        // from the place lies within the object's own size, and has the type that its class says.
         let place = unsafe { Place::new(object.as_raw(), layout) };
         let content = Reader { cx: self, object, place }.content(class)?;
         Ok(ObjectValue { object, class, place, content })
@@ -141,7 +142,8 @@ impl<'gc> ObjectValue<'gc> {
         self.fields().find(|field| field.name() == name).map(|field| field.value())
     }
 
-    /// The object that the field with this name refers to; none if the field does not exist, is null or is not a reference.
+    /// The object that the field with this name refers to; none if the field does not exist, is null or is not a
+    /// reference.
     ///
     /// Unlike the value of a [`field`](Self::field) it outlives this one, so a chain of objects can be followed.
     pub fn reference(&self, name: &str) -> Option<ObjectId<'gc>> {

@@ -1,8 +1,8 @@
 //! Makes a [`Plan`] from a signature.
 //!
-//! Signatures name types; the layouts come from the loaded classes of these types. A [`Source`] asks the runtime for them, so
-//! that tests can replace it. The input is not trusted: fields that do not lie within their struct, or nest without end, become
-//! unreadable.
+//! Signatures name types; the layouts come from the loaded classes of these types. A [`Source`] asks the runtime for
+//! them, so that tests can replace it. The input is not trusted: fields that do not lie within their struct, or nest
+//! without end, become unreadable.
 
 use crate::error::Result;
 use crate::id::{ClassId, ModuleId};

@@ -43,8 +43,8 @@ pub enum Unreadable {
     /// The runtime does not show it for this function.
     #[error("the runtime does not show it: {0}")]
     NotTold(Error),
-    /// An object behind a by-ref. Such references may point past the end of an array or block, where there is no object: see
-    /// [`ByRef::value_unchecked`](super::ByRef::value_unchecked).
+    /// An object behind a by-ref. Such references may point past the end of an array or block, where there is no
+    /// object: see [`ByRef::value_unchecked`](super::ByRef::value_unchecked).
     #[error("it is an object reference behind a by-ref, and nothing proves that there is an object")]
     ObjectBehindByRef,
     /// It is a struct in a field of an object. The call that finds the layout of its type could start a collection.

@@ -126,12 +126,12 @@ impl<'h> ByRef<'h> {
 
     /// The value in that place; for an `out` parameter, the value before the method writes it.
     ///
-    /// A by-ref may point past the end of an array or a stack block, where correct code does not follow it. So the memory is
-    /// read through the system, which refuses unmapped memory, and an object reference is not returned
+    /// A by-ref may point past the end of an array or a stack block, where correct code does not follow it. So the
+    /// memory is read through the system, which refuses unmapped memory, and an object reference is not returned
     /// ([`Unreadable::ObjectBehindByRef`]): see [`value_unchecked`](Self::value_unchecked).
     ///
-    /// In a sandbox that forbids the system calls (on Linux `process_vm_readv`, which the seccomp filters of some containers
-    /// forbid, and `pipe2`, which takes its place), every by-ref is [`Unreadable::NoMemory`].
+    /// In a sandbox that forbids the system calls (on Linux `process_vm_readv`, which the seccomp filters of some
+    /// containers forbid, and `pipe2`, which takes its place), every by-ref is [`Unreadable::NoMemory`].
     pub fn value(&self) -> Value<'h> {
         Place { address: self.address, is_probed: true, layout: self.layout, _hook: PhantomData }.value(self.node)
     }
@@ -139,9 +139,10 @@ impl<'h> ByRef<'h> {
     /// The value in that place, object references included.
     ///
     /// # Safety
-    /// The by-ref must lead to a place that holds a value of its type. This is true of a `ref`, `in` or `out` parameter of a
-    /// method that is called with existing variables, fields or elements, and of the `this` of a struct. It is not true of a
-    /// by-ref from `Unsafe`, `MemoryMarshal` or an empty span, which many methods of the core library receive.
+    /// The by-ref must lead to a place that holds a value of its type. This is true of a `ref`, `in` or `out` parameter
+    /// of a method that is called with existing variables, fields or elements, and of the `this` of a struct. It is not
+    /// true of a by-ref from `Unsafe`, `MemoryMarshal` or an empty span, which many methods of the core library
+    /// receive.
     pub unsafe fn value_unchecked(&self) -> Value<'h> {
         if self.address == 0 {
             return Value::Unreadable(Unreadable::NoMemory);
@@ -214,7 +215,8 @@ impl<'h> Field<'h> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'h> {
     address: usize,
-    /// Whether the memory must be probed through the system; otherwise it is mapped, and object references in it are live.
+    /// Whether the memory must be probed through the system; otherwise it is mapped, and object references in it are
+    /// live.
     is_probed: bool,
     layout: StringLayout,
     _hook: PhantomData<&'h ()>,
@@ -224,7 +226,8 @@ impl<'h> Place<'h> {
     /// The place that the runtime returned for a value.
     ///
     /// # Safety
-    /// For `'h` the place holds a value of the type that will be read, and no collection runs. Strings have this layout.
+    /// For `'h` the place holds a value of the type that will be read, and no collection runs. Strings have this
+    /// layout.
     #[inline]
     pub(super) unsafe fn new(address: usize, layout: StringLayout) -> Self {
         Self { address, is_probed: false, layout, _hook: PhantomData }
@@ -299,8 +302,8 @@ impl<'h> Place<'h> {
 
     /// The object whose reference is here.
     pub(super) fn read_object(self) -> Option<Option<ObjectId<'h>>> {
-        // SAFETY: the signature says that this is a reference; it is null or leads to an object, which does not move during
-        // `'h` (fact: hook-values).
+        // SAFETY: the signature says that this is a reference; it is null or leads to an object, which does not move
+        // during `'h` (fact: hook-values).
         self.read_address().map(|address| unsafe { ObjectId::from_raw(address) })
     }
 
@@ -308,9 +311,9 @@ impl<'h> Place<'h> {
         let start = object.as_raw();
         let [length, text] =
             [self.layout.length_offset, self.layout.buffer_offset].map(|offset| start + offset as usize);
-        // SAFETY: the signature says that this is a string, and the place that the reference to it is live. The runtime has
-        // returned where its length and its text are, and text does not change once there is a reference to pass on. A
-        // collection could move it, but none runs during `'h` (fact: hook-values).
+        // SAFETY: the signature says that this is a string, and the place that the reference to it is live. The runtime
+        // has returned where its length and its text are, and text does not change once there is a reference to pass
+        // on. A collection could move it, but none runs during `'h` (fact: hook-values).
         let text = unsafe {
             let length = std::ptr::with_exposed_provenance::<u32>(length).read();
             std::slice::from_raw_parts(std::ptr::with_exposed_provenance(text), length as usize)

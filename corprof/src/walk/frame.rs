@@ -36,8 +36,8 @@ static_assertions::assert_not_impl_any!(Frame<'static>: Send, Sync);
 
 impl<'w> Frame<'w> {
     /// # Safety
-    /// `info` is 0 or the value that the runtime passed with a frame of `function`. The lifetime ends before the callback that
-    /// received the value returns.
+    /// `info` is 0 or the value that the runtime passed with a frame of `function`. The lifetime ends before the
+    /// callback that received the value returns.
     #[inline]
     pub(crate) unsafe fn new(
         function: Option<FunctionId>,
@@ -62,8 +62,9 @@ impl<'w> Frame<'w> {
         self.info.is_none()
     }
 
-    /// The address in the native code: for the leaf the next instruction, for other frames the return address of the call in
-    /// progress. For a block of native frames it is the address in the innermost of them, or 0 if the runtime does not know it.
+    /// The address in the native code: for the leaf the next instruction, for other frames the return address of the
+    /// call in progress. For a block of native frames it is the address in the innermost of them, or 0 if the runtime
+    /// does not know it.
     #[inline]
     pub fn ip(&self) -> usize {
         self.ip

@@ -21,17 +21,18 @@ const CALL: &str = "DoStackSnapshot";
 impl InNoGc<'_> {
     /// Calls `visit` with each frame of the calling thread's stack, the innermost first, until it returns `Break`.
     ///
-    /// Needs `EventMask::ENABLE_STACK_SNAPSHOT`, which any [`add_events`](crate::Info::add_events) can set. The runtime shows
-    /// each managed frame, and one [native](Frame::is_native) frame where native code has called managed code, in its own
-    /// order. It leaves out frames without metadata: dynamic methods and the runtime's own stubs. On a thread without managed
-    /// frames `visit` is not called.
+    /// Needs `EventMask::ENABLE_STACK_SNAPSHOT`, which any [`add_events`](crate::Info::add_events) can set. The runtime
+    /// shows each managed frame, and one [native](Frame::is_native) frame where native code has called managed code, in
+    /// its own order. It leaves out frames without metadata: dynamic methods and the runtime's own stubs. On a thread
+    /// without managed frames `visit` is not called.
     ///
-    /// In a slow hook ([`InSlowHook`](crate::hooks::InSlowHook)) the walk begins with the hooked function. A slow hook has at
-    /// least that frame; if the runtime shows none, the walk returns an error. In a hook that inserted code calls, it returns
-    /// `E_FAIL`.
+    /// In a slow hook ([`InSlowHook`](crate::hooks::InSlowHook)) the walk begins with the hooked function. A slow hook
+    /// has at least that frame; if the runtime shows none, the walk returns an error. In a hook that inserted code
+    /// calls, it returns `E_FAIL`.
     ///
-    /// `visit` may make the calls of this context, which start no collection: above all for the names of functions. It cannot
-    /// walk again inside the walk (`CORPROF_E_STACKSNAPSHOT_UNSAFE`). If it panics, the walk ends and the panic continues.
+    /// `visit` may make the calls of this context, which start no collection: above all for the names of functions. It
+    /// cannot walk again inside the walk (`CORPROF_E_STACKSNAPSHOT_UNSAFE`). If it panics, the walk ends and the panic
+    /// continues.
     ///
     /// ```
     /// # use corprof::prelude::*;
@@ -47,8 +48,9 @@ impl InNoGc<'_> {
     /// ```
     #[doc = contract!(DoStackSnapshot)]
     ///
-    /// `CORPROF_E_STACKSNAPSHOT_UNSAFE`: the runtime has not started, or this thread is in an unsafe state; a later callback
-    /// can walk. `CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX`: an exception is being unwound. A `Break` of `visit` is not an error.
+    /// `CORPROF_E_STACKSNAPSHOT_UNSAFE`: the runtime has not started, or this thread is in an unsafe state; a later
+    /// callback can walk. `CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX`: an exception is being unwound. A `Break` of `visit`
+    /// is not an error.
     #[doc(alias = "DoStackSnapshot")]
     pub fn walk_own_stack(&self, visit: impl FnMut(Frame<'_>) -> ControlFlow<()>) -> Result<()> {
         self.walk(sys::COR_PRF_SNAPSHOT_DEFAULT, visit)
@@ -56,8 +58,8 @@ impl InNoGc<'_> {
 
     /// Like [`walk_own_stack`](Self::walk_own_stack); each frame also has its [`registers`](Frame::registers).
     ///
-    /// In a slow hook the instruction, stack and frame pointers are right; other registers are 0 if no function on the way has
-    /// saved them.
+    /// In a slow hook the instruction, stack and frame pointers are right; other registers are 0 if no function on the
+    /// way has saved them.
     ///
     /// # Errors
     /// As [`walk_own_stack`](Self::walk_own_stack).
@@ -74,9 +76,9 @@ impl InNoGc<'_> {
             Place::SlowHook(None) => return Err(Error::new(E_FAIL, CALL).about("a slow hook", NO_START)),
         };
         let (context, size) = seed.as_ref().map_or((std::ptr::null(), 0), Seed::as_raw);
-        // SAFETY: 0 is the calling thread, which is alive. The seed, if there is one, has the registers of a function that
-        // waits for the hook which makes this call, and is longer than the part that the runtime reads. The trampoline belongs
-        // to this walk, and is called during this call only (fact: walks).
+        // SAFETY: 0 is the calling thread, which is alive. The seed, if there is one, has the registers of a function
+        // that waits for the hook which makes this call, and is longer than the part that the runtime reads. The
+        // trampoline belongs to this walk, and is called during this call only (fact: walks).
         let code = unsafe {
             let trampoline = trampoline_of(&walk);
             info.DoStackSnapshot(0, Some(trampoline), flags.bits(), (&raw mut walk).cast(), context, size)
@@ -94,8 +96,8 @@ impl InNoGc<'_> {
 const NO_START: &str = "no start is known: by inserted code there is none, and a runtime newer than .NET 10 may not save the registers there; walk in a \
      callback instead";
 
-/// The meaning of a result of `DoStackSnapshot`, after a walk that showed `frames` frames. `is_in_managed`: whether it began in
-/// a managed function.
+/// The meaning of a result of `DoStackSnapshot`, after a walk that showed `frames` frames. `is_in_managed`: whether it
+/// began in a managed function.
 fn explain(code: HRESULT, frames: usize, is_in_managed: bool) -> Result<()> {
     match code {
         // The runtime's walker fails if there is no frame to walk.
@@ -133,14 +135,14 @@ fn trampoline_of<F: FnMut(Frame<'_>) -> ControlFlow<()>>(_: &Walk<'_, F>) -> Tra
         context: *mut u8,
         walk: *mut c_void,
     ) -> HRESULT {
-        // SAFETY: the runtime passes back the walk that it received, which has no other user during the call. The context, if
-        // there is one, has that many bytes, and they do not change until this returns (fact: walks).
+        // SAFETY: the runtime passes back the walk that it received, which has no other user during the call. The
+        // context, if there is one, has that many bytes, and they do not change until this returns (fact: walks).
         let (walk, context) =
             unsafe { (&mut *walk.cast::<Walk<'_, F>>(), wire::slice(context_size, context.cast_const())) };
         walk.frames += 1;
         let registers = (!context.is_empty()).then(|| Registers::new(context));
-        // SAFETY: the frame info belongs to this frame, and is valid until the trampoline returns; `visit` cannot keep the
-        // frame (fact: walks).
+        // SAFETY: the frame info belongs to this frame, and is valid until the trampoline returns; `visit` cannot keep
+        // the frame (fact: walks).
         let frame = unsafe { Frame::new(walk.runtime.function(function), ip, info, registers) };
         match walk.visitor.call(|visit| visit(frame)) {
             ControlFlow::Continue(()) => S_OK,

@@ -1,7 +1,7 @@
 //! The registers of a frame.
 //!
-//! The runtime gives them as Windows' `CONTEXT` structure, on every system. For x86-64 and arm64 the registers read here are
-//! where Windows' headers have them; the fields behind them differ by version of the runtime.
+//! The runtime gives them as Windows' `CONTEXT` structure, on every system. For x86-64 and arm64 the registers read
+//! here are where Windows' headers have them; the fields behind them differ by version of the runtime.
 
 use std::fmt;
 
@@ -61,8 +61,8 @@ impl Registers<'_> {
         self.read(place::FRAME)
     }
 
-    /// A general register by its number in the instruction set: on x86-64 rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15; on
-    /// arm64 x0 to x30. None for other numbers.
+    /// A general register by its number in the instruction set: on x86-64 rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to
+    /// r15; on arm64 x0 to x30. None for other numbers.
     pub fn general(&self, number: usize) -> Option<u64> {
         (number < place::GENERAL_COUNT).then(|| self.read(place::GENERAL + 8 * number))
     }

@@ -13,8 +13,8 @@ use crate::id::FunctionId;
 #[non_exhaustive]
 pub struct SampledFrame {
     /// The managed function, or `None` for native code: a block of frames, or with
-    /// [`Strategy::Seeded`](crate::sampler::Strategy::Seeded) and [`Strategy::Signals`](crate::sampler::Strategy::Signals) a
-    /// single frame.
+    /// [`Strategy::Seeded`](crate::sampler::Strategy::Seeded) and
+    /// [`Strategy::Signals`](crate::sampler::Strategy::Signals) a single frame.
     pub function: Option<FunctionId>,
     /// The address in the native code; see [`Frame::ip`](crate::walk::Frame::ip).
     pub ip: usize,

@@ -1,14 +1,14 @@
 //! The start of a walk that the runtime cannot start by itself.
 //!
-//! In a slow-path hook .NET 10 no longer has a frame of its own on the stack (dotnet/runtime pull request 107152), so it finds
-//! no start, or one too far out. It accepts registers as a start instead.
+//! In a slow-path hook .NET 10 no longer has a frame of its own on the stack (dotnet/runtime pull request 107152), so
+//! it finds no start, or one too far out. It accepts registers as a start instead.
 
 use crate::session::WalkStart;
 
 /// A `CONTEXT` of this processor with these registers, as the runtime expects it.
 ///
-/// It is longer than all variants: the runtime copies the whole of its own structure, which differs by version and system
-/// (1,232 bytes at first, 3,104 since it has room for AVX-512).
+/// It is longer than all variants: the runtime copies the whole of its own structure, which differs by version and
+/// system (1,232 bytes at first, 3,104 since it has room for AVX-512).
 #[repr(C, align(16))]
 pub(super) struct Seed([u8; 4096]);
 

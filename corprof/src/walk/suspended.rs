@@ -1,5 +1,5 @@
-//! Walks of other threads while the runtime is suspended: all managed threads stop at safepoints, each is walked from there, and
-//! all are resumed.
+//! Walks of other threads while the runtime is suspended: all managed threads stop at safepoints, each is walked from
+//! there, and all are resumed.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -113,8 +113,8 @@ impl<'i> Suspender<'i> {
         Ok(Self { info, _profiler_thread: PhantomData })
     }
 
-    /// Suspends all managed threads, and waits a little if another suspension is in progress: a collection, mostly. Adds to
-    /// `retries` how many times it was tried again.
+    /// Suspends all managed threads, and waits a little if another suspension is in progress: a collection, mostly.
+    /// Adds to `retries` how many times it was tried again.
     ///
     /// # Errors
     /// The code of `SuspendRuntime`.
@@ -137,8 +137,8 @@ impl<'i> Suspender<'i> {
     #[doc = contract!(SuspendRuntime)]
     fn try_suspend(&mut self) -> Result<Mark, HRESULT> {
         let mark = Mark::set();
-        // SAFETY: the calling thread never ran managed code and holds no lock of this library. The caller that gets the mark
-        // makes a `Suspension` of it, which resumes (fact: suspension).
+        // SAFETY: the calling thread never ran managed code and holds no lock of this library. The caller that gets the
+        // mark makes a `Suspension` of it, which resumes (fact: suspension).
         let code = unsafe { self.info.SuspendRuntime() };
         if code.is_ok() { Ok(mark) } else { Err(code) }
     }
@@ -153,8 +153,8 @@ impl Suspension<'_> {
     /// Writes the stack of a thread, and returns the code of the walk.
     pub(crate) fn walk(&mut self, thread: &Pinned<'_, ThreadId>, writer: &mut StackWriter<'_>) -> HRESULT {
         let writer: *mut StackWriter<'_> = writer;
-        // SAFETY: the thread is pinned, so it lives, and is stopped; there is no seed; the writer has no other user during the
-        // call (fact: pinned, suspension).
+        // SAFETY: the thread is pinned, so it lives, and is stopped; there is no seed; the writer has no other user
+        // during the call (fact: pinned, suspension).
         unsafe {
             self.info.DoStackSnapshot(
                 thread.as_raw(),
@@ -170,8 +170,8 @@ impl Suspension<'_> {
     /// Whether a function is on the stack of a thread.
     fn has(&mut self, thread: &Pinned<'_, ThreadId>, function: FunctionId) -> OnStacks {
         let mut search = Search { wanted: function.as_raw(), frames: 0, is_found: false };
-        // SAFETY: the thread is pinned, so it lives, and is stopped; there is no seed; the search has no other user during the
-        // call (fact: pinned, suspension).
+        // SAFETY: the thread is pinned, so it lives, and is stopped; there is no seed; the search has no other user
+        // during the call (fact: pinned, suspension).
         let code = unsafe {
             self.info.DoStackSnapshot(
                 thread.as_raw(),

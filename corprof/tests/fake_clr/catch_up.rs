@@ -265,8 +265,8 @@ fn things_that_begin_and_end_meanwhile_are_reported_once() {
             assert_eq!(times, 1, "{what} {id}: {told:?}");
         }
         let count = |what: &str| told.iter().filter(|(other, _)| *other == what).count();
-        // Twenty of each were there, and twenty came: those may have ended before the catch-up has reached them, but not before
-        // their event.
+        // Twenty of each were there, and twenty came: those may have ended before the catch-up has reached them, but
+        // not before their event.
         assert_eq!([count("module"), count("module ends"), count("thread ends")], [42, 20, 20], "{told:?}");
         assert!(count("function") >= 41, "{told:?}");
         // An end is never before its beginning.

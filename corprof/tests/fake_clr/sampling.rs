@@ -65,7 +65,8 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Waits for a round that begins after this, and in which threads are stopped: the test's own, which runs again and again.
+/// Waits for a round that begins after this, and in which threads are stopped: the test's own, which runs again and
+/// again.
 fn next_round(clr: &FakeClr) -> Seen {
     let before = Samples::seen(clr).report.rounds;
     let suspensions = clr.suspensions();

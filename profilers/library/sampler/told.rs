@@ -1,4 +1,5 @@
-//! What the sampler tells the command about its file, in a file beside SAMPLER_STOP: a word, then lines for the terminal.
+//! What the sampler tells the command about its file, in a file beside SAMPLER_STOP: a word, then lines for the
+//! terminal.
 //!
 //! `written`: the lines are those of every format. `empty`: there is no file, for this reason. `failed`: the error.
 

@@ -1,5 +1,6 @@
-//! `record -p`, `stacks`, `top`, `heap`, `events`, `attach` and `detach` on processes with other files, other numbers or another user than
-//! the command: in namespaces, which stand for containers and for services of systemd. One test a set-up. Root makes them.
+//! `record -p`, `stacks`, `top`, `heap`, `events`, `attach` and `detach` on processes with other files, other numbers
+//! or another user than the command: in namespaces, which stand for containers and for services of systemd. One test a
+//! set-up. Root makes them.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -176,8 +177,8 @@ fn command(words: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-/// Another root, whose /tmp has no code, another user, and numbers of processes of its own. `$0` becomes the root, and `$1` is its
-/// /opt.
+/// Another root, whose /tmp has no code, another user, and numbers of processes of its own. `$0` becomes the root, and
+/// `$1` is its /opt.
 const CONTAINER: &str = r#"
 set -e
 opt=$1
@@ -341,7 +342,8 @@ mod long {
         Ok(())
     }
 
-    /// Root's command on a service's process: the process can neither read the library in root's cache nor write into root's folder.
+    /// Root's command on a service's process: the process can neither read the library in root's cache nor write into
+    /// root's folder.
     #[test]
     fn a_service_of_another_user_by_root() -> Result<()> {
         for runtime in runtimes_if(&NOBODY)? {

@@ -132,8 +132,8 @@ fn a_process_that_does_not_answer_or_is_killed_ends_the_commands_with_a_reason()
     Ok(())
 }
 
-/// The threads of the program run all the time before the sampler comes, so they are prepared while the runtime is suspended. With
-/// musl, applications have died under signals.
+/// The threads of the program run all the time before the sampler comes, so they are prepared while the runtime is
+/// suspended. With musl, applications have died under signals.
 #[test]
 fn an_attached_sampler_sends_signals_to_threads_that_are_older() -> Result<()> {
     let runtimes: Vec<Runtime> = runtimes()?.into_iter().filter(|runtime| !runtime.is_musl()).collect();
@@ -158,7 +158,8 @@ fn an_attached_sampler_sends_signals_to_threads_that_are_older() -> Result<()> {
         };
         let weights = ["Shares.Sixty()", "Shares.Thirty()", "Shares.Ten()"].map(weight);
         let total: u64 = weights.iter().sum();
-        // Two threads for three seconds, of which a busy machine gives them a part. Suspended walks have no native frames.
+        // Two threads for three seconds, of which a busy machine gives them a part. Suspended walks have no native
+        // frames.
         ensure_or_longer!(total > 100_000_000, "{runtime}: {weights:?}: {folded}{stderr}");
         ensure!(folded.contains("libcoreclr.so"), "{runtime}: not by signals: {folded}{stderr}");
         for (weight, expected) in weights.into_iter().zip([60.0, 30.0, 10.0]) {

@@ -68,7 +68,8 @@ fn a_profile_without_samples_is_an_error_that_says_why() -> Result<()> {
     Ok(())
 }
 
-/// The application says when it dies; until then it works for two seconds, of which all but the last are in the profile.
+/// The application says when it dies; until then it works for two seconds, of which all but the last are in the
+/// profile.
 #[test]
 fn an_application_that_dies_leaves_a_profile_and_its_exit_code() -> Result<()> {
     for runtime in runtimes()? {

@@ -1,5 +1,5 @@
-//! Commands on a process that has another maker's profiler: `record`, `stacks` and `top` by the runtime's own sampler, `events` and
-//! `heap` by the diagnostics port as ever.
+//! Commands on a process that has another maker's profiler: `record`, `stacks` and `top` by the runtime's own sampler,
+//! `events` and `heap` by the diagnostics port as ever.
 
 use std::fs;
 
@@ -160,7 +160,8 @@ fn a_deep_stack_is_said_to_be_cut() -> Result<()> {
     Ok(())
 }
 
-/// Thread names and methods without parameters, the innermost first, of the threads whose name the application has given.
+/// Thread names and methods without parameters, the innermost first, of the threads whose name the application has
+/// given.
 fn stacks(program: &Program) -> Result<Vec<(String, Vec<String>)>> {
     let (stdout, stderr) = looks(program, &["stacks"], &["--json"])?;
     let stacks: Value = serde_json::from_str(&stdout).context("no JSON")?;

@@ -159,8 +159,8 @@ fn a_dump_is_whole_or_an_error() -> Result<()> {
     Ok(())
 }
 
-/// Each class of a heap, with its assembly and the number of its objects; and the number of roots of each kind that are not of
-/// tools.
+/// Each class of a heap, with its assembly and the number of its objects; and the number of roots of each kind that are
+/// not of tools.
 fn counts(file: &Path) -> Result<(BTreeMap<String, usize>, BTreeMap<RootKind, usize>)> {
     let graph = HeapGraph::read(BufReader::new(std::fs::File::open(file)?))?;
     let mut classes = BTreeMap::new();
@@ -284,7 +284,8 @@ fn the_server_collector_sends_its_heap_each_time() -> Result<()> {
     Ok(())
 }
 
-/// A heap that a command is taking a snapshot of: the profiler has opened the file for it. Returns the folder for temporary files.
+/// A heap that a command is taking a snapshot of: the profiler has opened the file for it. Returns the folder for
+/// temporary files.
 fn under_way(program: &Program) -> Result<(Child, tempfile::TempDir)> {
     let folder = tempfile::tempdir()?;
     let mut command = corprof()?;

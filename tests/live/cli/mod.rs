@@ -1,5 +1,5 @@
-//! The command `corprof` on real runtimes, on Linux: it is a program of this system, and starts or asks programs of this system. The
-//! command for musl starts programs for musl. The command for Windows: `wine.rs`.
+//! The command `corprof` on real runtimes, on Linux: it is a program of this system, and starts or asks programs of
+//! this system. The command for musl starts programs for musl. The command for Windows: `wine.rs`.
 
 mod any_process;
 mod attach;

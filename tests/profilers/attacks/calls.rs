@@ -1,5 +1,5 @@
-//! Inserts calls of all methods of a module into some of them, with arguments of all sorts at places of all sorts, as far as it is
-//! let.
+//! Inserts calls of all methods of a module into some of them, with arguments of all sorts at places of all sorts, as
+//! far as it is let.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;

@@ -1,4 +1,5 @@
-//! Adds all rows that safe code may add, from everywhere and at any time, while the application reads the same metadata.
+//! Adds all rows that safe code may add, from everywhere and at any time, while the application reads the same
+//! metadata.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

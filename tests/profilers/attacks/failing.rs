@@ -7,8 +7,8 @@ use corprof::info::EventPipeProviderConfig;
 use corprof::prelude::*;
 use corprof::sampler::Sampler;
 
-/// Words in `ATTACKS_FAILING` say what it starts: `detach`, `session`, `thread`, `sampler`, `hooks`, `provider`, `instrumentation`,
-/// `clone`; and whether it `panics`, `succeeds`, or else returns an error.
+/// Words in `ATTACKS_FAILING` say what it starts: `detach`, `session`, `thread`, `sampler`, `hooks`, `provider`,
+/// `instrumentation`, `clone`; and whether it `panics`, `succeeds`, or else returns an error.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1241", no_export)]
 pub(crate) struct Failing;

@@ -97,7 +97,8 @@ struct Rewriter {
     gone: Vec<Rewrite>,
 }
 
-/// How many edits a thread keeps in effect. Probes nest, and the compiler takes minutes for a method with a hundred of them.
+/// How many edits a thread keeps in effect. Probes nest, and the compiler takes minutes for a method with a hundred of
+/// them.
 const HELD: usize = 24;
 
 impl Rewriter {

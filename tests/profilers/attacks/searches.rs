@@ -10,7 +10,8 @@ use corprof::prelude::*;
 /// How many threads search.
 const SEARCHERS: usize = 4;
 
-/// How many pieces of code are known at a time: the newest, which are removed next, and those of before, which are gone.
+/// How many pieces of code are known at a time: the newest, which are removed next, and those of before, which are
+/// gone.
 const KEPT: usize = 1024;
 
 #[derive(Default)]

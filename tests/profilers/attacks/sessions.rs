@@ -1,4 +1,5 @@
-//! Sessions of the runtime's events, started in callbacks in which the runtime could not run the managed code that hears of them.
+//! Sessions of the runtime's events, started in callbacks in which the runtime could not run the managed code that
+//! hears of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -15,8 +16,9 @@ const TRIES: u64 = 3;
 /// The places that every program gets to: all but the first two.
 const CERTAIN: std::ops::Range<usize> = 2..10;
 
-/// Starts them in callbacks that come in cooperative mode, and while a class is loaded or a method compiled; in `select` of hooks, which
-/// are inserted code if `ATTACKS_HOOKS` is `il`; and in a callback inside of one about a compilation.
+/// Starts them in callbacks that come in cooperative mode, and while a class is loaded or a method compiled; in
+/// `select` of hooks, which are inserted code if `ATTACKS_HOOKS` is `il`; and in a callback inside of one about a
+/// compilation.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1251", no_export)]
 pub(crate) struct Sessions(Arc<Tries>);

@@ -1,7 +1,7 @@
 //! The instructions of a function on arm64, and how its frame is at each.
 //!
-//! It is written apart from the walk's own decoder, and knows other things: where the parts of a function begin, and which values it
-//! keeps on its stack.
+//! It is written apart from the walk's own decoder, and knows other things: where the parts of a function begin, and
+//! which values it keeps on its stack.
 
 use super::parts::{Instruction, Part};
 use super::reference::{Cookie, FRAME, WORD};
@@ -225,8 +225,8 @@ impl Decoded {
         .collect()
     }
 
-    /// The values that the function keeps on its stack to notice an overrun, with their places: the runtime ends the process
-    /// if it walks over a frame without its value.
+    /// The values that the function keeps on its stack to notice an overrun, with their places: the runtime ends the
+    /// process if it walks over a frame without its value.
     pub(crate) fn cookies(&self) -> Vec<Cookie> {
         let mut values = Values::default();
         let mut cookies = Vec::new();

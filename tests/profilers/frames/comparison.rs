@@ -69,8 +69,8 @@ impl<'s> Comparison<'s> {
         let mut kept = Kept { stack: self.stack, cookies: decoded.cookies(), places: None };
         // How far above the frame pointer the caller's frame begins.
         let mut beyond = None;
-        // On arm64 the runtime takes the frame of the code whose loop is continued for the work of the first instruction, though it
-        // is there before: in the prologue it is an instruction behind.
+        // On arm64 the runtime takes the frame of the code whose loop is continued for the work of the first
+        // instruction, though it is there before: in the prologue it is an instruction behind.
         let mut is_behind = false;
         for instruction in decoded.instructions() {
             let Instruction { offset, part, frame_pointer, removed, .. } = instruction;

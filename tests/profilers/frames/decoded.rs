@@ -34,8 +34,8 @@ fn makes_frame(instruction: &iced_x86::Instruction) -> bool {
     }
 }
 
-/// Whether the instruction is one more of those in code that continues a loop: it copies the caller's frame pointer, or saves a
-/// register.
+/// Whether the instruction is one more of those in code that continues a loop: it copies the caller's frame pointer, or
+/// saves a register.
 fn copies_or_saves(instruction: &iced_x86::Instruction) -> bool {
     let copies = instruction.op0_register() == Register::RAX && instruction.memory_base() == Register::RBP;
     let saves = instruction.op0_kind() == OpKind::Memory && instruction.memory_base() == Register::RSP;
@@ -122,7 +122,8 @@ impl Decoded {
         continues_a_loop(&self.instructions)
     }
 
-    /// How many instructions come before the first handler of exceptions, which makes a frame where no other code goes on.
+    /// How many instructions come before the first handler of exceptions, which makes a frame where no other code goes
+    /// on.
     fn handlers(&self) -> usize {
         let is_new = |pair: &[iced_x86::Instruction]| {
             let [before, instruction] = pair else { return false };
@@ -192,8 +193,8 @@ impl Decoded {
         .collect()
     }
 
-    /// The values that the function keeps on its stack to notice an overrun, with their places: the runtime ends the process
-    /// if it walks over a frame without its value.
+    /// The values that the function keeps on its stack to notice an overrun, with their places: the runtime ends the
+    /// process if it walks over a frame without its value.
     pub(crate) fn cookies(&self) -> Vec<Cookie> {
         let at = |store: &iced_x86::Instruction, value: usize| {
             let is_from_frame_pointer = self.frame_pointer.is_some();

@@ -4,9 +4,9 @@
 //! address in managed code, and so shows by itself from where a return address was read. The runtime walks it by
 //! `DoStackSnapshot` from registers, as it walks the stack of a stopped thread.
 //!
-//! It looks up all functions when `CompareFrames` is compiled, and compares when an exception of that name is thrown: one of
-//! `FRAMES_EVERY` pieces of code. It prints on how many instructions both agree, a line for each part of functions:
-//! `Body: RIGHT of ALL`; and some on which they do not.
+//! It looks up all functions when `CompareFrames` is compiled, and compares when an exception of that name is thrown:
+//! one of `FRAMES_EVERY` pieces of code. It prints on how many instructions both agree, a line for each part of
+//! functions: `Body: RIGHT of ALL`; and some on which they do not.
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 

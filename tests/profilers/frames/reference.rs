@@ -81,8 +81,8 @@ impl<'m> Stack<'m> {
         self.0.iter().skip(BELOW).map(Cell::get).collect()
     }
 
-    /// Exchanges values with those at their places, where the frame pointer points at this offset from the stack pointer, and
-    /// so much of the frame is gone.
+    /// Exchanges values with those at their places, where the frame pointer points at this offset from the stack
+    /// pointer, and so much of the frame is gone.
     pub(crate) fn exchange(&self, cookies: &mut [Cookie], frame_pointer: isize, removed: isize) {
         let start = -((BELOW * WORD) as isize);
         let end = ((WORDS - BELOW - 1) * WORD) as isize;
@@ -136,8 +136,8 @@ impl<'m> Stack<'m> {
         }
         let mut walk = Walk { ip, ..Walk::default() };
         let flags = sys::COR_PRF_SNAPSHOT_REGISTER_CONTEXT;
-        // SAFETY: the copy lives for this call only, in a callback. 0 is the calling thread. The context is longer than the
-        // runtime's, and its registers point into readable memory; `see` gets the walk, during this call only.
+        // SAFETY: the copy lives for this call only, in a callback. 0 is the calling thread. The context is longer than
+        // the runtime's, and its registers point into readable memory; `see` gets the walk, during this call only.
         unsafe {
             let info = cx.as_raw::<sys::ICorProfilerInfo2>().ok()?;
             let walk = (&raw mut walk).cast();

@@ -117,7 +117,8 @@ impl Drop for Turn {
     }
 }
 
-/// Makes a random call of a table of the matrix, or a random action of a table of this profiler. `$cx` is what they take.
+/// Makes a random call of a table of the matrix, or a random action of a table of this profiler. `$cx` is what they
+/// take.
 macro_rules! random_call {
     ($turn:ident, $rows:expr, $more:expr, $($cx:expr),*) => {{
         let (rows, more) = ($rows, $more);

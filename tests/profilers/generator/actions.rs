@@ -1,4 +1,5 @@
-//! What a random profiler does besides the calls of the matrix: actions that keep what they are answered, and use what is kept.
+//! What a random profiler does besides the calls of the matrix: actions that keep what they are answered, and use what
+//! is kept.
 //!
 //! Each is a small closure with a name, by the weakest context that offers it.
 

@@ -1,10 +1,10 @@
 //! A random profiler that forbids `unsafe`, made by the seed in `GENERATOR_SEED`: for `live/generator.rs`.
 //!
-//! The seed decides which events, hooks, threads, sessions and so on there are (`plan.rs`), and which calls are made where:
-//! those of the matrix (`matrix/rows.rs`), and others that keep and use what they are answered (`actions.rs`, `pools.rs`). With
-//! `GENERATOR_LOG` set to a file, each action is noted there before it begins: `+THREAD ACTION in PLACE`, and `-THREAD` at its
-//! end. `GENERATOR_WITHOUT` leaves out actions, by the
-//! beginnings of their names, separated by commas. Whatever it does, the application must run as without it.
+//! The seed decides which events, hooks, threads, sessions and so on there are (`plan.rs`), and which calls are made
+//! where: those of the matrix (`matrix/rows.rs`), and others that keep and use what they are answered (`actions.rs`,
+//! `pools.rs`). With `GENERATOR_LOG` set to a file, each action is noted there before it begins: `+THREAD ACTION in
+//! PLACE`, and `-THREAD` at its end. `GENERATOR_WITHOUT` leaves out actions, by the beginnings of their names,
+//! separated by commas. Whatever it does, the application must run as without it.
 
 #![forbid(unsafe_code)]
 
@@ -74,9 +74,9 @@ fn start_sampler(cx: &InCallback<'_>, random: &mut Rng) -> Option<()> {
     sampler.start(cx, see).ok()
 }
 
-/// On .NET 8 a profiler that only listens to what the collector finds ends applications that unload code, as does a dump of the heap
-/// (A11 of issue 35): 2 of 5 runs of `Fire unload 5 6` with `DOTNET_gcConcurrent=0` under the idle matrix. So there the heap is not
-/// walked.
+/// On .NET 8 a profiler that only listens to what the collector finds ends applications that unload code, as does a
+/// dump of the heap (A11 of issue 35): 2 of 5 runs of `Fire unload 5 6` with `DOTNET_gcConcurrent=0` under the idle
+/// matrix. So there the heap is not walked.
 pub(crate) fn may_walk_heap(cx: &InCallback<'_>) -> bool {
     cx.runtime_info().is_ok_and(|runtime| runtime.major >= 10)
 }

@@ -1,4 +1,5 @@
-//! Values that calls have answered, kept for later calls: random ones stay for ever, so some are of things that have gone.
+//! Values that calls have answered, kept for later calls: random ones stay for ever, so some are of things that have
+//! gone.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -32,8 +32,8 @@ impl Probe for Wraps {
     }
 }
 
-/// Edits each method when it is compiled: `INSTRUMENTED=counter` counts calls in them, `probes` wraps them, otherwise the
-/// bodies stay as they are.
+/// Edits each method when it is compiled: `INSTRUMENTED=counter` counts calls in them, `probes` wraps them, otherwise
+/// the bodies stay as they are.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E2B0C", no_export)]
 pub(crate) struct Compiled {

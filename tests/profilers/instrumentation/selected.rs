@@ -12,8 +12,9 @@ static CALLS: CallCounter = CallCounter::new();
 
 const LONG: Duration = Duration::from_secs(280);
 
-/// Selects when the program throws its first exception: by then it has loaded its modules. `INSTRUMENTED_ASSEMBLIES` names one
-/// assembly, otherwise all are selected; `INSTRUMENTED=counter` counts calls, otherwise the bodies stay as they are.
+/// Selects when the program throws its first exception: by then it has loaded its modules. `INSTRUMENTED_ASSEMBLIES`
+/// names one assembly, otherwise all are selected; `INSTRUMENTED=counter` counts calls, otherwise the bodies stay as
+/// they are.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E2B05", no_export)]
 pub(crate) struct Selected {

@@ -13,8 +13,8 @@ const EXPECTED: [&str; 4] = ["has no IL", "[NonVersionable]", "runtime-async", "
 
 static CALLS: CallCounter = CallCounter::new();
 
-/// Asks for every so many methods: `INSTRUMENTED_SHARE=1` are all. `INSTRUMENTED=counter` counts calls in them, otherwise the
-/// bodies stay as they are.
+/// Asks for every so many methods: `INSTRUMENTED_SHARE=1` are all. `INSTRUMENTED=counter` counts calls in them,
+/// otherwise the bodies stay as they are.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E2B03", no_export)]
 pub(crate) struct Whole {

@@ -1,5 +1,5 @@
-//! Makes every call of the API from every place that may make it, and from some that may not: for `live/matrix.rs`, which
-//! compares the answers with the contract table. Each line on standard error is one answer:
+//! Makes every call of the API from every place that may make it, and from some that may not: for `live/matrix.rs`,
+//! which compares the answers with the contract table. Each line on standard error is one answer:
 //!
 //! `matrix|PLACE|LEVEL|METHOD|ANSWER`
 //!
@@ -8,8 +8,8 @@
 //!
 //! Left out are, besides the callbacks that never come: `runtime_thread_suspended`, in which not even memory may be
 //! allocated; those of attach and detach; and, by raw calls, triggering calls from `runtime_resume_started`,
-//! `runtime_resume_finished`, `finalizeable_object_queued`, `object_allocated` and `exception_thrown`, which the runtime does not refuse although it
-//! would deadlock or move the object.
+//! `runtime_resume_finished`, `finalizeable_object_queued`, `object_allocated` and `exception_thrown`, which the
+//! runtime does not refuse although it would deadlock or move the object.
 //!
 //! With `MATRIX_FIRE` set it asks over and over, under fire: see `fire/mod.rs`.
 
@@ -39,8 +39,8 @@ use places::{FACTS, INFO, in_callback, in_no_gc, on_thread, with_object};
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E3001")]
 struct Matrix;
 
-/// A function that the program calls, on a managed thread outside of every callback. Under fire it answers whether all has been
-/// asked often enough.
+/// A function that the program calls, on a managed thread outside of every callback. Under fire it answers whether all
+/// has been asked often enough.
 unsafe extern "system" fn probe(pinned: usize) -> i32 {
     if !FACTS.is_known() {
         FACTS.pinned.store(pinned, Relaxed);

@@ -1,14 +1,16 @@
-//! Whether a call leaves the runtime's cooperative mode or waits for a collection. Every row that a context offers by `&self` is
-//! checked for the one or the other, as `MATRIX_MODES` says, and each answer is a line `modes|CHECK|METHOD|TIMES|FAULTS`.
+//! Whether a call leaves the runtime's cooperative mode or waits for a collection. Every row that a context offers by
+//! `&self` is checked for the one or the other, as `MATRIX_MODES` says, and each answer is a line
+//! `modes|CHECK|METHOD|TIMES|FAULTS`.
 //!
-//! `leaves`: a collection is under way and waits for this thread, which is in `object_allocated`, in cooperative mode. A call
-//! during which the collection begins has let it in, and with it the object may have moved.
+//! `leaves`: a collection is under way and waits for this thread, which is in `object_allocated`, in cooperative mode.
+//! A call during which the collection begins has let it in, and with it the object may have moved.
 //!
-//! `waits`: a collection has begun and stands still in `garbage_collection_started`, until the call is done. A call that is not
-//! done within [`PATIENCE`] waits for the collection, which may wait in turn for a lock that the caller holds.
+//! `waits`: a collection has begun and stands still in `garbage_collection_started`, until the call is done. A call
+//! that is not done within [`PATIENCE`] waits for the collection, which may wait in turn for a lock that the caller
+//! holds.
 //!
-//! Each time, a row is asked about another function, with its own module and class: the runtime's preparations at the first
-//! call about a subject are a part of the call.
+//! Each time, a row is asked about another function, with its own module and class: the runtime's preparations at the
+//! first call about a subject are a part of the call.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

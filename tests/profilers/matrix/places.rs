@@ -17,7 +17,8 @@ pub(super) static FACTS: Facts = Facts::new();
 /// For threads outside of callbacks. It is never dropped: the process ends first.
 pub(super) static INFO: OnceLock<Info> = OnceLock::new();
 
-/// The callbacks, of those that may not start a collection, from which calls that do so are tried. The runtime refuses each.
+/// The callbacks, of those that may not start a collection, from which calls that do so are tried. The runtime refuses
+/// each.
 const REFUSING: &[&str] = &[
     "exception_catcher_enter",
     "exception_unwind_finally_enter",
@@ -171,7 +172,8 @@ pub(super) fn others(cx: &mut InCallback<'_>) {
     let (tell, told) = mpsc::channel();
     let is_told = || told.recv_timeout(Duration::from_secs(20)).is_ok();
     let done = tell.clone();
-    // One after the other: during a collection, which the second forces, the runtime lets a foreign thread ask about objects.
+    // One after the other: during a collection, which the second forces, the runtime lets a foreign thread ask about
+    // objects.
     std::thread::spawn(move || {
         on_thread(&info, "a foreign thread");
         let _ = tell.send(());

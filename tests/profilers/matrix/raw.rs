@@ -15,8 +15,8 @@ pub(super) fn set_own_body(cx: &mut InCallback<'_>, known: &Known) -> Result<()>
     unsafe { cx.set_il_function_body(known.module, known.method, &body) }
 }
 
-/// A raw call: the method of the contract table, and a call with good arguments, so that only the place can be the reason of a
-/// refusal. `None`: the runtime lacks the interface.
+/// A raw call: the method of the contract table, and a call with good arguments, so that only the place can be the
+/// reason of a refusal. `None`: the runtime lacks the interface.
 pub(super) type RawRow = (&'static str, fn(&Info, &Known) -> Option<HRESULT>);
 
 macro_rules! raw {
@@ -27,8 +27,8 @@ macro_rules! raw {
                 let _ = $known;
                 // SAFETY: the copy lives for this call only, while the profiler does.
                 let $info = unsafe { info.as_raw::<sys::$interface>() }.ok()?;
-                // SAFETY: ids are of things that live as long as the program; every place to write to is large enough for
-                // what is asked for, or said to have no room.
+                // SAFETY: ids are of things that live as long as the program; every place to write to is large enough
+                // for what is asked for, or said to have no room.
                 Some(unsafe { $call })
             }),
         )*)*];
@@ -229,7 +229,8 @@ raw! {
 }
 
 raw! {
-    /// Refused in callbacks. Elsewhere the runtime accepts it and never checks the thread again, so a thread of its own makes it.
+    /// Refused in callbacks. Elsewhere the runtime accepts it and never checks the thread again, so a thread of its own
+    /// makes it.
     MARKING;
 
     ICorProfilerInfo: {

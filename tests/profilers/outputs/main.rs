@@ -1,5 +1,5 @@
-//! Makes the runtime's calls with marked bytes around the places for their answers, and reads blobs in place while other threads
-//! add to the metadata: for `live/outputs.rs`.
+//! Makes the runtime's calls with marked bytes around the places for their answers, and reads blobs in place while
+//! other threads add to the metadata: for `live/outputs.rs`.
 
 mod info;
 mod marks;

@@ -70,7 +70,8 @@ fn split(line: &str) -> Option<(&str, &str, u32, &str)> {
 }
 
 impl Batch<'_> {
-    /// The outcome of each method, in their order. After a crash or a hang the next process goes on with the next method.
+    /// The outcome of each method, in their order. After a crash or a hang the next process goes on with the next
+    /// method.
     pub(super) fn compile(&self) -> Result<Vec<Outcome>> {
         let mut endings: Vec<Ending> = Vec::new();
         let mut refused = HashSet::new();

@@ -1,5 +1,5 @@
-//! Makes bodies from nothing: instructions of all sorts, with values of all sorts of types, in all places where code can stand,
-//! as far as the verifier takes them. Mutants of real bodies are near to what compilers make; these are not.
+//! Makes bodies from nothing: instructions of all sorts, with values of all sorts of types, in all places where code
+//! can stand, as far as the verifier takes them. Mutants of real bodies are near to what compilers make; these are not.
 
 use corprof_il::body::{Range, Region, RegionKind};
 use corprof_il::file::{Assembly, InAssembly};

@@ -1,9 +1,9 @@
-//! The verifier of `corprof-il` against the compilers of real runtimes: mutants of real bodies get a verdict here, then a
-//! runtime compiles each, and the outcomes are compared.
+//! The verifier of `corprof-il` against the compilers of real runtimes: mutants of real bodies get a verdict here, then
+//! a runtime compiles each, and the outcomes are compared.
 //!
 //! The claim: no body that the verifier accepts ends in an `InvalidProgramException`, kills the process or keeps the
-//! compiler from coming back. `mutate` makes the mutants, `generate` makes bodies that are like no real ones, `drive` has them
-//! compiled, `tally` compares.
+//! compiler from coming back. `mutate` makes the mutants, `generate` makes bodies that are like no real ones, `drive`
+//! has them compiled, `tally` compares.
 
 mod drive;
 mod generate;

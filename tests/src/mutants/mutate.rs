@@ -319,7 +319,8 @@ impl Mutator {
         body.remove_region(id).ok().map(drop)
     }
 
-    /// A handler somewhere for code somewhere; now and then one that can be sound: `try` to the end, and a handler there.
+    /// A handler somewhere for code somewhere; now and then one that can be sound: `try` to the end, and a handler
+    /// there.
     fn region_added(&mut self, body: &mut Body) -> Option<()> {
         let order: Vec<InsnId> = body.iter().map(|(id, _)| id).collect();
         let mut places = [(); 4].map(|()| self.random.usize(..order.len()));

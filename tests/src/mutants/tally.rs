@@ -19,14 +19,15 @@ pub struct Tally {
     pub holes: Vec<String>,
     /// Mutants that the verifier in the process took and the runtime did not.
     pub live_holes: Vec<String>,
-    /// Mutants that only the verifier in the process refuses, though it should know less than the one that reads all files; but
-    /// for tokens of strings, which the runtime itself looks up there.
+    /// Mutants that only the verifier in the process refuses, though it should know less than the one that reads all
+    /// files; but for tokens of strings, which the runtime itself looks up there.
     pub live_refused: Vec<String>,
     /// Mutants that the verifier took, and which threw what it does not claim to rule out: tokens are not resolved.
     pub thrown: Vec<String>,
     /// Mutants that the verifier took and the runtime compiled.
     pub compiled: usize,
-    /// Mutants that the verifier refused and the runtime compiled, by rule: of every so many that were refused, one was tried.
+    /// Mutants that the verifier refused and the runtime compiled, by rule: of every so many that were refused, one was
+    /// tried.
     pub refused: BTreeMap<&'static str, usize>,
     every_refused: usize,
 }

@@ -37,7 +37,8 @@ const PACKAGES: Packages = Packages {
 /// Installs the emulator, the linker and the libraries if they are missing.
 ///
 /// # Errors
-/// If the emulator does not support this machine, or if they are missing and cannot be installed; the error says what to type.
+/// If the emulator does not support this machine, or if they are missing and cannot be installed; the error says what
+/// to type.
 pub fn install_tools() -> Result<()> {
     ensure!(is_supported(), "profilers are run for arm64 in an emulator on Linux x64 only: leave --arm64 out");
     tools::ensure_programs(&[EMULATOR, GCC], &PACKAGES)?;
@@ -48,8 +49,8 @@ pub fn install_tools() -> Result<()> {
     Ok(())
 }
 
-/// Why this machine cannot run programs for arm64, if that cannot be changed; `None` if it can run them, or if we are root and
-/// [`install_tools`] can install what is missing.
+/// Why this machine cannot run programs for arm64, if that cannot be changed; `None` if it can run them, or if we are
+/// root and [`install_tools`] can install what is missing.
 #[must_use]
 pub fn lacks() -> Option<String> {
     if !is_supported() {

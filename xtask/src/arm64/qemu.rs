@@ -26,8 +26,8 @@ impl Qemu {
         command
     }
 
-    /// The runtime's environment. It maps memory twice, to write and to execute it, and the emulator does not notice that a
-    /// change through one mapping affects the other. There is no ICU for arm64 beside it.
+    /// The runtime's environment. It maps memory twice, to write and to execute it, and the emulator does not notice
+    /// that a change through one mapping affects the other. There is no ICU for arm64 beside it.
     #[must_use]
     pub fn environment(self) -> [(&'static str, &'static OsStr); 2] {
         [("DOTNET_EnableWriteXorExecute", "0".as_ref()), ("DOTNET_SYSTEM_GLOBALIZATION_INVARIANT", "1".as_ref())]

@@ -1,8 +1,8 @@
 //! Accuracy: the sampler's error, in points, on a web service that keeps the processors busy.
 //!
-//! bench/Service.cs works in known shares, in plain methods and in an async method, a generic one and an iterator's. The
-//! sampler sends signals, at its default rate and at 1,000 Hz. A run lasts until there are enough samples of the work, because
-//! a share of few samples is wrong by chance; the row has the worst share of all runs.
+//! bench/Service.cs works in known shares, in plain methods and in an async method, a generic one and an iterator's.
+//! The sampler sends signals, at its default rate and at 1,000 Hz. A run lasts until there are enough samples of the
+//! work, because a share of few samples is wrong by chance; the row has the worst share of all runs.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,5 @@
-//! The inputs of all measurements: a runtime, the managed programs, the profilers of both sides, and the commands that start
-//! them.
+//! The inputs of all measurements: a runtime, the managed programs, the profilers of both sides, and the commands that
+//! start them.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -227,8 +227,8 @@ impl Bed {
             "bench_probes",
             "bench_values",
         ];
-        // One after the other: together the built-in profilers would get what the tests want of corprof as well, its feature `testing`, and
-        // be slower than those that users build.
+        // One after the other: together the built-in profilers would get what the tests want of corprof as well, its
+        // feature `testing`, and be slower than those that users build.
         let build = |package: &[&str], names: &[&str]| {
             let mut build = cargo::cargo();
             build.args(["build", "--release", "--package"]).args(package);

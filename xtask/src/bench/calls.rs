@@ -1,18 +1,19 @@
 //! Calls: the cost of corprof's calls, against the call through the vtable in C; and the cost of names.
 //!
-//! Both sides run in one process and take turns, slice by slice, in one callback: tests/profilers/bench_calls.rs calls the
-//! functions of bench/calls.c. It checks that the results are the same, and counts the allocations of names.
+//! Both sides run in one process and take turns, slice by slice, in one callback: tests/profilers/bench_calls.rs calls
+//! the functions of bench/calls.c. It checks that the results are the same, and counts the allocations of names.
 //!
 //! A first look-up of a name is measured against C twice. In both, C makes exactly the raw calls that corprof makes:
 //! GetFunctionInfo2, GetMethodProps, GetClassIDInfo2, GetTypeDefProps, into buffers on its stack.
-//! - `name, a miss`: C also makes the same text of the results and keeps it for the next time. It converts the names from
-//!   UTF-16, spells the parameters from the signature, and puts the text into a hash table under a mutex, because callbacks
-//!   come on many threads, with one allocation. Before that it has missed in the table, and looked up the module's metadata in
-//!   another. corprof also keeps the name of the class. There is no target: a user would feel 15 µs, and this is under one.
+//! - `name, a miss`: C also makes the same text of the results and keeps it for the next time. It converts the names
+//!   from UTF-16, spells the parameters from the signature, and puts the text into a hash table under a mutex, because
+//!   callbacks come on many threads, with one allocation. Before that it has missed in the table, and looked up the
+//!   module's metadata in another. corprof also keeps the name of the class. There is no target: a user would feel 15
+//!   µs, and this is under one.
 //! - `name, its calls`: C does no more than the calls; the results stay in the buffers, and the metadata is at hand.
 //!
-//! About a thousand names are looked up, each of another class and each once. All calls have been made once before, so that the
-//! metadata is in the processor's cache for both.
+//! About a thousand names are looked up, each of another class and each once. All calls have been made once before, so
+//! that the metadata is in the processor's cache for both.
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -22,8 +23,8 @@ use super::bed::{Bed, output};
 use super::samples::Samples;
 use super::table::Line;
 
-/// The row's name, its name in the profiler's output, and the target if there is one: for the ratio, or for the nanoseconds if
-/// C has no such call.
+/// The row's name, its name in the profiler's output, and the target if there is one: for the ratio, or for the
+/// nanoseconds if C has no such call.
 const ROWS: [(&str, &str, Option<f64>); 6] = [
     ("FunctionFromIP", "FunctionFromIP", Some(1.05)),
     ("FunctionInfo", "FunctionInfo", Some(1.05)),

@@ -1,10 +1,11 @@
-//! The first answer of a web service: the processor time from the process's start until then, under profilers with hooks.
+//! The first answer of a web service: the processor time from the process's start until then, under profilers with
+//! hooks.
 //!
-//! Hooks make the runtime compile every method that runs, as with `DOTNET_ReadyToRun=0`: what was compiled ahead of time has
-//! none (`ReadyToRunInfo::Initialize` in vm/readytoruninfo.cpp). And whoever asks for names has the runtime keep a module's
-//! metadata in its writable form, in which its own look-ups take longer (`PEAssembly::OpenImporter` in vm/peassembly.cpp). Each has
-//! a profiler in C, which is what `timer` and `tracer` are compared with. Hooks by inserted code keep what was compiled ahead of
-//! time: `timer` and `tracer` by IL are compared with the bare service.
+//! Hooks make the runtime compile every method that runs, as with `DOTNET_ReadyToRun=0`: what was compiled ahead of
+//! time has none (`ReadyToRunInfo::Initialize` in vm/readytoruninfo.cpp). And whoever asks for names has the runtime
+//! keep a module's metadata in its writable form, in which its own look-ups take longer (`PEAssembly::OpenImporter` in
+//! vm/peassembly.cpp). Each has a profiler in C, which is what `timer` and `tracer` are compared with. Hooks by
+//! inserted code keep what was compiled ahead of time: `timer` and `tracer` by IL are compared with the bare service.
 
 use std::path::Path;
 

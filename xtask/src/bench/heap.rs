@@ -1,8 +1,8 @@
 //! Heap snapshots: what a snapshot of a heap of ten million objects costs the application, and what its analysis needs.
 //!
-//! tests/managed/Big.cs makes the heap; tests/profilers/heap_dump.rs takes snapshots as files order it, and tells their cost. The
-//! memory that a snapshot adds is the peak of resident memory meanwhile over the resident memory before. The analysis is that of
-//! `corprof-heap/examples/measure.rs`, in a process of its own.
+//! tests/managed/Big.cs makes the heap; tests/profilers/heap_dump.rs takes snapshots as files order it, and tells their
+//! cost. The memory that a snapshot adds is the peak of resident memory meanwhile over the resident memory before. The
+//! analysis is that of `corprof-heap/examples/measure.rs`, in a process of its own.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

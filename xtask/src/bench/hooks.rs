@@ -1,13 +1,13 @@
 //! Hooks: the cost of a call that is counted, entered on a shadow stack, timed and traced, each thread for itself.
 //!
-//! bench/Bench.cs calls a method that adds 1 in a tight loop, and times slices of it itself. In addition to the hooks of both
-//! sides there are hooks in C that only return: they show the runtime's own cost of calling hooks. Tiered compilation is off:
-//! the loop runs fully compiled from the start. The hooks in C save all registers that may matter; those of corprof know from
-//! the method's signature that the vector registers are unused. Each profiler reports at Shutdown how many calls it counted,
-//! which must match.
+//! bench/Bench.cs calls a method that adds 1 in a tight loop, and times slices of it itself. In addition to the hooks
+//! of both sides there are hooks in C that only return: they show the runtime's own cost of calling hooks. Tiered
+//! compilation is off: the loop runs fully compiled from the start. The hooks in C save all registers that may matter;
+//! those of corprof know from the method's signature that the vector registers are unused. Each profiler reports at
+//! Shutdown how many calls it counted, which must match.
 //!
-//! The built-in `timer` and `tracer` have no counterpart in C: they are compared with no profiler. `tracer` folds the calls of
-//! this storm, because each is shorter than a microsecond; it reports lost calls, and there must be none.
+//! The built-in `timer` and `tracer` have no counterpart in C: they are compared with no profiler. `tracer` folds the
+//! calls of this storm, because each is shorter than a microsecond; it reports lost calls, and there must be none.
 
 use std::path::Path;
 

@@ -1,8 +1,9 @@
 //! `logger`: how many events it writes per second if writing costs nothing.
 //!
-//! The demo's application runs under the built-in `logger` with every category on. Once, the output goes to a file, and its
-//! lines are counted: a line is an event. Then it goes to /dev/null, and the time of the same program without a profiler is
-//! subtracted from the time. Most events here are exceptions, which the application throws all the time; the rest is start-up.
+//! The demo's application runs under the built-in `logger` with every category on. Once, the output goes to a file, and
+//! its lines are counted: a line is an event. Then it goes to /dev/null, and the time of the same program without a
+//! profiler is subtracted from the time. Most events here are exceptions, which the application throws all the time;
+//! the rest is start-up.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! Memory: how much a profiler without events adds to the peak of a process' resident memory.
 //!
-//! bench/Bench.cs reports that it waits, and then /proc is read: VmHWM, the peak until then, and the resident size of each
-//! mapping. The peak differs by some 0.1 MiB from run to run, so the added amount is the difference of medians. The library's
-//! own mappings are exact; most of them are pages of the file, which processes share.
+//! bench/Bench.cs reports that it waits, and then /proc is read: VmHWM, the peak until then, and the resident size of
+//! each mapping. The peak differs by some 0.1 MiB from run to run, so the added amount is the difference of medians.
+//! The library's own mappings are exact; most of them are pages of the file, which processes share.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -112,8 +112,8 @@ fn field(text: &str, name: &str) -> Option<f64> {
     value.trim().strip_suffix(" kB")?.parse().ok()
 }
 
-/// The resident KiB of the mappings of `library` in /proc/PID/smaps, including unnamed mappings directly behind them: the
-/// zeroed part of its data.
+/// The resident KiB of the mappings of `library` in /proc/PID/smaps, including unnamed mappings directly behind them:
+/// the zeroed part of its data.
 fn resident(maps: &str, library: &Path) -> f64 {
     let library = library.to_string_lossy();
     let mut sum = 0.0;

@@ -1,7 +1,8 @@
-//! Probes: the cost of a counter and of calls that are inserted into one method, beside hooks with values in the same run.
+//! Probes: the cost of a counter and of calls that are inserted into one method, beside hooks with values in the same
+//! run.
 //!
-//! The program and its loop are those of `hooks.rs`. The figure of interest is what a call costs more than without a profiler;
-//! the profilers report how many calls they counted, which must match.
+//! The program and its loop are those of `hooks.rs`. The figure of interest is what a call costs more than without a
+//! profiler; the profilers report how many calls they counted, which must match.
 
 use anyhow::{Result, ensure};
 

@@ -1,7 +1,8 @@
 //! Combines many measurements into one figure.
 //!
-//! Disturbances only ever make a measurement longer. So the figure is the lower quartile of all measurements: it represents the
-//! undisturbed ones as long as a quarter of them are undisturbed, and unlike the minimum it does not depend on a single one.
+//! Disturbances only ever make a measurement longer. So the figure is the lower quartile of all measurements: it
+//! represents the undisturbed ones as long as a quarter of them are undisturbed, and unlike the minimum it does not
+//! depend on a single one.
 
 /// Measurements of one thing, by round.
 #[derive(Debug, Default)]
@@ -35,8 +36,8 @@ impl Samples {
         Compared { value, spread: middle_half(self.by_round(other, compare)) }
     }
 
-    /// Like [`compared`](Self::compared), for a small difference between long measurements: round by round, because the speed
-    /// of the machine itself changes from minute to minute.
+    /// Like [`compared`](Self::compared), for a small difference between long measurements: round by round, because the
+    /// speed of the machine itself changes from minute to minute.
     pub(super) fn compared_by_round(&self, other: &Self, compare: impl Fn(f64, f64) -> f64) -> Compared {
         let by_round = self.by_round(other, compare);
         Compared { value: quantile(by_round.clone(), 0.5), spread: middle_half(by_round) }

@@ -1,14 +1,15 @@
 //! Sampling: the slow-down of a sampled application, and the accuracy of the samples.
 //!
-//! The slow-down is measured with the built-in `sampler`, at two rates, under an application that only computes: on one thread,
-//! and on as many as there are processors, where the sampler's own work takes time from the application. A slice lasts many
-//! rounds, so that every slice contains some. The accuracy is measured with a program that works in three chains of calls, 60,
-//! 30 and 10 % of the time (tests/managed/Shares.cs), at 1 kHz by the wall clock, until there are enough samples; and with a
-//! pool of threads that does the same in short pieces (tests/managed/Pool.cs), by processor time, while twice as many threads
-//! as there are processors compute beside it.
+//! The slow-down is measured with the built-in `sampler`, at two rates, under an application that only computes: on one
+//! thread, and on as many as there are processors, where the sampler's own work takes time from the application. A
+//! slice lasts many rounds, so that every slice contains some. The accuracy is measured with a program that works in
+//! three chains of calls, 60, 30 and 10 % of the time (tests/managed/Shares.cs), at 1 kHz by the wall clock, until
+//! there are enough samples; and with a pool of threads that does the same in short pieces (tests/managed/Pool.cs), by
+//! processor time, while twice as many threads as there are processors compute beside it.
 //!
-//! The sampler's thread looks at every thread of the application, so its own processor time is measured with 200 threads, of which
-//! four work and the others wait. The handlers come on top: half a percent of the time of the threads that work, by `perf`.
+//! The sampler's thread looks at every thread of the application, so its own processor time is measured with 200
+//! threads, of which four work and the others wait. The handlers come on top: half a percent of the time of the threads
+//! that work, by `perf`.
 
 use std::collections::BTreeMap;
 use std::hint;
@@ -132,8 +133,8 @@ fn shares(bed: &Bed) -> Result<Line> {
     Ok(Line::stated("shares of work", "sampler, 1 kHz", worst, "points off").target(MOST_POINTS))
 }
 
-/// The same by processor time, for a pool of threads that wait between pieces of work while other threads want the processors
-/// too.
+/// The same by processor time, for a pool of threads that wait between pieces of work while other threads want the
+/// processors too.
 fn shares_on_a_full_machine(bed: &Bed) -> Result<Line> {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     announce(format_args!(
@@ -156,8 +157,9 @@ fn shares_on_a_full_machine(bed: &Bed) -> Result<Line> {
     Ok(Line::stated("shares of work", "sampler, cpu, 1 kHz, full machine", worst, "points off").target(MOST_OF_POOL))
 }
 
-/// Samples a program until there are `SAMPLES` samples, and compares the measured shares of its three chains of calls with the
-/// true ones: returns the error of the worst in points. `keys` begin the lines that count samples, and those that weigh them.
+/// Samples a program until there are `SAMPLES` samples, and compares the measured shares of its three chains of calls
+/// with the true ones: returns the error of the worst in points. `keys` begin the lines that count samples, and those
+/// that weigh them.
 fn worst(
     bed: &Bed,
     program: &Path,

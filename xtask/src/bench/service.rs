@@ -1,7 +1,7 @@
 //! The web service for measurements: bench/Service.cs, with clients that keep the processors busy.
 //!
-//! The clients are threads of this process, which cost next to nothing compared with the service. The cost of a request is the
-//! processor time of the service's process, which hardly depends on other work on the machine.
+//! The clients are threads of this process, which cost next to nothing compared with the service. The cost of a request
+//! is the processor time of the service's process, which hardly depends on other work on the machine.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -145,7 +145,8 @@ impl Drop for Service {
     }
 }
 
-/// User and system time, the 14th and 15th field. The second field is the program's name in brackets, with any characters.
+/// User and system time, the 14th and 15th field. The second field is the program's name in brackets, with any
+/// characters.
 fn ticks(stat: &str) -> Option<u32> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let field = |number: usize| fields.get(number - 3)?.parse::<u32>().ok();

@@ -1,13 +1,13 @@
-//! Callback storm: the cost of an allocation when ObjectAllocated is counted, and when objects and bytes are counted by class,
-//! each thread by itself, like the built-in `allocations`.
+//! Callback storm: the cost of an allocation when ObjectAllocated is counted, and when objects and bytes are counted by
+//! class, each thread by itself, like the built-in `allocations`.
 //!
-//! bench/Bench.cs allocates objects in a tight loop and times slices of it itself, after the first collection. A slice is
-//! shorter than a scheduler's time slice, so that most slices are undisturbed even on a busy machine. Tiered compilation is
-//! off: the loop runs fully compiled from the start. Each profiler reports at Shutdown how many objects it counted, which must
-//! match.
+//! bench/Bench.cs allocates objects in a tight loop and times slices of it itself, after the first collection. A slice
+//! is shorter than a scheduler's time slice, so that most slices are undisturbed even on a busy machine. Tiered
+//! compilation is off: the loop runs fully compiled from the start. Each profiler reports at Shutdown how many objects
+//! it counted, which must match.
 //!
-//! The C profiler that counts by class keeps its tables to the end, and nothing but Shutdown reads them. The example also reads
-//! them when a module is unloaded, because its class ids may be reused; so each of its tables has a lock.
+//! The C profiler that counts by class keeps its tables to the end, and nothing but Shutdown reads them. The example
+//! also reads them when a module is unloaded, because its class ids may be reused; so each of its tables has a lock.
 
 use anyhow::{Context, Result, ensure};
 

@@ -1,8 +1,8 @@
-//! Unloading: the time of an application that loads and unloads collectible assemblies, under a profiler that receives events
-//! about unloaded modules, and about loaded classes and code.
+//! Unloading: the time of an application that loads and unloads collectible assemblies, under a profiler that receives
+//! events about unloaded modules, and about loaded classes and code.
 //!
-//! bench/Bench.cs loads itself over and over and times slices of that itself. Each profiler reports its counts at Shutdown; the
-//! count of modules must be exact.
+//! bench/Bench.cs loads itself over and over and times slices of that itself. Each profiler reports its counts at
+//! Shutdown; the count of modules must be exact.
 
 use anyhow::{Result, ensure};
 

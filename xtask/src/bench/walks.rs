@@ -1,9 +1,9 @@
 //! Walks: the cost of a frame of the thread's own stack, and how long threads are suspended in a round of the sampler.
 //!
-//! Both sides run in one process and take turns, in one callback or on one thread: tests/profilers/bench_walks.rs calls the
-//! functions of bench/walks.c, and checks that both saw the same frames. The own walk is that of an exception at the bottom of
-//! 40 calls. In a round 50 threads of 40 frames are suspended, walked and resumed; the compared time is that from the call that
-//! suspends to the end of the call that resumes, which is all that the application notices.
+//! Both sides run in one process and take turns, in one callback or on one thread: tests/profilers/bench_walks.rs calls
+//! the functions of bench/walks.c, and checks that both saw the same frames. The own walk is that of an exception at
+//! the bottom of 40 calls. In a round 50 threads of 40 frames are suspended, walked and resumed; the compared time is
+//! that from the call that suspends to the end of the call that resumes, which is all that the application notices.
 
 use anyhow::Result;
 

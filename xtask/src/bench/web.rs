@@ -1,9 +1,10 @@
 //! A web service under profilers: the cost of a request, and lost events.
 //!
-//! Two services run at a time, one without a profiler and one with. They receive some hundreds of requests each in turn, so
-//! that other work on the machine affects both; the processor time of a request is compared, turn by turn. A throughput of 0.6
-//! is then a cost of 1 / 0.6. `tracer` is measured with its defaults, and with every call recorded; also on a program of two
-//! seconds that makes six million calls (bench/Bench.cs). It reports lost events, and there must be none.
+//! Two services run at a time, one without a profiler and one with. They receive some hundreds of requests each in
+//! turn, so that other work on the machine affects both; the processor time of a request is compared, turn by turn. A
+//! throughput of 0.6 is then a cost of 1 / 0.6. `tracer` is measured with its defaults, and with every call recorded;
+//! also on a program of two seconds that makes six million calls (bench/Bench.cs). It reports lost events, and there
+//! must be none.
 
 use std::fs;
 use std::path::Path;

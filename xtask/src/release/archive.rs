@@ -78,7 +78,8 @@ pub(super) fn zipped<'e>(entries: impl Iterator<Item = (String, &'e Entry)>) -> 
     Ok(zip.finish()?.into_inner())
 }
 
-/// The time of the commit in seconds since 1970, so that the same sources make the same archive; 0 outside a repository.
+/// The time of the commit in seconds since 1970, so that the same sources make the same archive; 0 outside a
+/// repository.
 fn time_of_commit() -> u64 {
     let mut git = Command::new("git");
     let time = process::output(git.args(["log", "-1", "--format=%ct"]).current_dir(workspace_root()));

@@ -1,7 +1,7 @@
 //! Packages for `dotnet tool install`: those who work with .NET install the command as they install everything else.
 //!
-//! As .NET 10's SDK packs tools that are programs of a system: a package with the command for each system, and one without,
-//! which users name and which lists the others. Earlier SDKs report that the tool needs a newer one.
+//! As .NET 10's SDK packs tools that are programs of a system: a package with the command for each system, and one
+//! without, which users name and which lists the others. Earlier SDKs report that the tool needs a newer one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -221,7 +221,8 @@ mod tests {
         assert_eq!(listed.len(), systems.len());
         for (system, listed) in systems.into_iter().zip(listed) {
             assert_eq!(listed["RuntimeIdentifier"], system.name());
-            // … which is a file of that name and version, and has the settings and the program in the folder of the system.
+            // … which is a file of that name and version, and has the settings and the program in the folder of the
+            // system.
             let package = write(&tool, system, &built, out).unwrap();
             assert_eq!(package.file_name().unwrap().to_str().unwrap(), format!("{}.1.2.3.nupkg", listed["Id"]));
             let package = unpack(&package);

@@ -52,8 +52,8 @@ impl Windows {
         Ok(self.ready.get_or_init(|| ForWindows { cache, target, wine }))
     }
 
-    /// The tests of the code that is compiled into a profiler, and of named pipes; other tests do not depend on the system. The
-    /// compile-fail cases call the compiler, with the same result on every system.
+    /// The tests of the code that is compiled into a profiler, and of named pipes; other tests do not depend on the
+    /// system. The compile-fail cases call the compiler, with the same result on every system.
     pub(super) fn unit_tests(&self, args: &Args) -> Result<Results> {
         let ForWindows { target, wine, .. } = self.ready()?;
         let mut command = target.cargo("test");
@@ -67,8 +67,8 @@ impl Windows {
         cargo_test(args, command)
     }
 
-    /// The live tests on the runtime `name`, or on the one that the user has chosen. They start the applications, so they run
-    /// here. Tests that load a library themselves run under Wine.
+    /// The live tests on the runtime `name`, or on the one that the user has chosen. They start the applications, so
+    /// they run here. Tests that load a library themselves run under Wine.
     pub(super) fn live(&self, args: &Args, name: &str, tier: Tier) -> Result<Results> {
         let ForWindows { cache, target, wine } = self.ready()?;
         let name = match &args.runtime {
@@ -116,7 +116,8 @@ impl Arm64 {
         Ok(self.target.get_or_init(|| target))
     }
 
-    /// Tests that call the hook stubs from assembly, and those of signals and of the walk from their registers; they need no .NET.
+    /// Tests that call the hook stubs from assembly, and those of signals and of the walk from their registers; they
+    /// need no .NET.
     pub(super) fn stubs(&self, args: &Args) -> Result<Results> {
         let mut command = self.target()?.cargo("test");
         command.args(["--package", "corprof", "--lib"]);
@@ -159,8 +160,8 @@ impl Musl {
         Ok(self.target.get_or_init(|| target))
     }
 
-    /// The live tests on the runtime `name`, or on the one that the user has chosen. They start the applications, and the command
-    /// `corprof` for musl, so they run here.
+    /// The live tests on the runtime `name`, or on the one that the user has chosen. They start the applications, and
+    /// the command `corprof` for musl, so they run here.
     pub(super) fn live(&self, args: &Args, name: &str, tier: Tier) -> Result<Results> {
         let name = match &args.runtime {
             Some(Choice::Known(name)) => name,

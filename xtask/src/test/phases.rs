@@ -52,7 +52,8 @@ impl Phases {
         self.done.push(Phase { name, time: Duration::ZERO, ending: Ending::Skipped(reason) });
     }
 
-    /// Prints the table of phases, the slowest tests, and what failed tests have printed: users read a log from its end.
+    /// Prints the table of phases, the slowest tests, and what failed tests have printed: users read a log from its
+    /// end.
     pub(super) fn summary(&self) -> ExitCode {
         announce("Summary");
         let width = self.done.iter().map(|phase| phase.name.len()).max().unwrap_or_default();

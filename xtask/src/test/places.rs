@@ -1,5 +1,5 @@
-//! Where the live tests run: a row for each runtime and system. `cargo xtask test` runs by these rows, and the tables of the
-//! documents and of its help are made from them, so that none can promise more than is run.
+//! Where the live tests run: a row for each runtime and system. `cargo xtask test` runs by these rows, and the tables
+//! of the documents and of its help are made from them, so that none can promise more than is run.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! `cargo xtask torture --matrix`: every call of the API from every context that offers it, over and over, while other threads
-//! collect, want the same lock, and load and unload assemblies.
+//! `cargo xtask torture --matrix`: every call of the API from every context that offers it, over and over, while other
+//! threads collect, want the same lock, and load and unload assemblies.
 //!
 //! The program is tests/managed/Fire.cs, the profiler tests/profilers/matrix/fire/mod.rs (which documents its output).
 //! `fire/plan.rs` describes a run, `fire/judge.rs` its rules. The live tests make each kind of run once.

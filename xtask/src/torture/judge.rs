@@ -47,8 +47,8 @@ pub(super) fn faults(plan: &Plan, run: &Run, reference: &str, is_windows: bool) 
         faults.push("the profiler has not heard of Shutdown".to_owned());
     }
     let [begun, ended] = ["collections.started", "collections.finished"].map(|key| told.get(key));
-    // A background collection and one inside it may be running. More may have ended than begun: the runtime itself reports a few
-    // ends without a begin.
+    // A background collection and one inside it may be running. More may have ended than begun: the runtime itself
+    // reports a few ends without a begin.
     if begun > ended + 2 {
         faults.push(format!("{begun} collections began and {ended} ended"));
     }

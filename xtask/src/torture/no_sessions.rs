@@ -1,7 +1,8 @@
-//! The callbacks in which corprof refuses calls about EventPipe sessions: for `fire`, and for the matrix of the live tests.
+//! The callbacks in which corprof refuses calls about EventPipe sessions: for `fire`, and for the matrix of the live
+//! tests.
 
-/// Managed code cannot run in them: in the middle of a load, an unload or a compilation, between native and managed code, in
-/// cooperative mode, or on a thread that ends.
+/// Managed code cannot run in them: in the middle of a load, an unload or a compilation, between native and managed
+/// code, in cooperative mode, or on a thread that ends.
 const PLACES: [&str; 29] = [
     "assembly_load_started",
     "assembly_load_finished",

@@ -56,8 +56,8 @@ impl Ending {
             Self::Whole => 0,
             Self::Return => 3,
             Self::Exit | Self::Callback => 7,
-            // The low bytes of 0xE0434352, the CLR's exception, and of STATUS_FAIL_FAST_EXCEPTION, which Wine makes of every
-            // such end (Windows lets COR_E_FAILFAST through); elsewhere the process aborts.
+            // The low bytes of 0xE0434352, the CLR's exception, and of STATUS_FAIL_FAST_EXCEPTION, which Wine makes of
+            // every such end (Windows lets COR_E_FAILFAST through); elsewhere the process aborts.
             Self::Throw if is_windows => 0x52,
             Self::FailFast if is_windows => 0x02,
             Self::Throw | Self::FailFast => 128 + 6,
@@ -75,17 +75,17 @@ impl Ending {
 
     /// Whether an abort may become an end by this code, after the runtime's message.
     ///
-    /// .NET 8 removes all its signal handlers before it aborts. Signals of other threads then end the process: stopping threads
-    /// (signal 34: a collection, or a profiler), a null reference (11) or a division by zero (8). Seen without a profiler in 1
-    /// of 120 and 1 of 80 runs of programs that do nothing else; later runtimes keep the handlers.
+    /// .NET 8 removes all its signal handlers before it aborts. Signals of other threads then end the process: stopping
+    /// threads (signal 34: a collection, or a profiler), a null reference (11) or a division by zero (8). Seen without
+    /// a profiler in 1 of 120 and 1 of 80 runs of programs that do nothing else; later runtimes keep the handlers.
     pub(super) fn is_abort_overtaken(self, code: u8, is_windows: bool) -> bool {
         self.last_words().is_some() && !is_windows && [34, 11, 8].map(|signal| 128 + signal).contains(&code)
     }
 }
 
-/// The profiler's other work. Three entries replace something instead: `values` has hooks that read arguments and results;
-/// `seeded` makes the sampler stop single threads, on Windows; and `signals` makes it send signals, on Linux. On
-/// other systems these have no effect.
+/// The profiler's other work. Three entries replace something instead: `values` has hooks that read arguments and
+/// results; `seeded` makes the sampler stop single threads, on Windows; and `signals` makes it send signals, on Linux.
+/// On other systems these have no effect.
 pub(super) const PARTS: [&str; 10] =
     ["walks", "keeps", "hooks", "values", "collections", "suspensions", "budget", "on-cpu", "seeded", "signals"];
 
@@ -128,7 +128,8 @@ impl Plan {
     }
 }
 
-/// The arguments for a run with this ending, with threads that may take `patience` for one job. All of them do the same work.
+/// The arguments for a run with this ending, with threads that may take `patience` for one job. All of them do the same
+/// work.
 pub(super) fn arguments(ending: Ending, after: Duration, patience: Duration) -> Vec<String> {
     let [after, patience] = [after.as_millis(), patience.as_secs().into()].map(|number| number.to_string());
     vec!["1".to_owned(), LINES.to_string(), ending.name().to_owned(), after, patience]

@@ -25,8 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(40);
 /// The factor for both limits if each instruction is emulated.
 const EMULATED: u32 = 5;
 
-/// The factor under Wine: on a busy machine (load 20 on two processors) the thread that throws exceptions gets no job done in 40 s,
-/// without a profiler as well.
+/// The factor under Wine: on a busy machine (load 20 on two processors) the thread that throws exceptions gets no job
+/// done in 40 s, without a profiler as well.
 const UNDER_WINE: u32 = 3;
 
 /// How many times a run without a profiler may fail. Under Wine one does now and then.
@@ -57,9 +57,9 @@ pub struct Bed<'b> {
     pub preloaded: Option<PathBuf>,
     /// The profiler's work that is part of every run.
     pub always: Vec<String>,
-    /// Whether runs may end by `Environment.Exit` on another thread than `Main`'s. Under Wine some of these hang at their end,
-    /// without a profiler as well: one in three to five on .NET 8, where coreclr waits inside its process detach, and on a busy
-    /// machine 2 of 10 on .NET 10.
+    /// Whether runs may end by `Environment.Exit` on another thread than `Main`'s. Under Wine some of these hang at
+    /// their end, without a profiler as well: one in three to five on .NET 8, where coreclr waits inside its process
+    /// detach, and on a busy machine 2 of 10 on .NET 10.
     pub exits: bool,
 }
 
@@ -101,11 +101,13 @@ impl Bed<'_> {
     /// Runs the program over and over; the first run has the number `seed`, the next ones the following numbers.
     ///
     /// # Errors
-    /// If the program cannot be started, or fails even without a profiler. A failed run is not an error: it is in the summary.
+    /// If the program cannot be started, or fails even without a profiler. A failed run is not an error: it is in the
+    /// summary.
     pub fn torture(&self, seed: u64, amount: Amount) -> Result<Summary> {
         let folder = self.folder.join(format!("run-{seed}"));
         let alone = self.alone(&folder)?;
-        // Timed from here on: under Wine on a busy machine the run without a profiler takes longer than a short session.
+        // Timed from here on: under Wine on a busy machine the run without a profiler takes longer than a short
+        // session.
         let start = Instant::now();
         let pulse = Told::last(&alone.stderr, "pulse:").unwrap_or_default();
         note(format_args!("{}: {:.1} s without a profiler", self.runtime, alone.duration.as_secs_f64()));

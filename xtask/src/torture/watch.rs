@@ -28,8 +28,8 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Whether no code of the program was run. On a busy machine Wine ends this way now and then, once in a thousand starts or
-    /// less; the runtime takes longer to start, and prints the reason if it fails.
+    /// Whether no code of the program was run. On a busy machine Wine ends this way now and then, once in a thousand
+    /// starts or less; the runtime takes longer to start, and prints the reason if it fails.
     pub(super) fn has_not_begun(&self) -> bool {
         let is_silent = self.stdout.is_empty() && self.stderr.is_empty();
         is_silent && self.status.map(exit::code) == Some(1) && self.duration < Duration::from_millis(200)

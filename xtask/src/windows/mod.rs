@@ -1,7 +1,7 @@
 //! Windows on another machine: profilers are built for it, and run under Wine.
 //!
-//! [`Wine`] runs them, [`Target`](crate::target::Target) builds them. Both report what they install. The runtimes are pinned
-//! like the others, in `known.rs`.
+//! [`Wine`] runs them, [`Target`](crate::target::Target) builds them. Both report what they install. The runtimes are
+//! pinned like the others, in `known.rs`.
 
 mod wine;
 
@@ -43,8 +43,8 @@ pub fn install_tools() -> Result<()> {
     tools::ensure_programs(&PROGRAMS, &PACKAGES)
 }
 
-/// Why this machine cannot run programs for Windows, if that cannot be changed; `None` if it can run them, or if we are root and
-/// [`install_tools`] can install what is missing.
+/// Why this machine cannot run programs for Windows, if that cannot be changed; `None` if it can run them, or if we are
+/// root and [`install_tools`] can install what is missing.
 #[must_use]
 pub fn lacks() -> Option<String> {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {

@@ -91,8 +91,8 @@ impl Wine {
         process::run_as_progress(&mut command)
     }
 
-    /// A command that runs `program`, a file made for Windows. It inherits the environment; the current folder is on the drive
-    /// Z:, which is this machine's whole file system, so a path in a variable means the same file as here.
+    /// A command that runs `program`, a file made for Windows. It inherits the environment; the current folder is on
+    /// the drive Z:, which is this machine's whole file system, so a path in a variable means the same file as here.
     ///
     /// A `dotnet.exe` is not started itself: `dotnet.c` documents its replacement, and the reason.
     #[must_use]
@@ -115,8 +115,8 @@ impl Wine {
 
     /// The environment of a .NET program without a profiler.
     ///
-    /// The runtime cannot throw under older Wines without the fix in `bcryptprimitives.c`. Profilers load that library. Without
-    /// a profiler, the runtime is made to load the library as one; it finds that it is none and goes on.
+    /// The runtime cannot throw under older Wines without the fix in `bcryptprimitives.c`. Profilers load that library.
+    /// Without a profiler, the runtime is made to load the library as one; it finds that it is none and goes on.
     #[must_use]
     pub fn without_profiler(&self) -> [(&'static str, OsString); 6] {
         let nobody = "{00000000-0000-0000-0000-000000000001}";

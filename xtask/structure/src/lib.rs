@@ -1,8 +1,8 @@
 //! The imports between the rooms of `corprof/src`, and their circles. `cargo xtask structure` prints them.
 //!
-//! A room is a module directly below the root, a folder or a file. An arrow goes from one file to another from which it names
-//! an item: by `use`, by a path in the code, or inside a macro call. It ends at the item's definition, not at a re-export. Code
-//! for tests, imports for documentation and exported macros do not count.
+//! A room is a module directly below the root, a folder or a file. An arrow goes from one file to another from which it
+//! names an item: by `use`, by a path in the code, or inside a macro call. It ends at the item's definition, not at a
+//! re-export. Code for tests, imports for documentation and exported macros do not count.
 
 mod paths;
 pub mod safety;
@@ -18,8 +18,8 @@ use petgraph::graphmap::DiGraphMap;
 
 use tree::Tree;
 
-/// The rooms from the top down: each imports only from rooms below it. A room is named by its first module; `lib` is the root,
-/// and `generated` has files for several rooms.
+/// The rooms from the top down: each imports only from rooms below it. A room is named by its first module; `lib` is
+/// the root, and `generated` has files for several rooms.
 const ORDER: [&[&str]; 34] = [
     &["lib"],
     &["testing", "generated::contract_table", "generated::fake_info", "generated::fake_metadata"],

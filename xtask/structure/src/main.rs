@@ -1,5 +1,5 @@
-//! Prints the structure of `corprof/src` in the current folder; with `--check`, fails if it is not sound, or if a comment names a
-//! test that does not exist. `cargo xtask structure` runs this.
+//! Prints the structure of `corprof/src` in the current folder; with `--check`, fails if it is not sound, or if a
+//! comment names a test that does not exist. `cargo xtask structure` runs this.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! The tests that comments name: `(test: live FILE::NAME)`, or `(fact: NAME)` for a row of `corprof-sys/gen/safety.toml`, which
-//! names tests in its turn. Each must exist.
+//! The tests that comments name: `(test: live FILE::NAME)`, or `(fact: NAME)` for a row of
+//! `corprof-sys/gen/safety.toml`, which names tests in its turn. Each must exist.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -62,7 +62,8 @@ impl Tree {
         let number = self.files.len();
         let paths = paths_in(&parsed, module);
         self.files.push(File { name, module: module.to_owned(), paths });
-        // The files of declared modules are beside `lib.rs` and `mod.rs`, and for other files in a folder of the file's name.
+        // The files of declared modules are beside `lib.rs` and `mod.rs`, and for other files in a folder of the file's
+        // name.
         let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
         let beside = path.parent().unwrap_or(src).to_owned();
         let below = if ["lib", "mod"].contains(&stem.as_str()) { beside.clone() } else { beside.join(stem) };

@@ -1,4 +1,5 @@
-//! The messages for Pyroscope and Parca, read by rust-protobuf from a schema of ours; the profiles in them by `go tool pprof`.
+//! The messages for Pyroscope and Parca, read by rust-protobuf from a schema of ours; the profiles in them by `go tool
+//! pprof`.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! OTLP messages, read by Python from the declarations of the OpenTelemetry project.
 //!
-//! `cargo xtask test` fetches these from PyPI, and names their folders in CORPROF_OTLP. Without them the tests are skipped, with a
-//! message.
+//! `cargo xtask test` fetches these from PyPI, and names their folders in CORPROF_OTLP. Without them the tests are
+//! skipped, with a message.
 
 use std::env;
 use std::io::Write;

@@ -1,6 +1,7 @@
 //! Interfaces: one `#[interface]` trait each, which makes the type, its vtable and its `_Impl` trait.
 //!
-//! The methods get their `pub` when the file is laid out: the attribute wants it, Rust's own grammar has no place for it.
+//! The methods get their `pub` when the file is laid out: the attribute wants it, Rust's own grammar has no place for
+//! it.
 
 use proc_macro2::TokenStream;
 use quote::quote;

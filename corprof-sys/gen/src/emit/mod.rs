@@ -186,8 +186,8 @@ const INTERFACE: &str = "pub unsafe trait ";
 /// How a method of one does.
 const METHOD: &str = "    unsafe fn ";
 
-/// The parts that prettyplease cannot format: an empty line between items, the inside of `bitflags!`, and `pub` before the
-/// methods of a trait, which only `#[interface]` knows.
+/// The parts that prettyplease cannot format: an empty line between items, the inside of `bitflags!`, and `pub` before
+/// the methods of a trait, which only `#[interface]` knows.
 fn tidy(model: &Model, text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut previous = "";

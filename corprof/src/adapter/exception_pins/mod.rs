@@ -2,23 +2,24 @@
 //!
 //! # The fault
 //!
-//! Since .NET 9 managed code dispatches exceptions. Its native helper that calls a filter (`CallFilterFunclet` in the runtime's
-//! exceptionhandling.cpp) reads the exception's address into a local that collections do not update, then makes the callback
-//! `ExceptionSearchFilterEnter`, during which a collection may run, and then calls the filter with the old address. If the
-//! collection has moved the exception, the filter reads garbage: it returns "no", or the process dies. Every profiler that sets
-//! `MONITOR_EXCEPTIONS` causes this, whatever its callbacks do. Reported as dotnet/runtime issue 132462; pull request 132482
-//! fixes it for .NET 11. No fix was found for .NET 9 and 10 (November 2026).
+//! Since .NET 9 managed code dispatches exceptions. Its native helper that calls a filter (`CallFilterFunclet` in the
+//! runtime's exceptionhandling.cpp) reads the exception's address into a local that collections do not update, then
+//! makes the callback `ExceptionSearchFilterEnter`, during which a collection may run, and then calls the filter with
+//! the old address. If the collection has moved the exception, the filter reads garbage: it returns "no", or the
+//! process dies. Every profiler that sets `MONITOR_EXCEPTIONS` causes this, whatever its callbacks do. Reported as
+//! dotnet/runtime issue 132462; pull request 132482 fixes it for .NET 11. No fix was found for .NET 9 and 10 (November
+//! 2026).
 //!
 //! # The workaround
 //!
-//! An object with a pinned handle is not moved. `ExceptionThrown` comes before all filters and in cooperative mode, so the
-//! handle is made there. When the first function is unwound, all filters have run, so the handle is freed there. A thrown
-//! object that is not an exception travels inside a `RuntimeWrappedException`, and filters may receive the object itself: both are
-//! pinned. `stack.rs` decides when each handle is freed; `wrapped.rs` finds the object inside.
+//! An object with a pinned handle is not moved. `ExceptionThrown` comes before all filters and in cooperative mode, so
+//! the handle is made there. When the first function is unwound, all filters have run, so the handle is freed there. A
+//! thrown object that is not an exception travels inside a `RuntimeWrappedException`, and filters may receive the
+//! object itself: both are pinned. `stack.rs` decides when each handle is freed; `wrapped.rs` finds the object inside.
 //!
-//! Pinning follows the callbacks, not the event mask: it does not matter how `MONITOR_EXCEPTIONS` was turned on, nor which of
-//! its callbacks the profiler implements. It goes on after a panic and after Shutdown, because the runtime goes on making the
-//! callbacks.
+//! Pinning follows the callbacks, not the event mask: it does not matter how `MONITOR_EXCEPTIONS` was turned on, nor
+//! which of its callbacks the profiler implements. It goes on after a panic and after Shutdown, because the runtime
+//! goes on making the callbacks.
 //!
 //! # When to remove it
 //!
@@ -59,8 +60,8 @@ pub(super) struct ExceptionPins {
     wrapper: Wrapper,
 }
 
-/// The pins of one thread, which makes and frees them itself. The lock is for the thread's end, which the runtime may report on
-/// another thread; no thread ever waits for it, and no call to the runtime is made under it.
+/// The pins of one thread, which makes and frees them itself. The lock is for the thread's end, which the runtime may
+/// report on another thread; no thread ever waits for it, and no call to the runtime is made under it.
 #[derive(Default)]
 struct ThreadPins {
     stack: Mutex<Stack<Handles>>,
@@ -93,8 +94,8 @@ pub(super) fn cause(event: Event) -> bool {
     matches!(event, Event::HandleCreated | Event::HandleDestroyed) && IS_AT_WORK.get()
 }
 
-/// Whether the calling thread is making or freeing one of these handles: the fake CLR reserves the failures that a test has
-/// ordered for the test's profiler.
+/// Whether the calling thread is making or freeing one of these handles: the fake CLR reserves the failures that a test
+/// has ordered for the test's profiler.
 #[cfg(feature = "testing")]
 pub(crate) fn is_at_work() -> bool {
     IS_AT_WORK.get()
@@ -150,8 +151,8 @@ impl ExceptionPins {
         let Some(own) = self.own().or_else(|| self.start_thread(info)) else { return };
         own.change(|stack| {
             stack.leave(stack_pointer);
-            // SAFETY: the thread is in `ExceptionThrown`, which the runtime makes in cooperative mode, so that no collection
-            // moves objects until a call leaves that mode; the calls made here do not (fact: still).
+            // SAFETY: the thread is in `ExceptionThrown`, which the runtime makes in cooperative mode, so that no
+            // collection moves objects until a call leaves that mode; the calls made here do not (fact: still).
             let cx = unsafe { InNoGc::new(info, Heap::Still) };
             let pin = |object: ObjectId<'_>| cx.create_handle(object, HandleKind::Pinned).ok();
             // SAFETY: the object of `ExceptionThrown`, in that callback; as above (fact: still).
@@ -209,8 +210,8 @@ impl ExceptionPins {
 }
 
 impl Drop for ExceptionPins {
-    /// The runtime has released the profiler. Threads live on: their pins of this profiler are dropped when they next throw
-    /// under another profiler. The handle of an exception that is on its way can no longer be freed.
+    /// The runtime has released the profiler. Threads live on: their pins of this profiler are dropped when they next
+    /// throw under another profiler. The handle of an exception that is on its way can no longer be freed.
     fn drop(&mut self) {
         for (_, pins) in unpoisoned(self.threads.get_mut()).drain() {
             pins.has_ended.store(true, Ordering::Relaxed);

@@ -1,18 +1,19 @@
 //! The exceptions under way on one thread, each thrown while the earlier ones were being handled.
 //!
 //! An exception can be thrown while the runtime searches for the handler of another: in a filter, in a handler of
-//! `FirstChanceException`, in code that resolves an assembly for the search. The outer one must stay pinned meanwhile. And no
-//! event reliably shows the end of an exception: a method without metadata may catch it, or the runtime itself. So an entry is
-//! kept with the stack pointer of its `ExceptionThrown`. The runtime makes that callback by the same path for every exception,
-//! with frames of the same sizes, and handles an exception on top of the stack that threw it. Hence:
+//! `FirstChanceException`, in code that resolves an assembly for the search. The outer one must stay pinned meanwhile.
+//! And no event reliably shows the end of an exception: a method without metadata may catch it, or the runtime itself.
+//! So an entry is kept with the stack pointer of its `ExceptionThrown`. The runtime makes that callback by the same
+//! path for every exception, with frames of the same sizes, and handles an exception on top of the stack that threw it.
+//! Hence:
 //!
 //! - An entry at the stack pointer of a new exception, or deeper, has ended: its frames are gone.
-//! - When the runtime unwinds, it does so for the last entry or for an earlier one, never for an exception without an entry.
-//!   Only the pin of the last entry is freed; the search for an earlier one may still be in progress.
+//! - When the runtime unwinds, it does so for the last entry or for an earlier one, never for an exception without an
+//!   entry. Only the pin of the last entry is freed; the search for an earlier one may still be in progress.
 //!
-//! If an event is missing, a pin stays longer than necessary: until the thread throws again at the same depth or further out,
-//! or until it ends. It is freed too early only if the profiler turned the events off and on again between two exceptions, the
-//! second thrown while the first was handled.
+//! If an event is missing, a pin stays longer than necessary: until the thread throws again at the same depth or
+//! further out, or until it ends. It is freed too early only if the profiler turned the events off and on again between
+//! two exceptions, the second thrown while the first was handled.
 
 /// The exceptions under way, the outermost first; `H` is the type of a pin.
 pub(super) struct Stack<H> {
@@ -56,8 +57,8 @@ impl<H> Stack<H> {
 
     /// A catch block begins: this exception, and all that were thrown while it was handled, have ended.
     ///
-    /// An exception that has moved since its pin was freed is not found and stays an entry, without a pin. If one was thrown
-    /// twice, the inner entry is meant.
+    /// An exception that has moved since its pin was freed is not found and stays an entry, without a pin. If one was
+    /// thrown twice, the inner entry is meant.
     pub(super) fn caught(&mut self, exception: usize) {
         if let Some(at) = self.entries.iter().rposition(|entry| entry.exception == exception) {
             self.entries.truncate(at);

@@ -21,7 +21,8 @@ pub(super) struct Wrapper {
 }
 
 impl Wrapper {
-    /// The object that `exception` wraps, if it is such an exception. `cx` belongs to the callback that received `exception`.
+    /// The object that `exception` wraps, if it is such an exception. `cx` belongs to the callback that received
+    /// `exception`.
     pub(super) fn object_in<'gc>(&self, cx: &InNoGc<'_>, exception: ObjectId<'gc>) -> Option<ObjectId<'gc>> {
         let mut class = 0;
         // SAFETY: the object is alive while its id is; the call writes one id and keeps nothing (fact: still, outputs).
@@ -37,9 +38,9 @@ impl Wrapper {
         if class != wrapper {
             return None;
         }
-        // SAFETY: the object is of the class with this layout, so it has a reference there; it does not move while its id
-        // lives. The runtime sets the field before it throws. The field's object does not move either
-        // (test: live filters::an_exception_that_meets_a_filter_is_the_one_that_was_thrown).
+        // SAFETY: the object is of the class with this layout, so it has a reference there; it does not move while its
+        // id lives. The runtime sets the field before it throws. The field's object does not move either (test: live
+        // filters::an_exception_that_meets_a_filter_is_the_one_that_was_thrown).
         unsafe { ObjectId::from_raw(std::ptr::with_exposed_provenance::<usize>(exception.as_raw() + offset).read()) }
     }
 

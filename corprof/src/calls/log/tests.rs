@@ -37,7 +37,8 @@ impl CallReader<char> for Notes {
     }
 }
 
-/// A step of a thread: it calls a function, a call ends, or an exception is thrown; with the stack pointer of the caller.
+/// A step of a thread: it calls a function, a call ends, or an exception is thrown; with the stack pointer of the
+/// caller.
 enum Step {
     Enter(char, usize),
     Leave(usize),
@@ -45,7 +46,8 @@ enum Step {
 }
 use Step::*;
 
-/// The output of a reader of such a thread, whose steps are ten nanoseconds apart; shorter calls than `minimum` are folded.
+/// The output of a reader of such a thread, whose steps are ten nanoseconds apart; shorter calls than `minimum` are
+/// folded.
 fn told_of(steps: &[Step], room: usize, minimum: u64) -> (String, u64) {
     let clock = HookClock::of_nanoseconds();
     let log = CallLog { events: EventQueue::new(room, 1), start: 0, clock: clock.clone(), minimum };

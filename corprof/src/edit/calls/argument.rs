@@ -7,8 +7,8 @@ use super::super::{EditError, Local, MethodEdit};
 use super::CallProblem;
 use crate::metadata::Constant;
 
-/// An argument of an [inserted call](MethodEdit::call_before): a constant, or the value that an argument or a local variable of
-/// the edited method has at that moment.
+/// An argument of an [inserted call](MethodEdit::call_before): a constant, or the value that an argument or a local
+/// variable of the edited method has at that moment.
 ///
 /// Numbers, `bool` and `&str` convert into it: `1_i32.into()` for an `int`, `"text".into()` for a `string`.
 #[derive(Clone, Debug, PartialEq)]

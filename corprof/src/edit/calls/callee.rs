@@ -115,7 +115,8 @@ impl MethodEdit<'_> {
         }
         let class = self.metadata().method(self.method()).ok()?.class;
         let this = Type::Class(TypeDefOrRef::Def(class));
-        // In a struct `this` is an address, and in a generic class it is an instantiation: neither is what a method can take.
+        // In a struct `this` is an address, and in a generic class it is an instantiation: neither is what a method can
+        // take.
         let live = self.live();
         let is_class = live.is_reference(class) && !live.is_generic(class.into());
         Some(if is_class { this } else { Type::ByRef(Box::new(this)) })
@@ -129,8 +130,8 @@ pub(super) fn has_il(method: &MethodProps) -> bool {
     !method.flags.intersects(native) && !method.impl_flags.intersects(not_il)
 }
 
-/// Whether values of a type are passed: none that has an address of its own, and none of an unknown type. Arrays, and objects whose
-/// class is of another module, can be changed by whoever has them.
+/// Whether values of a type are passed: none that has an address of its own, and none of an unknown type. Arrays, and
+/// objects whose class is of another module, can be changed by whoever has them.
 fn is_plain(live: &LiveMetadata<'_>, ty: &Type) -> bool {
     let is_struct =
         |token: &TypeDefOrRef| !matches!(token, TypeDefOrRef::Spec(_)) && !live.is_by_ref_like(token.token());

@@ -3,9 +3,11 @@
 use corprof_il::signature::{MethodSignature, Primitive, Type};
 use corprof_il::{Instruction, Opcode, Prefix};
 
-/// Whether an instruction makes an address of a number or of a number an address, or uses memory by an address that may be any.
+/// Whether an instruction makes an address of a number or of a number an address, or uses memory by an address that may
+/// be any.
 ///
-/// Addresses that `ldflda`, `ldelema`, `ldloca` and others make are those of a field, an element or a variable, and are not meant.
+/// Addresses that `ldflda`, `ldelema`, `ldloca` and others make are those of a field, an element or a variable, and are
+/// not meant.
 pub(super) fn uses_addresses(insn: &Instruction, next: Option<&Instruction>) -> bool {
     use Opcode as O;
     if insn.prefixes().iter().any(|prefix| matches!(prefix, Prefix::Unaligned(_) | Prefix::No(_))) {

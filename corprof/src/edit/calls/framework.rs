@@ -1,7 +1,7 @@
 //! What of the framework a called method may use: types whose members do no harm to memory, whatever they are passed.
 //!
-//! Members that are `unsafe`, or are known to run code that they are passed, are left out. So are those that end the process or
-//! wait for somebody outside of it.
+//! Members that are `unsafe`, or are known to run code that they are passed, are left out. So are those that end the
+//! process or wait for somebody outside of it.
 
 /// Types all of whose members may be used, with the types nested in them.
 const TYPES: &[&str] = &[
@@ -112,7 +112,8 @@ pub(super) fn is_framework(name: &str, key: &[u8]) -> bool {
     is_named_so && KEYS.iter().any(|known| known == key)
 }
 
-/// Whether a member of a type of the framework may be used. `on_struct`: the member is called on a struct of the framework.
+/// Whether a member of a type of the framework may be used. `on_struct`: the member is called on a struct of the
+/// framework.
 pub(super) fn may_use(ty: &str, member: &str, on_struct: bool) -> bool {
     let is_exception =
         ty.strip_prefix("System.").is_some_and(|name| !name.contains('.') && name.ends_with("Exception"));
@@ -122,8 +123,8 @@ pub(super) fn may_use(ty: &str, member: &str, on_struct: bool) -> bool {
         || on_struct && OF_STRUCTS.contains(&(ty, member))
 }
 
-/// Whether a type of the framework may stand in the parameters of a member that is used. Delegates may not: the member may call
-/// them.
+/// Whether a type of the framework may stand in the parameters of a member that is used. Delegates may not: the member
+/// may call them.
 pub(super) fn may_pass(ty: &str) -> bool {
     TYPES.contains(&ty)
         || PASSED.contains(&ty)

@@ -1,7 +1,7 @@
 //! Inserts calls of static methods, whose arguments fit and whose code is proven to be harmless.
 //!
-//! `callee` judges a method by its declaration, `proof` by its code and that of the methods that it calls, with `framework` for
-//! those of other modules; `argument` says what can be passed, and `problem` why not.
+//! `callee` judges a method by its declaration, `proof` by its code and that of the methods that it calls, with
+//! `framework` for those of other modules; `argument` says what can be passed, and `problem` why not.
 
 mod argument;
 mod callee;
@@ -40,43 +40,45 @@ pub(super) type Proofs = RefCell<BTreeMap<MethodDef, Result<(), CallProblem>>>;
 /// }
 /// ```
 ///
-/// The called method is one of the same module: static, not generic, accessible, with IL. Its arguments are constants, and values
-/// of the edited method's arguments and local variables, of exactly the types of its parameters; a parameter of type `object`
-/// takes any reference. Parameters are numbers, `bool`, `char`, `string`, `object`, structs and classes of the module. A result is
-/// dropped. What is on the stack stays there.
+/// The called method is one of the same module: static, not generic, accessible, with IL. Its arguments are constants,
+/// and values of the edited method's arguments and local variables, of exactly the types of its parameters; a parameter
+/// of type `object` takes any reference. Parameters are numbers, `bool`, `char`, `string`, `object`, structs and
+/// classes of the module. A result is dropped. What is on the stack stays there.
 ///
-/// What the method does is proven from its IL and from that of all methods of the module that it calls, class constructors and
-/// finalizers included:
+/// What the method does is proven from its IL and from that of all methods of the module that it calls, class
+/// constructors and finalizers included:
 ///
-/// - They have no address that is not one of a field, a variable or an element: no pointer, no native int, no function's address,
-///   no `stackalloc`, no P/Invoke.
-/// - They call methods of the framework that do no harm to memory whatever they are passed: `Console.WriteLine`, strings, numbers,
-///   collections, `Interlocked`, `Monitor` and others, no delegate, nothing of `InteropServices`. They call no other library, and
-///   no virtual or generic method of the module.
-/// - They write only to private fields, and use fields only of types in which no code works with addresses: such code may trust its
-///   fields.
+/// - They have no address that is not one of a field, a variable or an element: no pointer, no native int, no
+///   function's address, no `stackalloc`, no P/Invoke.
+/// - They call methods of the framework that do no harm to memory whatever they are passed: `Console.WriteLine`,
+///   strings, numbers, collections, `Interlocked`, `Monitor` and others, no delegate, nothing of `InteropServices`.
+///   They call no other library, and no virtual or generic method of the module.
+/// - They write only to private fields, and use fields only of types in which no code works with addresses: such code
+///   may trust its fields.
 ///
-/// For the same reason the edited method itself may not work with addresses: it may not expect an exception where the call is.
-/// The proof takes the module for what a compiler makes of a language that is type-safe but for such code; it does not find out IL that
-/// uses an object as one of another class.
+/// For the same reason the edited method itself may not work with addresses: it may not expect an exception where the
+/// call is. The proof takes the module for what a compiler makes of a language that is type-safe but for such code; it
+/// does not find out IL that uses an object as one of another class.
 ///
-/// All else is refused with the method, the place and the reason ([`EditError::Call`]). A call that you know to be harmless can be
-/// written by [`body_mut`](Self::body_mut), which is `unsafe`.
+/// All else is refused with the method, the place and the reason ([`EditError::Call`]). A call that you know to be
+/// harmless can be written by [`body_mut`](Self::body_mut), which is `unsafe`.
 ///
 /// What remains yours:
 ///
-/// - **What the program does with it.** The method may change data and print. `ToString`, `Equals` and `GetHashCode` of objects may
-///   run, and what the application has set as `Console.Out`.
+/// - **What the program does with it.** The method may change data and print. `ToString`, `Equals` and `GetHashCode` of
+///   objects may run, and what the application has set as `Console.Out`.
 /// - **Exceptions** of the method are thrown in the edited one, and those of its class constructor as well.
-/// - **Time.** It may wait for a lock or loop. It runs whenever the place is reached, and under the locks that are held there.
-/// - **Recursion.** A method that calls the edited one is refused, and so is one that takes objects, in an edited `ToString`, `Equals`
-///   or `GetHashCode`. One that comes back on another way, or because of an edit of its own, is not known: it calls without end.
+/// - **Time.** It may wait for a lock or loop. It runs whenever the place is reached, and under the locks that are held
+///   there.
+/// - **Recursion.** A method that calls the edited one is refused, and so is one that takes objects, in an edited
+///   `ToString`, `Equals` or `GetHashCode`. One that comes back on another way, or because of an edit of its own, is
+///   not known: it calls without end.
 /// - **The last error.** Between a P/Invoke and `Marshal.GetLastWin32Error` a call may overwrite the error.
 ///
 /// Of several calls at a place the one that was inserted last is next to the instruction.
 impl MethodEdit<'_> {
-    /// The one static method of this name of a type of this module. `type_name` includes the namespace; nested types are found by
-    /// [`metadata`](Self::metadata).
+    /// The one static method of this name of a type of this module. `type_name` includes the namespace; nested types
+    /// are found by [`metadata`](Self::metadata).
     ///
     /// # Errors
     /// [`CallProblem::NotFound`] if there is no such type, [`CallProblem::NotOne`] if it has no such method or several.
@@ -96,13 +98,13 @@ impl MethodEdit<'_> {
         }
     }
 
-    /// Calls `method` before an instruction. Branches to the instruction run the call, and the regions that cover the instruction
-    /// cover it. Prefixes are part of an instruction, so the call comes before them.
+    /// Calls `method` before an instruction. Branches to the instruction run the call, and the regions that cover the
+    /// instruction cover it. Prefixes are part of an instruction, so the call comes before them.
     ///
     /// # Errors
     /// [`EditError::Call`] with the [problem](CallProblem). [`EditError::Edit`] if the instruction is not in the body.
-    /// [`Refusal::RuntimeAsync`] and [`Refusal::CallingConvention`], if the edited method is such a one. Otherwise the runtime's
-    /// errors about new rows of metadata. The body is as it was.
+    /// [`Refusal::RuntimeAsync`] and [`Refusal::CallingConvention`], if the edited method is such a one. Otherwise the
+    /// runtime's errors about new rows of metadata. The body is as it was.
     pub fn call_before(
         &mut self,
         instruction: InsnId,
@@ -114,11 +116,12 @@ impl MethodEdit<'_> {
         self.insert_before(&[instruction], &code, arguments)
     }
 
-    /// Calls `method` after an instruction: only a path that ran the instruction and goes on to the next one runs the call. After
-    /// a conditional branch that is the path that does not branch.
+    /// Calls `method` after an instruction: only a path that ran the instruction and goes on to the next one runs the
+    /// call. After a conditional branch that is the path that does not branch.
     ///
     /// # Errors
-    /// As [`call_before`](Self::call_before); [`CallProblem::NeverGoesOn`] after a `ret`, `br`, `leave`, `throw` and others.
+    /// As [`call_before`](Self::call_before); [`CallProblem::NeverGoesOn`] after a `ret`, `br`, `leave`, `throw` and
+    /// others.
     pub fn call_after(
         &mut self,
         instruction: InsnId,
@@ -135,12 +138,12 @@ impl MethodEdit<'_> {
         Ok(())
     }
 
-    /// Calls `method` before each `ret`, also if it is come to by a branch; returns how many there are. A result stays on the stack
-    /// meanwhile. A method that only loops or throws has none.
+    /// Calls `method` before each `ret`, also if it is come to by a branch; returns how many there are. A result stays
+    /// on the stack meanwhile. A method that only loops or throws has none.
     ///
     /// # Errors
-    /// As [`call_before`](Self::call_before); [`Refusal::TailCall`] and [`Refusal::Jmp`] for a method that may end by such an
-    /// instruction, after which nothing of it runs: see [`drop_tail_calls`](Self::drop_tail_calls).
+    /// As [`call_before`](Self::call_before); [`Refusal::TailCall`] and [`Refusal::Jmp`] for a method that may end by
+    /// such an instruction, after which nothing of it runs: see [`drop_tail_calls`](Self::drop_tail_calls).
     pub fn call_before_returns(&mut self, method: MethodDef, arguments: &[CallArgument]) -> Result<usize, EditError> {
         let code = self.proven_call(method, arguments)?;
         for (_, insn) in self.body().iter() {
@@ -156,9 +159,10 @@ impl MethodEdit<'_> {
         Ok(returns.len())
     }
 
-    /// Calls `method` at the end of a part of a region, in it: before each of its [exits](corprof_il::Body::exits), also if it is
-    /// come to by a branch; returns how many there are. Where a `leave` in a region inside goes out of the part, the `finally` blocks that
-    /// it runs come after the call. A part that is left by exceptions only has no exit.
+    /// Calls `method` at the end of a part of a region, in it: before each of its [exits](corprof_il::Body::exits),
+    /// also if it is come to by a branch; returns how many there are. Where a `leave` in a region inside goes out of
+    /// the part, the `finally` blocks that it runs come after the call. A part that is left by exceptions only has no
+    /// exit.
     ///
     /// # Errors
     /// As [`call_before`](Self::call_before); [`EditError::Edit`] if there is no such part.
@@ -222,8 +226,8 @@ impl MethodEdit<'_> {
         Ok(())
     }
 
-    /// A local variable that is passed may not have been written yet. References are null then; others are anything, unless the
-    /// method asks for zeroes.
+    /// A local variable that is passed may not have been written yet. References are null then; others are anything,
+    /// unless the method asks for zeroes.
     fn zero_locals_for(&mut self, arguments: &[CallArgument]) {
         let is_any = |argument: &CallArgument| match argument {
             CallArgument::Local(local) => {

@@ -5,8 +5,8 @@ use corprof_il::body::InsnId;
 
 /// Why a call is not inserted: the rule, and what to change.
 ///
-/// Whoever knows more than corprof does can write the call by [`MethodEdit::body_mut`](super::super::MethodEdit::body_mut), which
-/// is `unsafe`.
+/// Whoever knows more than corprof does can write the call by
+/// [`MethodEdit::body_mut`](super::super::MethodEdit::body_mut), which is `unsafe`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallProblem {
@@ -43,8 +43,9 @@ pub enum CallProblem {
     /// The method is one of the core library, whose code the compiler replaces by its own here and there.
     #[error("the method is of the core library, where bodies do not tell what compiled code does")]
     CoreLibrary,
-    /// A parameter has a type whose values are addresses, or are unknown, or can be changed by whoever has them: arrays, and objects
-    /// of other modules. Code that works with addresses may trust what is in an array. As an `object` they are passed.
+    /// A parameter has a type whose values are addresses, or are unknown, or can be changed by whoever has them:
+    /// arrays, and objects of other modules. Code that works with addresses may trust what is in an array. As an
+    /// `object` they are passed.
     #[error(
         "parameter {number} is `{ty}`: only numbers, bool, char, string, object, structs and classes of the module are passed, no \
          `ref`, pointer, native int, array, ref struct, type parameter or class of another module"
@@ -85,8 +86,8 @@ pub enum CallProblem {
     /// The constant is one that could not be read from metadata.
     #[error("a constant that could not be read from metadata has no value")]
     UnreadableConstant,
-    /// The method calls the edited method, which would then call it again, without end; or may do so, as it is passed an object whose
-    /// `ToString`, `Equals` or `GetHashCode` may be the edited one.
+    /// The method calls the edited method, which would then call it again, without end; or may do so, as it is passed
+    /// an object whose `ToString`, `Equals` or `GetHashCode` may be the edited one.
     #[error(
         "the method calls the edited method, or may do so by an object: it would call again without end; name another one"
     )]

@@ -1,8 +1,8 @@
-//! Proves that a method does no harm to memory, whatever it is passed and whenever it is called: from its IL, and from that of all
-//! methods of the module that it calls.
+//! Proves that a method does no harm to memory, whatever it is passed and whenever it is called: from its IL, and from
+//! that of all methods of the module that it calls.
 //!
-//! It takes the module's code for what compilers make of code that is not `unsafe`: objects are of the classes that instructions
-//! expect.
+//! It takes the module's code for what compilers make of code that is not `unsafe`: objects are of the classes that
+//! instructions expect.
 
 use std::collections::BTreeSet;
 
@@ -439,8 +439,8 @@ impl Proof<'_> {
     }
 }
 
-/// The first instruction that computes with an address; or, if `any`, that has a native int on the stack, other than the length of an
-/// array.
+/// The first instruction that computes with an address; or, if `any`, that has a native int on the stack, other than
+/// the length of an array.
 fn computed_address(body: &Body, stacks: &[(InsnId, StackText)], any: bool) -> Option<InsnId> {
     let is = |of: &str, kind: &String| kind == of;
     let computes = |(id, stack): &&(InsnId, StackText)| {

@@ -1,8 +1,9 @@
-//! How compiled code calls a probe: without a transition, so that the thread stays in cooperative mode and no object moves.
+//! How compiled code calls a probe: without a transition, so that the thread stays in cooperative mode and no object
+//! moves.
 //!
-//! That is an unmanaged call with `CallConvSuppressGCTransition`. Where the compiler makes a stub for it (in handlers), the
-//! runtime loads this type. A trimmed application may lack it, and gets a call by the managed convention: in 64-bit processes it
-//! passes integers as the native one does, and makes no transition either.
+//! That is an unmanaged call with `CallConvSuppressGCTransition`. Where the compiler makes a stub for it (in handlers),
+//! the runtime loads this type. A trimmed application may lack it, and gets a call by the managed convention: in 64-bit
+//! processes it passes integers as the native one does, and makes no transition either.
 
 use std::sync::OnceLock;
 
@@ -110,8 +111,8 @@ impl MethodEdit<'_> {
     }
 }
 
-/// The module's own reference to the core library, or to the library that forwards the type to it. A new one would call for
-/// `ApplyMetaData`, which precompiled code may not survive.
+/// The module's own reference to the core library, or to the library that forwards the type to it. A new one would call
+/// for `ApplyMetaData`, which precompiled code may not survive.
 fn find_reference(import: &MetadataImport<'_>) -> Result<Option<AssemblyRef>> {
     let mut forwarder = None;
     for reference in import.assembly_refs()? {

@@ -5,8 +5,8 @@ pub(crate) trait Entered {
     /// The method begins.
     ///
     /// # Safety
-    /// Compiled code of the method calls it, without a transition. `number` is one of this type's, and the addresses are what the
-    /// inserted code passes for it.
+    /// Compiled code of the method calls it, without a transition. `number` is one of this type's, and the addresses
+    /// are what the inserted code passes for it.
     unsafe fn entered<const N: usize>(number: i64, places: [usize; N]);
 }
 

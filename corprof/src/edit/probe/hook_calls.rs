@@ -1,8 +1,8 @@
 //! Adds the calls of enter and leave hooks to a body.
 //!
-//! A call passes the number of the function's record, and the address of a local variable of the method: it is the same in all
-//! calls of one call of the method, and lower than those of the callers, so it stands for the stack pointer. Calls of hooks that
-//! receive values pass the addresses of copies as well.
+//! A call passes the number of the function's record, and the address of a local variable of the method: it is the same
+//! in all calls of one call of the method, and lower than those of the callers, so it stands for the stack pointer.
+//! Calls of hooks that receive values pass the addresses of copies as well.
 
 use corprof_il::body::{Body, InsnId};
 use corprof_il::signature::{Primitive, Type};
@@ -39,8 +39,8 @@ impl MethodEdit<'_> {
     /// Adds the calls.
     ///
     /// # Safety
-    /// The functions in `calls` keep to the contract of a [probe](super::Probe), they may be called with its number as long as the
-    /// process runs, and nothing unwinds out of them.
+    /// The functions in `calls` keep to the contract of a [probe](super::Probe), they may be called with its number as
+    /// long as the process runs, and nothing unwinds out of them.
     pub(crate) unsafe fn call_hooks(&mut self, calls: &HookCalls) -> Result<(), EditError> {
         // The end need not be in the method: ends by tail calls are announced.
         self.refuse(ProbeKinds::ENTER)?;

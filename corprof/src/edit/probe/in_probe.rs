@@ -10,8 +10,8 @@ use crate::metadata::MethodDef;
 
 /// The context of a [`Probe`](super::Probe) on the calling thread.
 ///
-/// Like the context of a hook ([`InHook`](crate::InHook)) it offers the calls of [`Info`], which the runtime answers everywhere.
-/// It names the method; which instantiation of generic code runs is not known.
+/// Like the context of a hook ([`InHook`](crate::InHook)) it offers the calls of [`Info`], which the runtime answers
+/// everywhere. It names the method; which instantiation of generic code runs is not known.
 pub struct InProbe<'h> {
     info: &'h Info,
     module: ModuleId,

@@ -51,20 +51,20 @@ impl ProbeKinds {
 
 /// Code that a method calls when it begins and ends, inserted by [`MethodEdit::probe`].
 ///
-/// It is called on the application's threads, on several at the same time. It has the contract of a [hook](crate::hooks):
-/// compiled code calls it directly, and collections wait until it returns. So it must be short, must not wait, and must not take
-/// a lock that another thread holds while it calls the runtime.
+/// It is called on the application's threads, on several at the same time. It has the contract of a
+/// [hook](crate::hooks): compiled code calls it directly, and collections wait until it returns. So it must be short,
+/// must not wait, and must not take a lock that another thread holds while it calls the runtime.
 ///
-/// A panic is reported once, and the profiler is disabled. Calls that come after Shutdown do nothing. A probe is never dropped:
-/// compiled code has its address until the process ends.
+/// A panic is reported once, and the profiler is disabled. Calls that come after Shutdown do nothing. A probe is never
+/// dropped: compiled code has its address until the process ends.
 ///
 /// # Order
 ///
-/// A call that returns: `enter`, `leave`. One that an exception leaves: `enter`; `exception`, after inner filters and before those
-/// of callers, when nothing is unwound yet; then, after the `finally` blocks in the method, `unwound`. The two are separate passes
-/// of the runtime: if a `finally` block in the method throws another exception, `exception` comes twice and `unwound` once; if
-/// nothing handles the exception, the process ends before `unwound`. Neither changes what the application sees: the order of
-/// filters and handlers, stack traces and dumps are as before.
+/// A call that returns: `enter`, `leave`. One that an exception leaves: `enter`; `exception`, after inner filters and
+/// before those of callers, when nothing is unwound yet; then, after the `finally` blocks in the method, `unwound`. The
+/// two are separate passes of the runtime: if a `finally` block in the method throws another exception, `exception`
+/// comes twice and `unwound` once; if nothing handles the exception, the process ends before `unwound`. Neither changes
+/// what the application sees: the order of filters and handlers, stack traces and dumps are as before.
 pub trait Probe: Send + Sync + 'static {
     /// The calls that come, and their values.
     const KINDS: ProbeKinds = ProbeKinds::all();
@@ -79,7 +79,8 @@ pub trait Probe: Send + Sync + 'static {
         let _ = (cx, result);
     }
 
-    /// An exception that nothing in the method handles is about to leave it; `exception` is null if the runtime has none.
+    /// An exception that nothing in the method handles is about to leave it; `exception` is null if the runtime has
+    /// none.
     fn exception(&self, cx: &InProbe<'_>, exception: Option<ObjectId<'_>>) {
         let _ = (cx, exception);
     }
@@ -124,21 +125,23 @@ impl<F: Fn(&InProbe<'_>, &Arguments<'_>) + Send + Sync + 'static> Probe for OnEn
 impl MethodEdit<'_> {
     /// Calls `probe` when the method begins and ends, as [`Probe::KINDS`] says.
     ///
-    /// The last of several probes in a method is the outermost. Arguments and results are read by the signature; the first 16
-    /// arguments, `this` included, can be read. A type parameter, or a struct with one, is
+    /// The last of several probes in a method is the outermost. Arguments and results are read by the signature; the
+    /// first 16 arguments, `this` included, can be read. A type parameter, or a struct with one, is
     /// [unreadable](crate::values::Unreadable::TypeParameter), as instantiations share the body. Outside of
-    /// [`edit_once`](crate::InCallback::edit_once), structs of other assemblies than the method's own and the core library are
-    /// [unreadable](crate::values::Unreadable::AmbiguousType) as well, since another version of that assembly may yet be loaded.
+    /// [`edit_once`](crate::InCallback::edit_once), structs of other assemblies than the method's own and the core
+    /// library are [unreadable](crate::values::Unreadable::AmbiguousType) as well, since another version of that
+    /// assembly may yet be loaded.
     ///
-    /// The method is not inlined any more if exceptions are wanted, and line numbers in its stack traces are lost. Each call of
-    /// this keeps some memory until the process ends, also if the edit is not used.
+    /// The method is not inlined any more if exceptions are wanted, and line numbers in its stack traces are lost. Each
+    /// call of this keeps some memory until the process ends, also if the edit is not used.
     ///
     /// # Errors
     /// [`EditError::Refused`]: [`Refusal::TailCall`](super::Refusal::TailCall) and [`Refusal::Jmp`](super::Refusal::Jmp), if ends
     /// are wanted; [`Refusal::CallingConvention`](super::Refusal::CallingConvention),
-    /// [`Refusal::RuntimeAsync`](super::Refusal::RuntimeAsync), [`Refusal::OfTheRuntime`](super::Refusal::OfTheRuntime),
-    /// [`Refusal::Not64Bit`](super::Refusal::Not64Bit), [`Refusal::TooManyLocals`](super::Refusal::TooManyLocals). Otherwise the
-    /// runtime's errors about new rows of metadata. The body is as it was.
+    /// [`Refusal::RuntimeAsync`](super::Refusal::RuntimeAsync),
+    /// [`Refusal::OfTheRuntime`](super::Refusal::OfTheRuntime), [`Refusal::Not64Bit`](super::Refusal::Not64Bit),
+    /// [`Refusal::TooManyLocals`](super::Refusal::TooManyLocals). Otherwise the runtime's errors about new rows of
+    /// metadata. The body is as it was.
     pub fn probe<P: Probe>(&mut self, probe: P) -> Result<(), EditError> {
         const {
             assert!(
@@ -160,8 +163,8 @@ impl MethodEdit<'_> {
         self.probe(OnEntry(probe))
     }
 
-    /// Removes all `tail.` prefixes, so that the method can be [probed](Self::probe): its frames then stay until the calls
-    /// return, and a program that counts on their going may run out of stack. Returns how many there were.
+    /// Removes all `tail.` prefixes, so that the method can be [probed](Self::probe): its frames then stay until the
+    /// calls return, and a program that counts on their going may run out of stack. Returns how many there were.
     pub fn drop_tail_calls(&mut self) -> usize {
         self.code_mut().drop_tail_calls()
     }

@@ -141,8 +141,8 @@ impl<P: Probe> Site<P> {
     /// The method is about to return a value.
     ///
     /// # Safety
-    /// Compiled code of the method calls it, without a transition. `site` is the number of a site of this `P`; `place` is 0, or
-    /// the address of a local variable of the type that the method returns.
+    /// Compiled code of the method calls it, without a transition. `site` is the number of a site of this `P`; `place`
+    /// is 0, or the address of a local variable of the type that the method returns.
     unsafe extern "C" fn leave(site: i64, place: usize) {
         // SAFETY: the caller's promise.
         let site = unsafe { Self::of(site) };
@@ -166,7 +166,8 @@ impl<P: Probe> Site<P> {
         site.run("exception", |probe, cx| {
             // SAFETY: the local variable has a reference, or null (fact: inserted-calls).
             let address = unsafe { std::ptr::with_exposed_provenance::<usize>(place).read() };
-            // SAFETY: the object does not move during the probe: the thread stays in cooperative mode (fact: inserted-calls).
+            // SAFETY: the object does not move during the probe: the thread stays in cooperative mode (fact:
+            // inserted-calls).
             probe.exception(cx, unsafe { ObjectId::from_raw(address) });
         });
     }
@@ -207,9 +208,9 @@ impl<P: Probe> Entered for Site<P> {
             let ranges = places.map(range);
             let is_asked = const { P::KINDS.contains(ProbeKinds::ARGUMENTS) };
             let ranges = if is_asked { Ok(&ranges[..]) } else { Err(not_asked("enter")) };
-            // SAFETY: the plan is of this method. Compiled code passes, in the order of the plan, addresses of local variables
-            // that have the types of the arguments, or 0. No collection runs: the call makes no transition, and the thread
-            // stays in cooperative mode (fact: inserted-calls).
+            // SAFETY: the plan is of this method. Compiled code passes, in the order of the plan, addresses of local
+            // variables that have the types of the arguments, or 0. No collection runs: the call makes no transition,
+            // and the thread stays in cooperative mode (fact: inserted-calls).
             let args = unsafe { Arguments::new_in_probe(plan, ranges, site.values.layout) };
             probe.enter(cx, &args);
         });

@@ -1,7 +1,8 @@
 //! Adds the calls of a probe to a body.
 //!
-//! Calls at the beginning and at the return stand outside of the regions, where the compiler makes no stub for them. Values are
-//! passed by the addresses of copies: the address of an argument would keep the argument itself out of registers.
+//! Calls at the beginning and at the return stand outside of the regions, where the compiler makes no stub for them.
+//! Values are passed by the addresses of copies: the address of an argument would keep the argument itself out of
+//! registers.
 
 use corprof_il::body::InsnId;
 use corprof_il::signature::{CallingConvention, Primitive, Type};

@@ -1,17 +1,18 @@
 //! arm64, for all systems except Windows, whose unwind information is not written yet.
 //!
-//! All three hooks get their arguments in x10 and x11 and save the same registers: x0 to x8 and q0 to q7, in addition to those
-//! that the callee saves. The frame begins with the frame pointer and the return address, as in C.
+//! All three hooks get their arguments in x10 and x11 and save the same registers: x0 to x8 and q0 to q7, in addition
+//! to those that the callee saves. The frame begins with the frame pointer and the return address, as in C.
 //!
-//! These include all registers that return values: x0, x1 and v0 to v3 by the ABI, x2 as the continuation of a runtime-async
-//! method (`REG_ASYNC_CONTINUATION_RET`, docs/design/coreclr/botr/runtime-async-codegen.md), x0 to x3 from Swift. Swift's error
-//! and self are in x21 and x20, which the callee saves.
+//! These include all registers that return values: x0, x1 and v0 to v3 by the ABI, x2 as the continuation of a
+//! runtime-async method (`REG_ASYNC_CONTINUATION_RET`, docs/design/coreclr/botr/runtime-async-codegen.md), x0 to x3
+//! from Swift. Swift's error and self are in x21 and x20, which the callee saves.
 
 use std::arch::naked_asm;
 
 use super::{NEVER, OURS, PLAIN_ARGUMENTS, PLAIN_RESULT, Target};
 
-/// A stub that saves the pairs of `general`, and those of `vectors` unless the tag is set, each at its place in the frame.
+/// A stub that saves the pairs of `general`, and those of `vectors` unless the tag is set, each at its place in the
+/// frame.
 macro_rules! stub {
     (
         $(#[$doc:meta])*

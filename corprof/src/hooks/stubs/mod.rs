@@ -1,14 +1,15 @@
 //! The functions that compiled code calls: for each ABI a stub for Enter, one for Leave and one for Tailcall.
 //!
-//! Compiled code does not call a fast-path hook by the usual convention: the arguments are in registers of their own, and
-//! registers that any function may overwrite still hold values of the application (the table is in the contract notes, (d)). So
-//! a stub saves those, builds a frame that a stack walk understands, and calls one Rust function. Each file beside this one has
-//! the registers of one ABI; `tests` checks them.
+//! Compiled code does not call a fast-path hook by the usual convention: the arguments are in registers of their own,
+//! and registers that any function may overwrite still hold values of the application (the table is in the contract
+//! notes, (d)). So a stub saves those, builds a frame that a stack walk understands, and calls one Rust function. Each
+//! file beside this one has the registers of one ABI; `tests` checks them.
 //!
-//! Vector registers are saved whole. That is most of a stub's cost, and needless for most methods: a method without arguments
-//! of a floating-point, vector or value type receives nothing in them. The signature proves this when the method is compiled
-//! (`signature.rs`). The answer is stored in the lowest bits of the number that the runtime passes to the hook, and the stub
-//! tests them. A number without these bits is one of the runtime's own, and no hook is called.
+//! Vector registers are saved whole. That is most of a stub's cost, and needless for most methods: a method without
+//! arguments of a floating-point, vector or value type receives nothing in them. The signature proves this when the
+//! method is compiled (`signature.rs`). The answer is stored in the lowest bits of the number that the runtime passes
+//! to the hook, and the stub tests them. A number without these bits is one of the runtime's own, and no hook is
+//! called.
 
 #[cfg(all(target_arch = "aarch64", not(windows)))]
 mod aarch64;
@@ -31,8 +32,8 @@ use x86_64_windows as abi;
 pub(super) const PLAIN_ARGUMENTS: usize = 1;
 /// No part of the result is in a vector register.
 pub(super) const PLAIN_RESULT: usize = 2;
-/// The tag of all numbers of ours. The runtime's own have no tags: they are addresses that are multiples of 8. It passes them if
-/// it compiles with hooks after Shutdown, without asking (seen on .NET Core 3.1 only).
+/// The tag of all numbers of ours. The runtime's own have no tags: they are addresses that are multiples of 8. It
+/// passes them if it compiles with hooks after Shutdown, without asking (seen on .NET Core 3.1 only).
 pub(super) const OURS: usize = 4;
 /// All tags: without them a client's number is aligned to more.
 pub(super) const TAGS: usize = PLAIN_ARGUMENTS | PLAIN_RESULT | OURS;
@@ -40,8 +41,8 @@ pub(super) const TAGS: usize = PLAIN_ARGUMENTS | PLAIN_RESULT | OURS;
 #[cfg(not(windows))]
 const NEVER: usize = 0;
 
-/// The Rust functions behind the stubs. They receive the runtime's number for the function, tags included, if it has [`OURS`],
-/// and the stack pointer that the function's caller had before the call.
+/// The Rust functions behind the stubs. They receive the runtime's number for the function, tags included, if it has
+/// [`OURS`], and the stack pointer that the function's caller had before the call.
 ///
 /// The stubs allow them to unwind; in a profiler they must not, as compiled code is above them on the stack.
 pub(crate) trait Target: 'static {
@@ -53,8 +54,8 @@ pub(crate) trait Target: 'static {
     extern "C-unwind" fn tailcall(client: usize, stack_pointer: usize);
 }
 
-/// The Rust functions behind the slow-path hooks. They receive the runtime's number for the function, tags included, and its
-/// `COR_PRF_ELT_INFO`.
+/// The Rust functions behind the slow-path hooks. They receive the runtime's number for the function, tags included,
+/// and its `COR_PRF_ELT_INFO`.
 pub(crate) trait SlowTarget: 'static {
     /// A method begins.
     extern "C-unwind" fn enter(client: usize, elt: usize);
@@ -70,8 +71,8 @@ pub(crate) type Stub = unsafe extern "C-unwind" fn();
 /// A hook of the slow path.
 pub(crate) type SlowStub = unsafe extern "C-unwind" fn(usize, usize);
 
-/// The slow-path hooks: the runtime's wrapper saves the necessary registers and calls them as C does. So they are the functions
-/// of the [`SlowTarget`] themselves.
+/// The slow-path hooks: the runtime's wrapper saves the necessary registers and calls them as C does. So they are the
+/// functions of the [`SlowTarget`] themselves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlowStubs {
     pub(crate) enter: SlowStub,

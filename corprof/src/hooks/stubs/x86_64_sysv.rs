@@ -1,18 +1,20 @@
 //! x86-64, System V: Linux and macOS.
 //!
-//! Enter gets its arguments in r14 and r15, which the callee saves; Leave and Tailcall get theirs as in C. The lists have all
-//! other registers that must survive and that C may overwrite. The upper halves of ymm and zmm are never touched.
+//! Enter gets its arguments in r14 and r15, which the callee saves; Leave and Tailcall get theirs as in C. The lists
+//! have all other registers that must survive and that C may overwrite. The upper halves of ymm and zmm are never
+//! touched.
 //!
 //! Registers that return values: rax, rdx, xmm0 and xmm1 by the ABI; rcx, the continuation of a runtime-async method
-//! (docs/design/coreclr/botr/runtime-async-codegen.md, `REG_ASYNC_CONTINUATION_RET`), which is 0 when the method has finished;
-//! by Swift's convention also rcx, r8, xmm2 and xmm3 (`REG_SWIFT_INTRET_ORDER` in jit/targetamd64.h). Swift's error and self
-//! are in r12 and r13, which the callee saves.
+//! (docs/design/coreclr/botr/runtime-async-codegen.md, `REG_ASYNC_CONTINUATION_RET`), which is 0 when the method has
+//! finished; by Swift's convention also rcx, r8, xmm2 and xmm3 (`REG_SWIFT_INTRET_ORDER` in jit/targetamd64.h). Swift's
+//! error and self are in r12 and r13, which the callee saves.
 
 use std::arch::naked_asm;
 
 use super::{NEVER, OURS, PLAIN_ARGUMENTS, PLAIN_RESULT, Target};
 
-/// A stub that saves the registers of `general`, and those of `vectors` unless the tag is set, each at its place in the frame.
+/// A stub that saves the registers of `general`, and those of `vectors` unless the tag is set, each at its place in the
+/// frame.
 ///
 /// A call leaves the stack pointer 8 off a multiple of 16, so a frame is 8 off as well.
 macro_rules! stub {

@@ -1,19 +1,20 @@
 //! x86-64, Windows.
 //!
-//! The arguments are passed as in C. The JIT stores the method's own arguments before it calls Enter, so that stub saves
-//! nothing, and Leave saves only two registers: testing the signatures' tags would cost more than it saves.
+//! The arguments are passed as in C. The JIT stores the method's own arguments before it calls Enter, so that stub
+//! saves nothing, and Leave saves only two registers: testing the signatures' tags would cost more than it saves.
 //!
-//! Leave and Tailcall return with rcx = 0. A runtime-async method returns its continuation there, and 0 when it has finished
-//! (`REG_ASYNC_CONTINUATION_RET`, jit/targetamd64.h). The .NET 10 compiler sets rcx to 0, then puts the hook's argument into it
-//! and calls Leave; it does not clear it again (dotnet/runtime pull request 122490 changes that in .NET 11). A method does not
-//! call Leave when it is suspended, so 0 is the only right value. In all other methods rcx is free.
+//! Leave and Tailcall return with rcx = 0. A runtime-async method returns its continuation there, and 0 when it has
+//! finished (`REG_ASYNC_CONTINUATION_RET`, jit/targetamd64.h). The .NET 10 compiler sets rcx to 0, then puts the hook's
+//! argument into it and calls Leave; it does not clear it again (dotnet/runtime pull request 122490 changes that in
+//! .NET 11). A method does not call Leave when it is suspended, so 0 is the only right value. In all other methods rcx
+//! is free.
 
 use std::arch::naked_asm;
 
 use super::{OURS, Target};
 
-/// A stub that saves these registers, each at its place in the frame. The first 32 bytes of a frame belong to the callee; a
-/// call leaves the stack pointer 8 off a multiple of 16, so a frame is 8 off as well.
+/// A stub that saves these registers, each at its place in the frame. The first 32 bytes of a frame belong to the
+/// callee; a call leaves the stack pointer 8 off a multiple of 16, so a frame is 8 off as well.
 macro_rules! stub {
     (
         $(#[$doc:meta])*

@@ -31,13 +31,13 @@ impl<E> OwnEvent<E> {
 impl<E: ProviderEvent> OwnEvent<E> {
     /// Writes an event; does nothing if no session listens.
     ///
-    /// May be called wherever the profiler has an [`Info`], which every context is. While a session of this profiler listens, the
-    /// call makes [`event_pipe_event_delivered`](crate::Callbacks::event_pipe_event_delivered) on the calling thread. Hold no lock
-    /// that this callback takes ([`sync`](crate::sync)).
+    /// May be called wherever the profiler has an [`Info`], which every context is. While a session of this profiler
+    /// listens, the call makes [`event_pipe_event_delivered`](crate::Callbacks::event_pipe_event_delivered) on the
+    /// calling thread. Hold no lock that this callback takes ([`sync`](crate::sync)).
     ///
     /// # Errors
-    /// As [`event_pipe_write_event`](Info::event_pipe_write_event); `E_INVALIDARG`: no event can have the value of a field
-    /// ([`Misfit`](corprof_events::Misfit)).
+    /// As [`event_pipe_write_event`](Info::event_pipe_write_event); `E_INVALIDARG`: no event can have the value of a
+    /// field ([`Misfit`](corprof_events::Misfit)).
     pub fn write(&self, cx: &Info, event: &E) -> Result<()> {
         self.write_in_activity(cx, event, None, None)
     }

@@ -51,8 +51,8 @@ pub struct EventPipeEventDefinition<'a> {
 
 /// The combined request of all sessions that listen to a provider.
 ///
-/// When a session ends, level and keywords are those from before the end; without another session, `is_enabled` is false. The next
-/// session begins without them (seen on .NET 8 and 10).
+/// When a session ends, level and keywords are those from before the end; without another session, `is_enabled` is
+/// false. The next session begins without them (seen on .NET 8 and 10).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct EventPipeProviderState<'a> {
@@ -70,13 +70,13 @@ pub struct EventPipeProviderState<'a> {
 
 /// Called when the sessions that listen to a provider change.
 ///
-/// The runtime passes no value by which the calls of two providers could be told apart, so there is no `self`: a type stands
-/// for one provider, and keeps its state in a `static`.
+/// The runtime passes no value by which the calls of two providers could be told apart, so there is no `self`: a type
+/// stands for one provider, and keeps its state in a `static`.
 pub trait EventPipeProviderListener {
     /// A session has begun or stopped listening, or has changed its request.
     ///
-    /// Called on any thread, perhaps before the call that makes the provider has returned. A panic is reported and goes no
-    /// further.
+    /// Called on any thread, perhaps before the call that makes the provider has returned. A panic is reported and goes
+    /// no further.
     fn changed(state: EventPipeProviderState<'_>);
 }
 
@@ -109,8 +109,8 @@ impl Info {
     /// The payload must have the fields of the event's definition, in their order: the runtime passes it on unchecked.
     ///
     /// While a session of this profiler listens, the call makes
-    /// [`event_pipe_event_delivered`](crate::Callbacks::event_pipe_event_delivered) on the calling thread. Hold no lock that
-    /// this callback takes ([`sync`](crate::sync)).
+    /// [`event_pipe_event_delivered`](crate::Callbacks::event_pipe_event_delivered) on the calling thread. Hold no lock
+    /// that this callback takes ([`sync`](crate::sync)).
     #[doc = contract!(EventPipeWriteEvent)]
     #[doc(alias = "EventPipeWriteEvent")]
     pub fn event_pipe_write_event(
@@ -126,8 +126,8 @@ impl Info {
         let size = u32::try_from(bytes.len()).map_err(|_| Error::new(E_INVALIDARG, CALL))?;
         let data = sys::COR_PRF_EVENT_DATA { ptr: bytes.as_ptr().addr() as u64, size, reserved: 0 };
         let pointer = |guid: Option<&GUID>| guid.map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: events live as long as their provider, which belongs to this profiler and is never deleted; the data are read
-        // during the call, and the GUIDs may be null (fact: event-pipe, inputs).
+        // SAFETY: events live as long as their provider, which belongs to this profiler and is never deleted; the data
+        // are read during the call, and the GUIDs may be null (fact: event-pipe, inputs).
         let code = unsafe {
             let count = u32::from(size != 0);
             info.EventPipeWriteEvent(event.as_raw(), count, &data, pointer(activity), pointer(related_activity))
@@ -140,8 +140,8 @@ impl InCallback<'_> {
     /// Makes a provider. Sessions request its events by its name.
     #[doc = contract!(EventPipeCreateProvider)]
     ///
-    /// `E_INVALIDARG`: the name contains a NUL. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: `event_pipe_provider_created` makes
-    /// providers recursively.
+    /// `E_INVALIDARG`: the name contains a NUL. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: `event_pipe_provider_created`
+    /// makes providers recursively.
     #[doc(alias = "EventPipeCreateProvider")]
     pub fn event_pipe_create_provider(&mut self, name: &str) -> Result<EventPipeProviderId<'static>> {
         const CALL: &str = "EventPipeCreateProvider";
@@ -155,12 +155,12 @@ impl InCallback<'_> {
         EventPipeProviderId::from_raw(provider).ok_or(Error::new(E_INVALIDARG, CALL))
     }
 
-    /// Makes a provider like [`event_pipe_create_provider`](Self::event_pipe_create_provider), with `L` as the listener to its
-    /// state.
+    /// Makes a provider like [`event_pipe_create_provider`](Self::event_pipe_create_provider), with `L` as the listener
+    /// to its state.
     #[doc = contract!(EventPipeCreateProvider2)]
     ///
-    /// `E_INVALIDARG`: the name contains a NUL. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: `event_pipe_provider_created` makes
-    /// providers recursively.
+    /// `E_INVALIDARG`: the name contains a NUL. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: `event_pipe_provider_created`
+    /// makes providers recursively.
     #[doc(alias = "EventPipeCreateProvider2")]
     pub fn event_pipe_create_provider_with<L: EventPipeProviderListener>(
         &mut self,
@@ -204,8 +204,9 @@ impl InCallback<'_> {
             })
             .collect();
         let mut defined = 0;
-        // SAFETY: the provider belongs to this profiler, as no other provider's identifier lives so long, and is never deleted;
-        // all texts end with a NUL and outlive the call, which writes one id (fact: inputs, outputs, event-pipe).
+        // SAFETY: the provider belongs to this profiler, as no other provider's identifier lives so long, and is never
+        // deleted; all texts end with a NUL and outlive the call, which writes one id (fact: inputs, outputs,
+        // event-pipe).
         let code = unsafe {
             info.EventPipeDefineEvent(
                 provider.as_raw(),

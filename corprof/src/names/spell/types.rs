@@ -127,7 +127,8 @@ impl<S: Source> Speller<'_, S> {
             element::VAR => self.parameter(scope.type_arguments, reader.unsigned()?, "!"),
             element::MVAR => self.parameter(scope.method_arguments, reader.unsigned()?, "!!"),
             element::FNPTR => self.function_pointer(reader, scope)?,
-            // The handle may come from a broken file as well as from the runtime, so the runtime cannot be asked about it.
+            // The handle may come from a broken file as well as from the runtime, so the runtime cannot be asked about
+            // it.
             element::INTERNAL => {
                 let handle = reader.pointer()?;
                 self.push(&format!("<type handle {handle:#x}>"));
@@ -174,7 +175,8 @@ impl<S: Source> Speller<'_, S> {
                     }
                     Err(error) => self.unknown("type", token, &error),
                 }
-                // An instantiation of a type that cannot be generic, which no compiler makes: the arguments are skipped.
+                // An instantiation of a type that cannot be generic, which no compiler makes: the arguments are
+                // skipped.
                 if let Rest::Spelt(reader, count, _) = arguments
                     && !self.cut
                 {

@@ -182,7 +182,8 @@ pub(super) const INT32: usize = 0x20;
 pub(super) const STRING: usize = 0x30;
 pub(super) const CANON: usize = 0x40;
 
-/// Types: 1 `System.Int32`, 2 `System.String`, 3 `System.__Canon`, 4 `N.Outer<T>`, 5 `N.Outer<T>+Inner<U>`, 6 `N.Plain`.
+/// Types: 1 `System.Int32`, 2 `System.String`, 3 `System.__Canon`, 4 `N.Outer<T>`, 5 `N.Outer<T>+Inner<U>`, 6
+/// `N.Plain`.
 pub(super) fn world() -> World {
     let mut world = World::default();
     world.define(1, "System.Int32", None, &[]);

@@ -1,7 +1,7 @@
 //! Rounds that have one thread walked, drawn from those at work.
 //!
-//! The draw is even, so a thread is seen at random moments of its work, and the weights of its samples add up to its processor
-//! time. A round does not wait for the walk: it collects those that have ended since the last round.
+//! The draw is even, so a thread is seen at random moments of its work, and the weights of its samples add up to its
+//! processor time. A round does not wait for the walk: it collects those that have ended since the last round.
 
 use std::time::{Duration, Instant};
 
@@ -14,8 +14,9 @@ use crate::sampler::sample_buffer::SampleBuffer;
 
 use super::{Outcome, RoundTime, RunningStrategy, SampledRound, share};
 
-/// How long a list of the threads is used. Windows counts processor time in steps of 16 ms, so that asking much more often would
-/// give the same answers; and asking costs: a system call per thread, and under Wine a message to its server.
+/// How long a list of the threads is used. Windows counts processor time in steps of 16 ms, so that asking much more
+/// often would give the same answers; and asking costs: a system call per thread, and under Wine a message to its
+/// server.
 const LIST_IS_VALID: Duration = Duration::from_millis(50);
 
 /// Threads that each walk one thread at a time, while the sampler goes on. Nothing is walked after their drop.

@@ -1,8 +1,9 @@
 //! The sampler's strategies for the stacks of other threads: one for every system, others for some.
 //!
-//! A strategy writes the stacks of a round to a buffer. One that stops threads stops them as necessary, walks, and resumes: only its
-//! code and that of the walk (`walk/`) run while threads are suspended, so both allocate no memory, take no lock and write no
-//! message (`suspension.rs`). To add one, write a file here, a variant of [`Strategy`] and an arm in [`start`].
+//! A strategy writes the stacks of a round to a buffer. One that stops threads stops them as necessary, walks, and
+//! resumes: only its code and that of the walk (`walk/`) run while threads are suspended, so both allocate no memory,
+//! take no lock and write no message (`suspension.rs`). To add one, write a file here, a variant of [`Strategy`] and an
+//! arm in [`start`].
 
 #[cfg(any(test, all(windows, target_arch = "x86_64")))]
 mod drawn;
@@ -37,22 +38,24 @@ const MAX_SIGNAL_FRAMES: usize = 2048;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Strategy {
-    /// The runtime suspends all managed threads at once, as for a collection, and they are walked one after another. Works on
-    /// every system. Threads stop at safepoints: code between two of them is never on top of a stack.
+    /// The runtime suspends all managed threads at once, as for a collection, and they are walked one after another.
+    /// Works on every system. Threads stop at safepoints: code between two of them is never on top of a stack.
     #[default]
     SuspendedRuntime,
-    /// Single threads are stopped at whatever instruction they run, and walked from there. Only on Windows, on x86-64. It sees
-    /// code between two safepoints, and native frames one by one. With [`Mode::Wall`](super::Mode::Wall) a round stops one thread
-    /// after another. With [`Mode::Cpu`](super::Mode::Cpu) it stops one of the threads at work, drawn at random, and does not wait
-    /// for it: its stack comes with a later round. A stopped thread may hold a lock of the system or the runtime: if walks get
-    /// stuck for that reason too often, and once an assembly has been unloaded, the sampler changes to
-    /// [`SuspendedRuntime`](Self::SuspendedRuntime), which [`Report::strategy`](super::Report::strategy) shows.
+    /// Single threads are stopped at whatever instruction they run, and walked from there. Only on Windows, on x86-64.
+    /// It sees code between two safepoints, and native frames one by one. With [`Mode::Wall`](super::Mode::Wall) a
+    /// round stops one thread after another. With [`Mode::Cpu`](super::Mode::Cpu) it stops one of the threads at work,
+    /// drawn at random, and does not wait for it: its stack comes with a later round. A stopped thread may hold a lock
+    /// of the system or the runtime: if walks get stuck for that reason too often, and once an assembly has been
+    /// unloaded, the sampler changes to [`SuspendedRuntime`](Self::SuspendedRuntime), which
+    /// [`Report::strategy`](super::Report::strategy) shows.
     Seeded,
-    /// Each running thread is sent a signal (SIGURG) at random times around the interval, and its handler records the stack; no
-    /// thread is stopped, and waiting threads are left alone. Only on Linux, on x86-64 and arm64. It samples processor time,
-    /// whatever the [`Mode`](super::Mode): code between safepoints as well, and native frames one by one, by the unwind
-    /// information of their libraries. Threads that are older than the sampler are prepared for it while they wait; the runtime is
-    /// suspended for those that do not, at most ten times. If the application installs a handler for SIGURG, the sampler changes to [`SuspendedRuntime`](Self::SuspendedRuntime).
+    /// Each running thread is sent a signal (SIGURG) at random times around the interval, and its handler records the
+    /// stack; no thread is stopped, and waiting threads are left alone. Only on Linux, on x86-64 and arm64. It samples
+    /// processor time, whatever the [`Mode`](super::Mode): code between safepoints as well, and native frames one by
+    /// one, by the unwind information of their libraries. Threads that are older than the sampler are prepared for it
+    /// while they wait; the runtime is suspended for those that do not, at most ten times. If the application installs
+    /// a handler for SIGURG, the sampler changes to [`SuspendedRuntime`](Self::SuspendedRuntime).
     Signals,
 }
 
@@ -95,8 +98,8 @@ pub(crate) struct Outcome {
 
 /// A running strategy. Only the sampler's own thread has one: making it needs that thread's context.
 ///
-/// The loop (`sampling.rs`) calls [`sample`](Self::sample) in each round, shows the stacks to the profiler, and then calls
-/// [`request_next`](Self::request_next).
+/// The loop (`sampling.rs`) calls [`sample`](Self::sample) in each round, shows the stacks to the profiler, and then
+/// calls [`request_next`](Self::request_next).
 pub(super) trait RunningStrategy {
     /// Samples: writes stacks to the recording's buffer, with their weights, and the counts of threads to its report.
     ///
@@ -109,8 +112,8 @@ pub(super) trait RunningStrategy {
         time: RoundTime,
     ) -> Result<SampledRound, String>;
 
-    /// Requests the stacks that the next round collects; returns whether the strategy gives up. For strategies that do not wait for
-    /// their stacks.
+    /// Requests the stacks that the next round collects; returns whether the strategy gives up. For strategies that do
+    /// not wait for their stacks.
     fn request_next(&mut self, _cx: &ProfilerThread<'_>, _recording: &mut Recording, _time: RoundTime) -> bool {
         false
     }
@@ -180,8 +183,8 @@ const NOT_ON_MUSL: &str = "with musl some applications have died while they were
 
 /// The best strategy for a mode.
 ///
-/// Signals see the work where it is done and suspend nothing. On Windows one thread a round is stopped; stopping all of them took so long
-/// on a full machine that the budget allowed ten rounds a second at most (under Wine).
+/// Signals see the work where it is done and suspend nothing. On Windows one thread a round is stopped; stopping all of
+/// them took so long on a full machine that the budget allowed ten rounds a second at most (under Wine).
 pub(crate) fn best(_mode: Mode, _info: &Info) -> Strategy {
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
     if _mode == Mode::Cpu {

@@ -1,20 +1,21 @@
 //! The time after an attach in which the runtime may be unloading modules of which it has announced nothing.
 //!
-//! The runtime calls an attached profiler's callbacks only when `InitializeForAttach` is over. An unload that began before that
-//! goes on without a word: a listing of compiled functions still finds those of its modules, the next question about one reads
-//! memory that is freed at any moment, and from .NET 10 on the listing itself leaves a trap behind (`EECodeGenManager::Unload`
-//! in codeman.cpp, see `ask_jitted_functions`). Seen live: a profiler that lists at once crashes a program that unloads all the
-//! time at each fifth attach.
+//! The runtime calls an attached profiler's callbacks only when `InitializeForAttach` is over. An unload that began
+//! before that goes on without a word: a listing of compiled functions still finds those of its modules, the next
+//! question about one reads memory that is freed at any moment, and from .NET 10 on the listing itself leaves a trap
+//! behind (`EECodeGenManager::Unload` in codeman.cpp, see `ask_jitted_functions`). Seen live: a profiler that lists at
+//! once crashes a program that unloads all the time at each fifth attach.
 //!
-//! How long that lasts can be known. The runtime unloads in one place only, in the finalizer of the object that stands for a
-//! collectible assembly (`LoaderAllocatorScout.Finalize` in LoaderAllocator.cs calls `LoaderAllocator::Destroy` in
-//! loaderallocator.cpp, which returns when the batch's code is off the lists). So no unload is under way
+//! How long that lasts can be known. The runtime unloads in one place only, in the finalizer of the object that stands
+//! for a collectible assembly (`LoaderAllocatorScout.Finalize` in LoaderAllocator.cs calls `LoaderAllocator::Destroy`
+//! in loaderallocator.cpp, which returns when the batch's code is off the lists). So no unload is under way
 //! - if that class is not loaded: the runtime loads it with the first collectible assembly;
 //! - or if the runtime is suspended and the method is on no thread's stack.
 //!
-//! From such a moment on, each unload begins after the attach, and is announced. `adapter/settle.rs` waits for it when the attach
-//! is complete; until then look-ups find nothing new, and a listing of functions or modules is an error. (Modules: one that was
-//! listed a moment ago may be gone when it is asked about. Seen live once in a hundred attaches.)
+//! From such a moment on, each unload begins after the attach, and is announced. `adapter/settle.rs` waits for it when
+//! the attach is complete; until then look-ups find nothing new, and a listing of functions or modules is an error.
+//! (Modules: one that was listed a moment ago may be gone when it is asked about. Seen live once in a hundred
+//! attaches.)
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,8 +52,8 @@ impl Liveness {
         self.may_miss_unloads(runtime);
     }
 
-    /// Whether an unload may be under way that the runtime has not announced. It asks the runtime, so that the answer is true of
-    /// all that was listed before.
+    /// Whether an unload may be under way that the runtime has not announced. It asks the runtime, so that the answer
+    /// is true of all that was listed before.
     pub(crate) fn may_miss_unloads(&self, runtime: &Runtime) -> bool {
         if !self.attach.is_watching.load(Ordering::SeqCst) {
             return false;
@@ -102,8 +103,8 @@ impl Liveness {
         before.iter().filter(is_gone).for_each(|&module| self.module_has_vanished(module));
     }
 
-    /// Records the module of the function that the current callback is about, which may have been loaded unannounced. It is
-    /// loaded, and as there are callbacks its end will be announced.
+    /// Records the module of the function that the current callback is about, which may have been loaded unannounced.
+    /// It is loaded, and as there are callbacks its end will be announced.
     pub(super) fn note_modules_of_subject(&self, runtime: &Runtime, function: usize) {
         let Some(function) = FunctionId::from_raw(function) else { return };
         for module in Owners::all_modules(runtime, function) {

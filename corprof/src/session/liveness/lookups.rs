@@ -1,7 +1,7 @@
 //! [`LookUps`]: calls that may find anything loaded, by address or by enumeration.
 //!
-//! Such a call has no identifier that could be pinned. Instead, the unload of a module waits for all look-ups under way, so
-//! that everything they find stays in memory until they have finished with it.
+//! Such a call has no identifier that could be pinned. Instead, the unload of a module waits for all look-ups under
+//! way, so that everything they find stays in memory until they have finished with it.
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
@@ -9,8 +9,8 @@ use super::wait_while;
 
 /// The look-ups under way.
 ///
-/// They are counted in two groups that take turns. A waiting thread lets the next group begin and waits for the other group
-/// only, so an unbroken series of look-ups cannot block it for ever.
+/// They are counted in two groups that take turns. A waiting thread lets the next group begin and waits for the other
+/// group only, so an unbroken series of look-ups cannot block it for ever.
 pub(super) struct LookUps {
     /// How many times a thread has waited. Its remainder by two is the current group.
     turn: AtomicU32,

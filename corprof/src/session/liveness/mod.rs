@@ -1,17 +1,19 @@
 //! Tracks which identifiers may still be passed to the runtime.
 //!
-//! The runtime does not recognise a dead identifier: it reads the memory that used to hold the object. So each call that takes
-//! an identifier first pins it here ([`Liveness::pin`]), and returns an error if it is dead. While it is pinned, the callback
-//! that announces its end waits (this also makes `thread_destroyed` wait for a walk of its thread: suspension rule 2).
+//! The runtime does not recognise a dead identifier: it reads the memory that used to hold the object. So each call
+//! that takes an identifier first pins it here ([`Liveness::pin`]), and returns an error if it is dead. While it is
+//! pinned, the callback that announces its end waits (this also makes `thread_destroyed` wait for a walk of its thread:
+//! suspension rule 2).
 //!
 //! These can die:
 //! - **threads**: between `ThreadCreated` and `ThreadDestroyed`;
-//! - **everything that was loaded to be unloaded**: collectible modules, their assembly, classes and functions, and instantiations
-//!   of others over their classes. Before the first collectible module is loaded none of these exist, and a call pays for one load
-//!   and one branch. From then on each function and class that the runtime hands out is recorded once ([`Liveness::function`],
-//!   [`Liveness::class`]) with the collectible modules that it depends on (`owners.rs`). When one of these modules begins to unload,
-//!   its dependents count as dead (`unload.rs`). The runtime does not always say which modules shared code depends on; its address
-//!   can prove that it stays (`neighbours.rs`). Calls that find things without an identifier hold up every unload (`lookups.rs`);
+//! - **everything that was loaded to be unloaded**: collectible modules, their assembly, classes and functions, and
+//!   instantiations of others over their classes. Before the first collectible module is loaded none of these exist,
+//!   and a call pays for one load and one branch. From then on each function and class that the runtime hands out is
+//!   recorded once ([`Liveness::function`], [`Liveness::class`]) with the collectible modules that it depends on
+//!   (`owners.rs`). When one of these modules begins to unload, its dependents count as dead (`unload.rs`). The runtime
+//!   does not always say which modules shared code depends on; its address can prove that it stays (`neighbours.rs`).
+//!   Calls that find things without an identifier hold up every unload (`lookups.rs`);
 //! - **dynamic methods**: until `DynamicMethodUnloaded`.
 //!
 //! After an attach, the ends of what began to end before are not announced (`attach.rs`).
@@ -162,12 +164,13 @@ mortals! {
     ClassId "class" |liveness, id| liveness.if_unloading(&liveness.classes, id), |_, _| false,
         "the class went with its module, or with that of a type argument: ask before `module_unload_started` returns";
     FunctionId "function" |liveness, id| liveness.if_unloading(&liveness.functions, id),
-        // Only the name and the signature of a dynamic method end with it; the runtime keeps the rest and reuses it for the
-        // next one.
+        // Only the name and the signature of a dynamic method end with it; the runtime keeps the rest and reuses it for
+        // the next one.
         |liveness, id| liveness.dynamic_method(id).is_some_and(|entry| entry.state() == State::Dead),
         "the function went with its module, or is a dynamic method that has ended: ask before `module_unload_started`, or \
          `dynamic_method_unloaded`, returns";
-    // A thread that was never handed out as running may never have begun to run, and then the runtime does not report its end.
+    // A thread that was never handed out as running may never have begun to run, and then the runtime does not report
+    // its end.
     ThreadId "thread" |liveness, id| liveness.threads.get(id), |liveness, id| liveness.threads.get(id).is_none(),
         "the thread has ended: ask before its `thread_destroyed` returns";
 }
@@ -226,19 +229,19 @@ impl Info {
         }
     }
 
-    /// The id of a function found by a look-up (by address or by enumeration), or `None` if it is dead: such a look-up also
-    /// finds functions whose module is being unloaded.
+    /// The id of a function found by a look-up (by address or by enumeration), or `None` if it is dead: such a look-up
+    /// also finds functions whose module is being unloaded.
     ///
-    /// `is_all_gone`: the answer of [`Liveness::is_all_gone`], asked after the look-up began and before the runtime was. If it
-    /// is true, an identifier that is recorded as dead has been reused.
+    /// `is_all_gone`: the answer of [`Liveness::is_all_gone`], asked after the look-up began and before the runtime
+    /// was. If it is true, an identifier that is recorded as dead has been reused.
     pub(crate) fn found_function(&self, raw: usize, is_all_gone: bool, _look_up: &LookUp<'_>) -> Option<FunctionId> {
         let liveness = self.liveness();
         let is_alive = !liveness.is_unloading_possible()
             || match liveness.functions.get(raw) {
                 Some(entry) if entry.is_alive() => true,
                 Some(_) => is_all_gone && liveness.note(self.runtime(), Kind::Function, raw),
-                // All compiled code of unloading modules has been recorded, so this function belongs to none of them; but not
-                // that of unloads which were not announced.
+                // All compiled code of unloading modules has been recorded, so this function belongs to none of them;
+                // but not that of unloads which were not announced.
                 None => {
                     let is_sure = is_all_gone || liveness.is_code_listed() && !liveness.is_attaching();
                     is_sure && liveness.note(self.runtime(), Kind::Function, raw)
@@ -262,14 +265,15 @@ pub(crate) struct WalkCandidate<'a> {
 }
 
 impl<'a> WalkCandidate<'a> {
-    /// Pins the thread, unless its end has begun (suspension rule 2). It touches one word, so it may be called while threads
-    /// are suspended.
+    /// Pins the thread, unless its end has begun (suspension rule 2). It touches one word, so it may be called while
+    /// threads are suspended.
     ///
     /// Call it only after the suspension: the runtime reports the ends of some threads while it holds the lock that a
     /// suspension waits for, and such an end would wait for the pin.
     pub(crate) fn pin(&self) -> Option<Pinned<'a, ThreadId>> {
         let is_alive = self.entry.begin_use(&[State::Ending, State::Dead]);
-        // Not `then_some`: it would make a `Pinned` in either case, and dropping that returns a use which was not counted.
+        // Not `then_some`: it would make a `Pinned` in either case, and dropping that returns a use which was not
+        // counted.
         is_alive.then(|| Pinned { id: self.thread, entry: Some(self.entry) })
     }
 }
@@ -281,14 +285,14 @@ impl Liveness {
         (!matches!(entry.state(), State::Ending | State::Dead)).then_some(WalkCandidate { thread, entry })
     }
 
-    /// Call it before the runtime is asked for anything that may be loaded, and before suspending threads whose stacks will
-    /// show functions: none of these is unloaded before the guard is dropped.
+    /// Call it before the runtime is asked for anything that may be loaded, and before suspending threads whose stacks
+    /// will show functions: none of these is unloaded before the guard is dropped.
     pub(crate) fn look_up(&self) -> LookUp<'_> {
         self.look_ups.begin()
     }
 
-    /// Whether a module has ever begun to unload. If it has not during a look-up, nothing was freed before the end of that
-    /// look-up.
+    /// Whether a module has ever begun to unload. If it has not during a look-up, nothing was freed before the end of
+    /// that look-up.
     pub(crate) fn has_unloaded(&self) -> bool {
         self.has_unloaded.load(Ordering::SeqCst)
     }
@@ -344,15 +348,15 @@ impl Liveness {
         if self.dynamic_pages.may_have(id) { self.dynamic_methods.get(id) } else { None }
     }
 
-    /// Whether identifiers must be recorded. Calls that ask this first save the pin: `function_info` takes 8.2 ns instead of
-    /// 21.6, `function_from_ip` 29.4 instead of 33.5 (`cargo xtask bench --only calls`).
+    /// Whether identifiers must be recorded. Calls that ask this first save the pin: `function_info` takes 8.2 ns
+    /// instead of 21.6, `function_from_ip` 29.4 instead of 33.5 (`cargo xtask bench --only calls`).
     #[inline]
     pub(crate) fn is_unloading_possible(&self) -> bool {
         self.is_unloading_possible.load(Ordering::Relaxed)
     }
 
-    /// Whether neither the function nor anything that it depends on can die: it is not a dynamic method, and nothing collectible
-    /// was ever loaded. If something collectible is loaded later, this function was there before.
+    /// Whether neither the function nor anything that it depends on can die: it is not a dynamic method, and nothing
+    /// collectible was ever loaded. If something collectible is loaded later, this function was there before.
     #[inline]
     pub(crate) fn is_sure_to_stay(&self, function: FunctionId) -> bool {
         !self.is_unloading_possible() && !self.dynamic_pages.may_have(function.as_raw())
@@ -398,7 +402,8 @@ impl Liveness {
         self.dynamic_methods_ended.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// From now on the end of every dynamic method will be reported, also of those that were compiled before the profiler came.
+    /// From now on the end of every dynamic method will be reported, also of those that were compiled before the
+    /// profiler came.
     pub(crate) fn watch_older_dynamic_methods(&self) {
         self.watches_older_dynamic_methods.store(true, Ordering::SeqCst);
     }
@@ -407,8 +412,8 @@ impl Liveness {
         self.watches_older_dynamic_methods.load(Ordering::SeqCst)
     }
 
-    /// The runtime has found code of this dynamic method since the ends of all are reported. If it has ended meanwhile, that is
-    /// recorded, and stays so.
+    /// The runtime has found code of this dynamic method since the ends of all are reported. If it has ended meanwhile,
+    /// that is recorded, and stays so.
     pub(crate) fn dynamic_method_found(&self, function: usize) {
         self.dynamic_pages.add(function);
         self.dynamic_methods.insert(function, State::Mortal);
@@ -424,8 +429,8 @@ impl Liveness {
         self.dynamic_method(function.as_raw()).is_some()
     }
 
-    /// Pins the data that only this dynamic method has: its name and its signature. The end of a dynamic method waits in
-    /// cooperative mode, so a collection may wait for the pin in turn: use it for calls that have nothing to do with
+    /// Pins the data that only this dynamic method has: its name and its signature. The end of a dynamic method waits
+    /// in cooperative mode, so a collection may wait for the pin in turn: use it for calls that have nothing to do with
     /// collections.
     pub(crate) fn pin_dynamic_method(
         &self,
@@ -496,8 +501,8 @@ fn end(entry: &Entry, state: State, what: &str) {
     wait_while(|| entry.is_used(), what);
 }
 
-/// Waits, and returns whether it had to. It waits for calls to the runtime and for walks, which a watchdog ends: all of these
-/// end.
+/// Waits, and returns whether it had to. It waits for calls to the runtime and for walks, which a watchdog ends: all of
+/// these end.
 fn wait_while(is_busy: impl Fn() -> bool, what: &str) -> bool {
     const PAUSE: Duration = Duration::from_micros(200);
     const PATIENCE: Duration = Duration::from_secs(2);

@@ -1,16 +1,16 @@
 //! Proves by its address that shared code which was compiled just in time cannot be unloaded.
 //!
 //! Before .NET 10 the runtime does not say which class shared code belongs to: `Cell<__Canon>` stays, `Pair<SomeStruct,
-//! __Canon>` is unloaded with the module of the struct. The address of the code can tell. The runtime keeps the code of each
-//! collectible loader allocator in separate heaps, and deletes these whole with the allocator (`EEJitManager::Unload` in
-//! vm/codeman.cpp; `EECodeGenManager::Unload` in newer runtimes). So code on a page with code of a function that cannot die is not
-//! in such a heap, and cannot die either.
+//! __Canon>` is unloaded with the module of the struct. The address of the code can tell. The runtime keeps the code of
+//! each collectible loader allocator in separate heaps, and deletes these whole with the allocator
+//! (`EEJitManager::Unload` in vm/codeman.cpp; `EECodeGenManager::Unload` in newer runtimes). So code on a page with
+//! code of a function that cannot die is not in such a heap, and cannot die either.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// The smallest unit of memory that can be mapped, and so part of one heap only. Where pages are larger, this is a part of a
-/// page.
+/// The smallest unit of memory that can be mapped, and so part of one heap only. Where pages are larger, this is a part
+/// of a page.
 const PAGE: usize = 4096;
 
 /// Where code of functions lies that cannot die. It never shrinks, so each such function is asked about once.
@@ -42,8 +42,8 @@ impl ImmortalCode {
         pages(code).any(|page| self.pages.contains(&page))
     }
 
-    /// Takes those of these functions with their code that lie in a heap which cannot die, and returns them. A function that
-    /// lies on two pages proves it for its neighbours on both.
+    /// Takes those of these functions with their code that lie in a heap which cannot die, and returns them. A function
+    /// that lies on two pages proves it for its neighbours on both.
     pub(super) fn take(&mut self, doubtful: &mut Vec<(usize, Vec<Range<usize>>)>) -> Vec<usize> {
         let mut immortal = Vec::new();
         loop {
@@ -67,7 +67,8 @@ mod tests {
     const SHARED: usize = 2;
     const OTHER: usize = 3;
 
-    /// Whether the neighbours prove that [`SHARED`] cannot die. Each function lies from its first address to before its second.
+    /// Whether the neighbours prove that [`SHARED`] cannot die. Each function lies from its first address to before its
+    /// second.
     fn is_proved(functions: &[(usize, usize, usize)]) -> bool {
         let mut code = ImmortalCode::default();
         let mut doubtful = Vec::new();

@@ -12,13 +12,15 @@ use crate::session::Runtime;
 /// How deep type arguments and array elements are followed.
 const DEPTH: u32 = 16;
 
-/// The collectible modules that a class or function depends on: the one that defines it, and those of its type arguments.
+/// The collectible modules that a class or function depends on: the one that defines it, and those of its type
+/// arguments.
 #[derive(Default)]
 pub(super) struct Owners {
     pub(super) modules: Vec<usize>,
     /// Whether there may be others: before .NET 10 the runtime does not say over which types shared code was made.
     pub(super) is_uncertain: bool,
-    /// The classes followed so far: each level may name the next several times, and following it each time would not end.
+    /// The classes followed so far: each level may name the next several times, and following it each time would not
+    /// end.
     seen: BTreeSet<ClassId>,
 }
 
@@ -88,8 +90,8 @@ impl Owners {
     }
 }
 
-/// The parts of a class that is in memory: the module that defines it (none for an array), and its type arguments or the class
-/// of its elements.
+/// The parts of a class that is in memory: the module that defines it (none for an array), and its type arguments or
+/// the class of its elements.
 pub(super) fn parts(runtime: &Runtime, class: ClassId) -> Result<(Option<ModuleId>, Vec<ClassId>), HRESULT> {
     match runtime.ask_array(class).map_err(|error| error.code())? {
         // An array of elements without a class, such as pointers, could be of anything.

@@ -3,16 +3,16 @@
 use std::cell::Cell;
 
 thread_local! {
-    /// The function that the calling thread's innermost callback is about; 0 if there is none. It has no destructor, so it is
-    /// usable until the end of the thread.
+    /// The function that the calling thread's innermost callback is about; 0 if there is none. It has no destructor, so
+    /// it is usable until the end of the thread.
     static FUNCTION: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Marks the calling thread as being in a callback about a function, until it is dropped.
 ///
-/// The runtime compiles the function on this thread, or has just done so: nothing that the function depends on is unloaded
-/// meanwhile. If other modules are unloaded at that moment, the function may still be in doubt (`unload.rs`); the mark
-/// overrides that.
+/// The runtime compiles the function on this thread, or has just done so: nothing that the function depends on is
+/// unloaded meanwhile. If other modules are unloaded at that moment, the function may still be in doubt (`unload.rs`);
+/// the mark overrides that.
 pub(crate) struct Subject {
     /// The subject of the enclosing callback.
     before: usize,

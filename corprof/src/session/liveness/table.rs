@@ -1,8 +1,8 @@
 //! [`Table`]: the state of identifiers, readable from any thread.
 //!
-//! A look-up takes no lock and allocates nothing. Maps of libraries lock, or make the reading thread help to reclaim memory.
-//! Nothing is reclaimed here: an entry lives as long as the table, and is reused when the runtime reuses the address, so there
-//! are at most as many entries as addresses that the runtime has ever used.
+//! A look-up takes no lock and allocates nothing. Maps of libraries lock, or make the reading thread help to reclaim
+//! memory. Nothing is reclaimed here: an entry lives as long as the table, and is reused when the runtime reuses the
+//! address, so there are at most as many entries as addresses that the runtime has ever used.
 //!
 //! The gain: `cargo test -p corprof --release -- --ignored --nocapture a_pin_costs` compares it with a `HashMap` under
 //! an `RwLock`: 11 ns instead of 22 to pin and let go, and 25 instead of 65 with two threads.
@@ -16,8 +16,8 @@ const CHAINS: usize = 1 << 14;
 
 /// The state of one identifier.
 ///
-/// The state and the number of calls that use the identifier right now share one word, so that no use can begin between the
-/// check of the state and the count.
+/// The state and the number of calls that use the identifier right now share one word, so that no use can begin between
+/// the check of the state and the count.
 pub(crate) struct Entry {
     id: usize,
     next: *mut Entry,
@@ -30,8 +30,8 @@ pub(crate) struct Entry {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(crate) enum State {
-    /// Shared code that may have been unloaded with a module: the runtime does not say over which types it is shared, and it
-    /// does not lie among code that stays. Refused until its code is found again.
+    /// Shared code that may have been unloaded with a module: the runtime does not say over which types it is shared,
+    /// and it does not lie among code that stays. Refused until its code is found again.
     Doubtful = 0,
     /// It dies only with the process.
     Immortal = 1 << STATE_SHIFT,
@@ -78,7 +78,8 @@ impl Entry {
         self.lives.load(Ordering::Acquire)
     }
 
-    /// Begins another life in this state and returns its number. [`Records`](super::Records) lets in one thread at a time.
+    /// Begins another life in this state and returns its number. [`Records`](super::Records) lets in one thread at a
+    /// time.
     pub(super) fn begin_life(&self, state: State) -> u32 {
         let life = self.lives.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
         self.set(state);
@@ -116,15 +117,16 @@ impl Table {
     }
 
     fn chain(chains: &[AtomicPtr<Entry>], id: usize) -> Option<&AtomicPtr<Entry>> {
-        // The lowest bits of addresses are all alike; a multiplication by an odd number spreads the others over the upper half.
+        // The lowest bits of addresses are all alike; a multiplication by an odd number spreads the others over the
+        // upper half.
         let spread = (id as u64 >> 3).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         chains.get(spread as usize % CHAINS)
     }
 
     fn find(mut at: *mut Entry, id: usize) -> Option<*mut Entry> {
         while !at.is_null() {
-            // SAFETY: a chain holds entries that `insert` completed before it linked them in, and none is freed before the
-            // table.
+            // SAFETY: a chain holds entries that `insert` completed before it linked them in, and none is freed before
+            // the table.
             let entry = unsafe { &*at };
             if entry.id == id {
                 return Some(at);
@@ -182,8 +184,8 @@ impl Table {
     }
 }
 
-/// A filter over memory pages: a single load tells that an address is not among them. It makes `function_info` 1.06 of C instead
-/// of 1.13 (`cargo xtask bench --only calls`).
+/// A filter over memory pages: a single load tells that an address is not among them. It makes `function_info` 1.06 of
+/// C instead of 1.13 (`cargo xtask bench --only calls`).
 pub(super) struct Pages([AtomicU64; PAGE_WORDS]);
 
 /// Pages that are 4 MiB apart share one bit.
@@ -218,8 +220,8 @@ impl Drop for Table {
         for chain in self.chains.get_mut().into_iter().flatten() {
             let mut at = *chain.get_mut();
             while !at.is_null() {
-                // SAFETY: made by `Box::into_raw` in `insert`; the table is being dropped, so no reference to its entries
-                // exists any more.
+                // SAFETY: made by `Box::into_raw` in `insert`; the table is being dropped, so no reference to its
+                // entries exists any more.
                 let entry = unsafe { Box::from_raw(at) };
                 at = entry.next;
             }
@@ -227,8 +229,8 @@ impl Drop for Table {
     }
 }
 
-// SAFETY: any thread may read and write the fields of entries, and their pointers only lead to entries that live as long as the
-// table.
+// SAFETY: any thread may read and write the fields of entries, and their pointers only lead to entries that live as
+// long as the table.
 unsafe impl Send for Table {}
 // SAFETY: as above.
 unsafe impl Sync for Table {}

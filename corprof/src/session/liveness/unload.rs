@@ -1,9 +1,10 @@
-//! The dependents of a module: recorded when the runtime first hands them out, marked dead when the module begins to unload.
+//! The dependents of a module: recorded when the runtime first hands them out, marked dead when the module begins to
+//! unload.
 //!
-//! The runtime unloads in batches, on its finalizer thread. For each module it reports the beginning and the end, then it
-//! removes the module's code from its lists; when it has done so for the whole batch, it frees the memory. Between the reported
-//! end and the removal from the lists, a look-up still finds dead functions: this is the module's **window**. No callback
-//! reports the end of a window, but looking up an address in the module's own code shows it.
+//! The runtime unloads in batches, on its finalizer thread. For each module it reports the beginning and the end, then
+//! it removes the module's code from its lists; when it has done so for the whole batch, it frees the memory. Between
+//! the reported end and the removal from the lists, a look-up still finds dead functions: this is the module's
+//! **window**. No callback reports the end of a window, but looking up an address in the module's own code shows it.
 
 mod doubt;
 
@@ -21,8 +22,8 @@ use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
 use crate::lock::unpoisoned;
 use crate::session::Runtime;
 
-/// The records of collectible modules and their dependents. The lock is held for single changes, never across a call to the
-/// runtime or a wait.
+/// The records of collectible modules and their dependents. The lock is held for single changes, never across a call to
+/// the runtime or a wait.
 #[derive(Default)]
 pub(super) struct Records {
     /// How many collectible modules have been loaded so far.
@@ -91,8 +92,8 @@ struct Probe {
 
 /// Begins a life in this state and returns its number. Call it under the lock of the records.
 ///
-/// A user may have the identifier from a time when nothing was collectible and nothing was recorded. So a first entry is alive
-/// as soon as it exists.
+/// A user may have the identifier from a time when nothing was collectible and nothing was recorded. So a first entry
+/// is alive as soon as it exists.
 fn begin_life(table: &Table, id: usize, state: State) -> u32 {
     let is_known = table.get(id).is_some();
     let entry = table.insert(id, state);
@@ -127,7 +128,8 @@ impl Liveness {
         self.note_module(runtime, module);
     }
 
-    /// The runtime has listed these modules: it also lists a module whose callback it is about to make on another thread.
+    /// The runtime has listed these modules: it also lists a module whose callback it is about to make on another
+    /// thread.
     pub(crate) fn modules_listed(&self, runtime: &Runtime, modules: &[ModuleId]) {
         // A module that is unknown here has not begun to unload, and does not before this is dropped.
         let _look_up = self.look_up();
@@ -170,8 +172,8 @@ impl Liveness {
         }
     }
 
-    /// Records an identifier that the runtime hands out: it is in memory until this returns, and alive unless its module is
-    /// being unloaded. Returns whether it is alive.
+    /// Records an identifier that the runtime hands out: it is in memory until this returns, and alive unless its
+    /// module is being unloaded. Returns whether it is alive.
     #[cold]
     #[inline(never)]
     pub(super) fn note(&self, runtime: &Runtime, kind: Kind, id: usize) -> bool {
@@ -319,7 +321,8 @@ impl Liveness {
         true
     }
 
-    /// Whether all code of unloading modules has been removed, so that whatever a look-up finds **from now on** is alive.
+    /// Whether all code of unloading modules has been removed, so that whatever a look-up finds **from now on** is
+    /// alive.
     pub(crate) fn is_all_gone(&self, runtime: &Runtime) -> bool {
         if self.is_attaching() {
             return false;
@@ -344,8 +347,8 @@ impl Liveness {
         open.is_empty()
     }
 
-    /// The runtime reports the end of a class, after its module began to unload. While the callback lasts, calls may use the
-    /// class once more, and its parts, as far as they are unloaded with the same module.
+    /// The runtime reports the end of a class, after its module began to unload. While the callback lasts, calls may
+    /// use the class once more, and its parts, as far as they are unloaded with the same module.
     pub(crate) fn class_going(&self, runtime: &Runtime, class: usize) {
         let Some(id) = ClassId::from_raw(class) else { return };
         let mut revived = Vec::new();
@@ -359,8 +362,8 @@ impl Liveness {
         self.records().revived.insert(class, revived);
     }
 
-    /// Collects the dead parts of a class that is in memory, except those whose module is already gone. Skips classes in
-    /// `seen`.
+    /// Collects the dead parts of a class that is in memory, except those whose module is already gone. Skips classes
+    /// in `seen`.
     fn revive(
         &self,
         runtime: &Runtime,

@@ -13,8 +13,8 @@ const ENTRIES: usize = 512;
 
 /// A pointer for each thread, in the entry that the thread's key leads to.
 ///
-/// Counting an allocation by class takes 46.6 ns, and 51.3 by the thread-local: a library that is loaded at run time reaches
-/// those by a call (`cargo xtask bench --only storm`).
+/// Counting an allocation by class takes 46.6 ns, and 51.3 by the thread-local: a library that is loaded at run time
+/// reaches those by a call (`cargo xtask bench --only storm`).
 pub(super) struct ThreadTable<V>(Box<[Entry<V>]>);
 
 struct Entry<V> {
@@ -40,12 +40,13 @@ impl<V> ThreadTable<V> {
     pub(super) fn get(&self) -> Option<NonNull<V>> {
         let thread = system::thread_key();
         let entry = self.entry(thread);
-        // Threads that live at the same time have different keys, so the owner is the calling thread and has stored the value.
+        // Threads that live at the same time have different keys, so the owner is the calling thread and has stored the
+        // value.
         if entry.owner.load(Relaxed) == thread { NonNull::new(entry.value.load(Relaxed)) } else { None }
     }
 
-    /// Stores a pointer for the calling thread, unless its entry belongs to another one. The thread must [clear](Self::clear) the
-    /// entry before the value ends.
+    /// Stores a pointer for the calling thread, unless its entry belongs to another one. The thread must
+    /// [clear](Self::clear) the entry before the value ends.
     pub(super) fn set(&self, value: NonNull<V>) {
         let thread = system::thread_key();
         let entry = self.entry(thread);

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::system::Scheduling;
 
-/// The two lowest bits of a thread's clock id select its clock: the scheduler's, the most exact. The third bit says that it
-/// belongs to a thread and not a process; the rest is the thread's id, inverted.
+/// The two lowest bits of a thread's clock id select its clock: the scheduler's, the most exact. The third bit says
+/// that it belongs to a thread and not a process; the rest is the thread's id, inverted.
 const SCHEDULER_CLOCK_OF_THREAD: i32 = 0b110;
 
 /// The id of a thread, which is all that the system needs.
@@ -29,8 +29,8 @@ impl ThreadClock {
 fn cpu_time(os_thread_id: u32) -> Option<Duration> {
     let clock = !i32::try_from(os_thread_id).ok()? << 3 | SCHEDULER_CLOCK_OF_THREAD;
     let mut time = MaybeUninit::<libc::timespec>::uninit();
-    // SAFETY: the call writes one time, if it returns 0; for a thread that does not exist, or belongs to another process, it
-    // does not.
+    // SAFETY: the call writes one time, if it returns 0; for a thread that does not exist, or belongs to another
+    // process, it does not.
     let time = unsafe {
         if libc::clock_gettime(clock, time.as_mut_ptr()) != 0 {
             return None;

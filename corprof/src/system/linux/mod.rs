@@ -38,8 +38,8 @@ pub(super) fn process_wide_barrier() -> bool {
 }
 
 fn membarrier(command: libc::c_int) -> bool {
-    // SAFETY: membarrier takes three integers and touches no memory of ours. If it is forbidden it returns an error, or the
-    // application's sandbox ends the process, as it would for any other call.
+    // SAFETY: membarrier takes three integers and touches no memory of ours. If it is forbidden it returns an error, or
+    // the application's sandbox ends the process, as it would for any other call.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
@@ -81,7 +81,8 @@ pub(super) const THREAD_KEY_DISTANCE: usize = 0x8_0000;
 #[inline]
 pub(super) fn thread_key() -> usize {
     let key: usize;
-    // SAFETY: the System V ABI for x86-64 keeps the thread control block's own address at fs:0; reading it has no effect.
+    // SAFETY: the System V ABI for x86-64 keeps the thread control block's own address at fs:0; reading it has no
+    // effect.
     unsafe {
         std::arch::asm!("mov {}, fs:0", out(reg) key, options(nostack, preserves_flags, readonly, pure));
     }

@@ -50,8 +50,8 @@ pub(super) unsafe fn time_of(thread: HANDLE) -> Option<Duration> {
     is_known.then(|| Duration::from_nanos((ticks(kernel) + ticks(user)).saturating_mul(100)))
 }
 
-/// Windows has a count of cycles (QueryThreadCycleTime), but it is not documented to grow while a thread runs on without an
-/// interruption, and Wine does not implement it.
+/// Windows has a count of cycles (QueryThreadCycleTime), but it is not documented to grow while a thread runs on
+/// without an interruption, and Wine does not implement it.
 pub(crate) fn run_count(_os_thread_id: u32) -> Option<u64> {
     None
 }

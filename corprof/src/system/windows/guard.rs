@@ -1,8 +1,8 @@
 //! Makes a call that may touch unmapped memory, without a crash of the process.
 //!
-//! A vectored handler receives a fault before all others. If the fault is on the thread that has armed the guard, the handler
-//! sends that thread back to the start of the call. Only code without locks may be called this way, as nothing is cleaned up on
-//! the way.
+//! A vectored handler receives a fault before all others. If the fault is on the thread that has armed the guard, the
+//! handler sends that thread back to the start of the call. Only code without locks may be called this way, as nothing
+//! is cleaned up on the way.
 
 use std::arch::naked_asm;
 use std::ffi::c_void;
@@ -29,8 +29,8 @@ struct Guarded {
 static GUARDED: [Guarded; 8] =
     [const { Guarded { owner: AtomicUsize::new(0), return_to: [const { AtomicU64::new(0) }; 2] } }; 8];
 
-/// Installs the handler. It allocates memory, so this comes before any thread is stopped. The handler stays for good, in a
-/// library that stays as well (`pin_library`).
+/// Installs the handler. It allocates memory, so this comes before any thread is stopped. The handler stays for good,
+/// in a library that stays as well (`pin_library`).
 pub(super) fn prepare() {
     static ONCE: Once = Once::new();
     // SAFETY: the handler may be called on any thread at any time, and is written for that.
@@ -39,8 +39,8 @@ pub(super) fn prepare() {
     });
 }
 
-/// Calls `call`, and returns whether it came to its end; if not, it has touched unmapped memory, and the rest of it never ran.
-/// None if too many threads are using the guard.
+/// Calls `call`, and returns whether it came to its end; if not, it has touched unmapped memory, and the rest of it
+/// never ran. None if too many threads are using the guard.
 ///
 /// # Safety
 /// `call` must hold no lock, own nothing and leave nothing half-done that matters, at any moment when it may fault.
@@ -63,8 +63,8 @@ unsafe extern "system" fn on_exception(exception: *mut EXCEPTION_POINTERS) -> i3
     let Some(guarded) = GUARDED.iter().find(|guarded| guarded.owner.load(SeqCst) == key) else {
         return CONTINUE_SEARCH;
     };
-    // SAFETY: the system passes both structures for the time of the call. The registers set here are those that `enter` has
-    // saved on this very thread, which is still inside `enter`, as the guard is armed.
+    // SAFETY: the system passes both structures for the time of the call. The registers set here are those that `enter`
+    // has saved on this very thread, which is still inside `enter`, as the guard is armed.
     unsafe {
         let record = &*(*exception).ExceptionRecord;
         let context = &mut *(*exception).ContextRecord;
@@ -84,8 +84,8 @@ unsafe extern "system" fn on_exception(exception: *mut EXCEPTION_POINTERS) -> i3
     CONTINUE_EXECUTION
 }
 
-/// Saves at `_return_to` where to come back to, calls `_run(_data)`, and returns 0; or 1 when the handler has brought it back.
-/// It restores all registers that a function must keep, as the called function had no chance to.
+/// Saves at `_return_to` where to come back to, calls `_run(_data)`, and returns 0; or 1 when the handler has brought
+/// it back. It restores all registers that a function must keep, as the called function had no chance to.
 #[unsafe(naked)]
 unsafe extern "C" fn enter(
     _return_to: *const AtomicU64,

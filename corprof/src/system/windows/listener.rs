@@ -32,7 +32,8 @@ fn pipe(name: &[u16], flags: u32) -> io::Result<File> {
     let mode = PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_NOWAIT | PIPE_REJECT_REMOTE_CLIENTS;
     let access = PIPE_ACCESS_DUPLEX | flags;
     let most = PIPE_UNLIMITED_INSTANCES;
-    // SAFETY: the name ends in a zero. Without attributes, the pipe gets the default rights, by which other users cannot write.
+    // SAFETY: the name ends in a zero. Without attributes, the pipe gets the default rights, by which other users
+    // cannot write.
     let handle = unsafe { CreateNamedPipeW(name.as_ptr(), access, mode, most, BUFFER, BUFFER, 0, std::ptr::null()) };
     if handle == INVALID_HANDLE_VALUE {
         return Err(io::Error::last_os_error());

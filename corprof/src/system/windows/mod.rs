@@ -1,7 +1,7 @@
 //! Windows.
 //!
-//! The parts of a walk of one stopped thread from its registers on: `thread.rs` stops it, `probe.rs` checks that the walk is
-//! safe, `unwind.rs` unwinds its native frames, under `guard.rs`.
+//! The parts of a walk of one stopped thread from its registers on: `thread.rs` stops it, `probe.rs` checks that the
+//! walk is safe, `unwind.rs` unwinds its native frames, under `guard.rs`.
 
 #[cfg(target_arch = "x86_64")]
 mod guard;
@@ -28,8 +28,9 @@ use windows_sys::Win32::System::LibraryLoader::{
 };
 use windows_sys::Win32::System::Threading::{FlushProcessWriteBuffers, GetCurrentProcess};
 
-/// Waits end at a tick of the clock, which comes every 15.6 ms unless a program has asked for more. `std::thread::sleep` uses a
-/// timer of high resolution. Wine's waits have no such ticks, and its timers are late, so the first call measures.
+/// Waits end at a tick of the clock, which comes every 15.6 ms unless a program has asked for more.
+/// `std::thread::sleep` uses a timer of high resolution. Wine's waits have no such ticks, and its timers are late, so
+/// the first call measures.
 pub(super) fn latest_wake_up() -> Duration {
     const TICK: Duration = Duration::from_millis(16);
     const MILLISECOND: Duration = Duration::from_millis(1);
@@ -70,8 +71,8 @@ pub(super) fn process_wide_barrier() -> bool {
 pub(super) fn read_memory(address: usize, bytes: &mut [u8]) -> bool {
     let from = std::ptr::without_provenance(address);
     let mut read = 0;
-    // SAFETY: the system writes at most as many bytes as there is room for, and returns an error for a bad address; the handle
-    // of the own process needs no closing.
+    // SAFETY: the system writes at most as many bytes as there is room for, and returns an error for a bad address; the
+    // handle of the own process needs no closing.
     let code =
         unsafe { ReadProcessMemory(GetCurrentProcess(), from, bytes.as_mut_ptr().cast(), bytes.len(), &mut read) };
     code != 0 && read == bytes.len()

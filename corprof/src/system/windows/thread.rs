@@ -1,4 +1,5 @@
-//! A thread of this process on Windows: stops and resumes it, reads its registers, its stack's bounds and its processor time.
+//! A thread of this process on Windows: stops and resumes it, reads its registers, its stack's bounds and its processor
+//! time.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -61,8 +62,8 @@ fn system_library() -> Option<Range<usize>> {
         let mut information =
             MODULEINFO { lpBaseOfDll: std::ptr::null_mut(), SizeOfImage: 0, EntryPoint: std::ptr::null_mut() };
         let size = size_of::<MODULEINFO>() as u32;
-        // SAFETY: the name ends with a 0; the handle belongs to a module that no process unloads; the call writes at most the
-        // given size.
+        // SAFETY: the name ends with a 0; the handle belongs to a module that no process unloads; the call writes at
+        // most the given size.
         let is_known = unsafe {
             let library = GetModuleHandleW(name.as_ptr());
             !library.is_null() && GetModuleInformation(GetCurrentProcess(), library, &mut information, size) != 0
@@ -87,8 +88,8 @@ pub(crate) struct Stopped<'t> {
 }
 
 impl Thread {
-    /// Opens the thread with this id; none if this process has no such thread, or if it is the calling one, which could never
-    /// resume itself.
+    /// Opens the thread with this id; none if this process has no such thread, or if it is the calling one, which could
+    /// never resume itself.
     pub(crate) fn open(os_thread_id: u32) -> Option<Self> {
         let rights = THREAD_SUSPEND_RESUME | THREAD_GET_CONTEXT | THREAD_QUERY_INFORMATION;
         // SAFETY: takes no memory of ours.
@@ -105,16 +106,18 @@ impl Thread {
 
     /// Stops the thread; none if it has ended.
     ///
-    /// SuspendThread only requests the stop. The thread is stopped once its registers have been read ([`Stopped::registers`]).
+    /// SuspendThread only requests the stop. The thread is stopped once its registers have been read
+    /// ([`Stopped::registers`]).
     pub(crate) fn stop(&self) -> Option<Stopped<'_>> {
-        // SAFETY: the handle is open, with the right to stop. The call returns the number of earlier stops, or all ones.
+        // SAFETY: the handle is open, with the right to stop. The call returns the number of earlier stops, or all
+        // ones.
         let before = unsafe { SuspendThread(self.handle) };
         // Not `then_some`: the value would be made in any case, and its drop resumes the thread.
         (before != u32::MAX).then(|| Stopped { thread: self })
     }
 
-    /// Resumes the thread in place of the thread that has stopped it and cannot resume it; returns the number of stops before.
-    /// 0 and all ones mean that it was not stopped.
+    /// Resumes the thread in place of the thread that has stopped it and cannot resume it; returns the number of stops
+    /// before. 0 and all ones mean that it was not stopped.
     pub(crate) fn resume_for_another(&self) -> u32 {
         // SAFETY: the handle is open, with the right to resume. The call does not affect a running thread.
         unsafe { ResumeThread(self.handle) }
@@ -167,20 +170,22 @@ impl Stopped<'_> {
         // SAFETY: registers are plain numbers.
         let mut registers: Registers = unsafe { std::mem::zeroed() };
         registers.0.ContextFlags = CONTEXT_FULL_AMD64;
-        // SAFETY: the handle is open, with the right to query; the structure is aligned and says which registers are requested.
+        // SAFETY: the handle is open, with the right to query; the structure is aligned and says which registers are
+        // requested.
         let is_read = unsafe { GetThreadContext(self.thread.handle, &mut registers.0) != 0 };
         is_read.then_some(registers)
     }
 
     /// The part of the stack that is in use; none if the thread's environment block cannot be read, or makes no sense.
     ///
-    /// It makes no system call: the thread stands still meanwhile. Call it after [`unwind::prepare`](super::unwind::prepare).
+    /// It makes no system call: the thread stands still meanwhile. Call it after
+    /// [`unwind::prepare`](super::unwind::prepare).
     pub(crate) fn stack(&self) -> Option<Range<usize>> {
         let teb = self.thread.teb;
         let mut bounds = [0_usize; 2];
         let from = (teb + STACK_IN_TEB) as *const [usize; 2];
-        // SAFETY: the closure owns nothing. The block is aligned and mapped while the thread lives; if it has ended, the read
-        // faults, and the guard catches that.
+        // SAFETY: the closure owns nothing. The block is aligned and mapped while the thread lives; if it has ended,
+        // the read faults, and the guard catches that.
         let is_read = teb != 0 && unsafe { guard::call(|| bounds = from.read_volatile()) } == Some(true);
         let [end, start] = bounds;
         (is_read && start < end && end.is_multiple_of(8)).then_some(start..end)
@@ -217,10 +222,11 @@ impl Registers {
         self.0.Rip as usize
     }
 
-    /// Whether the thread is in a system call, which nearly always means that it waits. After [`prepare`] this takes no lock.
+    /// Whether the thread is in a system call, which nearly always means that it waits. After [`prepare`] this takes no
+    /// lock.
     ///
-    /// In a system call, the next instruction is the one behind the call to the system: `syscall`, `int 2Eh`, or, under Wine, a
-    /// call through a fixed address.
+    /// In a system call, the next instruction is the one behind the call to the system: `syscall`, `int 2Eh`, or, under
+    /// Wine, a call through a fixed address.
     pub(crate) fn is_in_system_call(&self) -> bool {
         const CALLS: [&[u8]; 3] = [&[0x0F, 0x05], &[0xCD, 0x2E], &[0xFF, 0x14, 0x25, 0x00, 0x10, 0xFE, 0x7F]];
         const LONGEST: usize = 7;

@@ -1,7 +1,7 @@
 //! Unwinds the native frames of a stopped thread, by the tables in every x64 module.
 //!
-//! No code in here allocates memory or takes a lock of ours. RtlLookupFunctionEntry does take locks of the system, which the
-//! stopped thread may hold: `probe.rs` checks that first.
+//! No code in here allocates memory or takes a lock of ours. RtlLookupFunctionEntry does take locks of the system,
+//! which the stopped thread may hold: `probe.rs` checks that first.
 
 use std::ops::{ControlFlow, Range};
 
@@ -27,8 +27,8 @@ pub(crate) enum UnwindError {
     Busy,
 }
 
-/// Registers with which the runtime can begin a walk: their instruction pointer is in managed code, and their stack pointer
-/// within the thread's stack. Only [`seed`] makes one.
+/// Registers with which the runtime can begin a walk: their instruction pointer is in managed code, and their stack
+/// pointer within the thread's stack. Only [`seed`] makes one.
 pub(crate) struct Seed {
     registers: Registers,
 }
@@ -50,8 +50,8 @@ pub(crate) fn prepare() {
     guard::prepare();
 }
 
-/// The innermost managed frame of a stopped thread with these registers and this stack, searched through at most `most` native
-/// ones; `on_native` is called with the instruction and stack pointer of each.
+/// The innermost managed frame of a stopped thread with these registers and this stack, searched through at most `most`
+/// native ones; `on_native` is called with the instruction and stack pointer of each.
 ///
 /// `is_managed` says whether an instruction pointer is in managed code (GetFunctionFromIP).
 ///
@@ -90,8 +90,8 @@ pub(crate) fn step(registers: &mut Registers, stack: &Range<usize>) -> Result<()
     if function.is_null() {
         // A function without an entry does not move the stack pointer: its return address is on top of the stack.
         let top = caller.0.Rsp as *const u64;
-        // SAFETY: the stack pointer is aligned and within the part of the stack that is in use, as was checked. If the watchdog
-        // has resumed the thread and it has ended, the read faults, and the guard catches that.
+        // SAFETY: the stack pointer is aligned and within the part of the stack that is in use, as was checked. If the
+        // watchdog has resumed the thread and it has ended, the read faults, and the guard catches that.
         let is_read = unsafe { guard::call(|| caller.0.Rip = top.read_volatile()) };
         if !is_read.ok_or(UnwindError::Busy)? {
             return Err(UnwindError::Fault);
@@ -102,8 +102,8 @@ pub(crate) fn step(registers: &mut Registers, stack: &Range<usize>) -> Result<()
         let mut establisher = 0;
         let ip = caller.0.Rip;
         // SAFETY: the entry belongs to this very address, and its module is mapped, or was when it was found. If it is
-        // unmapped, or a register leads elsewhere, the read faults, and the guard catches that. RtlVirtualUnwind takes no lock,
-        // and writes only to this stack.
+        // unmapped, or a register leads elsewhere, the read faults, and the guard catches that. RtlVirtualUnwind takes
+        // no lock, and writes only to this stack.
         let is_done = unsafe {
             guard::call(|| {
                 RtlVirtualUnwind(

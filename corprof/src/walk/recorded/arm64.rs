@@ -1,12 +1,13 @@
 //! Frames of compiled code on arm64, decoded from its first and last instructions.
 //!
-//! There the compiler keeps the chain of frame pointers in every method that has a frame, and in code that continues a loop as
-//! well: such code is entered with the frame pointer and the link register of the original's caller. So only a method's first and last
-//! instructions, and methods without a frame, are not in the chain. How far the caller's frame lies above the frame pointer
-//! differs from method to method: the record that the frame pointer points at is mostly at the bottom of the frame.
+//! There the compiler keeps the chain of frame pointers in every method that has a frame, and in code that continues a
+//! loop as well: such code is entered with the frame pointer and the link register of the original's caller. So only a
+//! method's first and last instructions, and methods without a frame, are not in the chain. How far the caller's frame
+//! lies above the frame pointer differs from method to method: the record that the frame pointer points at is mostly at
+//! the bottom of the frame.
 //!
-//! All instructions have four bytes, so a prologue is followed from the first one on: what it has subtracted from the stack
-//! pointer, and where it has saved the frame pointer and the link register.
+//! All instructions have four bytes, so a prologue is followed from the first one on: what it has subtracted from the
+//! stack pointer, and where it has saved the frame pointer and the link register.
 
 mod steps;
 
@@ -161,9 +162,9 @@ impl Frame {
         prologue(code).0.frame()
     }
 
-    /// The frame of the top function, if it is not made yet or already gone; `self` is its complete frame. `code` has the function's
-    /// first bytes, `offset` is the position in the `size` that it has, `before` the instructions before it, and `next` the code
-    /// from there on.
+    /// The frame of the top function, if it is not made yet or already gone; `self` is its complete frame. `code` has
+    /// the function's first bytes, `offset` is the position in the `size` that it has, `before` the instructions before
+    /// it, and `next` the code from there on.
     pub(super) fn incomplete(
         self,
         code: &[u8],
@@ -183,11 +184,11 @@ impl Frame {
         epilogue(has_begun, before, next, |target| !(0..size.cast_signed()).contains(&(offset.cast_signed() + target)))
     }
 
-    /// The size of the frame above the one that this code makes, if it continues a loop: that of the original code. `originals` has
-    /// the sizes of the frames that the function's other code makes.
+    /// The size of the frame above the one that this code makes, if it continues a loop: that of the original code.
+    /// `originals` has the sizes of the frames that the function's other code makes.
     ///
-    /// Where it returns, it removes both. Code that never returns shows by its first instructions that it takes over variables of a
-    /// frame above its own.
+    /// Where it returns, it removes both. Code that never returns shows by its first instructions that it takes over
+    /// variables of a frame above its own.
     pub(super) fn continued(code: &[u8], originals: &[usize]) -> Option<usize> {
         let (made, end) = prologue(code);
         let is_outside = |target: isize| !(0..code.len().cast_signed()).contains(&target);
@@ -219,8 +220,8 @@ impl Frame {
     }
 }
 
-/// The frame of which only removal is left, if `next` does that and leaves the function. `has_begun`: whether a jump leaves it without
-/// more ado, as nothing of a frame is there.
+/// The frame of which only removal is left, if `next` does that and leaves the function. `has_begun`: whether a jump
+/// leaves it without more ado, as nothing of a frame is there.
 fn epilogue(mut has_begun: bool, before: &[u8], next: &[u8], is_outside: impl Fn(isize) -> bool) -> Option<Frame> {
     let mut base = Base::StackPointer;
     let mut moved = 0;
@@ -382,7 +383,8 @@ mod tests {
         let endless = code(&[0xA9BE_7BFD, 0xA901_53F3, 0x9100_03FD, 0xB940_4FB3, 0x1400_0000]);
         assert_eq!(Frame::continued(&endless, &[32, 48]), Some(48));
         assert_eq!(Frame::continued(&endless, &[32, 40]), None);
-        // With a handler, which returns from a frame of its own: stp x29, x30, [sp, #-32]!; ldp x29, x30, [sp], #32; ret
+        // With a handler, which returns from a frame of its own: stp x29, x30, [sp, #-32]!; ldp x29, x30, [sp], #32;
+        // ret
         let handler = code(&[0xA9BE_7BFD, 0xA8C2_7BFD, 0xD65F_03C0]);
         assert_eq!(Frame::continued(&[endless, handler].concat(), &[32, 48]), Some(48));
         let original = code(&[0xA9BD_7BFD, 0x9100_03FD, 0xB900_2FA0, 0x1400_0000]);

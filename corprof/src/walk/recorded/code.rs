@@ -55,8 +55,8 @@ pub(crate) struct CodeLookUp<'a, 'i> {
 }
 
 impl CodeLookUp<'_, '_> {
-    /// Calls `visit` with each frame of a recorded stack, the innermost first: its function, none for native code, and its
-    /// address. Ends when `visit` says so.
+    /// Calls `visit` with each frame of a recorded stack, the innermost first: its function, none for native code, and
+    /// its address. Ends when `visit` says so.
     pub(crate) fn walk(&mut self, sample: &RawSample, visit: impl FnMut(Option<FunctionId>, usize) -> bool) {
         unwind(sample, self, visit);
     }

@@ -1,8 +1,10 @@
-//! Walks a stack that its thread has recorded itself, in a signal handler: from caller to caller in the copy of its words.
+//! Walks a stack that its thread has recorded itself, in a signal handler: from caller to caller in the copy of its
+//! words.
 //!
 //! That happens later, on the sampler's thread, while everything runs. `code.rs` finds the functions at addresses, and
-//! `shape.rs` (on arm64 `arm64.rs`) decodes from their instructions where a frame has its return address; `replaced.rs` does so
-//! for code that continues a loop. Native frames are found by the unwind information of their libraries (`natives.rs`).
+//! `shape.rs` (on arm64 `arm64.rs`) decodes from their instructions where a frame has its return address; `replaced.rs`
+//! does so for code that continues a loop. Native frames are found by the unwind information of their libraries
+//! (`natives.rs`).
 
 mod arm64;
 mod code;
@@ -204,7 +206,8 @@ mod tests {
 
     #[test]
     fn a_function_without_a_record_of_its_own_does_not_lose_its_caller() {
-        // The function at 100 is chained; 200, with 8 bytes on the stack, called it; 300, which is chained, called that.
+        // The function at 100 is chained; 200, with 8 bytes on the stack, called it; 300, which is chained, called
+        // that.
         let words = [0, at(6), 210, 99, 310, 5, at(8), 410, 0, 510];
         let mut codes = chained(&[100, 300, 400]);
         codes.0.push((200, Shape::Fixed { size: 8, saved_frame_pointer: None }));

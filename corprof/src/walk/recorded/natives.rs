@@ -1,7 +1,7 @@
 //! The native libraries of the process: their unwind information, and the names of their functions.
 //!
-//! They are read from their files, not from memory, as a library may be unloaded meanwhile. Only the sampler's thread reads,
-//! while everything runs. It looks for libraries when an address lies in none that is known.
+//! They are read from their files, not from memory, as a library may be unloaded meanwhile. Only the sampler's thread
+//! reads, while everything runs. It looks for libraries when an address lies in none that is known.
 
 use std::collections::HashMap;
 use std::fs;
@@ -20,7 +20,8 @@ use crate::system::signals::RawSample;
 
 use super::{NativeCaller, Place};
 
-/// How long it does not look for libraries again: at first, and at most after repeated failures. Stubs are in no library.
+/// How long it does not look for libraries again: at first, and at most after repeated failures. Stubs are in no
+/// library.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// The libraries that are loaded.

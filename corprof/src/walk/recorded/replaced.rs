@@ -1,8 +1,8 @@
 //! Code that continues a loop (on-stack replacement): the size of its frame.
 //!
-//! The runtime compiles a method's loop anew while it runs, and jumps from the original code into the new one. The original
-//! frame stays, and the new one lies below it. Where the return address is, depends on the size of the original frame. From the
-//! frame pointer up:
+//! The runtime compiles a method's loop anew while it runs, and jumps from the original code into the new one. The
+//! original frame stays, and the new one lies below it. Where the return address is, depends on the size of the
+//! original frame. From the frame pointer up:
 //!
 //! - the caller's frame pointer, copied;
 //! - a word that differs between runtimes: up to .NET 10 an address in the original code, as if that had called the new
@@ -10,9 +10,9 @@
 //! - the original frame, up to and including the saved frame pointer;
 //! - the return address.
 //!
-//! Where the code returns, it removes both frames: its last instructions show the size. Code that never returns has no such
-//! instructions; then the original code shows the size, or the place of the first saved register, which lies at the top of the
-//! original frame.
+//! Where the code returns, it removes both frames: its last instructions show the size. Code that never returns has no
+//! such instructions; then the original code shows the size, or the place of the first saved register, which lies at
+//! the top of the original frame.
 
 use super::shape::pops;
 use super::steps::{Step, step};
@@ -59,11 +59,11 @@ impl Beginning {
         }
     }
 
-    /// The offset of the return address from the frame pointer, if it is found. `code` is all of the code, and `originals` has
-    /// the sizes of the frames that the function's other code makes.
+    /// The offset of the return address from the frame pointer, if it is found. `code` is all of the code, and
+    /// `originals` has the sizes of the frames that the function's other code makes.
     pub(super) fn size(self, code: &[u8], originals: &[usize]) -> Option<usize> {
-        // Registers are saved from the top of the original frame down, below those that the original code has saved. The frame
-        // pointer is always one of these.
+        // Registers are saved from the top of the original frame down, below those that the original code has saved.
+        // The frame pointer is always one of these.
         let first = self.saved.and_then(|saved| (saved + 2 * WORD).checked_sub(self.frame_pointer));
         let least = first.unwrap_or(BELOW + WORD);
         let by_originals = || originals.iter().map(|size| size + BELOW).filter(|&size| size >= least);

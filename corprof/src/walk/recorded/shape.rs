@@ -1,10 +1,11 @@
 //! The shape of a compiled function's frame, decoded from its first and last instructions.
 //!
-//! The runtime's compiler keeps a chain of frame pointers on Linux, but not in every function: a small function with one call
-//! or none has a frame of fixed size instead, and the caller of such a function is missing from the chain. In code that
-//! continues a loop (on-stack replacement, `replaced.rs`) the chain leads to the caller's caller. At the beginning and the end of
-//! every function the frame is not made yet, or is already gone. The instructions show which case applies, and the compiler uses
-//! few different ones for this. A live test compares with the runtime's unwinder at each instruction (`tests/live/frames.rs`).
+//! The runtime's compiler keeps a chain of frame pointers on Linux, but not in every function: a small function with
+//! one call or none has a frame of fixed size instead, and the caller of such a function is missing from the chain. In
+//! code that continues a loop (on-stack replacement, `replaced.rs`) the chain leads to the caller's caller. At the
+//! beginning and the end of every function the frame is not made yet, or is already gone. The instructions show which
+//! case applies, and the compiler uses few different ones for this. A live test compares with the runtime's unwinder at
+//! each instruction (`tests/live/frames.rs`).
 
 use super::arm64::Frame;
 use super::replaced;
@@ -25,8 +26,8 @@ pub(super) enum Shape {
         /// The offset of the caller's frame pointer from the stack pointer, if it is not in its register.
         saved_frame_pointer: Option<usize>,
     },
-    /// Code that continues a loop. The frame pointer points at the caller's; the frame of the original code lies between them
-    /// and the return address.
+    /// Code that continues a loop. The frame pointer points at the caller's; the frame of the original code lies
+    /// between them and the return address.
     Replaced {
         /// The offset of the return address from the frame pointer, if known.
         size: Option<usize>,
@@ -85,8 +86,8 @@ impl Shape {
         Self::Fixed { size, saved_frame_pointer: prologue.saved.map(|saved| size - saved) }
     }
 
-    /// The shape of the top function's frame, if it is not made yet or already gone. `code` has the first bytes of the `size` that
-    /// the function has, `offset` is its position in them, and `next` the code from there on.
+    /// The shape of the top function's frame, if it is not made yet or already gone. `code` has the first bytes of the
+    /// `size` that the function has, `offset` is its position in them, and `next` the code from there on.
     pub(super) fn incomplete(code: &[u8], size: usize, offset: usize, next: &[u8]) -> Option<Self> {
         if let Some(left) = epilogue(next, offset, size) {
             return Some(left);
@@ -130,8 +131,8 @@ pub(super) struct Popped {
     pub(super) frame_pointer: Option<usize>,
 }
 
-/// What the instructions from `place` on pop until they leave the function; none if they do something else. `is_outside` says
-/// whether a jump to an offset from `code` does.
+/// What the instructions from `place` on pop until they leave the function; none if they do something else.
+/// `is_outside` says whether a jump to an offset from `code` does.
 pub(super) fn pops(code: &[u8], mut place: usize, is_outside: impl Fn(isize) -> bool) -> Option<Popped> {
     let mut popped = Popped { size: 0, frame_pointer: None };
     loop {

@@ -12,8 +12,8 @@ use super::{Code, Codes, NativeCaller, Place, caller_of_top};
 
 /// The signal sampler's walk, one step from the top of a stack that the test makes.
 ///
-/// A thread is never where a test wants it. So the test fills memory as a stack, and asks for the caller of any instruction as if a
-/// thread had been interrupted there.
+/// A thread is never where a test wants it. So the test fills memory as a stack, and asks for the caller of any
+/// instruction as if a thread had been interrupted there.
 #[allow(missing_debug_implementations, reason = "it is for tests")]
 #[derive(Default)]
 pub struct SignalStep {
@@ -43,8 +43,8 @@ impl SignalStep {
         CodeLookUp { known: &mut self.known, natives: &self.natives, cx }.at(address);
     }
 
-    /// The caller of the instruction at `ip`, with this frame pointer, in a function that was looked up; none if the walk ends
-    /// there. `link` is the link register, on processors that have one.
+    /// The caller of the instruction at `ip`, with this frame pointer, in a function that was looked up; none if the
+    /// walk ends there. `link` is the link register, on processors that have one.
     pub fn caller(
         &self,
         stack: &mut SignalStack,

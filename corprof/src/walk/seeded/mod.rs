@@ -1,11 +1,13 @@
 //! One thread at a time: it is stopped at any instruction, walked from there, and resumed.
 //!
-//! Its innermost frames may be native, and the runtime cannot begin a walk at those. So the unwinder skips them to the first
-//! managed frame, whose registers seed the runtime's walk. Native frames between managed ones are found in the same way: the
-//! runtime shows the registers of the innermost, and the unwinder follows them to the next managed frame, once that is known.
+//! Its innermost frames may be native, and the runtime cannot begin a walk at those. So the unwinder skips them to the
+//! first managed frame, whose registers seed the runtime's walk. Native frames between managed ones are found in the
+//! same way: the runtime shows the registers of the innermost, and the unwinder follows them to the next managed frame,
+//! once that is known.
 //!
-//! A thread is stopped anywhere, so it may hold any lock. Between the stop and the resumption this file takes no lock, but the
-//! system's and the runtime's calls do. Hence the probe before a thread's native frames are first walked, and the watchdog.
+//! A thread is stopped anywhere, so it may hold any lock. Between the stop and the resumption this file takes no lock,
+//! but the system's and the runtime's calls do. Hence the probe before a thread's native frames are first walked, and
+//! the watchdog.
 
 mod watchdog;
 
@@ -115,8 +117,8 @@ impl<'i> Seeder<'i> {
     /// If the runtime is older than the call, or the system cannot make the watchdog's thread.
     ///
     /// # Safety
-    /// The calling thread is one that corprof has made, and that never runs managed code (suspension rule 1). It does not use
-    /// this after the closure of a profiler thread has ended.
+    /// The calling thread is one that corprof has made, and that never runs managed code (suspension rule 1). It does
+    /// not use this after the closure of a profiler thread has ended.
     pub(crate) unsafe fn new(waiting: WaitingThreads, info: &'i Info) -> Result<Self> {
         // SAFETY: the caller's promise.
         let raw = unsafe { info.runtime().as_version_for_long(CALL)? };
@@ -137,15 +139,17 @@ impl<'i> Seeder<'i> {
         })
     }
 
-    /// Whether walks are possible: each searches for the code of its frames, on a thread that the runtime does not know.
+    /// Whether walks are possible: each searches for the code of its frames, on a thread that the runtime does not
+    /// know.
     pub(crate) fn can_search(&self) -> bool {
         self.runtime.info.runtime().searches().are_safe_everywhere()
     }
 
-    /// Writes the stack of a thread, which this operating-system thread carries. Without a result code, nothing is written.
+    /// Writes the stack of a thread, which this operating-system thread carries. Without a result code, nothing is
+    /// written.
     ///
-    /// The thread is pinned from before the stop to after it. A thread whose end waits for the pin holds no lock that is needed
-    /// here, as the runtime is not suspended.
+    /// The thread is pinned from before the stop to after it. A thread whose end waits for the pin holds no lock that
+    /// is needed here, as the runtime is not suspended.
     pub(crate) fn walk(
         &mut self,
         pinned: &Pinned<'_, ThreadId>,
@@ -215,8 +219,8 @@ impl<'i> Seeder<'i> {
         self.open_threads.remove(&key).or_else(new)
     }
 
-    /// Stops a thread, writes its stack, and resumes it. It needs no probe once the locks were free. Returns also how long the
-    /// thread stood still: a thread that waits for a processor stops late, and loses nothing by that.
+    /// Stops a thread, writes its stack, and resumes it. It needs no probe once the locks were free. Returns also how
+    /// long the thread stood still: a thread that waits for a processor stops late, and loses nothing by that.
     fn walk_once(
         &mut self,
         pinned: &Pinned<'_, ThreadId>,
@@ -243,7 +247,8 @@ impl<'i> Seeder<'i> {
         (if is_stuck { WalkResult::Stuck } else { result }, stood)
     }
 
-    /// Makes a probe, which allocates, if one is needed; returns whether its thread gets the locks while no thread is stopped.
+    /// Makes a probe, which allocates, if one is needed; returns whether its thread gets the locks while no thread is
+    /// stopped.
     fn prepare(&mut self, open: &OpenThread) -> bool {
         if !open.needs_probe {
             return true;
@@ -268,23 +273,25 @@ impl Runtime<'_> {
     /// The function at an instruction pointer, if that is in managed code, and whether the runtime could answer.
     fn function_at(&self, ip: usize) -> (Option<FunctionId>, bool) {
         let mut function = 0;
-        // SAFETY: the runtime looks the address up, accepts any, and writes one number. The caller has begun a search, so no
-        // code is removed meanwhile (fact: searches, outputs).
+        // SAFETY: the runtime looks the address up, accepts any, and writes one number. The caller has begun a search,
+        // so no code is removed meanwhile (fact: searches, outputs).
         let code = unsafe { self.raw.GetFunctionFromIP(ip as *const u8, &mut function) };
         let is_known = code != sys::CORPROF_E_ASYNCHRONOUS_UNSAFE;
         (FunctionId::from_raw(function).filter(|_| code.is_ok()), is_known)
     }
 
-    /// Whether the runtime's thread still has an operating-system thread, and it is this one. The runtime ends the process when
-    /// it is asked for the stack of a thread without one.
+    /// Whether the runtime's thread still has an operating-system thread, and it is this one. The runtime ends the
+    /// process when it is asked for the stack of a thread without one.
     fn is_carried_by(&self, pinned: &Pinned<'_, ThreadId>, thread: &Thread) -> bool {
         let mut handle = std::ptr::null_mut();
-        // SAFETY: the thread is pinned; the call writes one handle, which the runtime still owns (fact: pinned, outputs).
+        // SAFETY: the thread is pinned; the call writes one handle, which the runtime still owns (fact: pinned,
+        // outputs).
         let code = unsafe { self.raw.GetHandleFromThread(pinned.as_raw(), &mut handle) };
         code.is_ok() && thread.is_that_of(handle)
     }
 
-    /// Writes the stack of a stopped thread. `may_unwind` is asked with its instruction pointer before anything is unwound.
+    /// Writes the stack of a stopped thread. `may_unwind` is asked with its instruction pointer before anything is
+    /// unwound.
     fn walk_stopped(
         &self,
         stop: &WatchedStop<'_>,
@@ -340,7 +347,8 @@ impl Runtime<'_> {
             Err(UnwindError::Busy) => return sys::CORPROF_E_STACKSNAPSHOT_UNSAFE,
             // The thread has no managed frame, or no more frames are wanted.
             Err(UnwindError::End | UnwindError::Stopped) => return E_FAIL,
-            // The tables lead to no managed frame. If the thread waits in native code, the runtime itself knows where to begin.
+            // The tables lead to no managed frame. If the thread waits in native code, the runtime itself knows where
+            // to begin.
             Err(UnwindError::Stack | UnwindError::Fault | UnwindError::TooDeep) => {
                 seeded_writer.writer.restart();
                 seeded_writer.is_leaf_native = false;
@@ -352,9 +360,9 @@ impl Runtime<'_> {
         let stop = seeded_writer.stop;
         let code = stop.in_runtime(|| {
             let data: *mut SeededWriter<'_, '_> = &mut seeded_writer;
-            // SAFETY: the thread is pinned and stopped; the instruction pointer in its seed is in managed code, and the stack
-            // pointer within its stack; the seeded_writer has no other user during the call
-            // (test: live seeded::native_frames_between_managed_ones_are_shown_one_by_one).
+            // SAFETY: the thread is pinned and stopped; the instruction pointer in its seed is in managed code, and the
+            // stack pointer within its stack; the seeded_writer has no other user during the call (test: live
+            // seeded::native_frames_between_managed_ones_are_shown_one_by_one).
             unsafe {
                 let on_frame = Some(SeededWriter::on_frame as _);
                 self.raw.DoStackSnapshot(pinned.as_raw(), on_frame, flags, data.cast(), context.cast_mut(), size)
@@ -372,8 +380,8 @@ impl Runtime<'_> {
 
     /// Writes the stack from the seed on by the unwinder alone.
     ///
-    /// The runtime refuses to walk a thread in managed code if it cannot tell whether the registers are complete: on .NET 8
-    /// unless the system confirms it, which Wine 8 does not.
+    /// The runtime refuses to walk a thread in managed code if it cannot tell whether the registers are complete: on
+    /// .NET 8 unless the system confirms it, which Wine 8 does not.
     fn unwind(&self, seed: &Seed, seeded_writer: &mut SeededWriter<'_, '_>) {
         let mut registers = *seed.registers();
         let mut is_innermost = !seeded_writer.is_leaf_native;
@@ -444,8 +452,8 @@ impl SeededWriter<'_, '_> {
     /// The callback for `DoStackSnapshot`.
     ///
     /// # Safety
-    /// `seeded_writer` points at a [`SeededWriter`] that has no other user during the call; the context, if there is one, has
-    /// that many bytes.
+    /// `seeded_writer` points at a [`SeededWriter`] that has no other user during the call; the context, if there is
+    /// one, has that many bytes.
     unsafe extern "system" fn on_frame(
         function: sys::FunctionID,
         ip: usize,

@@ -1,10 +1,12 @@
 //! Resumes a stopped thread whose walk does not end.
 //!
-//! The stopped thread may hold a lock that the walk needs. Then the sampler's thread waits for a thread that only itself can
-//! resume. So another thread watches: it resumes a target that has been stopped for [`LIMIT`] while the sampler's thread used
-//! no processor time. That releases the lock, and the walk ends with the frames that it has found.
+//! The stopped thread may hold a lock that the walk needs. Then the sampler's thread waits for a thread that only
+//! itself can resume. So another thread watches: it resumes a target that has been stopped for [`LIMIT`] while the
+//! sampler's thread used no processor time. That releases the lock, and the walk ends with the frames that it has
+//! found.
 //!
-//! One word decides which of the two resumes: the sampler sets it back from "stopped" to "running", or the watchdog is first.
+//! One word decides which of the two resumes: the sampler sets it back from "stopped" to "running", or the watchdog is
+//! first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::SeqCst};
@@ -168,11 +170,12 @@ impl Shared {
         if !sampler.is_stuck(state) || self.state.compare_exchange(state, number | RESUMING, SeqCst, SeqCst).is_err() {
             return;
         }
-        // SAFETY: the sampler keeps the thread open until it has taken the word back, which it cannot before the store below.
+        // SAFETY: the sampler keeps the thread open until it has taken the word back, which it cannot before the store
+        // below.
         let target = unsafe { &*self.target.load(SeqCst) };
         let stops = target.resume_for_another();
-        // The second stop is the runtime's own, made by the stuck walk; the runtime keeps its collector from stopping the
-        // thread meanwhile.
+        // The second stop is the runtime's own, made by the stuck walk; the runtime keeps its collector from stopping
+        // the thread meanwhile.
         if stops == 2 && is_in_runtime {
             target.resume_for_another();
         }

@@ -1,5 +1,5 @@
-//! Places after the last callback, where a profiler may still hold an `Info`: a thread-local that is dropped as the thread ends,
-//! a handler of `atexit`, a thread that goes on after Shutdown.
+//! Places after the last callback, where a profiler may still hold an `Info`: a thread-local that is dropped as the
+//! thread ends, a handler of `atexit`, a thread that goes on after Shutdown.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 

@@ -13,7 +13,8 @@ const SUSPENDED: &str = "CORPROF_E_SUSPENSION_IN_PROGRESS";
 const NO_THREAD: &str = "CORPROF_E_NOT_MANAGED_THREAD";
 const NOTHING_YET: &str = "nothing to ask about yet";
 
-/// The allowed results other than success, with the reason (`*`: in any place; a final `*`: in places whose names begin so).
+/// The allowed results other than success, with the reason (`*`: in any place; a final `*`: in places whose names begin
+/// so).
 const ANSWERS: &[(&str, &str, &str, &str)] = &[
     ("*", "DestroyHandle", NOTHING_YET, "no exception has been thrown since the last handle was destroyed"),
     ("*", "DoStackSnapshot", "CORPROF_E_STACKSNAPSHOT_UNSAFE", "not at this moment"),
@@ -135,8 +136,8 @@ fn answers(text: &str, cells: &[Cell]) -> Vec<String> {
             |row: &str| row == "*" || row == place || row.strip_suffix('*').is_some_and(|part| place.starts_with(part));
         let is_expected = ANSWERS.iter().any(|row| is_place(row.0) && row.1 == method && row.2 == code)
             || code == NOT_ALLOWED && is_session_refused(place, method);
-        // A call that a runtime lacks always fails this way; which runtimes lack it is in the contract table, and tested by
-        // tests/live/matrix.rs.
+        // A call that a runtime lacks always fails this way; which runtimes lack it is in the contract table, and
+        // tested by tests/live/matrix.rs.
         let is_lacking = ["E_NOINTERFACE", NOTHING_YET].contains(&code) && asked.get(method) == refused.get(method);
         if !is_expected && !is_lacking {
             faults.insert(format!("{method} answered {code} in {place}"), number(count));
@@ -173,8 +174,8 @@ fn empty(plan: &Plan, cells: &[Cell]) -> Vec<String> {
     faults
 }
 
-/// The least number of callbacks and threads that make calls in every run: runs without the events of collections have the
-/// fewest.
+/// The least number of callbacks and threads that make calls in every run: runs without the events of collections have
+/// the fewest.
 const PLACES: usize = 40;
 
 /// Places that occur so rarely that some of their calls may be missing.

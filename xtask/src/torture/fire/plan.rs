@@ -66,9 +66,9 @@ impl Plan {
         Self { number, condition, hooks, settings, target, time: (1, LONGEST), panic_at: None, without }
     }
 
-    /// .NET 8 follows the class of a dead object that it reports to a profiler with MONITOR_GC, and crashes if the class
-    /// belonged to an assembly that was built in memory and unloaded (`AssemblyBuilderAccess.RunAndCollect`); a profiler in C
-    /// that only receives events has the same crash. So a run has either the one or the other.
+    /// .NET 8 follows the class of a dead object that it reports to a profiler with MONITOR_GC, and crashes if the
+    /// class belonged to an assembly that was built in memory and unloaded (`AssemblyBuilderAccess.RunAndCollect`); a
+    /// profiler in C that only receives events has the same crash. So a run has either the one or the other.
     fn spare_net_8(&mut self, major: u32, is_about_builders: bool) {
         if major != 8 {
         } else if is_about_builders {
@@ -127,8 +127,8 @@ impl Plan {
             plan.panic_at = Some(random.u64(..20_000));
             plan.time = (5, 5);
         }
-        // The events that take most of an application's time, and so hide other effects. Not MONITOR_JIT_COMPILATION and
-        // MONITOR_THREADS: by them the profiler learns that the program is ready.
+        // The events that take most of an application's time, and so hide other effects. Not MONITOR_JIT_COMPILATION
+        // and MONITOR_THREADS: by them the profiler learns that the program is ready.
         let events = ["MONITOR_EXCEPTIONS", "MONITOR_CODE_TRANSITIONS", "MONITOR_OBJECT_ALLOCATED"];
         plan.without.0.extend(events.into_iter().filter(|_| random.u8(..5) == 0));
         plan.spare_net_8(major, random.u8(..4) == 0);

@@ -1,5 +1,5 @@
-//! `absent.rs`: for each call that not every context offers, a method of `Info` that can never be called. Its bound makes the
-//! compiler name the rule and the cure.
+//! `absent.rs`: for each call that not every context offers, a method of `Info` that can never be called. Its bound
+//! makes the compiler name the rule and the cure.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};

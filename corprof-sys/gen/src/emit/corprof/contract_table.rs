@@ -1,4 +1,5 @@
-//! `contract_table.rs`: `contracts.toml` itself, for the fake CLR of `corprof::testing`, which refuses calls by its rules.
+//! `contract_table.rs`: `contracts.toml` itself, for the fake CLR of `corprof::testing`, which refuses calls by its
+//! rules.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
@@ -24,7 +25,8 @@ pub(super) fn emit(callbacks: &[Callback<'_>], contracts: &Contracts) -> Result<
         use crate::event_mask::{Event, EventMask};
         use crate::testing::contract::{Call, Delivery, Earlier, Entry, FlagRule, Lifted, Release, SyncInfo};
 
-        /// The methods of `ICorProfilerInfo` to `ICorProfilerInfo15`, by slot: `QueryInterface` has 0, so the first has 3.
+        /// The methods of `ICorProfilerInfo` to `ICorProfilerInfo15`, by slot: `QueryInterface` has 0, so the first has
+        /// 3.
         pub(crate) const CALLS: [Call; #call_count] = [#(#calls),*];
 
         /// The callbacks, by the number of their event.

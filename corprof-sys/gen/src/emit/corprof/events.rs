@@ -100,9 +100,9 @@ fn mask(flags: &[&FlagRow]) -> TokenStream {
         bitflags::bitflags! {
             /// The flags of both words of the event mask: they select callbacks and change the runtime's behaviour.
             ///
-            /// The rule of each flag comes from the contract table: whether it is immutable, so that only `initialize` can
-            /// change it; whether an attached profiler may set it; whether it prevents a detach. The text before the rule may
-            /// name further conditions.
+            /// The rule of each flag comes from the contract table: whether it is immutable, so that only `initialize`
+            /// can change it; whether an attached profiler may set it; whether it prevents a detach. The text before
+            /// the rule may name further conditions.
             #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
             pub struct EventMask: u64 {
                 #(#constants)*

@@ -1,5 +1,5 @@
-//! `fake_*.rs`: an interface from the runtime's side. A trait with a method for each slot, which answers `E_NOTIMPL` unless
-//! the fake CLR says otherwise, and the vtable that leads there.
+//! `fake_*.rs`: an interface from the runtime's side. A trait with a method for each slot, which answers `E_NOTIMPL`
+//! unless the fake CLR says otherwise, and the vtable that leads there.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote};

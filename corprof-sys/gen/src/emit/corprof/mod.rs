@@ -1,10 +1,9 @@
 //! The callbacks and flags to files of `corprof` and `corprof-macros`.
 //!
-//! `callbacks.rs` is the trait that users implement, `events.rs` the events and the flags that turn them on, `thunks.rs`
-//! the vtable, `contract.rs` documentation of the Info methods, `absent.rs` the compiler's messages for those that a context
-//! lacks, and the macros get a table of names; `contract_table.rs` and the `fake_*.rs` are for the fake CLR of
-//! `corprof::testing`. Their meaning comes from `callbacks.toml`, their
-//! rules from `contracts.toml`.
+//! `callbacks.rs` is the trait that users implement, `events.rs` the events and the flags that turn them on,
+//! `thunks.rs` the vtable, `contract.rs` documentation of the Info methods, `absent.rs` the compiler's messages for
+//! those that a context lacks, and the macros get a table of names; `contract_table.rs` and the `fake_*.rs` are for the
+//! fake CLR of `corprof::testing`. Their meaning comes from `callbacks.toml`, their rules from `contracts.toml`.
 
 mod absent;
 mod callback_event;
@@ -115,15 +114,15 @@ fn callbacks_trait(callbacks: &[Callback<'_>]) -> Result<TokenStream, Error> {
         use crate::profiler::{BoxError, NotImplemented, Subscriber};
         use windows_core::GUID as Guid;
 
-        /// The runtime's callbacks to a profiler: implement those that you need, under `#[callbacks]`, which turns their
-        /// events on.
+        /// The runtime's callbacks to a profiler: implement those that you need, under `#[callbacks]`, which turns
+        /// their events on.
         ///
-        /// [`initialize`](Self::initialize) makes the profiler, and no callback reaches it before. Without that method it is made
-        /// by its [`Default`]; a struct without fields needs none.
+        /// [`initialize`](Self::initialize) makes the profiler, and no callback reaches it before. Without that method
+        /// it is made by its [`Default`]; a struct without fields needs none.
         ///
-        /// A callback comes on the thread of its event, and many come at a time: hence `&self`, `Send` and `Sync`. The type
-        /// of its context says which calls a callback may make ([`context`](crate::context)). A panic in one is reported and
-        /// disables the profiler; the application goes on.
+        /// A callback comes on the thread of its event, and many come at a time: hence `&self`, `Send` and `Sync`. The
+        /// type of its context says which calls a callback may make ([`context`](crate::context)). A panic in one is
+        /// reported and disables the profiler; the application goes on.
         #[allow(unused_variables, reason = "the default bodies ignore what they are given")]
         #[diagnostic::on_unimplemented(
             message = "`{Self}` has no callbacks",
@@ -133,8 +132,8 @@ fn callbacks_trait(callbacks: &[Callback<'_>]) -> Result<TokenStream, Error> {
             /// Any of the events that `#[events(…)]` above the method names, with its arguments; before the event's own
             /// method, if the profiler has that as well.
             ///
-            /// The attribute takes flags of the [event mask](crate::EventMask), each for all events that it turns on, and
-            /// names of single events:
+            /// The attribute takes flags of the [event mask](crate::EventMask), each for all events that it turns on,
+            /// and names of single events:
             ///
             /// ```
             /// # use corprof::prelude::*;
@@ -150,10 +149,10 @@ fn callbacks_trait(callbacks: &[Callback<'_>]) -> Result<TokenStream, Error> {
             /// }
             /// ```
             ///
-            /// Events that corprof makes up after an attach ([`catch_up`](crate::InAttach::catch_up)) come here, too. The context
-            /// is the cautious one, because among the events are some inside of collections. `runtime_thread_suspended`, where
-            /// next to nothing is allowed, and the questions `get_rejit_parameters` and `get_assembly_references` have their
-            /// own methods only.
+            /// Events that corprof makes up after an attach ([`catch_up`](crate::InAttach::catch_up)) come here, too.
+            /// The context is the cautious one, because among the events are some inside of collections.
+            /// `runtime_thread_suspended`, where next to nothing is allowed, and the questions `get_rejit_parameters`
+            /// and `get_assembly_references` have their own methods only.
             fn every(&self, cx: &InNoGc<'_>, event: &CallbackEvent<'_>) {}
             #methods
         }

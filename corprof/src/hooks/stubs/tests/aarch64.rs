@@ -188,7 +188,8 @@ pub(super) unsafe extern "C-unwind" fn call(_stub: Stub, _registers: &mut Regist
     )
 }
 
-/// A function that passes its arguments to `$see`, and overwrites all registers that it may (of q8 to q15 the upper halves).
+/// A function that passes its arguments to `$see`, and overwrites all registers that it may (of q8 to q15 the upper
+/// halves).
 macro_rules! overwrite {
     ($see:path) => {
         naked_asm!(

@@ -1,8 +1,8 @@
-//! Each stub is called from assembly with a known value in every register, in front of a function that overwrites all registers
-//! that C allows it to overwrite. The registers that the application needs must come back unchanged.
+//! Each stub is called from assembly with a known value in every register, in front of a function that overwrites all
+//! registers that C allows it to overwrite. The registers that the application needs must come back unchanged.
 //!
-//! The files beside this one have the assembly. Tests for other machines than the compiling one run under `cargo xtask test` if
-//! an emulator is installed.
+//! The files beside this one have the assembly. Tests for other machines than the compiling one run under `cargo xtask
+//! test` if an emulator is installed.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

@@ -28,8 +28,8 @@ pub(super) fn arguments(_kind: Kind) -> (usize, usize) {
     (place("rcx"), place("rdx"))
 }
 
-/// The registers that a hook must save: general registers, whole vectors except xmm6 to xmm15 (the callee saves those), and of
-/// these the halves that a test can tell from its own.
+/// The registers that a hook must save: general registers, whole vectors except xmm6 to xmm15 (the callee saves those),
+/// and of these the halves that a test can tell from its own.
 pub(super) fn kept(kind: Kind) -> (Vec<(&'static str, usize)>, Range<usize>, Range<usize>) {
     let callee_saved = ["rbx", "rbp", "rsi", "rdi", "r12", "r13", "r14", "r15"];
     let (others, vectors): (&[&str], _) = match kind {
@@ -197,7 +197,8 @@ pub(super) unsafe extern "C-unwind" fn call(_stub: Stub, _registers: &mut Regist
     )
 }
 
-/// A function that passes its arguments to `$see`, and overwrites all registers that it may, and the room for its arguments.
+/// A function that passes its arguments to `$see`, and overwrites all registers that it may, and the room for its
+/// arguments.
 macro_rules! overwrite {
     ($see:path, $($this:tt)+) => {
         naked_asm!(
@@ -256,7 +257,8 @@ unsafe extern "C-unwind" fn overwrite() {
     overwrite!(see_leave, overwrite)
 }
 
-/// The .NET 10 compiler leaves the hook's argument in rcx, where the caller of a runtime-async method expects a continuation.
+/// The .NET 10 compiler leaves the hook's argument in rcx, where the caller of a runtime-async method expects a
+/// continuation.
 #[test]
 fn leave_and_tailcall_return_no_continuation() {
     let stubs = of::<Overwrites>().unwrap();

@@ -1,8 +1,8 @@
 //! Threads that each stop and walk one thread at a time, while the sampler's thread goes on.
 //!
-//! A thread that waits for a processor stops only once it has one, which takes several time slices on a full machine. If the
-//! sampler's thread waited for that, it would miss its next rounds. So it passes each thread to a walker, and collects the stack
-//! in a later round. Most rounds need one walker; others are made when all are busy.
+//! A thread that waits for a processor stops only once it has one, which takes several time slices on a full machine.
+//! If the sampler's thread waited for that, it would miss its next rounds. So it passes each thread to a walker, and
+//! collects the stack in a later round. Most rounds need one walker; others are made when all are busy.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -180,7 +180,8 @@ impl Shared {
 
     /// The walker's thread, from start to end.
     fn serve(&self, info: &Info) {
-        // SAFETY: this thread runs no code but this. The pool waits for its end, before the closure of the sampler's thread ends.
+        // SAFETY: this thread runs no code but this. The pool waits for its end, before the closure of the sampler's
+        // thread ends.
         let mut walker = unsafe { OneByOne::new(WaitingThreads::AreLeftOut, info) };
         if let Err(error) = &walker {
             report::line(format_args!("the sampler cannot stop single threads: {error}"));

@@ -1,15 +1,15 @@
 //! Samples running threads at random times by a signal to each. No thread is stopped.
 //!
-//! In each round the strategy finds the threads that are running on a processor at that moment (`threads.rs` knows the threads),
-//! and sends each of these a signal (`corprof/src/system/linux/signals/`). A thread records its stack when it receives the signal,
-//! at once. The next round reads the records and walks them (`corprof/src/walk/recorded/`), on the sampler's thread, while
-//! everything runs.
+//! In each round the strategy finds the threads that are running on a processor at that moment (`threads.rs` knows the
+//! threads), and sends each of these a signal (`corprof/src/system/linux/signals/`). A thread records its stack when it
+//! receives the signal, at once. The next round reads the records and walks them (`corprof/src/walk/recorded/`), on the
+//! sampler's thread, while everything runs.
 //!
-//! Threads that wait for a processor are not sampled: they would be seen where they lost it, which is not a random place. On a web
-//! service with eight clients on two processors, `sched_yield` and `send` had 21 % of the samples and, by `perf`, 1 % of the time.
-//! A running thread is one whose processor clock advances between two looks. The thread that the sampler displaces is not
-//! running then, so the sampler moves to another processor after each round. With one processor, and where clocks are not exact,
-//! threads that wait for a processor are sampled too.
+//! Threads that wait for a processor are not sampled: they would be seen where they lost it, which is not a random
+//! place. On a web service with eight clients on two processors, `sched_yield` and `send` had 21 % of the samples and,
+//! by `perf`, 1 % of the time. A running thread is one whose processor clock advances between two looks. The thread
+//! that the sampler displaces is not running then, so the sampler moves to another processor after each round. With one
+//! processor, and where clocks are not exact, threads that wait for a processor are sampled too.
 
 mod leaving;
 mod older_threads;
@@ -41,19 +41,20 @@ use super::{Outcome, RoundTime, RunningStrategy, SampledRound, Strategy};
 use older_threads::OlderThreads;
 use threads::{PreparedThread, PreparedThreads};
 
-/// How long a thread that handled a fault is left alone: on a stack overflow it runs on a small stack while it reports that.
+/// How long a thread that handled a fault is left alone: on a stack overflow it runs on a small stack while it reports
+/// that.
 const PAUSE_AFTER_FAULT: Duration = Duration::from_millis(50);
 
-/// How long the sampler waits for the answer of a running thread. A signal that could not be queued arrives without the slot's
-/// number.
+/// How long the sampler waits for the answer of a running thread. A signal that could not be queued arrives without the
+/// slot's number.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A thread that has not run for this long is dormant: most threads of a large pool.
 const DORMANT_AFTER: Duration = Duration::from_secs(1);
 
-/// A dormant thread is checked after so much time, and not in more than every fourth round. Reading the clocks of 196 waiting
-/// threads in each round was half of the cost of the sampler's thread (`cargo xtask bench --only sampling`). The weight of the
-/// first sample afterwards includes all the time that the thread has used by then.
+/// A dormant thread is checked after so much time, and not in more than every fourth round. Reading the clocks of 196
+/// waiting threads in each round was half of the cost of the sampler's thread (`cargo xtask bench --only sampling`).
+/// The weight of the first sample afterwards includes all the time that the thread has used by then.
 const DORMANT_CHECK: Duration = Duration::from_millis(10);
 const LEAST_DORMANT_ROUNDS: usize = 4;
 
@@ -190,7 +191,8 @@ impl SignalledThread {
         Some(used)
     }
 
-    /// Whether the thread is running now, shortly after its clock was read. Without `sees_running`: whether it is runnable.
+    /// Whether the thread is running now, shortly after its clock was read. Without `sees_running`: whether it is
+    /// runnable.
     fn is_running(&self, sees_running: bool) -> bool {
         if sees_running { self.prepared.cpu_time() > Some(self.total_cpu_time) } else { self.prepared.is_runnable() }
     }

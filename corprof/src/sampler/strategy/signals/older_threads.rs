@@ -1,7 +1,8 @@
 //! Has the threads prepared that are older than the sampler: after an attach, all of them.
 //!
-//! A thread that waits in a system call is asked by a signal to prepare itself (`corprof/src/system/linux/signals/older.rs`). One that
-//! is still running after a while is asked while the runtime is suspended, when it waits as well.
+//! A thread that waits in a system call is asked by a signal to prepare itself
+//! (`corprof/src/system/linux/signals/older.rs`). One that is still running after a while is asked while the runtime is
+//! suspended, when it waits as well.
 
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,9 @@
 //! The threads that signals can sample. None receives a signal before it is prepared or after its end.
 //!
-//! A thread prepares itself when the runtime reports that it runs: it gets a larger alternate stack and a slot. At its end,
-//! again on the thread itself, it is removed from the list and gets its old alternate stack back, which the runtime then frees. The
-//! end of a thread that the runtime did not make is reported later, on another thread; then both its stacks are freed here.
+//! A thread prepares itself when the runtime reports that it runs: it gets a larger alternate stack and a slot. At its
+//! end, again on the thread itself, it is removed from the list and gets its old alternate stack back, which the
+//! runtime then frees. The end of a thread that the runtime did not make is reported later, on another thread; then
+//! both its stacks are freed here.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -39,11 +40,12 @@ struct ThreadLists {
     new: Vec<Arc<PreparedThread>>,
     /// Threads that are older than the sampler and are being prepared, by the runtime's id.
     preparing: HashMap<usize, PreparingThread>,
-    /// Larger alternate stacks that these threads have had, or were meant to have, by the runtime's id. A handler that has not
-    /// returned may set one again, so each is kept for its thread.
+    /// Larger alternate stacks that these threads have had, or were meant to have, by the runtime's id. A handler that
+    /// has not returned may set one again, so each is kept for its thread.
     spare_stacks: HashMap<usize, (Address, AlternateStack)>,
     free_slots: Vec<&'static Slot>,
-    /// The alternate stacks of threads whose end was reported on another thread, until the system has ended them as well.
+    /// The alternate stacks of threads whose end was reported on another thread, until the system has ended them as
+    /// well.
     orphaned_stacks: Vec<(Address, AlternateStack)>,
 }
 
@@ -156,8 +158,8 @@ impl PreparedThreads {
         lists.threads.contains_key(&id) || lists.preparing.contains_key(&id)
     }
 
-    /// Readies an older thread, and returns what to ask it with. [`settle`](Self::settle) it afterwards. From now on its end is
-    /// not missed.
+    /// Readies an older thread, and returns what to ask it with. [`settle`](Self::settle) it afterwards. From now on
+    /// its end is not missed.
     pub(super) fn ready(&self, thread: ThreadId, address: Address) -> Option<PreparationRequest> {
         let mut lists = self.lists();
         let slot = lists.free_slot()?;

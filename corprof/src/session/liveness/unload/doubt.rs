@@ -1,4 +1,5 @@
-//! Functions in doubt: shared code of which the runtime does not say over which types it is, while a module is unloaded.
+//! Functions in doubt: shared code of which the runtime does not say over which types it is, while a module is
+//! unloaded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -12,7 +13,8 @@ use crate::lock::unpoisoned;
 use crate::session::Runtime;
 
 impl Liveness {
-    /// Puts the identifiers in doubt that may depend on the module with load number `load`. Returns whether that includes code.
+    /// Puts the identifiers in doubt that may depend on the module with load number `load`. Returns whether that
+    /// includes code.
     pub(super) fn doubt(&self, runtime: &Runtime, load: u64) -> bool {
         let table = |dependent: Dependent| self.table(dependent.kind).get(dependent.id);
         let in_doubt: Vec<_> = {
@@ -63,10 +65,11 @@ impl Liveness {
         !compiled.is_empty()
     }
 
-    /// Finds out where the code of the functions lies that cannot die, of those that were compiled just in time. Call it on the
-    /// unloading thread.
+    /// Finds out where the code of the functions lies that cannot die, of those that were compiled just in time. Call
+    /// it on the unloading thread.
     ///
-    /// An application may have compiled many thousands of them, and waits for this thread. So some are left to later unloads.
+    /// An application may have compiled many thousands of them, and waits for this thread. So some are left to later
+    /// unloads.
     fn find_immortal_code(&self, runtime: &Runtime, known: &mut ImmortalCode, jitted: BTreeSet<usize>) {
         const PATIENCE: Duration = Duration::from_millis(5);
         let is_immortal = |id: &usize| self.functions.get(*id).is_some_and(|entry| entry.state() == State::Immortal);
@@ -96,8 +99,8 @@ impl Liveness {
 
     /// Finds out whether a function in doubt is alive: if it is, its code can still be found after the module is gone.
     ///
-    /// That cannot be decided while the module is being unloaded. Unloading takes a millisecond, so this waits for it; only
-    /// briefly, as the caller may be in a callback that the runtime waits for.
+    /// That cannot be decided while the module is being unloaded. Unloading takes a millisecond, so this waits for it;
+    /// only briefly, as the caller may be in a callback that the runtime waits for.
     #[cold]
     pub(in super::super) fn settle(&self, runtime: &Runtime, function: usize) -> bool {
         const PATIENCE: Duration = Duration::from_millis(50);

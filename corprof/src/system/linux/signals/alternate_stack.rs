@@ -1,14 +1,14 @@
 //! The stack on which a thread handles faults, made large enough for a signal on top of the runtime's handler.
 //!
-//! The runtime gives each of its threads 16 KB, of which a guard page takes 4. Its handler for SIGSEGV (every null reference of
-//! managed code) needs most of the rest where signal frames hold AVX-512 registers, 3.5 KB each and twice that with AMX. A
-//! further signal during the handler does not fit, and the system ends the process.
+//! The runtime gives each of its threads 16 KB, of which a guard page takes 4. Its handler for SIGSEGV (every null
+//! reference of managed code) needs most of the rest where signal frames hold AVX-512 registers, 3.5 KB each and twice
+//! that with AMX. A further signal during the handler does not fit, and the system ends the process.
 //!
-//! The thread itself replaces it, outside any handler: a stack set inside a handler is undone when the handler returns, as the
-//! system restores the earlier one (`uc_stack`). A thread that is older than the sampler gets it from a handler that writes the new
-//! one into `uc_stack` (`older.rs`). At the end of a thread the runtime frees the stack that it made, if that one is
-//! set. So the thread gets it back at its end. If its end becomes known only later, as of a thread that the runtime did not make, the
-//! runtime has freed neither, and both are freed here.
+//! The thread itself replaces it, outside any handler: a stack set inside a handler is undone when the handler returns,
+//! as the system restores the earlier one (`uc_stack`). A thread that is older than the sampler gets it from a handler
+//! that writes the new one into `uc_stack` (`older.rs`). At the end of a thread the runtime frees the stack that it
+//! made, if that one is set. So the thread gets it back at its end. If its end becomes known only later, as of a thread
+//! that the runtime did not make, the runtime has freed neither, and both are freed here.
 
 use std::mem::MaybeUninit;
 
@@ -64,7 +64,8 @@ impl StackMemory {
     }
 }
 
-/// Whether a thread with this alternate stack needs a larger one. Without one, faults are handled on the thread's own stack.
+/// Whether a thread with this alternate stack needs a larger one. Without one, faults are handled on the thread's own
+/// stack.
 pub(super) const fn is_small(stack: &libc::stack_t) -> bool {
     stack.ss_flags & libc::SS_DISABLE == 0 && stack.ss_size < SIZE
 }
@@ -104,8 +105,8 @@ fn is_runtimes(stack: &libc::stack_t) -> bool {
     is_whole_pages && !is_readable(start) && is_readable(start + page())
 }
 
-/// Whether the memory at `place`, an aligned address, can be read. Asked by a call that every sandbox allows: it would wait for a
-/// change there, for no time at all.
+/// Whether the memory at `place`, an aligned address, can be read. Asked by a call that every sandbox allows: it would
+/// wait for a change there, for no time at all.
 fn is_readable(place: usize) -> bool {
     let no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let word: *const u32 = std::ptr::without_provenance(place);
@@ -116,8 +117,8 @@ fn is_readable(place: usize) -> bool {
 }
 
 impl AlternateStack {
-    /// Gives the calling thread a larger one. None is necessary, and none set, without an alternate stack (faults are then
-    /// handled on the thread's own stack) or if it is large enough already.
+    /// Gives the calling thread a larger one. None is necessary, and none set, without an alternate stack (faults are
+    /// then handled on the thread's own stack) or if it is large enough already.
     pub(crate) fn enlarge() -> Result<Option<Self>, Refusal> {
         let before = current().ok_or(Refusal::System)?;
         if before.ss_flags & libc::SS_ONSTACK != 0 {
@@ -178,8 +179,9 @@ impl AlternateStack {
     /// Frees both, after the end of the thread. The runtime has freed neither: its own was not set.
     pub(crate) fn free(self) {
         if self.is_runtimes {
-            // SAFETY: the runtime unmaps its stack at the thread's end if it is set, which it was not, and no other code knows it. The
-            // tests of `signals` would die if it did; `tens_of_thousands_of_native_threads_leave_no_memory_behind` fails without this.
+            // SAFETY: the runtime unmaps its stack at the thread's end if it is set, which it was not, and no other
+            // code knows it. The tests of `signals` would die if it did;
+            // `tens_of_thousands_of_native_threads_leave_no_memory_behind` fails without this.
             unsafe { libc::munmap(self.before.ss_sp, self.before.ss_size) };
         }
         self.unmap();

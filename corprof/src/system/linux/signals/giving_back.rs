@@ -1,7 +1,7 @@
 //! Has threads set their earlier alternate stacks again, when the profiler leaves the process.
 //!
-//! A thread is asked by a signal, and its handler exchanges the stack as `older.rs` describes. The memory of the larger stack is
-//! freed afterwards. So the handler refuses while another handler may have a frame there.
+//! A thread is asked by a signal, and its handler exchanges the stack as `older.rs` describes. The memory of the larger
+//! stack is freed afterwards. So the handler refuses while another handler may have a frame there.
 
 use super::slot::ExchangeOutcome;
 use super::{Address, AlternateStack, Sending, Slot};

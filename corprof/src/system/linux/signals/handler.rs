@@ -1,10 +1,12 @@
-//! The signal handler. It may interrupt a sampled thread anywhere: in compiled code, in the allocator, with any lock held.
+//! The signal handler. It may interrupt a sampled thread anywhere: in compiled code, in the allocator, with any lock
+//! held.
 //!
 //! So it consists of a few loads and stores:
 //! - it calls neither the runtime nor libc, allocates nothing, takes no lock, writes no log and looks nothing up;
 //! - it touches no thread-local variable: the thread is identified by its control block, which one instruction finds;
 //! - it writes only to the slot, which was made before the first signal and is never freed;
-//! - it changes nothing of the thread but its alternate stack, by `uc_stack` of the signal's frame, if that was asked for;
+//! - it changes nothing of the thread but its alternate stack, by `uc_stack` of the signal's frame, if that was asked
+//!   for;
 //! - it reads only the thread's own stack, between the stack pointer and the stack's end, which is always mapped;
 //! - it makes no system call, so `errno` does not change;
 //! - it does not panic: there is no index and no arithmetic that could.
@@ -37,8 +39,8 @@ struct Interrupted {
 }
 
 extern "C" fn handle(_signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the system passes both to a handler with SA_SIGINFO. The value of a signal that was not queued is arbitrary, and
-    // is only compared with the numbers of slots.
+    // SAFETY: the system passes both to a handler with SA_SIGINFO. The value of a signal that was not queued is
+    // arbitrary, and is only compared with the numbers of slots.
     let (value, context) = unsafe { ((*info).si_value().sival_ptr.addr(), &mut *context.cast::<libc::ucontext_t>()) };
     let interrupted = interrupted(context);
     let Some(slot) = Slot::numbered(value & !EXCHANGE) else { return };
@@ -126,9 +128,10 @@ fn record_frames(sample: &mut RawSample, frame: usize, copied: usize, live: &Ran
     }
 }
 
-/// The record of the original frame, in the frame of code that continues a loop (on-stack replacement). Such code copies the
-/// caller's frame pointer, `next`, into a record of its own; the original frame above has it once more, below the return address.
-/// Looks from `start` on. Where a word has that value by chance, the record is needless and does no harm.
+/// The record of the original frame, in the frame of code that continues a loop (on-stack replacement). Such code
+/// copies the caller's frame pointer, `next`, into a record of its own; the original frame above has it once more,
+/// below the return address. Looks from `start` on. Where a word has that value by chance, the record is needless and
+/// does no harm.
 fn original_record(next: usize, start: usize, live: &Range<usize>) -> Option<FrameRecord> {
     if !cfg!(target_arch = "x86_64") {
         return None;
@@ -179,7 +182,8 @@ mod tests {
 
     #[test]
     fn beyond_the_copied_part_both_records_of_a_continued_loop_are_kept() {
-        // From a frame in the copied part the chain leads to one of a continued loop beyond it, and to its caller's caller.
+        // From a frame in the copied part the chain leads to one of a continued loop beyond it, and to its caller's
+        // caller.
         let mut stack = vec![0; WORDS + 100];
         let start = stack.as_ptr().expose_provenance();
         let place = |word: usize| start + word * WORD;

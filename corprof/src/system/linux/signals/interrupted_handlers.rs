@@ -1,7 +1,7 @@
 //! The frames of signal handlers that have not returned yet, on the calling thread's stack.
 //!
-//! Each holds the alternate stack that the system sets when its handler returns (`uc_stack` in the `ucontext_t`). Called in the
-//! handler: it reads and writes the thread's own stack, and does nothing else.
+//! Each holds the alternate stack that the system sets when its handler returns (`uc_stack` in the `ucontext_t`).
+//! Called in the handler: it reads and writes the thread's own stack, and does nothing else.
 
 use std::mem::offset_of;
 use std::ops::Range;
@@ -23,16 +23,17 @@ pub(super) fn exchange(live: Range<usize>, before: &libc::stack_t, new: &libc::s
     while context <= end {
         if holds(context, before) {
             let place = std::ptr::with_exposed_provenance_mut::<libc::stack_t>(context + WORDS_BEFORE * WORD);
-            // SAFETY: aligned, within the live part of the calling thread's own stack, which the signal has interrupted.
+            // SAFETY: aligned, within the live part of the calling thread's own stack, which the signal has
+            // interrupted.
             unsafe { place.write_volatile(*new) };
         }
         context += WORD;
     }
 }
 
-/// Whether a handler that has not returned may have its frame on this alternate stack. The runtime's handler of faults leaves it so:
-/// it runs on on the thread's own stack, and returns over the alternate one. Such code holds an address of the alternate stack,
-/// in a register or on the thread's own stack.
+/// Whether a handler that has not returned may have its frame on this alternate stack. The runtime's handler of faults
+/// leaves it so: it runs on on the thread's own stack, and returns over the alternate one. Such code holds an address
+/// of the alternate stack, in a register or on the thread's own stack.
 pub(super) fn may_use(
     live: &Range<usize>,
     mut registers: impl Iterator<Item = usize>,

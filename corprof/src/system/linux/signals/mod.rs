@@ -1,11 +1,12 @@
 //! Samples a running thread of this process by a signal to that thread alone.
 //!
 //! The sampler's thread sends the signal. The handler, on the sampled thread, records its registers, its chain of frame
-//! pointers and the top of its stack in a [`Slot`] that was made for it before (`handler.rs`). A thread receives signals only
-//! after it was given an alternate stack with room for one (`alternate_stack.rs`).
+//! pointers and the top of its stack in a [`Slot`] that was made for it before (`handler.rs`). A thread receives
+//! signals only after it was given an alternate stack with room for one (`alternate_stack.rs`).
 //!
-//! The signal is SIGURG. By default it is ignored, so it does no harm if it is still pending when the process calls `exec`, or
-//! arrives when no handler is installed any more; SIGPROF would end the process. The runtime does not use SIGURG.
+//! The signal is SIGURG. By default it is ignored, so it does no harm if it is still pending when the process calls
+//! `exec`, or arrives when no handler is installed any more; SIGPROF would end the process. The runtime does not use
+//! SIGURG.
 
 mod alternate_stack;
 mod giving_back;
@@ -63,8 +64,8 @@ pub(crate) fn install() -> io::Result<()> {
     let answer = unsafe {
         let action = action.assume_init_mut();
         action.sa_sigaction = handler::address();
-        // Not SA_ONSTACK: the runtime leaves its alternate stack by a jump and keeps a live frame on it, which a signal that
-        // starts at the top of that stack would overwrite.
+        // Not SA_ONSTACK: the runtime leaves its alternate stack by a jump and keeps a live frame on it, which a signal
+        // that starts at the top of that stack would overwrite.
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
         libc::sigfillset(&raw mut action.sa_mask);
         for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP] {
@@ -141,8 +142,8 @@ impl Address {
         if !is_installed() {
             return Sending::Replaced;
         }
-        // SAFETY: the system reads the structure, which has the length that it expects; it returns an error for a thread that
-        // does not exist.
+        // SAFETY: the system reads the structure, which has the length that it expects; it returns an error for a
+        // thread that does not exist.
         let answer =
             unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, self.thread, SIGNAL, &raw const info) };
         match (answer, io::Error::last_os_error().raw_os_error()) {

@@ -1,14 +1,15 @@
 //! Prepares threads that are older than the sampler.
 //!
-//! Such a thread makes no callback in which it could give itself a larger alternate stack. A signal's handler gives it one: it
-//! writes the stack into `uc_stack` of the signal's frame, which the system sets when the handler returns.
+//! Such a thread makes no callback in which it could give itself a larger alternate stack. A signal's handler gives it
+//! one: it writes the stack into `uc_stack` of the signal's frame, which the system sets when the handler returns.
 //!
-//! The thread may be inside of handlers of other signals: the runtime's, in which threads wait for the end of a collection, is one.
-//! Their frames restore the earlier stack when they return, so it is exchanged in them as well (`interrupted_handlers.rs`).
+//! The thread may be inside of handlers of other signals: the runtime's, in which threads wait for the end of a
+//! collection, is one. Their frames restore the earlier stack when they return, so it is exchanged in them as well
+//! (`interrupted_handlers.rs`).
 //!
-//! The signal must not meet a thread that handles a fault on a small alternate stack, where there may be no room for it. So it is
-//! sent to threads that wait in a system call on their own stacks, by what the system tells of them in `/proc/self/task`. If a
-//! thread has begun to handle a fault after all, the handler sees it, and changes nothing.
+//! The signal must not meet a thread that handles a fault on a small alternate stack, where there may be no room for
+//! it. So it is sent to threads that wait in a system call on their own stacks, by what the system tells of them in
+//! `/proc/self/task`. If a thread has begun to handle a fault after all, the handler sees it, and changes nothing.
 
 use std::fs::{self, File};
 use std::ops::Range;
@@ -111,7 +112,8 @@ pub(crate) struct PreparationRequest {
 }
 
 impl PreparationRequest {
-    /// Asks the thread, if it waits. Allocates nothing. The [`Preparation`] must not be discarded before it has answered.
+    /// Asks the thread, if it waits. Allocates nothing. The [`Preparation`] must not be discarded before it has
+    /// answered.
     pub(crate) fn send(self, thread: &OlderThread, mappings: &Mappings) -> Requested {
         let Some(stack_pointer) = thread.waits_at() else { return Requested::Runs };
         let Some(mapping) = mappings.with(stack_pointer) else { return Requested::Runs };

@@ -1,7 +1,7 @@
 //! The memory in which a thread records its stack: made before the first signal, and never freed.
 //!
-//! Slots are numbered, and a signal carries the number. So a handler never follows an address from a signal, whichever process
-//! sent it, and a late signal always finds a slot. Slots of ended threads are reused.
+//! Slots are numbered, and a signal carries the number. So a handler never follows an address from a signal, whichever
+//! process sent it, and a late signal always finds a slot. Slots of ended threads are reused.
 
 use std::cell::UnsafeCell;
 use std::ops::Range;
@@ -94,8 +94,9 @@ pub(crate) struct RawSample {
     pub(crate) has_small_stack: bool,
     /// Whether there was no room for the outer frames.
     pub(crate) is_cut: bool,
-    /// The frame records beyond the copied part of the stack: their addresses, the callers' frame pointers, and the return
-    /// addresses. A frame of code that continues a loop has two. Plain numbers, so that unwritten ones cost no memory.
+    /// The frame records beyond the copied part of the stack: their addresses, the callers' frame pointers, and the
+    /// return addresses. A frame of code that continues a loop has two. Plain numbers, so that unwritten ones cost no
+    /// memory.
     records: Box<[[usize; 3]]>,
     depth: usize,
     words: Box<[usize]>,
@@ -160,8 +161,8 @@ impl Slot {
         self.owner.load(Acquire) == crate::system::thread_key()
     }
 
-    /// Requests a sample from the thread at this address, which owns the slot. Does not ask again before the last request is
-    /// answered.
+    /// Requests a sample from the thread at this address, which owns the slot. Does not ask again before the last
+    /// request is answered.
     pub(crate) fn request(&self, thread: Address) -> Sending {
         if self.state.compare_exchange(state::IDLE, state::REQUESTED, AcqRel, Relaxed).is_err() {
             return Sending::NotNow;
@@ -173,7 +174,8 @@ impl Slot {
         sent
     }
 
-    /// Requests that the thread at this address exchange its alternate stack, on the sampler's thread. The slot must be idle.
+    /// Requests that the thread at this address exchange its alternate stack, on the sampler's thread. The slot must be
+    /// idle.
     pub(super) fn request_exchange(&self, thread: Address, exchange: Exchange) -> Sending {
         if !self.is_idle() {
             return Sending::NotNow;
@@ -188,8 +190,8 @@ impl Slot {
         sent
     }
 
-    /// Requests that the thread at this address, which owns the slot, set its earlier alternate stack again in place of the one at
-    /// `larger`.
+    /// Requests that the thread at this address, which owns the slot, set its earlier alternate stack again in place of
+    /// the one at `larger`.
     pub(super) fn request_return(&self, thread: Address, larger: usize, earlier: libc::stack_t) -> Sending {
         let mapping = (self.stack_start.load(Relaxed), self.stack_end.load(Relaxed));
         let exchange = Exchange {
@@ -219,8 +221,9 @@ impl Slot {
         Some(exchange)
     }
 
-    /// Lets the calling thread, in its handler, exchange its alternate stack, if that is requested: the system sets `current`
-    /// when the handler returns. Afterwards the slot is the thread's. `registers` are those of the interrupted code.
+    /// Lets the calling thread, in its handler, exchange its alternate stack, if that is requested: the system sets
+    /// `current` when the handler returns. Afterwards the slot is the thread's. `registers` are those of the
+    /// interrupted code.
     pub(super) fn exchange(
         &self,
         stack_pointer: usize,
@@ -292,8 +295,9 @@ impl Slot {
 }
 
 impl Exchange {
-    /// The stack of the thread with this key, by the address of its control block. The C library puts that behind the stack, in
-    /// the same mapping, which may go on with other memory. The first thread's is elsewhere: its stack is a mapping of its own.
+    /// The stack of the thread with this key, by the address of its control block. The C library puts that behind the
+    /// stack, in the same mapping, which may go on with other memory. The first thread's is elsewhere: its stack is a
+    /// mapping of its own.
     fn stack(&self, key: usize) -> Option<Range<usize>> {
         let (start, end) = self.mapping;
         if (start..=end).contains(&key) {
