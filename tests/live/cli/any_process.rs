@@ -119,7 +119,7 @@ impl Target {
     }
 
     /// Runs every command. `temp` is where the process has its temporary files, and nobody else has.
-    fn is_served(mut self, runtime: &Runtime, temp: &str) -> Result<()> {
+    fn try_every_command(mut self, runtime: &Runtime, temp: &str) -> Result<()> {
         let own = tempfile::tempdir()?;
         let file = |name: &str| own.path().join(name);
         let is_ours =
@@ -297,7 +297,7 @@ mod long {
             let shared = Shared::of(&runtime)?;
             let mut set_up = command(&set_up)?;
             set_up.env_remove("TMPDIR");
-            shared.start(set_up, shared.0.path())?.is_served(&runtime, "/tmp")?;
+            shared.start(set_up, shared.0.path())?.try_every_command(&runtime, "/tmp")?;
         }
         Ok(())
     }
@@ -311,19 +311,19 @@ mod long {
             let mut set_up = command(&set_up)?;
             set_up.env("TMPDIR", shared.temp());
             let target = shared.start(set_up, shared.0.path())?;
-            target.is_served(&runtime, &shared.temp().display().to_string())?;
+            target.try_every_command(&runtime, &shared.temp().display().to_string())?;
         }
         Ok(())
     }
 
     #[test]
     fn a_container_by_pivot_root() -> Result<()> {
-        container(PIVOT, Target::is_served)
+        container(PIVOT, Target::try_every_command)
     }
 
     #[test]
     fn a_container_by_chroot() -> Result<()> {
-        container("exec chroot .", Target::is_served)
+        container("exec chroot .", Target::try_every_command)
     }
 
     /// A container that a user has made without rights, whose root is that user.
@@ -337,7 +337,7 @@ mod long {
             let shared = Shared::of(&runtime)?;
             let mut set_up = command(&set_up)?;
             set_up.env_remove("TMPDIR");
-            shared.start(set_up, shared.0.path())?.is_served(&runtime, "/tmp")?;
+            shared.start(set_up, shared.0.path())?.try_every_command(&runtime, "/tmp")?;
         }
         Ok(())
     }
@@ -351,7 +351,7 @@ mod long {
             let mut set_up = command(&NOBODY)?;
             set_up.env("TMPDIR", shared.temp());
             let target = shared.start(set_up, shared.0.path())?;
-            target.is_served(&runtime, &shared.temp().display().to_string())?;
+            target.try_every_command(&runtime, &shared.temp().display().to_string())?;
         }
         Ok(())
     }
