@@ -58,7 +58,10 @@ fn the_hot_loops_of_methods_keep_their_callers() -> Result<()> {
         ensure_or_longer!(samples >= repetitions(10, 50) * methods, "{samples} samples: {outcome}");
         ensure!(right * 100 >= samples * 99, "{right} of {samples} samples have the right callers: {outcome}");
         for Told { name, samples, right, .. } in told {
-            ensure!(right * 100 >= samples * 95, "{name}: {right} of {samples}: {outcome}");
+            // One of few samples is more than a twentieth.
+            let is_right = right * 100 >= samples * 95;
+            ensure_or_longer!(is_right || samples >= 50, "{name}: {right} of {samples}: {outcome}");
+            ensure!(is_right, "{name}: {right} of {samples}: {outcome}");
         }
         Ok(())
     })
