@@ -55,13 +55,6 @@ const WANTED: [u32; 6] = [3, 8, 9, 143, 144, 152];
 /// The value of a sample of managed code.
 const MANAGED: u64 = 2;
 
-/// Prints that samples come this way, and why.
-pub(crate) fn announce(why: &anyhow::Error) {
-    let why = format!("{why:#}");
-    let why: Vec<&str> = why.split_whitespace().collect();
-    eprintln!("corprof: no profiler can attach, so the runtime samples the threads itself: {}", why.join(" "));
-}
-
 /// The beginnings of the names of methods in which threads that return from native code stop for a suspension.
 const POLLS: [&str; 2] = ["System.Threading.Thread.PollGC", "System.Threading.Thread.<PollGC>"];
 /// The beginnings of the names of methods by which the runtime calls managed code.
@@ -72,6 +65,13 @@ const OF_THE_RUNTIME: [&str; 5] = [
     "System.Runtime.EH.RhThrowHwEx(",
     "System.Diagnostics.Tracing.EventPipeEventProvider.Callback(",
 ];
+
+/// Prints that samples come this way, and why.
+pub(crate) fn announce(why: &anyhow::Error) {
+    let why = format!("{why:#}");
+    let why: Vec<&str> = why.split_whitespace().collect();
+    eprintln!("corprof: no profiler can attach, so the runtime samples the threads itself: {}", why.join(" "));
+}
 
 /// A sample of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! The begin and the end of an attach: waits until no unload is under way that the runtime has not announced
-//! (`session/liveness/attach.rs` says why).
+//! (`session/liveness/attach.rs` says why), and finds the moment from which on it announces the end of each dynamic
+//! method.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;

@@ -127,7 +127,12 @@ impl PreparedThreads {
         let mut with_stacks = Vec::new();
         for (prepared, larger) in threads.into_values() {
             prepared.end();
-            with_stacks.extend(larger.map(|larger| GivingBack::new(prepared.address, prepared.slot, larger)));
+            let PreparedThread { address, slot, .. } = *prepared;
+            match larger {
+                Some(larger) => with_stacks.push(GivingBack::new(address, slot, larger)),
+                None if slot.is_idle() => self.give_back(slot),
+                None => {}
+            }
         }
         with_stacks
     }
@@ -221,10 +226,10 @@ impl ThreadLists {
         self.threads.insert(thread.as_raw(), (prepared, alternate));
     }
 
-    /// Frees the stacks of threads that the system has ended as well.
-    fn free_orphans(&mut self) {
+    /// The stacks of threads that the system has ended as well.
+    fn take_orphans(&mut self) -> Vec<AlternateStack> {
         let ended = self.orphaned_stacks.extract_if(.., |(address, _)| address.has_ended());
-        ended.for_each(|(_, alternate)| alternate.free());
+        ended.map(|(_, alternate)| alternate).collect()
     }
 
     /// Keeps a stack that the thread does not have, or not any more.
@@ -292,15 +297,17 @@ pub(crate) fn thread_assigned(info: &Info) {
 pub(crate) fn thread_ending(thread: usize) {
     let Some(threads) = THREADS.get() else { return };
     let mut lists = threads.lists();
-    lists.free_orphans();
+    let orphans = lists.take_orphans();
     if let Some(preparing) = lists.preparing.get_mut(&thread) {
         preparing.has_ended = true;
     }
     if let Some((address, spare)) = lists.spare_stacks.remove(&thread) {
         lists.keep(thread, address, spare, true);
     }
-    let Some((prepared, alternate)) = lists.threads.remove(&thread) else { return };
+    let removed = lists.threads.remove(&thread);
     drop(lists);
+    orphans.into_iter().for_each(AlternateStack::free);
+    let Some((prepared, alternate)) = removed else { return };
     let total_cpu_time = prepared.cpu_time().unwrap_or_default().as_nanos();
     prepared.total_cpu_time.store(u64::try_from(total_cpu_time).unwrap_or(u64::MAX), Ordering::Relaxed);
     prepared.end();

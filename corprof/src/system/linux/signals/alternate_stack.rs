@@ -8,7 +8,8 @@
 //! as the system restores the earlier one (`uc_stack`). A thread that is older than the sampler gets it from a handler
 //! that writes the new one into `uc_stack` (`older.rs`). At the end of a thread the runtime frees the stack that it
 //! made, if that one is set. So the thread gets it back at its end. If its end becomes known only later, as of a thread
-//! that the runtime did not make, the runtime has freed neither, and both are freed here.
+//! that the runtime did not make, the runtime has freed neither, and both are freed here. When the profiler detaches,
+//! threads that go on are asked to set the earlier one again (`giving_back.rs`).
 
 use std::mem::MaybeUninit;
 

@@ -143,19 +143,21 @@ mod tests {
 
     #[test]
     fn a_stack_that_a_handler_may_be_on_is_kept() {
+        let (tell, told) = mpsc::channel();
         let sizes = with_prepared(
-            |reader| {
+            move |reader| {
                 // As in a handler that has left the stack by a jump.
                 let larger = current().unwrap();
                 let within = larger.ss_sp.addr() + 1000;
                 black_box(&within);
+                tell.send(()).unwrap();
                 wait_for_byte(reader);
                 black_box(&within);
                 [larger.ss_size, current().unwrap().ss_size]
             },
             |giving_back, go_on| {
                 go_on();
-                std::thread::sleep(Duration::from_millis(100));
+                told.recv().unwrap();
                 let Progress::Open(open) = advance(giving_back, Duration::from_millis(100)) else {
                     panic!("given back")
                 };
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_thread_that_has_ended_both_stacks_are_freed() {
+    fn a_thread_that_has_ended_is_not_waited_for() {
         let mut kept = None;
         with_prepared(
             |_| (),
