@@ -12,11 +12,11 @@ use corprof_diagnostics::{Error, HResult, Process};
 use corprof_launch::application::{Application, Wait};
 use corprof_launch::environment::{self, Chosen};
 use corprof_launch::launch::{self, Changes};
-use corprof_launch::processes;
+use corprof_launch::processes::{self, Program};
 use corprof_launch::signals::Interrupt;
 
 use crate::exit::Failure;
-use crate::{attach_request, detach, inspect};
+use crate::{attach_request, detach};
 
 /// The first pause between two looks for a process. Each is twice as long as the one before, up to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -161,7 +161,7 @@ impl Visitor {
 /// The process, if it has a port and is not a tool of the SDK.
 fn application(pid: u32) -> Option<Process> {
     let process = Process::open(pid).ok()?;
-    (!inspect::is_launcher(processes::command_line(pid).as_deref())).then_some(process)
+    Program::of(pid).is_none_or(|program| !program.is_of_sdk).then_some(process)
 }
 
 /// Whether the runtime was asked before it was ready.

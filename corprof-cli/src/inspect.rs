@@ -145,48 +145,9 @@ pub fn mapped_profilers(pid: u32, mapped: &BTreeSet<PathBuf>, named: &[PathBuf])
     mapped.iter().filter(is_profiler).cloned().collect()
 }
 
-/// Whether a command line is of the SDK and not of an application: `dotnet run`, and the compilers, build servers and
-/// test runners that it starts.
-pub fn is_launcher(command: Option<&str>) -> bool {
-    let Some(command) = command else { return false };
-    let mut words = command.split(' ');
-    let program = words.next().unwrap_or_default();
-    let is_host = Path::new(program).file_stem().is_some_and(|stem| stem == "dotnet");
-    if !is_host {
-        return is_in_sdk(program);
-    }
-    let verb = words.clone().next().unwrap_or_default();
-    let is_verb = ["run", "test", "watch", "build", "msbuild", "vstest", "publish", "pack", "restore"].contains(&verb);
-    is_verb || words.find(|word| word.ends_with(".dll")).is_some_and(is_in_sdk)
-}
-
-/// Whether a file belongs to an SDK, which has a folder named after its version: `/usr/share/dotnet/sdk/10.0.100/`.
-fn is_in_sdk(file: &str) -> bool {
-    let folders: Vec<&str> = file.split(['/', '\\']).collect();
-    folders.windows(2).any(|pair| pair[0] == "sdk" && pair[1].starts_with(|first: char| first.is_ascii_digit()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_sdk_is_no_application() {
-        let is = |command| is_launcher(Some(command));
-        assert!(is("dotnet run --project x") && is("/usr/bin/dotnet test"));
-        assert!(is("/usr/bin/dotnet exec /usr/share/dotnet/sdk/10.0.100/Roslyn/bincore/VBCSCompiler.dll"));
-        assert!(
-            is("/usr/share/dotnet/sdk/10.0.100/Roslyn/bincore/csc /noconfig"),
-            "the compiler as a program of its own"
-        );
-        assert!(is(
-            "dotnet exec --depsfile x /usr/share/dotnet/sdk/10.0.100/vstest.console.dll /home/me/bin/Tests.dll"
-        ));
-        assert!(is(r"dotnet exec C:\dotnet\sdk\10.0.100\MSBuild.dll"));
-        let test_host = "dotnet exec --depsfile Tests.deps.json /home/me/sdk/packages/testhost.dll --port 4711";
-        assert!(!is(test_host) && !is("/home/me/sdk/dotnet App.dll --sdk /usr/share/dotnet/sdk/10.0.100"));
-        assert!(!is("dotnet App.dll run") && !is("./App run") && !is_launcher(None));
-    }
 
     fn variables(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()

@@ -1,23 +1,25 @@
 //! `corprof record`: where an application spends its time, by the built-in sampler.
 
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use corprof_diagnostics::Process;
 use corprof_launch::bundled;
 use corprof_launch::folder::Folder;
 use corprof_launch::launch::{Ended, Launch};
+use corprof_launch::processes;
 use corprof_launch::stop::Stop;
 use corprof_launch::vigil::Vigil;
+use corprof_profilers::settings::SettingError;
 use corprof_profilers::table::SAMPLER;
 
 use crate::attach_request::Occupied;
 use crate::exit::{self, Failure, Outcome};
-use crate::inspect;
 use crate::options;
 use crate::select;
 use crate::signals::Signals;
@@ -59,7 +61,9 @@ const DEFAULT: &str = "profile.html";
 /// another maker's profiler is in the process, the runtime's own sampler takes the samples, by EventPipe: threads stop
 /// at safe points, and waits are not told from work.
 ///
-/// Each .NET process that the application starts writes its own file, with its process id in the name.
+/// Each .NET process that the application starts writes its own file, with its assembly and its process id in the name.
+/// Those of an SDK (`dotnet run`, MSBuild, compilers) do not get the name of FILE, and their files are kept only if
+/// there is no application. Build servers, which would live on with the sampler, are not started.
 ///
 /// With --push it sends the samples of each interval to Grafana Pyroscope, Parca or an OpenTelemetry Collector, and
 /// writes a file only with -o. The variable SAMPLER_PUSH_AUTHORIZATION has the header Authorization, if the engine
@@ -123,8 +127,8 @@ pub struct Args {
     quiet: bool,
 
     /// The command that starts the application
-    #[arg(last = true, required_unless_present = "pid", value_name = "COMMAND")]
-    command: Vec<OsString>,
+    #[arg(trailing_var_arg = true, required_unless_present = "pid", value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// Runs the command.
@@ -152,6 +156,9 @@ pub fn run(args: &Args) -> Outcome {
     for (name, value) in settings(args, output.as_ref().map(Output::pattern), stop.path())? {
         changes.insert(name.to_owned(), Some(value));
     }
+    // A setting that the shell has and the sampler would refuse.
+    bundled::check(&SAMPLER, &changes).map_err(not_started)?;
+    refuse_number(&args.command)?;
     let launch =
         Launch { profilers: vec![sampler], changes, command: &args.command, stop: Some(&stop), is_quiet: true };
     let ended = launch.run()?;
@@ -163,18 +170,26 @@ pub fn run(args: &Args) -> Outcome {
         Failure::new(code, anyhow!("there is no profile: {why}{death}"))
     };
     let told = |pid| Told::read(&stop.answer(pid));
+    let survivors = finish_survivors(&ended, &stop)?;
     if let Some(output) = &output {
         let missing_files = output.missing(&ended, told);
-        let files = output.collect(&ended)?;
+        let Collected { files, of_sdk } = output.collect(&ended)?;
         if files.is_empty() {
-            let why = ended.loaded.iter().rev().find_map(|pid| told(*pid)?.why_missing());
+            let why = ended.by_importance().into_iter().find_map(|pid| told(pid)?.why_missing());
             let ended_first = "the sampler was ended within the first second, before it wrote a file";
             return Err(missing(why.as_deref().unwrap_or(if ended.is_loaded { ended_first } else { "see above" })));
         }
         for line in missing_files {
             eprintln!("corprof: {line}");
         }
-        tell(args, &files, &stop)?;
+        tell(args, &files, &stop);
+        if let (Some(line), false) = (not_kept(&of_sdk), args.quiet) {
+            eprintln!("corprof: {line}");
+        }
+    }
+    for pid in survivors.into_iter().filter(|_| !args.quiet) {
+        let command = ended.command(pid).map(|command| format!(": {command}")).unwrap_or_default();
+        eprintln!("corprof: process {pid} runs on, and is not sampled any more{command}");
     }
     if let Some(death) = death.as_ref().filter(|_| !args.quiet) {
         eprintln!("corprof: {death}");
@@ -187,8 +202,62 @@ pub fn run(args: &Args) -> Outcome {
     Ok(code.into())
 }
 
+fn not_started(error: SettingError) -> Failure {
+    Failure::new(exit::REFUSED, anyhow!("the application was not started: {error}"))
+}
+
+/// Refuses the number of a process as a command.
+fn refuse_number(command: &[OsString]) -> Result<(), Failure> {
+    let [one] = command else { return Ok(()) };
+    match one.to_str().and_then(|word| word.parse::<u32>().ok()) {
+        Some(pid) => {
+            Err(Failure::new(exit::USAGE, anyhow!("a running process is named by -p: corprof record -p {pid}")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// How long processes that outlive the application may take to write their files.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+/// The interval between two looks for that.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Has the processes that outlive the application, such as a server that it has started, write their files now: at
+/// their end nobody would tell of the files. Returns these processes.
+fn finish_survivors(ended: &Ended, stop: &Stop) -> Result<Vec<u32>> {
+    if cfg!(not(unix)) {
+        // Other systems do not show whether a process lives.
+        return Ok(Vec::new());
+    }
+    let alive = ended.loaded.iter().copied().filter(|pid| processes::is_there(*pid));
+    let alive: Vec<u32> = alive.collect();
+    if alive.is_empty() {
+        return Ok(alive);
+    }
+    stop.ask()?;
+    let end = Instant::now() + LAST_WORDS;
+    let is_writing = |pid: &u32| !stop.is_done(*pid) && processes::is_there(*pid);
+    while alive.iter().any(is_writing) && Instant::now() < end {
+        thread::sleep(LOOK);
+    }
+    Ok(alive.into_iter().filter(|pid| processes::is_there(*pid)).collect())
+}
+
+/// What to say about the processes of the SDK whose files were removed.
+fn not_kept(of_sdk: &[String]) -> Option<String> {
+    let mut names = of_sdk.to_vec();
+    names.sort();
+    names.dedup();
+    let names = names.join(", ");
+    match of_sdk.len() {
+        0 => None,
+        1 => Some(format!("the file of a process of the SDK is not kept: {names}")),
+        count => Some(format!("the files of {count} processes of the SDK are not kept: {names}")),
+    }
+}
+
 /// Lists the files with what the samplers tell of them, and opens the first with `--open`.
-fn tell(args: &Args, files: &[Written], stop: &Stop) -> Result<()> {
+fn tell(args: &Args, files: &[Written], stop: &Stop) {
     for Written { path, pid, command } in files.iter().filter(|_| !args.quiet) {
         let of = command.as_ref().filter(|_| files.len() > 1);
         let of = of.map(|command| format!("is of {command}")).unwrap_or_else(|| "is written".to_owned());
@@ -203,15 +272,19 @@ fn tell(args: &Args, files: &[Written], stop: &Stop) -> Result<()> {
             eprintln!("corprof:   the process died, so the samples since the last snapshot are not in it");
         }
     }
-    files.first().map_or(Ok(()), |file| open_if_asked(args, &file.path))
+    if let Some(file) = files.first() {
+        open_if_asked(args, &file.path);
+    }
 }
 
-/// Opens a file with `--open`.
-fn open_if_asked(args: &Args, path: &Path) -> Result<()> {
-    if args.open {
-        open::that_detached(path).with_context(|| format!("cannot open {}", path.display()))?;
+/// Opens a file with `--open`. The file is there, so that a machine without a browser is not a failure.
+fn open_if_asked(args: &Args, path: &Path) {
+    if !args.open {
+        return;
     }
-    Ok(())
+    if let Err(error) = open::that_detached(path) {
+        eprintln!("corprof: {} is written, but no program here opens it: {error}", path.display());
+    }
 }
 
 /// The options as variables of the sampler.
@@ -281,7 +354,7 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
         } else {
             visit::folder::take(&file, &path)?;
         }
-        tell(args, &[Written { path, pid: process.inner_pid(), command: None }], &stop)?;
+        tell(args, &[Written { path, pid: process.inner_pid(), command: None }], &stop);
     }
     let told = args.push.tell(answer, args.quiet);
     visit::tell("sampler", pid, &place.wait(&stop.path(), &signals));
@@ -349,12 +422,11 @@ impl Output {
     ///
     /// A tool of the SDK may be a server that runs on; its profile is not what the user wants.
     fn missing(&self, ended: &Ended, told: impl Fn(u32) -> Option<Told>) -> Vec<String> {
-        let command = |pid: u32| ended.commands.get(&pid).map(String::as_str);
-        let applications = ended.loaded.iter().copied().filter(|pid| !inspect::is_launcher(command(*pid)));
+        let applications = ended.loaded.iter().copied().filter(|pid| !ended.is_of_sdk(*pid));
         let missing = applications.filter(|pid| !bundled::file_of(&self.pattern(), *pid).is_file());
         let line = |pid| {
             let why = told(pid).and_then(|told| told.why_missing()).map(|why| format!(" ({why})")).unwrap_or_default();
-            match command(pid) {
+            match ended.command(pid) {
                 Some(command) => format!("process {pid} loaded the sampler but wrote no file{why}: {command}"),
                 None => format!("process {pid} loaded the sampler but wrote no file{why}"),
             }
@@ -362,38 +434,57 @@ impl Output {
         missing.map(line).collect()
     }
 
-    /// Renames the file of the main process to the requested name. Returns all files, that one first.
-    fn collect(&self, ended: &Ended) -> Result<Vec<Written>> {
-        let file_of = |pid: u32| bundled::file_of(&self.pattern(), pid);
-        let command = |pid: &u32| ended.commands.get(pid).map(String::as_str);
-        let mut files: BTreeMap<u32, PathBuf> = ended.loaded.iter().map(|pid| (*pid, file_of(*pid))).collect();
-        files.retain(|_, file| file.is_file());
-        // `dotnet run` and shells start helpers and then the application, so the application is a later process.
-        let main = if files.contains_key(&ended.pid) && !inspect::is_launcher(command(&ended.pid)) {
-            Some(ended.pid)
-        } else {
-            files
-                .keys()
-                .copied()
-                .rfind(|pid| !inspect::is_launcher(command(pid)))
-                .or_else(|| files.keys().copied().last())
-        };
-        let Some(main) = main else { return Ok(Vec::new()) };
-        let mut named = Vec::new();
-        if let Some(file) = files.remove(&main) {
-            let path = self.path();
+    /// Renames the file of the application to the requested name, and those of others after what they run.
+    ///
+    /// Where there is an application, the files of the SDK's processes are removed. Where there is none, as with
+    /// `dotnet build`, the first process of the SDK counts as the application.
+    fn collect(&self, ended: &Ended) -> Result<Collected> {
+        let mut collected = Collected::default();
+        let has_application = ended.loaded.iter().any(|pid| !ended.is_of_sdk(*pid));
+        for pid in ended.by_importance() {
+            let file = bundled::file_of(&self.pattern(), pid);
+            if !file.is_file() {
+                continue;
+            }
+            let name = ended.programs.get(&pid).map(|program| program.name.as_str());
+            if has_application && ended.is_of_sdk(pid) {
+                fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
+                collected.of_sdk.extend(name.map(str::to_owned));
+                continue;
+            }
+            let path = if collected.files.is_empty() { self.path() } else { self.path_of(pid, name) };
             fs::rename(&file, &path)
                 .with_context(|| format!("cannot rename {} to {}", file.display(), path.display()))?;
-            named.push(Written { path, pid: main, command: ended.commands.get(&main).cloned() });
+            collected.files.push(Written { path, pid, command: ended.command(pid).map(str::to_owned) });
         }
-        let others = files.into_iter();
-        named.extend(others.map(|(pid, path)| Written { path, pid, command: ended.commands.get(&pid).cloned() }));
-        Ok(named)
+        Ok(collected)
     }
+
+    /// The path for a process that is not the application, after what it runs.
+    fn path_of(&self, pid: u32, name: Option<&str>) -> PathBuf {
+        /// A file name may have 255 bytes.
+        const LONGEST: usize = 80;
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._".contains(letter);
+        let plain = |letter: char| if is_plain(letter) { letter } else { '-' };
+        let name: String = name.unwrap_or_default().chars().map(plain).take(LONGEST).collect();
+        let name = if name.is_empty() { name } else { format!("-{name}") };
+        self.folder.join(format!("{}{name}-{pid}{}", self.stem, self.ending))
+    }
+}
+
+/// The files of a run.
+#[derive(Default)]
+struct Collected {
+    /// The application's file first.
+    files: Vec<Written>,
+    /// What the processes of the SDK were whose files were removed.
+    of_sdk: Vec<String>,
 }
 
 #[cfg(test)]
 mod tests {
+    use corprof_launch::processes::Program;
+
     use super::*;
 
     #[test]
@@ -414,48 +505,59 @@ mod tests {
         }
     }
 
+    /// The processes are children of the one before.
     fn ended(pid: u32, loaded: &[(u32, &str)]) -> Ended {
+        let program = |name: &str| Program {
+            command: format!("{name} args"),
+            name: name.to_owned(),
+            is_of_sdk: ["dotnet run", "csc", "vstest.console"].contains(&name),
+        };
+        let next = loaded.iter().skip(1);
         Ended {
             status: std::process::ExitStatus::default(),
             pid,
             loaded: loaded.iter().map(|(pid, _)| *pid).collect(),
-            commands: loaded.iter().map(|(pid, command)| (*pid, (*command).to_owned())).collect(),
+            programs: loaded.iter().map(|(pid, name)| (*pid, program(name))).collect(),
+            parents: loaded.iter().zip(next).map(|((parent, _), (child, _))| (*child, *parent)).collect(),
             is_loaded: true,
             is_interrupted: false,
         }
     }
 
     #[test]
-    fn the_application_gets_the_name_and_others_keep_their_numbers() {
-        let folder = tempfile::tempdir().unwrap();
-        let output = Output::new(&folder.path().join("a.svg")).unwrap();
+    fn the_application_gets_the_name_and_others_are_named_after_what_they_run() {
         let collected = |pid, loaded: &[(u32, &str)]| {
-            for (pid, command) in loaded {
-                fs::write(bundled::file_of(&output.pattern(), *pid), command).unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let output = Output::new(&folder.path().join("a.svg")).unwrap();
+            for (pid, _) in loaded {
+                fs::write(bundled::file_of(&output.pattern(), *pid), "").unwrap();
             }
-            let files = output.collect(&ended(pid, loaded)).unwrap();
-            files.iter().map(|file| fs::read_to_string(&file.path).unwrap()).collect::<Vec<_>>()
+            let collected = output.collect(&ended(pid, loaded)).unwrap();
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), collected.files.len());
+            let name = |file: &Written| format!("{} of {}", file.path.file_name().unwrap().display(), file.pid);
+            let files: Vec<_> = collected.files.iter().map(name).collect();
+            (files.join(", "), not_kept(&collected.of_sdk).unwrap_or_default())
         };
-        assert_eq!(
-            collected(5, &[(5, "dotnet App.dll"), (6, "dotnet Child.dll")]),
-            ["dotnet App.dll", "dotnet Child.dll"]
-        );
-        assert_eq!(fs::read_to_string(output.path()).unwrap(), "dotnet App.dll");
-        let run = [(5, "dotnet run"), (6, "dotnet /x/sdk/10/MSBuild.dll"), (7, "/x/App")];
-        assert_eq!(collected(5, &run), ["/x/App", "dotnet run", "dotnet /x/sdk/10/MSBuild.dll"]);
-        assert_eq!(collected(4, &[(5, "dotnet run")]), ["dotnet run"]);
-        assert!(collected(4, &[]).is_empty());
+        let nothing = || String::new();
+        let children = [(5, "App"), (6, "Bench.Sort(N: 1)"), (7, "App")];
+        let expected = "a.svg of 5, a-Bench.Sort-N--1--6.svg of 6, a-App-7.svg of 7".to_owned();
+        assert_eq!(collected(5, &children), (expected, nothing()));
+        let not_kept = "the files of 2 processes of the SDK are not kept: csc, dotnet run".to_owned();
+        let run = [(5, "dotnet run"), (6, "csc"), (7, "App")];
+        assert_eq!(collected(5, &run), ("a.svg of 7".to_owned(), not_kept));
+        let build = [(5, "dotnet run"), (6, "csc")];
+        assert_eq!(collected(5, &build), ("a.svg of 5, a-csc-6.svg of 6".to_owned(), nothing()));
+        assert_eq!(collected(4, &[]), (nothing(), nothing()));
     }
 
     #[test]
     fn a_process_without_a_file_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let output = Output::new(&folder.path().join("a.svg")).unwrap();
-        let loaded =
-            [(5, "dotnet test"), (6, "dotnet /x/sdk/10/vstest.console.dll"), (7, "dotnet testhost.dll"), (8, "/x/App")];
+        let loaded = [(5, "dotnet run"), (6, "vstest.console"), (7, "testhost"), (8, "App")];
         fs::write(bundled::file_of(&output.pattern(), 8), "").unwrap();
         let told = |pid| (pid == 7).then(|| Told::Empty("idle".to_owned()));
         let missing = output.missing(&ended(5, &loaded), told);
-        assert_eq!(missing, ["process 7 loaded the sampler but wrote no file (no samples: idle): dotnet testhost.dll"]);
+        assert_eq!(missing, ["process 7 loaded the sampler but wrote no file (no samples: idle): testhost args"]);
     }
 }

@@ -10,6 +10,7 @@ use corprof_profilers::table::Profiler;
 
 use crate::exit::Failure;
 use crate::launch::{self, Changes, Ended, Launch};
+use crate::processes::Program;
 
 /// The output file of process `pid` for `pattern`: `%p` is the process id, `%%` a percent sign.
 pub fn file_of(pattern: &Path, pid: u32) -> PathBuf {
@@ -23,7 +24,7 @@ pub fn file_of(pattern: &Path, pid: u32) -> PathBuf {
 ///
 /// # Errors
 /// If a value is not what the table says, or one of `changes` is not a setting of the profiler although it begins as
-/// one.
+/// one, or a variable of this environment is nearly a setting.
 pub fn check(profiler: &'static Profiler, changes: &Changes) -> Result<(), SettingError> {
     for (name, value) in changes {
         if let Some(value) = value {
@@ -36,7 +37,11 @@ pub fn check(profiler: &'static Profiler, changes: &Changes) -> Result<(), Setti
             settings::check(profiler, setting.variable, &value)?;
         }
     }
-    Ok(())
+    let inherited = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+    inherited.filter(|(name, _)| !changes.contains_key(name)).try_for_each(|(name, value)| {
+        // Any other variable may be one of the application's own.
+        if profiler.misspelt(&name).is_some() { settings::check(profiler, &name, &value) } else { Ok(()) }
+    })
 }
 
 /// Runs an application. If the profiler is a built-in one, lists the files that it has written.
@@ -52,7 +57,7 @@ pub fn run(mut launch: Launch<'_>, profiler: Option<&Profiler>) -> Result<Ended,
     let ended = launch.run()?;
     if let (Some(output), false) = (output, is_quiet) {
         let loaded: Vec<u32> = ended.loaded.iter().copied().collect();
-        list_files(&output, &loaded, &ended.commands);
+        list_files(&output, &loaded, &ended.programs);
     }
     Ok(ended)
 }
@@ -76,14 +81,14 @@ pub fn output(profiler: &Profiler, changes: &mut Changes) -> anyhow::Result<Opti
 }
 
 /// Lists the output files of these processes that exist now, on standard error.
-pub fn list_files(output: &Path, loaded: &[u32], commands: &BTreeMap<u32, String>) {
+pub fn list_files(output: &Path, loaded: &[u32], programs: &BTreeMap<u32, Program>) {
     let mut files: Vec<(u32, PathBuf)> = loaded.iter().map(|pid| (*pid, file_of(output, *pid))).collect();
     // Without the process id in its name there is one file for all processes.
     files.dedup_by(|(_, file), (_, other)| file == other);
     files.retain(|(_, file)| file.is_file());
     for (pid, file) in &files {
-        match commands.get(pid).filter(|_| files.len() > 1) {
-            Some(command) => eprintln!("corprof: {} is of process {pid}: {command}", file.display()),
+        match programs.get(pid).filter(|_| files.len() > 1) {
+            Some(program) => eprintln!("corprof: {} is of process {pid}: {}", file.display(), program.command),
             None => eprintln!("corprof: {} is written", file.display()),
         }
     }

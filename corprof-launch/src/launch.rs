@@ -14,7 +14,7 @@ use crate::crash;
 use crate::environment::{self, Chosen};
 use crate::exit::{self, Failure};
 use crate::image::{self, Image};
-use crate::processes;
+use crate::processes::{self, Program};
 use crate::signals::Interrupt;
 use crate::starts::Starts;
 use crate::stop::Stop;
@@ -47,20 +47,77 @@ pub struct Ended {
     pub pid: u32,
     /// The processes that have loaded the main profiler.
     pub loaded: BTreeSet<u32>,
-    /// The command lines of processes.
-    pub commands: BTreeMap<u32, String>,
+    /// What processes ran, as far as they were seen.
+    pub programs: BTreeMap<u32, Program>,
+    /// The parents of processes, as far as they were seen.
+    pub parents: BTreeMap<u32, u32>,
     /// Whether at least one process has loaded each profiler.
     pub is_loaded: bool,
     /// Whether Ctrl-C was pressed.
     pub is_interrupted: bool,
 }
 
-/// Gives the process of the tests under `dotnet test` (VSTest) time to end, unless the user has set it. By default it
-/// is killed 100 ms after the last test, in which a profiler cannot write its file.
-fn let_test_host_end(changes: &mut Changes) {
-    const MILLISECONDS: &str = "VSTEST_TESTHOST_SHUTDOWN_TIMEOUT";
-    if value_of(changes, MILLISECONDS).is_none() {
-        changes.insert(MILLISECONDS.to_owned(), Some("30000".into()));
+impl Ended {
+    /// The processes that have loaded the main profiler, the most important first: applications before processes of the
+    /// SDK, and parents before their children.
+    ///
+    /// Among the children of a process the first precedes; among those of a process of the SDK the last, because
+    /// `dotnet run` starts the tools of a build before the application.
+    #[must_use]
+    pub fn by_importance(&self) -> Vec<u32> {
+        let mut pids: Vec<u32> = self.loaded.iter().copied().collect();
+        pids.sort_by_key(|pid| {
+            let is_of_sdks = self.parents.get(pid).is_some_and(|parent| self.is_of_sdk(*parent));
+            let order = if is_of_sdks { -i64::from(*pid) } else { i64::from(*pid) };
+            (self.is_of_sdk(*pid), self.depth(*pid), order)
+        });
+        pids
+    }
+
+    /// Whether a process is known to be one of the SDK.
+    #[must_use]
+    pub fn is_of_sdk(&self, pid: u32) -> bool {
+        self.programs.get(&pid).is_some_and(|program| program.is_of_sdk)
+    }
+
+    /// The command line of a process, if it was seen.
+    #[must_use]
+    pub fn command(&self, pid: u32) -> Option<&str> {
+        self.programs.get(&pid).map(|program| program.command.as_str())
+    }
+
+    /// How many processes there are between this and the started one; the largest number if that is not known.
+    fn depth(&self, pid: u32) -> usize {
+        let mut current = pid;
+        // Numbers of processes are used again, so a chain of parents may have a loop.
+        for depth in 0..=self.parents.len() {
+            if current == self.pid {
+                return depth;
+            }
+            let Some(parent) = self.parents.get(&current) else { break };
+            current = *parent;
+        }
+        usize::MAX
+    }
+}
+
+/// What the SDK's processes are told, unless the user has told them something.
+///
+/// VSTest kills the process of the tests 100 ms after the last one, in which a profiler cannot write its file. And a
+/// server that a build starts would live on with the profiler in it, and compile for others: so nodes of MSBuild end
+/// with the build, and the compiler is a process of its own.
+const FOR_THE_SDK: [(&str, &str); 4] = [
+    ("VSTEST_TESTHOST_SHUTDOWN_TIMEOUT", "30000"),
+    ("MSBUILDDISABLENODEREUSE", "1"),
+    ("DOTNET_CLI_USE_MSBUILD_SERVER", "0"),
+    ("UseSharedCompilation", "false"),
+];
+
+fn prepare_the_sdk(changes: &mut Changes) {
+    for (name, value) in FOR_THE_SDK {
+        if value_of(changes, name).is_none() {
+            changes.insert(name.to_owned(), Some(value.into()));
+        }
     }
 }
 
@@ -89,7 +146,7 @@ impl Launch<'_> {
         for (name, value) in witness.iter().flat_map(Witness::variables) {
             changes.insert(name.to_owned(), Some(value));
         }
-        let_test_host_end(changes);
+        prepare_the_sdk(changes);
 
         let interrupt = if self.stop.is_some() { Interrupt::Stop } else { Interrupt::PassOn };
         let mut command = interrupt.command(&program);
@@ -114,7 +171,8 @@ impl Launch<'_> {
         let told = testimonies.iter().filter(|testimony| testimony.verdict(clsid) == Verdict::Loaded);
         let mapped = seen.mapped.iter().filter(|(_, number)| *number == 0).map(|(pid, _)| *pid);
         let loaded = told.map(|testimony| testimony.pid).chain(mapped).collect();
-        Ok(Ended { status, pid, loaded, commands: seen.commands, is_loaded, is_interrupted })
+        let Seen { programs, parents, .. } = seen;
+        Ok(Ended { status, pid, loaded, programs, parents, is_loaded, is_interrupted })
     }
 }
 
@@ -193,18 +251,21 @@ struct Seen {
     runtimes: BTreeSet<u32>,
     /// Processes that have mapped a profiler's library, by the profiler's index.
     mapped: BTreeSet<(u32, usize)>,
-    /// The command lines of those with a runtime.
-    commands: BTreeMap<u32, String>,
+    /// What those with a runtime run.
+    programs: BTreeMap<u32, Program>,
+    /// The parents of all, also of shells between them.
+    parents: BTreeMap<u32, u32>,
     /// Processes whose runtime is too old for profilers, and what was found about it.
     too_old: BTreeMap<u32, Finding>,
 }
 
 impl Seen {
     fn look(&mut self, pid: u32, profilers: &[Chosen]) {
-        for pid in processes::family(pid) {
+        for (pid, parent) in processes::with_parents(pid) {
+            self.parents.extend(parent.map(|parent| (pid, parent)));
             let Some(mapped) = processes::mapped(pid) else { continue };
             // A process that ends has neither any more.
-            let Some(command) = processes::command_line(pid).filter(|command| !command.is_empty()) else { continue };
+            let Some(program) = Program::of(pid) else { continue };
             let has_runtime = processes::has_runtime(&mapped);
             if has_runtime && processes::has_one_thread(pid) {
                 // Between `fork` and `exec` a process is still its parent. A runtime soon has several threads, and is
@@ -219,7 +280,7 @@ impl Seen {
                     continue;
                 }
                 self.runtimes.insert(pid);
-                self.commands.insert(pid, command);
+                self.programs.insert(pid, program);
             }
             for (number, profiler) in profilers.iter().enumerate() {
                 let library = profiler.library.canonicalize();
@@ -234,7 +295,7 @@ impl Seen {
     fn forget(&mut self, pid: u32) {
         self.runtimes.remove(&pid);
         self.mapped.retain(|(other, _)| *other != pid);
-        self.commands.remove(&pid);
+        self.programs.remove(&pid);
         self.too_old.remove(&pid);
     }
 }
@@ -435,14 +496,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_process_of_tests_has_time_to_end() {
-        const NAME: &str = "VSTEST_TESTHOST_SHUTDOWN_TIMEOUT";
-        let mut changes = Changes::new();
-        let_test_host_end(&mut changes);
-        assert_eq!(changes[NAME], Some("30000".into()));
-        changes.insert(NAME.to_owned(), Some("5".into()));
-        let_test_host_end(&mut changes);
-        assert_eq!(changes[NAME], Some("5".into()), "the user's own");
+    fn the_sdk_starts_no_servers_and_tests_have_time_to_end() {
+        let mut changes = Changes::from([("UseSharedCompilation".to_owned(), Some("true".into()))]);
+        prepare_the_sdk(&mut changes);
+        assert_eq!(changes["VSTEST_TESTHOST_SHUTDOWN_TIMEOUT"], Some("30000".into()));
+        assert_eq!(changes["MSBUILDDISABLENODEREUSE"], Some("1".into()));
+        assert_eq!(changes["UseSharedCompilation"], Some("true".into()), "the user's own");
+    }
+
+    #[test]
+    fn the_application_is_the_first_that_is_not_of_the_sdk() {
+        let program = |name: &str| Program {
+            command: name.to_owned(),
+            name: name.to_owned(),
+            is_of_sdk: ["dotnet run", "csc", "vstest"].contains(&name),
+        };
+        // Number, parent and program; a shell loads no profiler.
+        let order = |pid: u32, all: &[(u32, u32, &str)]| {
+            let loaded = all.iter().filter(|(.., name)| *name != "sh");
+            let ended = Ended {
+                status: ExitStatus::default(),
+                pid,
+                loaded: loaded.map(|(pid, ..)| *pid).collect(),
+                programs: all.iter().map(|(pid, _, name)| (*pid, program(name))).collect(),
+                parents: all.iter().map(|(pid, parent, _)| (*pid, *parent)).collect(),
+                is_loaded: true,
+                is_interrupted: false,
+            };
+            let names = ended.by_importance().into_iter().map(|pid| ended.programs[&pid].name.clone());
+            names.collect::<Vec<_>>().join(", ")
+        };
+        let run = [(5, 1, "dotnet run"), (6, 5, "tool"), (7, 5, "csc"), (8, 5, "app"), (9, 8, "child")];
+        assert_eq!(order(5, &run), "app, tool, child, dotnet run, csc");
+        let shell = [(5, 1, "sh"), (6, 5, "app"), (7, 6, "first"), (8, 6, "second")];
+        assert_eq!(order(5, &shell), "app, first, second");
+        // The numbers have begun again.
+        assert_eq!(order(500, &[(500, 1, "app"), (7, 500, "child")]), "app, child");
+        assert_eq!(order(5, &[(5, 1, "dotnet run"), (7, 5, "vstest"), (9, 7, "tests")]), "tests, dotnet run, vstest");
+        assert_eq!(order(5, &[(6, 7, "a"), (7, 6, "b")]), "a, b", "a loop");
     }
 
     #[test]

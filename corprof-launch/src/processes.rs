@@ -1,7 +1,9 @@
-//! Mapped files, command lines and children of processes, by `/proc`; none on other systems.
+//! Mapped files, programs and children of processes, by `/proc`; none on other systems.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+
+use corprof_profilers::sdk;
 
 use crate::image::{self, Libc};
 
@@ -47,17 +49,58 @@ pub fn command_line(pid: u32) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).trim_end_matches('\0').replace('\0', " "))
 }
 
-/// A process and its descendants, as far as they are visible.
-#[cfg(target_os = "linux")]
+/// What a process runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// The command line, as one text.
+    pub command: String,
+    /// A short name: that of the assembly or the program, or a command of the SDK, or the benchmark of a process that
+    /// BenchmarkDotNet has started.
+    pub name: String,
+    /// Whether it is a program of the SDK and not an application.
+    pub is_of_sdk: bool,
+}
+
+impl Program {
+    /// What the process runs, if the system shows it and the process has not ended.
+    #[must_use]
+    pub fn of(pid: u32) -> Option<Self> {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok().filter(|line| !line.is_empty())?;
+        let link = |name: &str| std::fs::read_link(format!("/proc/{pid}/{name}"));
+        let arguments = sdk::arguments(&line);
+        let executable = link("exe").unwrap_or_default();
+        Some(Self {
+            command: arguments.join(" "),
+            name: benchmark(&arguments).map_or_else(|| sdk::name(&executable, &arguments), str::to_owned),
+            is_of_sdk: sdk::is_tool(&executable, &arguments, link("cwd").ok().as_deref()),
+        })
+    }
+}
+
+/// The benchmark that a process runs which BenchmarkDotNet has started. All its processes run one assembly; its log has
+/// `Execute: dotnet Bench-Job-1.dll --anonymousPipes 140 141 --benchmarkName Bench.Sorting.Quick --job Default`.
+fn benchmark(arguments: &[String]) -> Option<&str> {
+    let (_, rest) = arguments.split_at_checked(arguments.iter().position(|word| word == "--benchmarkName")? + 1)?;
+    rest.first().map(String::as_str)
+}
+
+/// A process and its descendants, as far as they are visible: parents precede their children.
 pub fn family(pid: u32) -> Vec<u32> {
-    let mut all = vec![pid];
+    with_parents(pid).into_iter().map(|(pid, _)| pid).collect()
+}
+
+/// The same, each with its parent. The parent of the first is not among them.
+#[cfg(target_os = "linux")]
+pub fn with_parents(pid: u32) -> Vec<(u32, Option<u32>)> {
+    let mut all = vec![(pid, None)];
     let mut next = 0;
-    while let Some(parent) = all.get(next).copied() {
+    while let Some((parent, _)) = all.get(next).copied() {
         next += 1;
         let Ok(tasks) = std::fs::read_dir(format!("/proc/{parent}/task")) else { continue };
         for task in tasks.flatten() {
             let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
-            all.extend(children.split_ascii_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+            let children = children.split_ascii_whitespace().filter_map(|child| child.parse::<u32>().ok());
+            all.extend(children.map(|child| (child, Some(parent))));
         }
     }
     all
@@ -65,8 +108,8 @@ pub fn family(pid: u32) -> Vec<u32> {
 
 /// The process only: descendants are cheap to find on Linux only.
 #[cfg(not(target_os = "linux"))]
-pub fn family(pid: u32) -> Vec<u32> {
-    vec![pid]
+pub fn with_parents(pid: u32) -> Vec<(u32, Option<u32>)> {
+    vec![(pid, None)]
 }
 
 /// Whether a process still runs; true if the system does not show it. A zombie has ended.
@@ -199,11 +242,23 @@ mod tests {
         assert_eq!(libc("/usr/lib/x86_64-linux-gnu/libc.so.6"), Some(Libc::Glibc));
     }
 
+    #[test]
+    fn a_benchmark_has_its_own_name() {
+        let name = |line: &str| benchmark(&line.split(' ').map(str::to_owned).collect::<Vec<_>>()).map(str::to_owned);
+        assert_eq!(
+            name("dotnet x-1.dll --benchmarkName Bench.Sort(N:1) --job Default"),
+            Some("Bench.Sort(N:1)".into())
+        );
+        assert_eq!(name("dotnet x-1.dll --benchmarkName"), None);
+        assert_eq!(name("dotnet x-1.dll"), None);
+    }
+
     #[cfg(target_os = "linux")]
     #[test]
     fn a_child_is_of_the_family() {
+        let own = std::process::id();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        assert!(family(std::process::id()).contains(&child.id()));
+        assert!(with_parents(own).contains(&(child.id(), Some(own))) && family(own).first() == Some(&own));
         // A process maps the C library shortly after its start.
         while mapped(child.id()).is_none_or(|files| !files.iter().any(|file| file.to_string_lossy().contains("libc"))) {
             std::thread::yield_now();

@@ -4,9 +4,12 @@
 //! ranges and meanings. The help of `corprof`, `corprof run --list`, the reference of the book and the checks at a
 //! profiler's start are made from it. [`settings`] reads the settings of a profiler and checks them.
 //!
+//! [`sdk`] tells an application's process from those of a .NET SDK, for the profilers and for the command.
+//!
 //! The profilers themselves are in the folder `library`. They make a shared library, which `corprof` embeds. This crate
 //! does not have their dependencies.
 
+pub mod sdk;
 pub mod settings;
 pub mod table;
 

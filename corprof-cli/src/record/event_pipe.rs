@@ -81,7 +81,7 @@ fn write(
     if !args.quiet {
         eprintln!("corprof: {} is written", path.display());
     }
-    open_if_asked(args, &path)?;
+    open_if_asked(args, &path);
     Ok(ExitCode::SUCCESS)
 }
 

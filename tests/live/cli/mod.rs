@@ -10,6 +10,7 @@ mod ps;
 mod push;
 mod record;
 mod run;
+mod sdk;
 mod stacks;
 mod top;
 
