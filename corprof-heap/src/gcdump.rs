@@ -109,6 +109,7 @@ fn heading(kind: RootKind) -> &'static str {
         RootKind::RefCountedHandle => "[ref-counted Handles]",
         RootKind::Finalizer => "[finalizer Handles]",
         RootKind::Other => "[other Roots]",
+        RootKind::Frozen => "[frozen objects]",
     }
 }
 

@@ -120,6 +120,6 @@ fn root_type(kind: RootKind) -> i32 {
         RootKind::Stack => 3,
         RootKind::Static => 5,
         RootKind::Finalizer => 10,
-        RootKind::Other => 0,
+        RootKind::Other | RootKind::Frozen => 0,
     }
 }

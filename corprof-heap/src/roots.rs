@@ -24,11 +24,13 @@ pub enum RootKind {
     Finalizer,
     /// Anything else that the runtime names.
     Other,
+    /// The object is never collected: a string literal, or a type's own object, in the heap that is not collected.
+    Frozen,
 }
 
 impl RootKind {
     /// All kinds, in their order.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Static,
         Self::Stack,
         Self::Handle,
@@ -36,6 +38,7 @@ impl RootKind {
         Self::RefCountedHandle,
         Self::Finalizer,
         Self::Other,
+        Self::Frozen,
     ];
 
     /// The kind in words, such as `pinned handle`.
@@ -49,6 +52,7 @@ impl RootKind {
             Self::RefCountedHandle => "reference-counted handle",
             Self::Finalizer => "finalizer queue",
             Self::Other => "other",
+            Self::Frozen => "never collected",
         }
     }
 }

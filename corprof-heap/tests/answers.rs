@@ -71,6 +71,28 @@ fn sums_by_class_and_assembly_count_nothing_twice() {
 }
 
 #[test]
+fn objects_that_are_never_collected_are_roots() {
+    let mut builder = GraphBuilder::new("shop");
+    for address in [0x1000, 0x1018, 0x2000, 0x2018, 0x2030] {
+        builder.object(address, 7, 24);
+    }
+    builder.root(0x1000, RootKind::Static, None);
+    builder.reference(0x1000, 0x2018);
+    builder.frozen(0x2000, 0x30);
+    builder.frozen(0x9000, 0x30);
+    let graph = builder.finish().unwrap();
+    assert!(graph.losses().is_whole());
+    let roots: Vec<_> = graph.roots().iter().map(|root| (graph.address(root.object), root.kind)).collect();
+    let expected = [(0x1000, RootKind::Static), (0x2000, RootKind::Frozen), (0x2018, RootKind::Frozen)];
+    assert_eq!(roots, expected);
+    let totals = Totals::of(&Dominators::of(&graph));
+    assert_eq!(totals.unreachable.0, 2, "0x1018, and 0x2030 behind the range");
+    let mut file = Vec::new();
+    graph.write(&mut file).unwrap();
+    assert_eq!(HeapGraph::read(file.as_slice()).unwrap().roots(), graph.roots());
+}
+
+#[test]
 fn the_largest_objects_are_those_that_nothing_dominates() {
     let mut rng = Rng::with_seed(22);
     for _ in 0..500 {

@@ -11,6 +11,7 @@
 //! later 204100                            the same for a further collection, which .NET 8 makes
 //! objects 10000000
 //! bytes 480000000                         of the blocks
+//! frozen 139941298798600 4096             beginning and length of a range whose objects are never collected
 //! class 140113 System.Private.CoreLib string[]    number in the blocks, assembly, name, separated by tabs
 //! ```
 //!
@@ -134,6 +135,10 @@ fn snapshot(cx: &mut ProfilerThread<'_>, out: &Path) -> Result<String, HeapDumpE
         let _ = writeln!(text, "later {}", pause.as_micros());
     }
     let _ = writeln!(text, "objects {}\nbytes {}", dump.cost.objects, dump.cost.bytes);
+    // A runtime that does not tell them keeps no such objects.
+    for range in cx.non_gc_heap_bounds().unwrap_or_default() {
+        let _ = writeln!(text, "frozen {} {}", range.start, range.length);
+    }
     for &(key, class) in &dump.classes {
         let assembly = assembly(cx, class).unwrap_or_default();
         let _ = writeln!(text, "class {key}\t{}\t{}", line(&assembly), line(&cx.names().csharp().class(class)));

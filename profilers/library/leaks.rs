@@ -127,6 +127,9 @@ fn snapshot(cx: &mut ProfilerThread<'_>) -> Result<HeapGraph, BoxError> {
     let mut reader = BulkReader::new(GraphBuilder::new(application_name()), usize::BITS == 64);
     let taken = SystemTime::now().duration_since(UNIX_EPOCH)?;
     reader.builder().set_taken(taken.as_millis() as u64);
+    for range in cx.non_gc_heap_bounds().unwrap_or_default() {
+        reader.builder().frozen(range.start as u64, range.length as u64);
+    }
     for &(key, class) in &dump.classes {
         let assembly = assembly(cx, class).unwrap_or_default();
         reader.builder().class(key, cx.names().csharp().class(class).as_str(), &assembly, 0);

@@ -29,6 +29,8 @@ struct Description {
     pauses: Vec<Duration>,
     objects: usize,
     bytes: u64,
+    /// Beginnings and lengths of the ranges whose objects are never collected.
+    frozen: Vec<(u64, u64)>,
     /// Number, assembly and name.
     classes: Vec<(u64, String, String)>,
 }
@@ -63,6 +65,9 @@ pub(super) fn take(
     let is_64_bit = !matches!(info.architecture.as_str(), "x86" | "arm32" | "arm");
     let mut reader = BulkReader::new(GraphBuilder::new(title(info)), is_64_bit);
     reader.builder().set_taken(taken);
+    for &(start, length) in &description.frozen {
+        reader.builder().frozen(start, length);
+    }
     for (key, assembly, name) in &description.classes {
         reader.builder().class(*key, name, assembly, 0);
     }
@@ -156,6 +161,11 @@ fn description(text: &str, out: &Path) -> Result<Description> {
             "pause" | "later" => description.pauses.push(Duration::from_micros(number()?)),
             "objects" => description.objects = usize::try_from(number()?)?,
             "bytes" => description.bytes = number()?,
+            "frozen" => {
+                let (start, length) = rest.split_once(' ').ok_or_else(unknown)?;
+                let [start, length] = [start, length].map(str::parse);
+                description.frozen.push((start.map_err(|_| unknown())?, length.map_err(|_| unknown())?));
+            }
             "class" => {
                 let mut fields = rest.splitn(3, '\t');
                 let key = fields.next();
@@ -205,12 +215,13 @@ mod tests {
     #[test]
     fn the_format_of_the_profiler_is_parsed() {
         let parse = |text: &str| description(text, Path::new("/tmp/corprof-1/heap"));
-        let text = "heap 1\npause 1500\nlater 20\nobjects 3\nbytes 96\nclass 7\tShop\tShop.Item[]\nclass 8\t\tA B\n";
+        let text = "heap 1\npause 1500\nlater 20\nobjects 3\nbytes 96\nfrozen 4096 64\nclass 7\tShop\tShop.Item[]\nclass 8\t\tA B\n";
         let class = |key, assembly: &str, name: &str| (key, assembly.to_owned(), name.to_owned());
         let expected = Description {
             pauses: [1500, 20].map(Duration::from_micros).to_vec(),
             objects: 3,
             bytes: 96,
+            frozen: vec![(4096, 64)],
             classes: vec![class(7, "Shop", "Shop.Item[]"), class(8, "", "A B")],
         };
         assert_eq!(parse(text).unwrap(), expected);

@@ -6,7 +6,7 @@
 use crate::addresses::Addresses;
 use crate::classes::Shape;
 use crate::graph::{NONE, WeakEdge};
-use crate::{Class, HeapGraph, Losses, ObjectId, Root};
+use crate::{Class, HeapGraph, Losses, ObjectId, Root, RootKind};
 
 use super::chunks::Chunks;
 use super::{Described, GraphBuilder, PendingRoot, TooLarge};
@@ -33,7 +33,8 @@ pub(super) fn finish(builder: GraphBuilder) -> Result<HeapGraph, TooLarge> {
     let (offsets, targets, weak) = rows(shape_of.len(), &place, builder.references, &ephemerons, &mut losses);
     drop(place);
     let size = |index: usize| shapes[shape_of[index] as usize].size;
-    let roots = placed_roots(builder.roots, &addresses, size, &mut losses);
+    let frozen = frozen_roots(&builder.frozen, &addresses);
+    let roots = placed_roots(builder.roots, frozen, &addresses, size, &mut losses);
     Ok(HeapGraph { title, taken, addresses, shapes, shape_of, offsets, targets, weak, roots, classes, losses })
 }
 
@@ -169,13 +170,31 @@ fn rows(
     (offsets, targets, weak)
 }
 
+/// A root for each object in these ranges, by their beginnings and lengths.
+fn frozen_roots(ranges: &[(u64, u64)], addresses: &Addresses) -> Vec<Root> {
+    let mut roots = Vec::new();
+    for &(start, length) in ranges {
+        let end = start.saturating_add(length);
+        let first = match addresses.at_or_below(start) {
+            Some(index) if addresses.get(index) == start => index,
+            Some(index) => index + 1,
+            None => 0,
+        };
+        let inside = (first..addresses.len()).take_while(|&index| addresses.get(index) < end);
+        roots.extend(inside.map(|index| Root { object: ObjectId(index as u32), kind: RootKind::Frozen, name: None }));
+    }
+    roots
+}
+
 fn placed_roots(
     pending: Vec<PendingRoot>,
+    frozen: Vec<Root>,
     addresses: &Addresses,
     size: impl Fn(usize) -> u64,
     losses: &mut Losses,
 ) -> Vec<Root> {
-    let mut roots = Vec::with_capacity(pending.len());
+    let mut roots = frozen;
+    roots.reserve_exact(pending.len());
     for PendingRoot { address, is_interior, kind, name } in pending {
         let found = addresses.at_or_below(address).filter(|&index| {
             let distance = address - addresses.get(index);

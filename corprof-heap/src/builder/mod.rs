@@ -88,6 +88,8 @@ pub struct GraphBuilder {
     /// Key, value, table or [`NONE`].
     ephemerons: Vec<(u32, u32, u32)>,
     roots: Vec<PendingRoot>,
+    /// Beginnings and lengths of the ranges whose objects are never collected.
+    frozen: Vec<(u64, u64)>,
     losses: Losses,
     too_large: Option<TooLarge>,
 }
@@ -109,6 +111,7 @@ impl GraphBuilder {
             references: Chunks::new(),
             ephemerons: Vec::new(),
             roots: Vec::new(),
+            frozen: Vec::new(),
             losses: Losses::default(),
             too_large: None,
         }
@@ -165,6 +168,13 @@ impl GraphBuilder {
     /// Reports a root that may point into an object instead of at its beginning.
     pub fn interior_root(&mut self, address: u64, kind: RootKind, name: Option<&str>) {
         self.add_root(address, true, kind, name);
+    }
+
+    /// Says that the objects in `length` bytes from `start` on are never collected: each is a root of its own.
+    ///
+    /// The runtime reports no root of a string literal or of a type's own object.
+    pub fn frozen(&mut self, start: u64, length: u64) {
+        self.frozen.push((start, length));
     }
 
     /// Describes a class. The first description counts. Those of classes without objects are dropped.
