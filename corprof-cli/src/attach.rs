@@ -40,7 +40,7 @@ pub struct Args {
     target: Vec<OsString>,
 
     /// Start the command after `--`, and attach to it
-    #[arg(long, requires = "command", conflicts_with_all = ["inside", "timeout"])]
+    #[arg(long, conflicts_with_all = ["inside", "timeout"])]
     wait: bool,
 
     /// The profiler's CLSID or the name of its struct, if the library has several profilers or does not contain the
@@ -81,9 +81,14 @@ pub fn run(args: &Args) -> Outcome {
         (text, None) => Ok(text.clone().unwrap_or_default().into_bytes()),
     };
     let (pid, library) = match args.target.as_slice() {
-        [library] if args.wait => return start(args, library, data()?),
+        [library] if args.wait && !args.command.is_empty() => return start(args, library, data()?),
         [pid, library] if !args.wait => (pid, Path::new(library)),
-        _ if args.wait => return Err(usage("with --wait give one thing before `--`: the library, or a name")),
+        _ if args.wait => {
+            return Err(usage(
+                "with --wait give one thing before `--`, the library or a name, and the command behind it. `dnx` and \
+                 `dotnet tool exec` remove the first `--`: write it twice",
+            ));
+        }
         _ => return Err(usage("give a process id and a library: `corprof attach 4711 libmine.so`; or use --wait")),
     };
     let pid = pid.to_str().and_then(|pid| pid.parse().ok());

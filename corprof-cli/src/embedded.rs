@@ -45,6 +45,12 @@ fn nearest(word: &str) -> Option<&'static str> {
     (distance(&best) <= word.len().max(3) / 3).then_some(best)
 }
 
+/// Whether this command was built with the library.
+#[must_use]
+pub fn is_there() -> bool {
+    LIBRARY.is_some()
+}
+
 /// The library as a file, which runtimes can load: in the user's cache, under a name made of what is in it.
 ///
 /// # Errors

@@ -9,6 +9,7 @@
 pub mod attach;
 mod attach_request;
 mod complete;
+pub mod completions;
 mod csharp;
 pub mod delayed;
 pub mod detach;
@@ -22,6 +23,7 @@ pub mod il;
 pub mod inspect;
 pub mod new;
 mod options;
+mod output;
 pub mod ps;
 pub mod record;
 pub mod run;
@@ -31,9 +33,10 @@ pub mod stacks;
 pub mod top;
 mod visit;
 
+use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use exit::{Failure, Outcome};
 
 /// Work with .NET profilers: run applications under them, attach them, find out why one is not loaded.
@@ -59,15 +62,40 @@ enum Command {
     Heap(heap::Args),
     #[command(subcommand)]
     Il(il::Command),
+    Completions(completions::Args),
+    /// For packages of distributions: `cargo xtask release` has it.
+    #[command(hide = true)]
+    Man(completions::ManArgs),
     /// The exit codes of all commands.
     #[command(name = "exit-codes", long_about = exit::TABLE)]
     ExitCodes,
 }
 
+/// The name of the command.
+const NAME: &str = "corprof";
+
+/// The command line.
+pub(crate) fn command() -> clap::Command {
+    take_negative_numbers(Cli::command())
+}
+
+/// Has `--rate -5` be a wrong number, which is said so, and not an unknown option `-5`.
+fn take_negative_numbers(command: clap::Command) -> clap::Command {
+    let take = |arg: clap::Arg| {
+        let is_command = arg.is_trailing_var_arg_set() || arg.is_last_set();
+        let has_value = arg.is_positional() || arg.get_action().takes_values();
+        if has_value && !is_command { arg.allow_negative_numbers(true) } else { arg }
+    };
+    command.mut_args(take).mut_subcommands(take_negative_numbers)
+}
+
 /// Runs the command of this process, and prints its error on standard error.
 pub fn main() -> ExitCode {
-    match run_command(&Cli::parse()) {
+    let matches = command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match run_command(&cli) {
         Ok(code) => code,
+        Err(failure) if output::is_closed(&failure.error) => ExitCode::SUCCESS,
         Err(Failure { code, error }) => {
             eprintln!("corprof: error: {error:#}");
             code.into()
@@ -89,8 +117,10 @@ fn run_command(cli: &Cli) -> Outcome {
         Command::Events(args) => events::run(args),
         Command::Heap(args) => heap::run(args),
         Command::Il(command) => il::run(command),
+        Command::Completions(args) => completions::run(args),
+        Command::Man(args) => completions::man(args),
         Command::ExitCodes => {
-            println!("{}", exit::TABLE);
+            writeln!(output::stdout(), "{}", exit::TABLE)?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -98,12 +128,49 @@ fn run_command(cli: &Cli) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
+
+    fn parsed(line: &str) -> Result<Cli, String> {
+        let matches = command().try_get_matches_from(line.split(' ')).map_err(|error| error.to_string())?;
+        Cli::from_arg_matches(&matches).map_err(|error| error.to_string())
+    }
 
     #[test]
     fn the_command_line_is_sound() {
-        Cli::command().debug_assert();
+        command().debug_assert();
+    }
+
+    #[test]
+    fn an_application_needs_no_dashes() {
+        for (line, expected) in [
+            ("corprof record dotnet App.dll --its-option -o x", "dotnet App.dll --its-option -o x"),
+            ("corprof record -o x.html -- dotnet App.dll -p 1", "dotnet App.dll -p 1"),
+            ("corprof record -o x.html --mode wall dotnet run -- -p 1", "dotnet run -- -p 1"),
+            ("corprof run timer App --list", "App --list"),
+            ("corprof run timer --env A=1 -- App -x", "App -x"),
+            ("corprof run timer App -- x", "App -- x"),
+            ("corprof doctor --json dotnet App.dll --json", "dotnet App.dll --json"),
+            ("corprof doctor -- App", "App"),
+        ] {
+            let words = match parsed(line).unwrap().command {
+                Command::Record(args) => args.command,
+                Command::Run(args) => args.command,
+                Command::Doctor(args) => args.target,
+                other => panic!("{other:?}"),
+            };
+            let words: Vec<_> = words.iter().map(|word| word.to_str().unwrap()).collect();
+            assert_eq!(words.join(" "), expected, "{line}");
+        }
+        let error = parsed("corprof record --its-option App").unwrap_err();
+        assert!(error.contains("unexpected argument '--its-option'"), "{error}");
+        assert!(parsed("corprof record -p 5 App").unwrap_err().contains("cannot be used with"));
+    }
+
+    #[test]
+    fn a_negative_number_is_a_wrong_value() {
+        for line in ["corprof record --rate -5 App", "corprof stacks 1 --timeout -5", "corprof stacks -5"] {
+            let error = parsed(line).unwrap_err();
+            assert!(error.contains("invalid value '-5'") && !error.contains("-- -5"), "{line}: {error}");
+        }
     }
 }

@@ -2,13 +2,15 @@
 
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use uuid::Uuid;
 
 use crate::exit::{self, Failure, Outcome};
+use crate::output;
 
 /// Make the crate of a new profiler.
 ///
@@ -16,7 +18,6 @@ use crate::exit::{self, Failure, Outcome};
 /// release profile that strips symbols, and a CI workflow.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  corprof new my-profiler
   corprof new my-profiler --corprof-path ~/corprof/corprof
 
 corprof is not on crates.io yet: give the folder of the crate in a checkout by --corprof-path.")]
@@ -28,7 +29,7 @@ pub struct Args {
     #[arg(long, value_name = "FOLDER")]
     path: Option<PathBuf>,
 
-    /// The folder of the crate corprof in a checkout, as dependency instead of the published crate
+    /// The folder of the crate corprof in a checkout, on which the new crate depends
     #[arg(long, value_name = "FOLDER")]
     corprof_path: Option<PathBuf>,
 }
@@ -48,7 +49,10 @@ const FILES: [(&str, &str); 4] = [
 pub fn run(args: &Args) -> Outcome {
     check(&args.name).map_err(|error| Failure::new(exit::USAGE, error))?;
     let folder = args.path.clone().unwrap_or_else(|| PathBuf::from(&args.name));
-    let corprof = dependency(args.corprof_path.as_deref())?;
+    let missing = "corprof is not on crates.io yet, so the new crate could not be built: give the folder of the crate \
+                   corprof in a checkout by --corprof-path";
+    let path = args.corprof_path.as_deref().ok_or_else(|| Failure::new(exit::USAGE, anyhow!(missing)))?;
+    let corprof = dependency(path)?;
     let library = format!("{DLL_PREFIX}{}{DLL_SUFFIX}", args.name.replace('-', "_"));
     let replacements = [
         ("@NAME@", args.name.as_str()),
@@ -59,8 +63,9 @@ pub fn run(args: &Args) -> Outcome {
     ];
     write(&folder, &replacements)?;
     let shown = folder.display();
-    println!("made {shown}; now:\n\n  cd {shown}\n  cargo test\n  cargo build --release");
-    println!("  corprof run target/release/{library} -- dotnet PATH/TO/App.dll");
+    let mut out = output::stdout();
+    writeln!(out, "made {shown}; now:\n\n  cd {shown}\n  cargo test\n  cargo build --release")?;
+    writeln!(out, "  corprof run target/release/{library} -- dotnet PATH/TO/App.dll")?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -76,8 +81,7 @@ fn write(folder: &Path, replacements: &[(&str, &str)]) -> Result<()> {
     Ok(())
 }
 
-fn dependency(path: Option<&Path>) -> Result<String> {
-    let Some(path) = path else { return Ok(format!("version = \"{}\"", env!("CARGO_PKG_VERSION"))) };
+fn dependency(path: &Path) -> Result<String> {
     let path = path.canonicalize().with_context(|| format!("there is no folder {}", path.display()))?;
     let manifest = fs::read_to_string(path.join("Cargo.toml")).unwrap_or_default();
     ensure!(
@@ -137,6 +141,6 @@ mod tests {
                 !text.split_whitespace().any(|word| word.len() > 2 && word.starts_with('@') && word.ends_with('@'))
             );
         }
-        assert!(dependency(Some(dir.path())).unwrap_err().to_string().contains("not the folder"));
+        assert!(dependency(dir.path()).unwrap_err().to_string().contains("not the folder"));
     }
 }

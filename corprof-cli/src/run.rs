@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use corprof_profilers::table::{self, Loading, Profiler};
 use crate::delayed::{self, DelayedAttach};
 use crate::exit::{self, Failure, Outcome};
 use crate::options::{given, seconds};
-use crate::{embedded, select};
+use crate::{embedded, output, select};
 
 /// Run an application under a profiler.
 ///
@@ -80,8 +81,8 @@ pub struct Args {
     quiet: bool,
 
     /// The command that starts the application
-    #[arg(last = true, required_unless_present = "list", value_name = "COMMAND")]
-    command: Vec<OsString>,
+    #[arg(trailing_var_arg = true, required_unless_present = "list", value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// Runs the command.
@@ -90,7 +91,7 @@ pub struct Args {
 /// If the application is not started.
 pub fn run(args: &Args) -> Outcome {
     if args.list {
-        print!("{}", listed(args.library.as_deref())?);
+        write!(output::stdout(), "{}", listed(args.library.as_deref())?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let library = args.library.as_deref().context("no library")?;

@@ -2,7 +2,7 @@
 
 mod event_pipe;
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::thread;
@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::attach_request::Occupied;
 use crate::event_pipe_samples::{self, LIMITS};
 use crate::exit::{Failure, Outcome};
+use crate::output;
 use crate::signals::Signals;
 use crate::visit::{self, Place};
 
@@ -150,7 +151,7 @@ fn parse(text: &str, pid: u32) -> Option<Stacks> {
 }
 
 fn print(stacks: &Stacks, is_json: bool) -> Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = output::stdout();
     if is_json {
         return Ok(writeln!(out, "{}", serde_json::to_string(stacks)?)?);
     }

@@ -82,17 +82,22 @@ pub fn library(path: &Path, place: Place<'_>) -> Vec<Finding> {
             format!("the path has {} bytes, and the runtime reads {LONGEST_PATH}: {shown}", path.as_os_str().len());
         return vec![Finding::new("path-too-long", what, "copy the library to a folder with a shorter path")];
     }
-    let image = match std::fs::read(path) {
-        Ok(bytes) => match Image::parse(&bytes) {
-            Ok(image) => image,
-            Err(error) => {
-                let what = format!("{shown} is not a library: {error:#}");
-                let cure =
-                    "name the .so, .dll or .dylib that cargo has built, which is in target/debug or target/release";
-                return vec![Finding::new("not-a-library", what, cure)];
-            }
-        },
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
         Err(error) => return vec![unreadable(path, &error)],
+    };
+    let missing = image::missing_bytes(&bytes);
+    if missing > 0 {
+        let what = format!("{shown} lacks its last {missing} bytes: a process that loads it dies of SIGBUS");
+        return vec![Finding::new("library-truncated", what, "copy or build it again (was the disk full?)")];
+    }
+    let image = match Image::parse(&bytes) {
+        Ok(image) => image,
+        Err(error) => {
+            let what = format!("{shown} is not a library: {error:#}");
+            let cure = "name the .so, .dll or .dylib that cargo has built, which is in target/debug or target/release";
+            return vec![Finding::new("not-a-library", what, cure)];
+        }
     };
     let of_place = in_place(path, &image, place);
     if !of_place.is_empty() {
@@ -301,6 +306,15 @@ mod tests {
             assert_eq!(found("gone.so", place, |_| {}), ["library-missing"]);
             assert_eq!(found("text.so", place, |path| fs::write(path, "text").unwrap()), ["not-a-library"]);
             assert_eq!(found("empty.so", place, |path| fs::write(path, "").unwrap()), ["not-a-library"]);
+            let cut = |bytes: usize| {
+                move |path: &Path| {
+                    compile(path, FACTORY_IN_C, &[]);
+                    let whole = fs::read(path).unwrap();
+                    fs::write(path, &whole[..whole.len() - bytes]).unwrap();
+                }
+            };
+            assert_eq!(found("cut.so", place, cut(1)), ["library-truncated"]);
+            assert_eq!(found("half.so", place, cut(8_000)), ["library-truncated"]);
             assert_eq!(found("folder.so", place, |path| fs::create_dir(path).unwrap()), ["library-unreadable"]);
             let other = |path: &Path| compile(path, "int something_else(void) { return 0; }", &[]);
             assert_eq!(found("other.so", place, other), ["no-entry-point"]);

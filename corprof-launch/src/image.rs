@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use object::read::elf::{Dyn, ElfFile, FileHeader, ProgramHeader};
-use object::{Architecture, BinaryFormat, Object, ObjectKind, elf};
+use object::{Architecture, BinaryFormat, Endianness, Object, ObjectKind, ObjectSegment, elf};
 
 /// The C library that a file is linked against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +59,29 @@ pub const FACTORY: &str = "DllGetClassObject";
 const NATIVE_AOT_EXPORT: &[u8] = b"DotNetRuntimeDebugHeader";
 /// The section of its compiled methods, in files for Linux. It is left if the exports were stripped.
 const NATIVE_AOT_SECTION: &[u8] = b"__managedcode";
+
+/// The number of bytes that a library lacks at its end, because a copy of it was interrupted. A loader maps what is not
+/// there, and the process dies of SIGBUS.
+pub fn missing_bytes(bytes: &[u8]) -> u64 {
+    let end = match elf::FileHeader64::<Endianness>::parse(bytes) {
+        Ok(header) => elf_end(header, bytes),
+        Err(_) => object::File::parse(bytes).ok().and_then(|file| {
+            let ends = file.segments().map(|segment| segment.file_range());
+            ends.map(|(start, size)| start.saturating_add(size)).max()
+        }),
+    };
+    end.unwrap_or_default().saturating_sub(bytes.len() as u64)
+}
+
+/// Where the file ends: with the table of sections, or the last segment.
+fn elf_end(header: &elf::FileHeader64<Endianness>, bytes: &[u8]) -> Option<u64> {
+    let endian = header.endian().ok()?;
+    let table = u64::from(header.e_shnum(endian)) * u64::from(header.e_shentsize(endian));
+    let sections = header.e_shoff(endian).saturating_add(table);
+    let segments = header.program_headers(endian, bytes).unwrap_or_default();
+    let ends = segments.iter().map(|segment| segment.p_offset(endian).saturating_add(segment.p_filesz(endian)));
+    ends.chain([sections]).max()
+}
 
 impl Image {
     /// Reads the file.

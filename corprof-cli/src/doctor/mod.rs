@@ -4,6 +4,7 @@ mod port;
 mod variables;
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -20,8 +21,10 @@ use corprof_launch::processes;
 use corprof_launch::signals::Interrupt;
 use corprof_launch::witness::{self, Witness};
 
+use crate::embedded;
 use crate::exit::{self, Failure, Outcome};
 use crate::inspect::{self, Inspected, State, inspect};
+use crate::output;
 
 /// Find out why a profiler is not loaded.
 ///
@@ -36,10 +39,6 @@ use crate::inspect::{self, Inspected, State, inspect};
 
 Each finding has a name, which the book explains, and a cure. The exit code is 1 if there is a finding.")]
 pub struct Args {
-    /// A running process
-    #[arg(conflicts_with = "command")]
-    pid: Option<u32>,
-
     /// Print a line of JSON for each finding: id, what, cure
     #[arg(long)]
     json: bool,
@@ -48,9 +47,19 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 20)]
     wait: u64,
 
-    /// An application to start
-    #[arg(last = true, value_name = "COMMAND")]
-    command: Vec<OsString>,
+    /// The process id of a running process, or the command that starts an application
+    #[arg(trailing_var_arg = true, value_name = "PID|COMMAND")]
+    pub(crate) target: Vec<OsString>,
+}
+
+impl Args {
+    /// The running process that is meant. A program may be called by a number too: `./4711`.
+    fn pid(&self) -> Option<u32> {
+        match self.target.as_slice() {
+            [one] => one.to_str()?.parse().ok(),
+            _ => None,
+        }
+    }
 }
 
 /// The findings, and the checks that passed.
@@ -65,22 +74,25 @@ struct Report {
 /// # Errors
 /// If there is no such process or program.
 pub fn run(args: &Args) -> Outcome {
-    let report = match (args.pid, args.command.is_empty()) {
+    let report = match (args.pid(), args.target.is_empty()) {
         (Some(pid), _) => of_process(pid, Duration::from_secs(args.wait.max(1)))?,
         (None, false) => of_command(args)?,
         (None, true) => of_shell(None)?,
     };
+    let mut out = output::stdout();
     for finding in &report.findings {
         if args.json {
-            println!("{}", serde_json::to_string(finding)?);
+            writeln!(out, "{}", serde_json::to_string(finding)?)?;
         } else {
-            println!("{finding}");
+            writeln!(out, "{finding}")?;
         }
     }
     if !args.json {
-        report.good.iter().for_each(|good| println!("ok: {good}"));
+        for good in &report.good {
+            writeln!(out, "ok: {good}")?;
+        }
         if report.findings.is_empty() {
-            println!("nothing wrong was found");
+            writeln!(out, "nothing wrong was found")?;
         }
     }
     Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { exit::NO.into() })
@@ -99,7 +111,19 @@ fn of_shell(program: Option<&Image>) -> Result<Report> {
     let shell = if program.is_none() { Image::of_program(Path::new("/bin/sh")).ok() } else { None };
     let place =
         Place { program: program.or(shell.as_ref()), library_path: value_of("LD_LIBRARY_PATH").map(str::as_ref) };
-    Ok(Report { findings: variables::check(value_of, None, place, None), good: Vec::new() })
+    let mut findings = variables::check(value_of, None, place, None);
+    findings.extend(cache());
+    Ok(Report { findings, good: Vec::new() })
+}
+
+/// Whether the built-in profilers can be unpacked.
+fn cache() -> Option<Finding> {
+    if !embedded::is_there() {
+        return None;
+    }
+    let error = embedded::library().err()?;
+    let cure = "let this user write the folder, or name another one by CORPROF_CACHE";
+    Some(Finding::new("cache-unwritable", format!("the built-in profilers cannot be used: {error:#}"), cure))
 }
 
 fn of_process(pid: u32, timeout: Duration) -> Result<Report, Failure> {
@@ -196,7 +220,7 @@ const LAST_WORDS: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(20);
 
 fn of_command(args: &Args) -> Result<Report, Failure> {
-    let (name, arguments) = args.command.split_first().context("no command")?;
+    let (name, arguments) = args.target.split_first().context("no command")?;
     let path = std::env::var_os("PATH");
     let program = image::find_program(name, path.as_deref())
         .ok_or_else(|| Failure::new(exit::NOT_FOUND, anyhow!("there is no program {}", name.display())))?;

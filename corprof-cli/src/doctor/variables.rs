@@ -40,6 +40,7 @@ pub(super) fn check<'a>(
         findings.push(nothing(value_of, families));
         return findings;
     }
+    findings.extend(blanks(&configured));
     findings.extend(switch(&configured));
     findings.extend(clsid(&configured));
     findings.extend(paths(&configured, families, value_of));
@@ -82,6 +83,14 @@ fn nothing<'a>(value_of: impl Fn(&str) -> Option<&'a str>, families: &[&str]) ->
     let cure = "start the application by `corprof run LIB -- COMMAND`, or set the three variables CORECLR_ENABLE_PROFILING, \
                 CORECLR_PROFILER and CORECLR_PROFILER_PATH where it is started (sudo, systemd and containers drop them)";
     Finding::new("not-configured", "no variable of a profiler is set", cure)
+}
+
+/// A blank at an end of a value, which nobody sees and the runtime takes as a part of it.
+fn blanks(configured: &Configured) -> Option<Finding> {
+    let values = [&configured.clsid, &configured.path, &configured.notification];
+    let (name, value) = values.into_iter().flatten().find(|(_, value)| value.trim() != value)?;
+    let what = format!("{name} is `{value}`, with a blank at an end, which the runtime takes as a part of it");
+    Some(Finding::new("blank-in-variable", what, format!("set {name} to `{}`", value.trim())))
 }
 
 /// `…_ENABLE_PROFILING` must be a number other than 0.
@@ -256,6 +265,8 @@ mod tests {
         for clsid in ["notaguid", &CLSID[1..37], "{BDD57A0CD4F7486DA8CA86070DC12FA0}"] {
             assert_eq!(found(Some(8), &[SWITCH, ("CORECLR_PROFILER", clsid), PATH]), ["clsid-is-malformed"], "{clsid}");
         }
+        let blank = ("CORECLR_PROFILER_PATH", "/nowhere/p.so ");
+        assert_eq!(found(Some(8), &[SWITCH, PROFILER, blank]), ["blank-in-variable"]);
         let datadog = ("CORECLR_PROFILER", "{846f5f1c-f9ae-4b07-969e-05c26bc060d8}");
         assert_eq!(found(Some(8), &[SWITCH, datadog, PATH]), ["profiler-of-a-vendor"]);
         let own =

@@ -142,7 +142,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     session.set_read_timeout(Some(POLL));
     let mut reader = Reader::new(session);
-    let mut out = io::stdout().lock();
+    let mut out = crate::output::stdout();
     let printed = match follow(args, &mut reader, &stop, &mut out) {
         // The reader has closed the pipe.
         Err(error) if is_broken_pipe(&error) => return Ok(ExitCode::SUCCESS),

@@ -21,6 +21,7 @@ use corprof_heap::report::{Changes, Options, Report};
 use corprof_heap::{Dominators, HeapGraph};
 
 use crate::exit::Outcome;
+use crate::output;
 use crate::signals;
 
 use cost::Cost;
@@ -180,7 +181,7 @@ fn give_out(graph: &HeapGraph, output: Option<&PathBuf>, pid: u32, classes: usiz
     }
     let tree = Dominators::of(graph);
     let report = Report::of(&tree, Options { classes, objects: OBJECTS, ..Options::default() });
-    printed(report.write_text(io::stdout().lock()))
+    printed(report.write_text(output::stdout()))
 }
 
 fn diff(before: &std::path::Path, after: &std::path::Path, count: usize, json: bool) -> anyhow::Result<()> {
@@ -188,7 +189,7 @@ fn diff(before: &std::path::Path, after: &std::path::Path, count: usize, json: b
     let before = summary(before)?;
     let after = summary(after)?;
     let changes = Changes::of(&before, &after, count, count);
-    let mut out = io::stdout().lock();
+    let mut out = output::stdout();
     printed(if json { changes.write_json(&mut out) } else { changes.write_text(&mut out) })?;
     printed(out.flush())
 }

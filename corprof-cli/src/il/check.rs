@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::set::{Meant, Set};
 use crate::exit::{self, Outcome};
+use crate::output;
 
 /// Check the method bodies of assemblies.
 ///
@@ -99,7 +100,7 @@ enum Verdict<'a> {
 /// # Errors
 /// If a file cannot be read.
 pub(super) fn run(args: &Args) -> Outcome {
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(output::stdout());
     let mut counts = Counts::default();
     let mut times = Times::default();
     for set in Set::open(&args.files, &args.with)? {

@@ -1,7 +1,7 @@
 //! `corprof il dump`: prints method bodies as text.
 
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -12,6 +12,7 @@ use corprof_il::{Body, Token};
 
 use super::set::Set;
 use crate::exit::Outcome;
+use crate::output;
 
 /// Show the body of a method: regions, names, and the stack before each instruction.
 ///
@@ -52,7 +53,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     let assembly = assemblies.iter().find(|assembly| find(assembly, &args.method).is_ok());
     let assembly = assembly.or(assemblies.first()).context("there is no managed code in it")?;
     let methods = find(assembly, &args.method)?;
-    let mut out = io::stdout().lock();
+    let mut out = output::stdout();
     for method in methods {
         writeln!(out, "{}", text(assembly, method)?)?;
     }

@@ -30,6 +30,7 @@ use crate::attach_request::Occupied;
 use crate::event_pipe_samples::{self, LIMITS};
 use crate::exit::Outcome;
 use crate::options::{self, seconds};
+use crate::output;
 use crate::signals::Signals;
 use crate::visit::{self, Place};
 
@@ -265,7 +266,7 @@ fn once(args: &Args, watched: &mut Watched<'_>, signals: &Signals) -> Result<()>
     if has_ended {
         eprintln!("corprof: process {pid} has ended");
     }
-    let mut out = io::stdout().lock();
+    let mut out = output::stdout();
     let counts = &watched.counts;
     let delivered = watched.session.delivered();
     if args.json {

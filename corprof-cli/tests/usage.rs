@@ -1,0 +1,60 @@
+//! The command as its users call it, without .NET: standard output, exit codes, and errors before anything starts.
+
+use std::process::{Command, Output, Stdio};
+
+fn corprof(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_corprof"));
+    command.args(arguments).env("CORPROF_CACHE", env!("CARGO_TARGET_TMPDIR"));
+    command
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_standard_output_is_an_error_and_a_closed_one_is_not() {
+    for arguments in [["completions", "fish"].as_slice(), &["run", "--list"], &["exit-codes"], &["ps"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = corprof(arguments).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}: {output:?}");
+        assert!(stderr(&output).contains("cannot write to standard output: No space left"), "{output:?}");
+
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = corprof(arguments).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{arguments:?}");
+    }
+}
+
+#[test]
+fn mistakes_are_told_before_an_application_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = |arguments: &[&str], variable: Option<(&str, &str)>| {
+        let output = corprof(arguments).current_dir(&folder).envs(variable).output().unwrap();
+        (output.status.code().unwrap(), stderr(&output))
+    };
+    let (code, text) = told(&["run", "locks", "true"], Some(("LOCKS_TPO", "3")));
+    assert!(code == 125 && text.contains("LOCKS_TPO=3: locks has no such setting; did you mean LOCKS_TOP?"), "{text}");
+    let (code, text) = told(&["record", "true"], Some(("SAMPLER_BUGDET", "3")));
+    assert!(code == 125 && text.contains("did you mean SAMPLER_BUDGET?"), "{text}");
+    let (code, text) = told(&["record", "4711"], None);
+    assert!(code == 2 && text.contains("corprof record -p 4711"), "{text}");
+    let (code, text) = told(&["record", "--rate", "-5", "true"], None);
+    assert!(code == 2 && text.contains("give a number from 0.01 to 10000") && !text.contains("-- -5"), "{text}");
+    let (code, text) = told(&["record", "--its-option", "true"], None);
+    assert!(code == 2 && text.contains("unexpected argument '--its-option'"), "{text}");
+    let (code, text) = told(&["new", "mine"], None);
+    assert!(code == 2 && text.contains("--corprof-path") && !folder.path().join("mine").exists(), "{text}");
+}
+
+/// A user's folder for caches may belong to somebody else.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_cache_that_cannot_be_written_is_found() {
+    let output = corprof(&["doctor"]).env("CORPROF_CACHE", "/proc/nowhere").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.code() == Some(1) && text.contains("cache-unwritable: "), "{text}");
+    assert!(text.contains("name another one by CORPROF_CACHE"), "{text}");
+}
