@@ -1,12 +1,13 @@
 //! `cargo xtask release`: builds the command with its profilers for every system, and packs what a release consists of.
 //!
 //! For each system: the command and the library of the profilers (`build.rs`), checked against what its oldest
-//! supported system has (`check.rs`), in an archive with the licences of all that is linked in (`archive.rs`,
-//! `notices.rs`), and as a package for `dotnet tool` (`tool.rs`).
+//! supported system has (`check.rs`), in an archive with the completions for shells and the manual (`help.rs`) and the
+//! licences of all that is linked in (`archive.rs`, `notices.rs`), and as a package for `dotnet tool` (`tool.rs`).
 
 mod archive;
 mod build;
 mod check;
+mod help;
 mod notices;
 mod system;
 mod tool;
@@ -64,21 +65,32 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let metadata = Metadata::load()?;
     let version = &metadata.package(COMMAND)?.version;
     let systems = if args.systems.is_empty() { System::value_variants() } else { &args.systems };
+    let mut systems = systems.to_vec();
+    // This machine can start the command for its own system, which writes what the others' archives have as well.
+    systems.sort_by_key(|system| *system != System::LinuxX64);
     let out = args.out.clone().unwrap_or_else(|| metadata.target_directory.join("release-files"));
     empty(&out)?;
     let cache = Cache::open()?;
     let mut files = Vec::new();
-    for &system in systems {
+    let mut help = Vec::new();
+    for &system in &systems {
         announce(format_args!("Release of corprof {version} for {}", system.name()));
         let built = build::build(system, args.dev, &cache, &metadata.target_directory)?;
         check::check(system, &built, &cache, &metadata.target_directory)?;
-        let entries = contents(system, &built)?;
+        if system == System::LinuxX64 {
+            help = help::entries(&built.command)?;
+        }
+        let mut entries = contents(system, &built)?;
+        entries.extend(help.iter().cloned());
         files.push(archive::write(system, version, &entries, &out)?);
-        files.push(tool::write(&Tool::of(&metadata, systems)?, system, &built, &out)?);
+        files.push(tool::write(&Tool::of(&metadata, &systems)?, system, &built, &out)?);
     }
-    files.push(tool::write_pointer(&Tool::of(&metadata, systems)?, &out)?);
+    files.push(tool::write_pointer(&Tool::of(&metadata, &systems)?, &out)?);
     if systems.len() < System::value_variants().len() {
         note("the package `corprof` for `dotnet tool` names only the systems of this run");
+    }
+    if help.is_empty() {
+        note("SKIPPED: completions and the manual, which the command for linux-x64 writes: name that system as well");
     }
     files.sort();
     let sums = archive::checksums(&files)?;

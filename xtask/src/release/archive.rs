@@ -17,6 +17,7 @@ use crate::process;
 use crate::wheel;
 
 /// A file in an archive.
+#[derive(Clone)]
 pub(super) struct Entry {
     /// Its path in the archive.
     pub(super) name: String,
