@@ -25,6 +25,18 @@ pub(crate) fn leave_alone_if_unloadable(process: &Process, library: &Path) -> Re
     }
 }
 
+/// Refuses a process that has no CLR, before anything else is tried.
+///
+/// # Errors
+/// If it was compiled ahead of time.
+pub(crate) fn leave_alone_if_compiled_ahead(pid: u32) -> Result<(), Failure> {
+    let program = Image::open(Path::new(&format!("/proc/{pid}/exe"))).ok();
+    match checks::runs_compiled_ahead(processes::mapped(pid).as_ref(), program.as_ref()) {
+        Some(finding) => Err(Failure::new(exit::NO, anyhow!("process {pid} was left alone:\n  {finding}"))),
+        None => Ok(()),
+    }
+}
+
 /// Has the runtime load a profiler, which it calls `library`.
 ///
 /// # Errors
@@ -58,12 +70,13 @@ pub(crate) fn send(
 fn check(process: &Process, library: &Path) -> Vec<Finding> {
     let pid = process.pid();
     // By its mapped files: the runtime itself is not asked, as it serves one client at a time.
-    let version = processes::mapped(pid).and_then(|mapped| processes::version_by_path(&mapped));
+    let mapped = processes::mapped(pid);
+    let version = mapped.as_ref().and_then(processes::version_by_path);
     if let Some(finding) = version.and_then(|version| checks::too_old(&version)) {
         return vec![finding];
     }
     let program = Image::open(Path::new(&format!("/proc/{pid}/exe"))).ok();
-    if let Some(finding) = checks::compiled_ahead(program.as_ref()) {
+    if let Some(finding) = checks::runs_compiled_ahead(mapped.as_ref(), program.as_ref()) {
         return vec![finding];
     }
     let variables = inspect::started_with(pid);

@@ -1,5 +1,7 @@
 //! The command as its users call it, without .NET: standard output, exit codes, and errors before anything starts.
 
+#[cfg(target_os = "linux")]
+use std::os::unix::net::UnixListener;
 use std::process::{Command, Output, Stdio};
 
 fn corprof(arguments: &[&str]) -> Command {
@@ -57,4 +59,42 @@ fn a_cache_that_cannot_be_written_is_found() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.code() == Some(1) && text.contains("cache-unwritable: "), "{text}");
     assert!(text.contains("name another one by CORPROF_CACHE"), "{text}");
+}
+
+/// There is no compiler for NativeAOT here: a program in C with a diagnostics port has its marks, none, or those of a
+/// single-file application, which contains the CLR.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_process_compiled_ahead_of_time_is_left_alone_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let programs = [
+        ("int DotNetRuntimeDebugHeader[4] = { 1 };", true),
+        ("int something_else[4] = { 1 };", true),
+        ("int DotNetRuntimeInfo[4] = { 1 };", false),
+    ];
+    for (number, (mark, is_compiled_ahead)) in programs.into_iter().enumerate() {
+        let source = folder.path().join("app.c");
+        let program = folder.path().join(format!("app{number}"));
+        std::fs::write(&source, format!("#include <unistd.h>\n{mark}\nint main(void) {{ sleep(600); }}\n")).unwrap();
+        let mut cc = Command::new("cc");
+        let compiled = cc.args(["-Wl,--export-dynamic", "-o"]).arg(&program).arg(&source).status();
+        assert!(compiled.expect("the tests need a C compiler").success());
+        let mut app = Command::new(&program).env("TMPDIR", folder.path()).spawn().unwrap();
+        let pid = app.id().to_string();
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        // The 22nd field, the start time; the second is the name in parentheses.
+        let start = stat.rsplit(')').next().unwrap().split_whitespace().nth(19).unwrap();
+        let port = folder.path().join(format!("dotnet-diagnostic-{pid}-{start}-socket"));
+        let listener = UnixListener::bind(port).unwrap();
+        // A process whose runtime is asked gets the end of the connection as an answer.
+        std::thread::spawn(move || listener.incoming().for_each(drop));
+        for arguments in [&["heap"][..], &["stacks"], &["record", "-p"], &["top", "--once"], &["doctor"]] {
+            let output = corprof(arguments).arg(&pid).current_dir(&folder).output().unwrap();
+            let text = format!("{}{}", stderr(&output), String::from_utf8_lossy(&output.stdout));
+            assert_eq!(text.contains("compiled-ahead: "), is_compiled_ahead, "{mark} {arguments:?}: {text}");
+            assert!(!is_compiled_ahead || output.status.code() == Some(1), "{arguments:?}: {output:?}");
+        }
+        app.kill().unwrap();
+        app.wait().unwrap();
+    }
 }

@@ -1,8 +1,9 @@
 //! Finds the reasons for which a runtime would silently not load a library. Each finding has a name and a cure.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use object::BinaryFormat;
@@ -56,6 +57,26 @@ pub fn compiled_ahead(program: Option<&Image>) -> Option<Finding> {
         let cure = "publish it without PublishAot to profile it; a profiler of native code (perf) sees it as it is";
         Finding::new("compiled-ahead", what, cure)
     })
+}
+
+/// The same about a running process that has a diagnostics port: its program has the marks, or it has neither mapped a
+/// runtime nor contains one. Of a library that a native program has loaded, only the latter tells.
+pub fn runs_compiled_ahead(mapped: Option<&BTreeSet<PathBuf>>, program: Option<&Image>) -> Option<Finding> {
+    if let Some(finding) = compiled_ahead(program) {
+        return Some(finding);
+    }
+    let (mapped, program) = (mapped.filter(|mapped| !mapped.is_empty())?, program?);
+    let is_runtime = |path: &PathBuf| {
+        let name = path.file_name().map(OsStr::to_string_lossy).unwrap_or_default();
+        name == "libcoreclr.so" || name.starts_with("libmono")
+    };
+    if program.has_clr || mapped.iter().any(is_runtime) {
+        return None;
+    }
+    let what = "the process has a diagnostics port and no CLR: its code is compiled ahead of time (NativeAOT)";
+    let cure =
+        "publish it without PublishAot to profile it; `corprof events` works, and a profiler of native code (perf)";
+    Some(Finding::new("compiled-ahead", what, cure))
 }
 
 /// On Linux the runtime does not read a longer CORECLR_PROFILER_PATH (tested on .NET 8).
@@ -357,6 +378,22 @@ mod tests {
             let place = Place { library_path: Some(dir.path().as_os_str()), ..place };
             assert_eq!(library(&path, place), []);
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_process_without_a_runtime_is_compiled_ahead() {
+        let shell = Image::of_program(Path::new("/bin/sh")).unwrap();
+        let mapped = |name: &str| BTreeSet::from([PathBuf::from("/lib/libc.so.6"), PathBuf::from(name)]);
+        let found = |name: &str, program: &Image| {
+            runs_compiled_ahead(Some(&mapped(name)), Some(program)).map(|finding| finding.id)
+        };
+        assert_eq!(found("/x/App", &shell), Some("compiled-ahead"));
+        assert_eq!(found("/x/libcoreclr.so", &shell), None);
+        assert_eq!(found("/x/libmonosgen-2.0.so", &shell), None);
+        assert_eq!(found("/x/App", &Image { has_clr: true, ..shell.clone() }), None, "a single file");
+        assert_eq!(found("/x/App", &Image { is_native_aot: true, ..shell.clone() }), Some("compiled-ahead"));
+        assert_eq!(runs_compiled_ahead(None, Some(&shell)), None, "another user's, or another system");
     }
 
     #[test]

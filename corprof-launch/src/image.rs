@@ -42,6 +42,8 @@ pub struct Image {
     pub has_factory: bool,
     /// Whether it is managed code that was compiled ahead of time (NativeAOT), which runs without the CLR.
     pub is_native_aot: bool,
+    /// Whether it contains the CLR itself, as the program of a self-contained single-file application does.
+    pub has_clr: bool,
     /// The loader that an ELF executable names.
     pub interpreter: Option<PathBuf>,
     /// The C library, if it can be determined; for ELF files only.
@@ -83,6 +85,10 @@ fn elf_end(header: &elf::FileHeader64<Endianness>, bytes: &[u8]) -> Option<u64> 
     ends.chain([sections]).max()
 }
 
+/// What the CLR exports for debuggers, as a library and in the program of a single-file application (dotnet/runtime,
+/// corehost/apphost/static/singlefilehost_unixexports.src).
+const CLR_EXPORT: &[u8] = b"DotNetRuntimeInfo";
+
 impl Image {
     /// Reads the file.
     ///
@@ -117,6 +123,7 @@ impl Image {
             is_library: file.kind() == ObjectKind::Dynamic || is_pe_library(&file),
             has_factory,
             is_native_aot,
+            has_clr: exports.iter().any(|export| export.name() == CLR_EXPORT),
             interpreter: facts.interpreter.map(PathBuf::from),
             libc,
             needed: facts.needed,

@@ -188,6 +188,9 @@ fn of_inspected(seen: &Inspected, now: &[(String, String)], major: Option<u32>, 
     let program = Image::open(Path::new(&format!("/proc/{pid}/exe"))).ok();
     // The loader outside the container would search folders outside the container.
     let program = program.map(|program| if is_inside { Image { interpreter: None, ..program } } else { program });
+    if let Some(finding) = checks::runs_compiled_ahead(seen.mapped.as_ref(), program.as_ref()) {
+        return vec![finding];
+    }
     let value_of = |name: &str| inspect::value_in(now, name);
     let place = Place { program: program.as_ref(), library_path: value_of("LD_LIBRARY_PATH").map(str::as_ref) };
     let root = PathBuf::from(format!("/proc/{pid}/root"));

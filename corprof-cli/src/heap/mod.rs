@@ -20,6 +20,7 @@ use corprof_heap::diff::{DEFAULT_DEPTH, Summary};
 use corprof_heap::report::{Changes, Options, Report};
 use corprof_heap::{Dominators, HeapGraph};
 
+use crate::attach_request;
 use crate::exit::Outcome;
 use crate::output;
 use crate::signals;
@@ -127,16 +128,21 @@ pub fn run(args: &Args) -> Outcome {
             give_out(&graph, output.as_ref(), 0, *classes)?;
         }
         (Some(Command::Diff { before, after, count, json }), _) => diff(before, after, *count, *json)?,
-        (None, Some(pid)) => take(args, pid)?,
+        (None, Some(pid)) => {
+            let process = Process::open(pid)?;
+            // Its runtime sends a heap without the names of classes.
+            attach_request::leave_alone_if_compiled_ahead(pid)?;
+            take(args, &process)?;
+        }
         (None, None) => return Err(anyhow!("which process? `corprof ps` lists them").into()),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn take(args: &Args, pid: u32) -> anyhow::Result<()> {
+fn take(args: &Args, process: &Process) -> anyhow::Result<()> {
+    let pid = process.pid();
     // Checked first: the application must not be suspended for a file that cannot be written.
     let format = args.output.as_ref().map(|path| Format::of(path)).transpose()?;
-    let process = Process::open(pid)?;
     let timeout = Duration::from_secs(args.timeout.max(1));
     let client = process.client().with_timeout(timeout);
     let info = client.process_info()?;
@@ -152,7 +158,7 @@ fn take(args: &Args, pid: u32) -> anyhow::Result<()> {
     let (graph, cost): (HeapGraph, Cost) = if is_over_port {
         over_port()?
     } else {
-        match inside::take(&process, &info, timeout, &stop)? {
+        match inside::take(process, &info, timeout, &stop)? {
             Ok(both) => both,
             Err(why) => {
                 let why = format!("{why:#}");
