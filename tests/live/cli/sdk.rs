@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 
+use corprof_launch::image::Image;
 use tempfile::TempDir;
 use xtask::cache::Cache;
 use xtask::folder::Folder;
@@ -193,6 +194,20 @@ fn dotnet_run_gives_the_file_to_the_application() -> Result<()> {
     Ok(())
 }
 
+/// A program that contains the CLR must not be taken for one without.
+#[test]
+fn single_file_programs_are_told_from_those_compiled_ahead() -> Result<()> {
+    let Some(sdk) = Sdk::installed()? else { return Ok(()) };
+    let pack = sdk.root.join("packs/Microsoft.NETCore.App.Host.linux-x64");
+    let version = fs::read_dir(&pack)?.next().context("no version of the hosts")??.path();
+    let image = |name: &str| Image::open(&version.join("runtimes/linux-x64/native").join(name));
+    let single_file = image("singlefilehost")?;
+    ensure!(single_file.has_clr && !single_file.is_native_aot, "{single_file:?}");
+    let host = image("apphost")?;
+    ensure!(!host.has_clr && !host.is_native_aot, "{host:?}");
+    Ok(())
+}
+
 /// Processes of a shell and of an application, without the SDK.
 #[test]
 fn the_first_application_from_the_command_downwards_gets_the_file() -> Result<()> {
@@ -304,7 +319,7 @@ mod long {
         let folder = sdk.project("App", PROGRAM, "", &format!("{BURNS}\n"))?;
         let mut command = sdk.prepare(corprof()?, &folder);
         command.args(["record", "-o", "p.folded"]).args(["--", "dotnet", "watch", "run", "--non-interactive"]);
-        let mut program = Program::start(command)?;
+        let program = Program::start(command)?;
         program.expect("ran ")?;
         thread::sleep(Duration::from_secs(2));
         program.signal("-INT")?;
