@@ -10,6 +10,7 @@ pub mod attach;
 mod attach_request;
 mod complete;
 pub mod completions;
+pub mod counters;
 mod csharp;
 pub mod delayed;
 pub mod detach;
@@ -27,6 +28,7 @@ mod output;
 pub mod ps;
 pub mod record;
 pub mod run;
+mod screen;
 pub mod select;
 mod signals;
 pub mod stacks;
@@ -54,6 +56,7 @@ enum Command {
     Record(record::Args),
     Stacks(stacks::Args),
     Top(top::Args),
+    Counters(counters::Args),
     Ps(ps::Args),
     Attach(attach::Args),
     Detach(detach::Args),
@@ -110,6 +113,7 @@ fn run_command(cli: &Cli) -> Outcome {
         Command::Record(args) => record::run(args),
         Command::Stacks(args) => stacks::run(args),
         Command::Top(args) => top::run(args),
+        Command::Counters(args) => counters::run(args),
         Command::Ps(args) => ps::run(args),
         Command::Attach(args) => attach::run(args),
         Command::Detach(args) => detach::run(args),

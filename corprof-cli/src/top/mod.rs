@@ -17,7 +17,6 @@ use anyhow::{Context, Result, anyhow, bail};
 use corprof_diagnostics::Process;
 use corprof_launch::processes;
 use corprof_profilers::table::TOP;
-use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use serde_json::{Value, json};
 
@@ -31,6 +30,7 @@ use crate::event_pipe_samples::{self, LIMITS};
 use crate::exit::Outcome;
 use crate::options::{self, seconds};
 use crate::output;
+use crate::screen::Screen;
 use crate::signals::Signals;
 use crate::visit::{self, Place};
 
@@ -270,11 +270,11 @@ fn once(args: &Args, watched: &mut Watched<'_>, signals: &Signals) -> Result<()>
     let counts = &watched.counts;
     let delivered = watched.session.delivered();
     if args.json {
-        let document = document(args, has_ended, counts, &delivered);
+        let document = document(args, has_ended, counts, delivered);
         return Ok(writeln!(out, "{document}")?);
     }
     writeln!(out, "process {pid}: {}", processes::command_line(pid).as_deref().unwrap_or("?"))?;
-    write!(out, "{}", table::text(counts, &delivered, args.sort, args.rows.unwrap_or(ROWS)))?;
+    write!(out, "{}", table::text(counts, delivered, args.sort, args.rows.unwrap_or(ROWS)))?;
     Ok(out.flush()?)
 }
 
@@ -312,26 +312,6 @@ fn document(args: &Args, has_ended: bool, counts: &Counts, delivered: &rates::De
     })
 }
 
-/// The terminal in its own screen and without echo. Dropping this value restores it; so does a panic.
-struct Screen(DefaultTerminal);
-
-impl Screen {
-    fn open() -> Result<Self> {
-        let opened = ratatui::try_init().map(Self);
-        if opened.is_err() {
-            // It may have been changed in part.
-            let _ = ratatui::try_restore();
-        }
-        opened.context("cannot draw into the terminal: use --once")
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        let _ = ratatui::try_restore();
-    }
-}
-
 /// Shows the table until a key ends it.
 fn live(args: &Args, watched: &mut Watched<'_>, signals: &Signals) -> Result<()> {
     let mut view = View::new(args.pid, processes::command_line(args.pid).as_deref(), args.sort);
@@ -343,8 +323,8 @@ fn live(args: &Args, watched: &mut Watched<'_>, signals: &Signals) -> Result<()>
         let condition = watched.condition(has_ended);
         if is_new || shown != Some(condition) {
             shown = Some(condition);
-            view.update(condition, &watched.counts, &watched.session.delivered());
-            screen.0.draw(|frame| view.draw(frame))?;
+            view.update(condition, &watched.counts, watched.session.delivered());
+            screen.draw(|frame| view.draw(frame))?;
         }
         if watched.is_over(args.duration) || signals.is_interrupted() || is_quit(&mut view, &mut screen, watched)? {
             break has_ended;
@@ -358,7 +338,7 @@ fn live(args: &Args, watched: &mut Watched<'_>, signals: &Signals) -> Result<()>
 }
 
 /// Waits a moment for keys. Whether one of them ends the command.
-fn is_quit(view: &mut View, screen: &mut Screen, watched: &Watched<'_>) -> Result<bool> {
+fn is_quit(view: &mut View, screen: &mut Screen, watched: &mut Watched<'_>) -> Result<bool> {
     let mut wait = LOOK;
     while event::poll(wait).map_err(|error| anyhow!(error).context("cannot read keys"))? {
         wait = Duration::ZERO;
@@ -370,50 +350,11 @@ fn is_quit(view: &mut View, screen: &mut Screen, watched: &Watched<'_>) -> Resul
         match pressed {
             Pressed::Quit => return Ok(true),
             Pressed::Change => {
-                view.update(
-                    watched.condition(watched.place.has_ended()),
-                    &watched.counts,
-                    &watched.session.delivered(),
-                );
-                screen.0.draw(|frame| view.draw(frame))?;
+                view.update(watched.condition(watched.place.has_ended()), &watched.counts, watched.session.delivered());
+                screen.draw(|frame| view.draw(frame))?;
             }
             Pressed::Nothing => {}
         }
     }
     Ok(false)
-}
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use std::process::Command;
-
-    use super::*;
-
-    #[test]
-    fn a_panic_restores_the_terminal() {
-        const MARK: &str = "CORPROF_TEST_IN_TERMINAL";
-        if std::env::var_os(MARK).is_some() {
-            // In the terminal that the test below makes.
-            let mut screen = Screen::open().unwrap();
-            screen.0.draw(|frame| frame.render_widget("drawn", frame.area())).unwrap();
-            panic!("as a mistake in the table would");
-        }
-        if !Command::new("script").arg("--version").output().is_ok_and(|output| output.status.success()) {
-            println!("SKIPPED: there is no `script`, which makes a terminal");
-            return;
-        }
-        let test = std::env::current_exe().unwrap();
-        let module = module_path!().split_once("::").unwrap().1;
-        let run = format!("'{}' --exact {module}::a_panic_restores_the_terminal --nocapture", test.display());
-        let mut terminal = Command::new("script");
-        terminal.args(["-qec", &format!("stty rows 24 cols 100; {run}; echo code $?; stty -a"), "/dev/null"]);
-        let output = terminal.env(MARK, "1").env("TERM", "xterm").stdin(std::process::Stdio::null()).output().unwrap();
-        let output = String::from_utf8_lossy(&output.stdout);
-        let (screen, settings) = output.split_once("code 101").unwrap_or_else(|| panic!("it did not panic: {output}"));
-        assert!(screen.contains("as a mistake in the table would"), "{output}");
-        let place = |text| screen.rfind(text).unwrap_or_else(|| panic!("no {text:?}: {output:?}"));
-        assert!(place("\x1b[?1049h") < place("drawn") && place("drawn") < place("\x1b[?1049l"), "{output:?}");
-        let words: Vec<&str> = settings.split_whitespace().map(|word| word.trim_end_matches(';')).collect();
-        assert!(["icanon", "echo", "isig"].iter().all(|word| words.contains(word)), "{output:?}");
-    }
 }

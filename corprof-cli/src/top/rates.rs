@@ -4,22 +4,11 @@
 //! Counters cost the application nothing between these events. An event per allocation or exception would cost each of
 //! them.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use corprof_diagnostics::{Client, Level, Provider, SessionConfig};
-use corprof_nettrace::events::{Event, Record};
-use corprof_nettrace::{FormatErrorKind, Reader};
 
-/// The time between two checks for the end.
-const POLL: Duration = Duration::from_millis(200);
-/// The time limit for the runtime to start the session: a loaded machine is slow, and the table does not wait for it.
-const START: Duration = Duration::from_secs(120);
-/// The time limit for the runtime to end the session. The connection is closed then, which ends it as well.
-const END: Duration = Duration::from_secs(10);
+use crate::counters::{self, News, Reading, Value};
 
 /// The counters.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -64,6 +53,16 @@ fn per_second(count: f64, seconds: f64) -> f64 {
 }
 
 impl Rates {
+    fn take(&mut self, reading: &Reading) {
+        match reading.value {
+            Value::Rate { count: Some(count), seconds, .. } => {
+                self.add(&reading.series.name, count, seconds.unwrap_or(1.0));
+            }
+            Value::Gauge(value) => self.add(&reading.series.name, value, 1.0),
+            Value::Rate { .. } | Value::Histogram { .. } => {}
+        }
+    }
+
     fn add(&mut self, name: &str, value: f64, seconds: f64) {
         let [first, second, third] = &mut self.collections;
         match name {
@@ -79,24 +78,6 @@ impl Rates {
     }
 }
 
-/// Name, value and seconds of the counter of an event, if it has one.
-fn counter(event: &Event<'_>) -> Option<(String, f64, f64)> {
-    let fields = event.fields().find_map(|(_, value)| named(value.as_record()?, 3))?;
-    let number = |name: &str| fields.field(name).and_then(|value| value.as_f64());
-    let name = fields.field("Name")?.as_text()?.to_string();
-    let value = number("Increment").or_else(|| number("Mean"))?;
-    Some((name, value, number("IntervalSec").unwrap_or(1.0)))
-}
-
-/// The first record with a name: the runtime packs the fields of a counter into records of one field.
-fn named(record: Record<'_>, depth: u8) -> Option<Record<'_>> {
-    if record.field("Name").is_some() {
-        return Some(record);
-    }
-    let depth = depth.checked_sub(1)?;
-    record.fields().find_map(|(_, value)| named(value.as_record()?, depth))
-}
-
 /// What the session has delivered so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Delivered {
@@ -106,81 +87,32 @@ pub(super) struct Delivered {
     pub(super) problem: Option<String>,
 }
 
-/// A session of counters, read by a thread.
+/// The session of these counters.
 #[derive(Debug)]
 pub(super) struct Session {
-    delivered: Arc<Mutex<Delivered>>,
-    is_over: Arc<AtomicBool>,
-    /// Disconnected at the end of the thread.
-    ends: Receiver<()>,
+    session: counters::Session,
+    delivered: Delivered,
 }
 
 impl Session {
     /// Starts a session. An error of the session does not end the command: [`Delivered::problem`] has it.
     pub(super) fn start(client: Client) -> Self {
-        let delivered = Arc::new(Mutex::new(Delivered::default()));
-        let is_over = Arc::new(AtomicBool::new(false));
-        let to_deliver = Arc::clone(&delivered);
-        let is_over_there = Arc::clone(&is_over);
-        let (end, ends) = channel();
-        thread::spawn(move || {
-            let _end: Sender<()> = end;
-            if let Err(error) = read(&client, &to_deliver, &is_over_there) {
-                lock(&to_deliver).problem = Some(format!("{error:#}"));
+        let provider =
+            Provider::new("System.Runtime", u64::MAX, Level::Informational).with_arguments("EventCounterIntervalSec=1");
+        let config = SessionConfig::new([provider]).with_buffer_mb(4);
+        Self { session: counters::Session::start(client, config), delivered: Delivered::default() }
+    }
+
+    /// What it has delivered until now.
+    pub(super) fn delivered(&mut self) -> &Delivered {
+        while let Ok(news) = self.session.next(Duration::ZERO) {
+            match news {
+                Ok(News::Reading(reading)) => self.delivered.rates.get_or_insert_default().take(&reading),
+                Ok(_) => {}
+                Err(error) => self.delivered.problem = Some(format!("{error:#}")),
             }
-        });
-        Self { delivered, is_over, ends }
-    }
-
-    /// What it has delivered.
-    pub(super) fn delivered(&self) -> Delivered {
-        lock(&self.delivered).clone()
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        // The thread may still wait for the start. The end of this command then closes the connection.
-        let _ = self.ends.recv_timeout(END);
-    }
-}
-
-fn lock(delivered: &Mutex<Delivered>) -> MutexGuard<'_, Delivered> {
-    delivered.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Reads the session until the process ends or the command does.
-fn read(client: &Client, delivered: &Mutex<Delivered>, is_over: &AtomicBool) -> anyhow::Result<()> {
-    let provider =
-        Provider::new("System.Runtime", u64::MAX, Level::Informational).with_arguments("EventCounterIntervalSec=1");
-    let mut session =
-        client.clone().with_timeout(START).start_session(&SessionConfig::new([provider]).with_buffer_mb(4))?;
-    session.set_read_timeout(Some(POLL));
-    let mut reader = Reader::new(session);
-    let mut asked: Option<Instant> = None;
-    loop {
-        match reader.next_event() {
-            Ok(None) => return Ok(()),
-            Ok(Some(event)) => {
-                if let Some((name, value, seconds)) = counter(&event.decoded()) {
-                    lock(delivered).rates.get_or_insert_default().add(&name, value, seconds);
-                }
-            }
-            Err(error) if error.is_timeout() => {}
-            // The process has ended, which the command sees by itself.
-            Err(corprof_nettrace::Error::Format(error)) if error.kind == FormatErrorKind::Truncated => return Ok(()),
-            Err(error) => return Err(error.into()),
         }
-        match asked {
-            None if is_over.load(Ordering::Relaxed) => {
-                reader.get_mut().stop()?;
-                asked = Some(Instant::now());
-            }
-            // The connection is closed now, which ends the session as well.
-            Some(since) if since.elapsed() > END => return Ok(()),
-            _ => {}
-        }
+        &self.delivered
     }
 }
 

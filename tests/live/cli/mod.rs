@@ -3,6 +3,7 @@
 
 mod any_process;
 mod attach;
+mod counters;
 mod detach;
 mod ends;
 mod il;
