@@ -145,6 +145,18 @@ pub fn mapped_profilers(pid: u32, mapped: &BTreeSet<PathBuf>, named: &[PathBuf])
     mapped.iter().filter(is_profiler).cloned().collect()
 }
 
+/// A process with its command line, without the folder of its program.
+pub(crate) fn title(pid: u32) -> String {
+    let command = processes::command_line(pid).unwrap_or_else(|| "?".to_owned());
+    format!("process {pid}: {}", without_folder(&command))
+}
+
+fn without_folder(command: &str) -> String {
+    let (program, arguments) = command.split_once(' ').unwrap_or((command, ""));
+    let program = program.rsplit('/').next().unwrap_or(program);
+    format!("{program} {arguments}").trim_end().to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

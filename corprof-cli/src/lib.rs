@@ -6,6 +6,7 @@
 //! `delayed` attaches a profiler to an application that runs, `visit` attaches a built-in profiler that detaches by
 //! itself. Where another maker's profiler is in the way, `event_pipe_samples` has the runtime sample the process.
 
+mod async_trace;
 pub mod attach;
 mod attach_request;
 mod complete;
@@ -27,13 +28,16 @@ mod options;
 mod output;
 pub mod ps;
 pub mod record;
+pub mod requests;
 pub mod run;
 mod screen;
 pub mod select;
 mod signals;
 pub mod stacks;
 pub mod top;
+mod trace_methods;
 mod visit;
+pub mod waits;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -61,6 +65,8 @@ enum Command {
     Attach(attach::Args),
     Detach(detach::Args),
     Doctor(doctor::Args),
+    Requests(requests::Args),
+    Waits(waits::Args),
     Events(events::Args),
     Heap(heap::Args),
     #[command(subcommand)]
@@ -118,6 +124,8 @@ fn run_command(cli: &Cli) -> Outcome {
         Command::Attach(args) => attach::run(args),
         Command::Detach(args) => detach::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Requests(args) => requests::run(args),
+        Command::Waits(args) => waits::run(args),
         Command::Events(args) => events::run(args),
         Command::Heap(args) => heap::run(args),
         Command::Il(command) => il::run(command),

@@ -1,5 +1,7 @@
 //! Frames: one function on a stack.
 
+use crate::{kind, label};
+
 /// The kind of a frame's code; viewers colour by it, and "only my code" is [`User`](Self::User).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
@@ -78,6 +80,20 @@ impl<'a> Frame<'a> {
     /// Its module, if that was given.
     pub const fn module(&self) -> Option<&'a str> {
         self.module
+    }
+
+    /// Its name as pictures show it: the last part, in C#, with what a compiler has generated turned back into the
+    /// source's names. `Shop.Truth.<BurnAsync>d__5.MoveNext()` is `Truth.BurnAsync (async)`.
+    pub fn label(&self) -> String {
+        match self.kind {
+            FrameKind::Native | FrameKind::Runtime => label::native(self.name),
+            _ => label::managed(self.name, label::Machine::Async),
+        }
+    }
+
+    /// Its kind: as it was given, or, of managed code, by module and namespace.
+    pub fn kind_found(&self) -> FrameKind {
+        kind::of(self)
     }
 
     /// Its kind, as it was given.

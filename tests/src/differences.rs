@@ -62,6 +62,8 @@ pub enum Difference {
     UnloadsOfArrays,
     /// It prints the stacks of all threads in a crash, if `DOTNET_EnableCrashReport` is on.
     ReportsOfCrashes,
+    /// It tells what async operations do, by an event source.
+    AsyncOperations,
     /// Optimisation can be turned off after `initialize`.
     MutableOptimization,
 }
@@ -94,6 +96,7 @@ impl Difference {
             | Self::NoWayBack
             | Self::RecompiledSuspensions
             | Self::ClassesOfContinuations
+            | Self::AsyncOperations
             | Self::WaitsWhileBufferIsFull
             | Self::NewerVariables
             | Self::ReportsOfCrashes => 11..=NEWEST,

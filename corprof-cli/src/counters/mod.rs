@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use corprof_diagnostics::{Level, Process, Provider, SessionConfig};
-use corprof_launch::processes;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use uuid::Uuid;
 
@@ -24,6 +23,7 @@ use self::news::{Instrument, METERS, Series};
 use self::output::Lines;
 use self::table::{Counters, Pressed, Row, View};
 use crate::exit::Outcome;
+use crate::inspect::title;
 use crate::options::seconds;
 use crate::screen::Screen;
 use crate::signals::Signals;
@@ -313,10 +313,6 @@ fn is_quit(view: &mut View, screen: &mut Screen) -> Result<bool> {
         }
     }
     Ok(false)
-}
-
-fn title(pid: u32) -> String {
-    format!("process {pid}: {}", processes::command_line(pid).as_deref().unwrap_or("?"))
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

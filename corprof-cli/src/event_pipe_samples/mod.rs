@@ -6,12 +6,9 @@
 //! code, where it may do either. The names of methods come by a rundown, which lists all code of the process, and by
 //! the events of code that is compiled meanwhile.
 //!
-//! `methods` finds the method of an address, `spelling` writes its name as corprof's profilers do, `profile` makes a
-//! profile.
+//! `profile` makes a profile of them.
 
-mod methods;
 mod profile;
-mod spelling;
 mod standstill;
 
 use std::collections::{HashMap, HashSet};
@@ -26,8 +23,7 @@ use corprof_nettrace::events::{Provider as EventProvider, Value};
 use corprof_nettrace::{Event, FormatErrorKind, Reader};
 
 use crate::signals::Signals;
-pub(crate) use methods::Method;
-use methods::{Change, Methods};
+use crate::trace_methods::{Change, Method, Methods};
 pub(crate) use profile::{Kind, profile, thread_name};
 use standstill::Standstill;
 

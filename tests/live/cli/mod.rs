@@ -24,6 +24,7 @@ mod differs {
     mod events;
     mod foreign_profiler;
     mod heap;
+    mod requests;
 }
 
 use std::io::{BufRead, BufReader, Read, Write};

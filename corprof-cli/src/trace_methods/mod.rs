@@ -1,12 +1,13 @@
-//! The methods of a process, by the addresses of their code.
+//! The methods of a process, by the addresses of their code, from the events of a rundown and of code that comes and
+//! goes. `spelling` writes their names as corprof's profilers do.
+
+mod spelling;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use corprof_nettrace::events::views::{ModuleDCEnd, ModuleLoad};
 use corprof_nettrace::events::{Event, Value};
-
-use super::spelling;
 
 /// Bit of a method's flags: it has no metadata.
 const DYNAMIC: u64 = 1;
@@ -37,7 +38,7 @@ struct Code {
 
 /// What an event has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Change {
+pub(crate) enum Change {
     None,
     /// Code was freed: other methods may get its addresses.
     Freed,
@@ -54,7 +55,7 @@ pub(crate) struct Method<'m> {
 
 impl Methods {
     /// Takes an event of the runtime or of a rundown, if it is about code or a module.
-    pub(super) fn event(&mut self, event: &Event<'_>, ticks: u64) -> Change {
+    pub(crate) fn event(&mut self, event: &Event<'_>, ticks: u64) -> Change {
         let name = event.name();
         if name == "MethodDCEndVerbose" {
             self.method(event, 0, u64::MAX);

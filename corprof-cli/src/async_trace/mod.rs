@@ -1,0 +1,372 @@
+//! What the async operations of a process do, as the runtime of .NET 11 tells it: of a running process, over the
+//! diagnostics port, or of a `.nettrace` that somebody has recorded.
+//!
+//! `names` says what a chain of methods is called, `spread` holds many durations in little memory.
+
+mod names;
+mod spread;
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use corprof_async::trace::{ACTIVITY_ARGUMENTS, ACTIVITY_PROVIDER, TraceEvent, classify};
+use corprof_async::{Activity, Decoder, LogicalStacks, PROVIDER, Step};
+use corprof_diagnostics::{Client, EventPipeSession, Level, Process, Provider, Rundown, SessionConfig};
+use corprof_nettrace::events::Provider as EventProvider;
+use corprof_nettrace::{Event, FormatErrorKind, Reader};
+
+pub(crate) use self::names::{Names, Place};
+pub(crate) use self::spread::Spread;
+
+use crate::exit::Failure;
+use crate::inspect;
+use crate::signals::Signals;
+use crate::trace_methods::Methods;
+
+/// The keywords of the async source for creations, runs and waits with their places.
+const OPERATIONS: u64 = 0xB4CD;
+/// The keyword of activities.
+const ACTIVITIES: u64 = 0x2;
+/// Keywords of the rundown: modules and methods, compiled now or before, at the end of the session.
+const RUNDOWN: u64 = 0x8 | 0x10 | 0x20 | 0x100;
+/// The first runtime that tells.
+const FIRST: u32 = 11;
+/// How late a thread that is never idle may tell what it did.
+const LATEST: Duration = Duration::from_secs(15);
+/// The time that threads need to write what they hold, when they are asked to.
+const FLUSH: Duration = Duration::from_millis(1300);
+/// The time that one read waits for events.
+const POLL: Duration = Duration::from_millis(100);
+/// The time limit for the runtime to end the session.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Where the operations are told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A running process.
+    Process(u32),
+    /// A `.nettrace`.
+    File(PathBuf),
+}
+
+impl Source {
+    /// A process id, or the path of a file.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        if let Ok(pid) = text.parse() {
+            return Ok(Self::Process(pid));
+        }
+        let path = Path::new(text);
+        if path.is_file() {
+            return Ok(Self::File(path.to_owned()));
+        }
+        Err("give a process id, as `corprof ps` lists them, or a .nettrace file".to_owned())
+    }
+}
+
+/// Who wants to know.
+pub(crate) trait Listener {
+    /// Something happened to an operation. The steps of several threads come in any order.
+    fn step(&mut self, step: Step);
+    /// An activity began or ended.
+    fn activity(&mut self, _thread: u64, _ticks: u64, _is_start: bool, _activity: Activity) {}
+    /// What ends later does not count: not all of it is told before the session ends.
+    fn end(&mut self, at: u64);
+    /// Nothing from before this time will come any more.
+    fn release(&mut self, until: u64);
+}
+
+/// A trace that was read to its end.
+#[derive(Debug)]
+pub(crate) struct Traced {
+    /// The process and its command line, or the file.
+    pub(crate) title: String,
+    pub(crate) pid: Option<u32>,
+    pub(crate) methods: Methods,
+    /// The ticks of a second.
+    pub(crate) frequency: f64,
+    /// How long was listened, in seconds.
+    pub(crate) seconds: f64,
+    /// Events that the runtime has dropped.
+    pub(crate) lost: u64,
+    /// Buffers that could not be decoded.
+    pub(crate) damaged: u64,
+}
+
+impl Traced {
+    /// Milliseconds from ticks.
+    #[allow(clippy::cast_precision_loss, reason = "times of hours")]
+    pub(crate) fn milliseconds(&self, ticks: u64) -> f64 {
+        ticks as f64 * 1e3 / self.frequency
+    }
+
+    /// Says on standard error what is missing.
+    pub(crate) fn warn(&self) {
+        if self.lost > 0 {
+            eprintln!("corprof: the runtime has dropped {} events: what they told is missing", self.lost);
+        }
+        if self.damaged > 0 {
+            eprintln!("corprof: {} buffers of the trace cannot be decoded: what they told is missing", self.damaged);
+        }
+    }
+}
+
+/// Follows what is told, for this long or until Ctrl-C; a file to its end.
+///
+/// # Errors
+/// If the process or the file is not there, or tells nothing of async operations.
+pub(crate) fn follow(
+    source: &Source,
+    with_activities: bool,
+    duration: Option<Duration>,
+    listener: &mut impl Listener,
+) -> Result<Traced, Failure> {
+    match source {
+        Source::File(path) => Ok(of_file(path, listener)?),
+        Source::Process(pid) => of_process(*pid, with_activities, duration, listener),
+    }
+}
+
+fn of_file(path: &Path, listener: &mut impl Listener) -> Result<Traced> {
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let mut follower = Follower::new(listener);
+    let mut reader = Reader::new(BufReader::new(file));
+    let frequency = frequency(&mut reader).with_context(|| format!("{} is not a .nettrace", path.display()))?;
+    follower.frequency = frequency;
+    loop {
+        match reader.next_event() {
+            Ok(None) => break,
+            Ok(Some(event)) => follower.take(&event),
+            Err(corprof_nettrace::Error::Format(error)) if error.kind == FormatErrorKind::Truncated => {
+                eprintln!("corprof: the file ends within an event: what comes before counts");
+                break;
+            }
+            Err(error) => return Err(error).with_context(|| format!("cannot read on in {}", path.display())),
+        }
+    }
+    ensure!(
+        follower.buffers > 0,
+        "{} tells nothing of async operations: record it on .NET 11 or later with the provider {PROVIDER}:0xB4CD:4 \
+         (dotnet-trace collect --providers)",
+        path.display()
+    );
+    let lost = reader.stats().lost;
+    Ok(follower.finish(path.display().to_string(), None, lost))
+}
+
+fn frequency<R: Read>(reader: &mut Reader<R>) -> Result<f64> {
+    #[allow(clippy::cast_precision_loss, reason = "10 MHz or 1 GHz")]
+    Ok(reader.trace()?.ticks_per_second as f64)
+}
+
+fn of_process(
+    pid: u32,
+    with_activities: bool,
+    duration: Option<Duration>,
+    listener: &mut impl Listener,
+) -> Result<Traced, Failure> {
+    let process = Process::open(pid)?;
+    let client = process.client();
+    let info = client.process_info()?;
+    // There is nothing in the process that could be asked, and without this everybody would wait for nothing.
+    if let Some(major) = info.clr_major().filter(|major| *major < FIRST) {
+        return Err(anyhow!(
+            "process {pid} runs on .NET {major}: .NET {FIRST} is the first that tells of async operations"
+        )
+        .into());
+    }
+    let signals = Signals::catch().context("cannot catch signals")?;
+    let operations = || Provider::new(PROVIDER, OPERATIONS, Level::Informational);
+    let activities = Provider::new(ACTIVITY_PROVIDER, ACTIVITIES, Level::Verbose).with_arguments(ACTIVITY_ARGUMENTS);
+    let providers = [operations()].into_iter().chain(with_activities.then_some(activities));
+    let config = SessionConfig::new(providers).with_buffer_mb(256).with_rundown(Rundown::Keywords(RUNDOWN));
+    let mut session = client.start_session(&config).context("cannot start the session of async operations")?;
+    session.set_read_timeout(Some(PATIENCE));
+    let mut reader = Reader::new(session);
+    let mut follower = Follower::new(listener);
+    follower.frequency = frequency(&mut reader)?;
+    reader.get_mut().set_read_timeout(Some(POLL));
+    let until = duration.map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {} s", time.as_secs_f64()));
+    eprintln!("corprof: listening to process {pid} {until}");
+    let mut live = Live { reader, follower, is_over: false };
+    live.read(|| signals.is_interrupted(), duration)?;
+    live.follower.end();
+    live.flush(&client, &SessionConfig::new([operations()]))?;
+    if !live.is_over {
+        // A process that ends just now has sent the rest.
+        let _ = live.reader.get_mut().stop();
+    }
+    eprintln!("corprof: reading the names of methods");
+    live.read(|| signals.is_interrupted(), Some(PATIENCE))?;
+    if live.follower.buffers == 0 {
+        return Err(anyhow!(
+            "process {pid} has told nothing of async operations: it has run none, or event sources are turned off \
+             (System.Diagnostics.Tracing.EventSource.IsSupported)"
+        )
+        .into());
+    }
+    let lost = live.reader.stats().lost;
+    let title = inspect::title(pid);
+    Ok(live.follower.finish(title, Some(pid), lost))
+}
+
+/// A session that is read.
+struct Live<'l, L> {
+    reader: Reader<EventPipeSession>,
+    follower: Follower<'l, L>,
+    /// The process or the session has ended.
+    is_over: bool,
+}
+
+impl<L: Listener> Live<'_, L> {
+    /// Reads what comes until the end, for this long, or until an interrupt.
+    fn read(&mut self, is_interrupted: impl Fn() -> bool, limit: Option<Duration>) -> Result<()> {
+        let begin = Instant::now();
+        while !self.is_over && !is_interrupted() && limit.is_none_or(|limit| begin.elapsed() < limit) {
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<()> {
+        match self.reader.next_event() {
+            Ok(None) => self.is_over = true,
+            Ok(Some(event)) => self.follower.take(&event),
+            Err(error) if error.is_timeout() => {}
+            Err(corprof_nettrace::Error::Format(error)) if error.kind == FormatErrorKind::Truncated => {
+                eprintln!("corprof: the process has ended: the names of its methods are missing");
+                self.is_over = true;
+            }
+            Err(error) => return Err(error).context("cannot read on"),
+        }
+        Ok(())
+    }
+
+    /// Has all threads write what they hold: each start of a session of the source does that.
+    fn flush(&mut self, client: &Client, config: &SessionConfig) -> Result<()> {
+        if self.is_over {
+            return Ok(());
+        }
+        match client.start_session(config) {
+            Ok(_second) => self.read(|| false, Some(FLUSH)),
+            Err(error) if self.follower.buffers == 0 => bail!(error),
+            // What has come is worth more than the last second.
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+/// Takes the events one by one.
+struct Follower<'l, L> {
+    listener: &'l mut L,
+    decoder: Decoder,
+    stacks: LogicalStacks,
+    methods: Methods,
+    frequency: f64,
+    /// The times of the first and the last event of the operations.
+    first: Option<u64>,
+    last: u64,
+    /// When the session was asked to end.
+    ended: Option<u64>,
+    buffers: u64,
+    damaged: u64,
+}
+
+impl<'l, L: Listener> Follower<'l, L> {
+    fn new(listener: &'l mut L) -> Self {
+        Self {
+            listener,
+            decoder: Decoder::new(),
+            stacks: LogicalStacks::new(),
+            methods: Methods::default(),
+            frequency: 1e9,
+            first: None,
+            last: 0,
+            ended: None,
+            buffers: 0,
+            damaged: 0,
+        }
+    }
+
+    fn take(&mut self, event: &Event<'_>) {
+        let decoded = event.decoded();
+        if [EventProvider::RUNTIME, EventProvider::RUNDOWN].contains(&decoded.provider()) {
+            self.methods.event(&decoded, event.ticks());
+            return;
+        }
+        match classify(event) {
+            Some(TraceEvent::Buffer { payload, written }) => {
+                self.buffers += 1;
+                let listener = &mut *self.listener;
+                match self.decoder.decode(payload) {
+                    Ok(buffer) => self.stacks.take_buffer(&buffer, written, |step| listener.step(step)),
+                    Err(_) => self.damaged += 1,
+                }
+                self.advance(written);
+            }
+            Some(TraceEvent::Activity { thread, ticks, is_start, activity }) => {
+                self.listener.activity(thread, ticks, is_start, activity);
+                self.advance(ticks);
+            }
+            _ => {}
+        }
+    }
+
+    /// What is older than the latest that may come is over.
+    fn advance(&mut self, ticks: u64) {
+        self.first.get_or_insert(ticks);
+        self.last = self.last.max(ticks);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds in ticks")]
+        let latest = (LATEST.as_secs_f64() * self.frequency) as u64;
+        let until = self.last.saturating_sub(latest);
+        self.stacks.release(until);
+        self.listener.release(until);
+    }
+
+    /// What ends from now on does not count.
+    fn end(&mut self) {
+        self.ended = Some(self.last);
+        self.listener.end(self.last);
+    }
+
+    fn finish(self, title: String, pid: Option<u32>, lost: u64) -> Traced {
+        self.listener.release(u64::MAX);
+        let Self { methods, frequency, damaged, .. } = self;
+        let last = self.ended.unwrap_or(self.last);
+        #[allow(clippy::cast_precision_loss, reason = "times of hours")]
+        let seconds = last.saturating_sub(self.first.unwrap_or(last)) as f64 / frequency;
+        Traced { title, pid, methods, frequency, seconds, lost, damaged }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_a_process_or_a_file() {
+        assert_eq!(Source::parse("4711"), Ok(Source::Process(4711)));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_str().unwrap();
+        assert_eq!(Source::parse(path), Ok(Source::File(file.path().to_owned())));
+        assert!(Source::parse("no-such.nettrace").unwrap_err().contains("process id"));
+    }
+
+    struct Nobody;
+
+    impl Listener for Nobody {
+        fn step(&mut self, _: Step) {}
+        fn end(&mut self, _: u64) {}
+        fn release(&mut self, _: u64) {}
+    }
+
+    #[test]
+    fn a_file_of_another_kind_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "no trace").unwrap();
+        let error = of_file(file.path(), &mut Nobody).unwrap_err();
+        assert!(format!("{error:#}").contains("is not a .nettrace"), "{error:#}");
+    }
+}

@@ -1,0 +1,76 @@
+//! Durations of something that happens often: how many, their sum, and percentiles.
+
+use hdrhistogram::Histogram;
+
+/// Durations, in ticks.
+#[derive(Debug, Clone)]
+pub(crate) struct Spread {
+    count: u64,
+    sum: u64,
+    /// Within 1 %. It grows with what it gets.
+    histogram: Option<Histogram<u64>>,
+}
+
+impl Default for Spread {
+    fn default() -> Self {
+        Self { count: 0, sum: 0, histogram: Histogram::new(2).ok() }
+    }
+}
+
+impl Spread {
+    pub(crate) fn add(&mut self, ticks: u64) {
+        self.count += 1;
+        self.sum = self.sum.saturating_add(ticks);
+        if let Some(histogram) = &mut self.histogram {
+            let _ = histogram.record(ticks); // without memory for it, the percentile lacks this one
+        }
+    }
+
+    /// Adds those of another one.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.sum = self.sum.saturating_add(other.sum);
+        if let (Some(histogram), Some(others)) = (&mut self.histogram, &other.histogram) {
+            let _ = histogram.add(others); // as above
+        }
+    }
+
+    /// How many.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(crate) fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    pub(crate) fn mean(&self) -> u64 {
+        self.sum.checked_div(self.count).unwrap_or_default()
+    }
+
+    /// 99 of a hundred are at most this long.
+    pub(crate) fn most(&self) -> u64 {
+        self.histogram.as_ref().map(|histogram| histogram.value_at_quantile(0.99)).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_is_within_a_hundredth() {
+        let mut spread = Spread::default();
+        for ticks in 1..=1000 {
+            spread.add(ticks * 1_000_000);
+        }
+        assert_eq!((spread.count(), spread.sum(), spread.mean()), (1000, 500_500_000_000, 500_500_000));
+        let most = spread.most();
+        assert!((980_000_000..=1_000_000_000).contains(&most), "{most}");
+        let mut both = Spread::default();
+        both.merge(&spread);
+        both.merge(&spread);
+        assert_eq!((both.count(), both.mean(), both.most()), (2000, spread.mean(), spread.most()));
+        assert_eq!(Spread::default().mean(), 0);
+    }
+}

@@ -1,0 +1,210 @@
+//! Sums of requests by endpoint, and the slowest ones whole.
+
+use std::collections::{BTreeMap, HashMap};
+
+use corprof_async::{Activity, ActivityKind, Chain, Frame, Request, RequestLimits, Requests, Step};
+
+use super::timeline::{Does, Part, parts};
+use crate::async_trace::{Listener, Spread};
+
+/// The most endpoints; further ones count as [`OTHERS`]. An application may name its requests by what is asked.
+const MOST: usize = 1000;
+/// The most places of an endpoint, of which nobody reads more.
+const MOST_PLACES: usize = 1000;
+/// The endpoint of those beyond.
+const OTHERS: &str = "[other endpoints]";
+
+/// Requests as they are told.
+pub(super) struct Endpoints {
+    requests: Requests<fn(&[Frame]) -> bool>,
+    told: Told,
+}
+
+/// Those that were told.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// A part of the names of the endpoints that count.
+    wanted: Option<String>,
+    /// How many of the slowest are kept.
+    most: usize,
+    /// Requests that end later do not count.
+    end: Option<u64>,
+    pub(super) sums: BTreeMap<String, Sums>,
+    /// The slowest, the slowest first.
+    pub(super) slowest: Vec<Slow>,
+}
+
+/// An endpoint's requests, in ticks of the trace.
+#[derive(Debug, Default)]
+pub(super) struct Sums {
+    pub(super) times: Spread,
+    pub(super) running: u64,
+    pub(super) waiting: u64,
+    /// The time by where they waited.
+    pub(super) waits: HashMap<Chain, u64>,
+}
+
+/// A slow request.
+#[derive(Debug)]
+pub(super) struct Slow {
+    pub(super) endpoint: String,
+    pub(super) activity: Option<Activity>,
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) parts: Vec<Part>,
+}
+
+impl Slow {
+    pub(super) fn length(&self) -> u64 {
+        self.to.saturating_sub(self.from)
+    }
+}
+
+impl Endpoints {
+    /// Keeps so many of the slowest, and counts the requests whose endpoint has `wanted` in its name.
+    pub(super) fn new(most: usize, wanted: Option<String>) -> Self {
+        // Operations that take requests one after the other are not told from others without activities.
+        let is_loop: fn(&[Frame]) -> bool = |_| false;
+        Self {
+            requests: Requests::new(RequestLimits::default(), is_loop),
+            told: Told { wanted, most, ..Told::default() },
+        }
+    }
+
+    /// All that were told, after the end.
+    pub(super) fn finish(mut self) -> Told {
+        self.requests.finish(|request| self.told.add(request));
+        self.told
+    }
+}
+
+impl Listener for Endpoints {
+    fn step(&mut self, step: Step) {
+        self.requests.step(step, |request| self.told.add(request));
+    }
+
+    fn activity(&mut self, thread: u64, ticks: u64, is_start: bool, activity: Activity) {
+        if is_start {
+            self.requests.start(thread, ticks, activity, |request| self.told.add(request));
+        } else {
+            self.requests.stop(ticks, activity, |request| self.told.add(request));
+        }
+    }
+
+    fn end(&mut self, at: u64) {
+        self.told.end = Some(at);
+    }
+
+    fn release(&mut self, until: u64) {
+        self.requests.release(until, |request| self.told.add(request));
+    }
+}
+
+impl Told {
+    fn add(&mut self, request: Request) {
+        // What the application asks of others by itself was not asked of it.
+        let is_own = |activity: &Activity| [ActivityKind::Client, ActivityKind::Producer].contains(&activity.kind);
+        if request.activity.as_ref().is_some_and(is_own) {
+            return;
+        }
+        let endpoint = endpoint(request.activity.as_ref());
+        let is_wanted = self.wanted.as_ref().is_none_or(|wanted| endpoint.contains(wanted));
+        let is_late = self.end.is_some_and(|end| request.to > end);
+        if !is_wanted || is_late {
+            return;
+        }
+        let parts = parts(&request);
+        let is_known = self.sums.contains_key(&endpoint) || self.sums.len() < MOST;
+        let sums = self.sums.entry(if is_known { endpoint.clone() } else { OTHERS.to_owned() }).or_default();
+        sums.add(request.to.saturating_sub(request.from), &parts);
+        let Request { activity, from, to, .. } = request;
+        let slow = Slow { endpoint, activity, from, to, parts };
+        let place = self.slowest.partition_point(|other| other.length() >= slow.length());
+        if place < self.most {
+            self.slowest.insert(place, slow);
+            self.slowest.truncate(self.most);
+        }
+    }
+}
+
+impl Sums {
+    fn add(&mut self, length: u64, parts: &[Part]) {
+        self.times.add(length);
+        for part in parts {
+            match part.does {
+                Does::Runs => self.running += part.length(),
+                Does::Nothing => {}
+                Does::Waits => {
+                    self.waiting += part.length();
+                    let Some(chain) = &part.chain else { continue };
+                    if let Some(sum) = self.waits.get_mut(chain) {
+                        *sum += part.length();
+                    } else if self.waits.len() < MOST_PLACES {
+                        self.waits.insert(chain.clone(), part.length());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What the request asked for.
+fn endpoint(activity: Option<&Activity>) -> String {
+    let Some(activity) = activity else { return "[without activity]".to_owned() };
+    let name = if activity.display_name.is_empty() { &activity.name } else { &activity.display_name };
+    name.replace(char::is_control, " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(name: &str, length: u64) -> Request {
+        let activity = Activity { display_name: name.to_owned(), ..Activity::default() };
+        Request {
+            activity: Some(activity),
+            from: 1000,
+            to: 1000 + length,
+            operations: vec![],
+            calls: vec![],
+            is_whole: true,
+            left_out: 0,
+        }
+    }
+
+    #[test]
+    fn the_slowest_are_kept_in_order() {
+        let mut told = Told { most: 2, ..Told::default() };
+        for length in [5, 9, 3, 9, 7] {
+            told.add(request("GET /a", length));
+        }
+        assert_eq!(told.slowest.iter().map(Slow::length).collect::<Vec<_>>(), [9, 9]);
+        assert_eq!(told.sums["GET /a"].times.count(), 5);
+    }
+
+    #[test]
+    fn what_ends_too_late_does_not_count() {
+        let mut told = Told { end: Some(1010), ..Told::default() };
+        told.add(request("GET /a", 10));
+        told.add(request("GET /a", 11));
+        assert_eq!(told.sums["GET /a"].times.count(), 1);
+    }
+
+    #[test]
+    fn endpoints_are_chosen_and_bounded() {
+        let mut told = Told { wanted: Some("/a".to_owned()), ..Told::default() };
+        told.add(request("GET /a", 1));
+        told.add(request("GET /b", 1));
+        let mut asked = request("GET /a", 1);
+        asked.activity = asked.activity.map(|activity| Activity { kind: ActivityKind::Client, ..activity });
+        told.add(asked);
+        assert_eq!(told.sums.keys().collect::<Vec<_>>(), ["GET /a"]);
+        assert_eq!(told.sums["GET /a"].times.count(), 1);
+        let mut told = Told::default();
+        for number in 0..MOST + 5 {
+            told.add(request(&format!("GET /{number}"), 1));
+        }
+        assert_eq!(told.sums.len(), MOST + 1);
+        assert_eq!(told.sums[OTHERS].times.count(), 5);
+    }
+}

@@ -1,0 +1,236 @@
+//! `corprof requests`: which requests are slow, and what they wait for.
+
+mod endpoints;
+mod timeline;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use serde::Serialize;
+
+use self::endpoints::{Endpoints, Slow, Sums, Told};
+use self::timeline::Does;
+use crate::async_trace::{self, Names, Place, Source, Traced};
+use crate::exit::{Failure, Outcome};
+use crate::options::seconds;
+
+/// The places that the table shows of an endpoint, and the least share of the waiting time that one of them has.
+const PLACES: usize = 3;
+const LEAST_SHARE: f64 = 0.05;
+/// The least share of a slow request that a line of its timeline has. The rest is summed up.
+const LEAST_PART: f64 = 0.005;
+
+/// Show which requests of a service are slow, and what they wait for (.NET 11).
+///
+/// Listens to the async operations of a process and to its activities (`System.Diagnostics.Activity`, which ASP.NET Core
+/// makes for each request), over the diagnostics port: nothing is attached. At the end it prints the requests by
+/// endpoint, with the time in which they ran and in which they waited, where they waited, and the slowest ones with all
+/// that they did. The same for a .nettrace that was recorded with these events.
+///
+/// A request runs while a thread works for it. It waits while none does: for input and output, timers, locks, other
+/// requests, or a thread of the pool. Where it waits is the innermost method of the application that awaits; `in` names
+/// the framework's method below. Where several operations of a request wait at once, the one counts that was made last.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  corprof requests 4711 --duration 10
+  corprof requests 4711 --duration 60 --endpoint /orders --slowest 20
+  corprof requests service.nettrace --json | jq '.endpoints[] | {endpoint, mean_ms}'
+
+For a file: dotnet-trace collect --providers
+'System.Runtime.CompilerServices.AsyncProfilerEventSource:0xB4CD:4,Microsoft-Diagnostics-DiagnosticSource:0x2:5:FilterAndPayloadSpecs=\"[AS]*\"'
+
+Exits with 3 if the process is not there, its runtime is older than .NET 11, or it told nothing. Exit codes: corprof help exit-codes")]
+pub struct Args {
+    /// The process, as `corprof ps` numbers it, or a .nettrace file
+    #[arg(value_name = "PID|FILE", value_parser = Source::parse)]
+    source: Source,
+
+    /// End after this many seconds [default: until Ctrl-C]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    duration: Option<f64>,
+
+    /// Only requests whose endpoint has this text in its name
+    #[arg(long, value_name = "TEXT")]
+    endpoint: Option<String>,
+
+    /// The number of slow requests that are shown whole
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    slowest: usize,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// The document of --json. Times are in milliseconds.
+#[derive(Debug, Serialize)]
+struct Report {
+    title: String,
+    seconds: f64,
+    requests: u64,
+    endpoints: Vec<Endpoint>,
+    slowest: Vec<Slowest>,
+}
+
+#[derive(Debug, Serialize)]
+struct Endpoint {
+    endpoint: String,
+    requests: u64,
+    mean_ms: f64,
+    p99_ms: f64,
+    /// Of all requests together.
+    total_ms: f64,
+    running_ms: f64,
+    waiting_ms: f64,
+    waits: Vec<Waited>,
+}
+
+#[derive(Debug, Serialize)]
+struct Waited {
+    #[serde(flatten)]
+    place: Place,
+    ms: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Slowest {
+    endpoint: String,
+    ms: f64,
+    trace_id: Option<String>,
+    span_id: Option<String>,
+    timeline: Vec<Line>,
+}
+
+#[derive(Debug, Serialize)]
+struct Line {
+    at_ms: f64,
+    ms: f64,
+    /// `runs`, `waits`, or `unknown`.
+    does: &'static str,
+    #[serde(flatten)]
+    place: Place,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the process or file tells nothing of requests.
+pub fn run(args: &Args) -> Outcome {
+    let mut endpoints = Endpoints::new(args.slowest, args.endpoint.clone());
+    let duration = args.duration.map(Duration::from_secs_f64);
+    let traced = async_trace::follow(&args.source, true, duration, &mut endpoints)?;
+    traced.warn();
+    let told = endpoints.finish();
+    if told.sums.is_empty() {
+        return Err(nothing(args));
+    }
+    let report = report(&traced, told);
+    let mut out = io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string(&report).map_err(anyhow::Error::from)?)?;
+    } else {
+        print(&report, &mut out)?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn nothing(args: &Args) -> Failure {
+    let within =
+        args.endpoint.as_ref().map(|text| format!(" whose endpoint has `{text}` in its name")).unwrap_or_default();
+    anyhow!(
+        "there were no requests{within}: a request is a System.Diagnostics.Activity that ended meanwhile, as ASP.NET Core makes \
+         one for each. `corprof waits` shows where operations wait without them"
+    )
+    .into()
+}
+
+fn report(traced: &Traced, told: Told) -> Report {
+    let mut names = Names::new(&traced.methods, traced.pid);
+    let mut endpoints: Vec<Endpoint> =
+        told.sums.iter().map(|(name, sums)| endpoint(traced, &mut names, name, sums)).collect();
+    endpoints.sort_by(|a, b| b.total_ms.total_cmp(&a.total_ms));
+    let slowest = told.slowest.iter().map(|slow| slowest(traced, &mut names, slow)).collect();
+    let requests = endpoints.iter().map(|endpoint| endpoint.requests).sum();
+    Report { title: traced.title.clone(), seconds: traced.seconds, requests, endpoints, slowest }
+}
+
+fn endpoint(traced: &Traced, names: &mut Names<'_>, name: &str, sums: &Sums) -> Endpoint {
+    let ms = |ticks| traced.milliseconds(ticks);
+    // Chains that differ further out are the same place.
+    let mut places: Vec<Waited> = Vec::new();
+    for (chain, ticks) in &sums.waits {
+        let place = names.place(Some(chain));
+        match places.iter_mut().find(|known| known.place == place) {
+            Some(known) => known.ms += ms(*ticks),
+            None => places.push(Waited { place, ms: ms(*ticks) }),
+        }
+    }
+    places.sort_by(|a, b| b.ms.total_cmp(&a.ms).then_with(|| a.place.cmp(&b.place)));
+    Endpoint {
+        endpoint: name.to_owned(),
+        requests: sums.times.count(),
+        mean_ms: ms(sums.times.mean()),
+        p99_ms: ms(sums.times.most()),
+        total_ms: ms(sums.times.sum()),
+        running_ms: ms(sums.running),
+        waiting_ms: ms(sums.waiting),
+        waits: places,
+    }
+}
+
+fn slowest(traced: &Traced, names: &mut Names<'_>, slow: &Slow) -> Slowest {
+    let ms = |ticks| traced.milliseconds(ticks);
+    let timeline = slow.parts.iter().map(|part| Line {
+        at_ms: ms(part.from.saturating_sub(slow.from)),
+        ms: ms(part.length()),
+        does: match part.does {
+            Does::Runs => "runs",
+            Does::Waits => "waits",
+            Does::Nothing => "unknown",
+        },
+        place: names.place(part.chain.as_ref()),
+    });
+    let ids = slow.activity.as_ref();
+    let trace_id = ids.filter(|activity| activity.trace_id != 0).map(|activity| format!("{:032x}", activity.trace_id));
+    let span_id = ids.filter(|activity| activity.span_id != 0).map(|activity| format!("{:016x}", activity.span_id));
+    let timeline = timeline.collect();
+    Slowest { endpoint: slow.endpoint.clone(), ms: ms(slow.length()), trace_id, span_id, timeline }
+}
+
+fn print(report: &Report, out: &mut impl Write) -> Result<()> {
+    writeln!(out, "{}, {:.1} s, {} requests\n", report.title, report.seconds, report.requests)?;
+    writeln!(out, "requests    mean ms     p99 ms    running    waiting  endpoint")?;
+    for endpoint in &report.endpoints {
+        #[allow(clippy::cast_precision_loss, reason = "a count of some hours")]
+        let each = |sum: f64| sum / endpoint.requests.max(1) as f64;
+        let Endpoint { requests, mean_ms, p99_ms, running_ms, waiting_ms, endpoint: name, waits, .. } = endpoint;
+        let [running, waiting] = [running_ms, waiting_ms].map(|sum| each(*sum));
+        writeln!(out, "{requests:>8} {mean_ms:>10.2} {p99_ms:>10.2} {running:>10.2} {waiting:>10.2}  {name}")?;
+        for wait in waits.iter().take(PLACES).filter(|wait| wait.ms >= LEAST_SHARE * waiting_ms) {
+            let percent = 100.0 * wait.ms / waiting_ms;
+            writeln!(out, "{:>52} {percent:>3.0} %  waits at {}", format!("{:.2}", each(wait.ms)), wait.place)?;
+        }
+    }
+    for slow in &report.slowest {
+        writeln!(out)?;
+        let trace = slow.trace_id.as_ref().map(|id| format!(", trace {id}")).unwrap_or_default();
+        let span = slow.span_id.as_ref().map(|id| format!(", span {id}")).unwrap_or_default();
+        writeln!(out, "slowest: {}, {:.2} ms{trace}{span}", slow.endpoint, slow.ms)?;
+        let shown = slow.timeline.iter().filter(|line| line.ms >= LEAST_PART * slow.ms);
+        for Line { at_ms, ms, does, place } in shown {
+            let at = format!("+{at_ms:.2}");
+            match *does {
+                "unknown" => writeln!(out, "{at:>12} {ms:>10.2}  unknown")?,
+                does => writeln!(out, "{at:>12} {ms:>10.2}  {does:<5}  {place}")?,
+            }
+        }
+        let rest: f64 = slow.timeline.iter().filter(|line| line.ms < LEAST_PART * slow.ms).map(|line| line.ms).sum();
+        if rest > 0.0 {
+            writeln!(out, "{:>12} {rest:>10.2}  in shorter parts", "")?;
+        }
+    }
+    Ok(())
+}

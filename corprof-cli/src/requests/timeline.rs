@@ -1,0 +1,145 @@
+//! What a request did at each time.
+
+use corprof_async::{Chain, Request};
+
+/// A part of a request's time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Part {
+    /// In ticks of the trace.
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) does: Does,
+    /// The methods of the operation that ran or waited, the innermost first.
+    pub(super) chain: Option<Chain>,
+}
+
+/// What it did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Does {
+    /// No operation is known to have run or waited.
+    Nothing,
+    Waits,
+    Runs,
+}
+
+impl Part {
+    pub(super) fn length(&self) -> u64 {
+        self.to.saturating_sub(self.from)
+    }
+}
+
+/// The parts of a request's time, which add up to the whole. Where several of its operations run or wait at once, a run
+/// counts, and then what was made last: that is what the others wait for.
+pub(super) fn parts(request: &Request) -> Vec<Part> {
+    let spans = spans(request);
+    let mut bounds: Vec<u64> = spans.iter().flat_map(|span| [span.from, span.to]).collect();
+    bounds.extend([request.from, request.to]);
+    bounds.sort_unstable();
+    bounds.dedup();
+    let mut parts: Vec<Part> = Vec::new();
+    for (from, to) in bounds.iter().zip(bounds.iter().skip(1)) {
+        let there = spans.iter().enumerate().filter(|(_, span)| span.from <= *from && *to <= span.to);
+        let shown = there.max_by_key(|(made, span)| (span.does, *made)).map(|(_, span)| span);
+        let does = shown.map_or(Does::Nothing, |span| span.does);
+        let chain = shown.and_then(|span| span.chain.cloned());
+        match parts.last_mut() {
+            Some(last) if last.does == does && last.chain == chain => last.to = *to,
+            _ => parts.push(Part { from: *from, to: *to, does, chain }),
+        }
+    }
+    parts
+}
+
+/// A run or a wait of one operation, within the request's time.
+struct Span<'r> {
+    from: u64,
+    to: u64,
+    does: Does,
+    chain: Option<&'r Chain>,
+}
+
+/// Of all operations, in the order in which they were made.
+fn spans(request: &Request) -> Vec<Span<'_>> {
+    let mut spans = Vec::new();
+    let mut add = |from: u64, to: Option<u64>, does, chain| {
+        let from = from.max(request.from);
+        let to = to.unwrap_or(request.to).min(request.to);
+        if from < to {
+            spans.push(Span { from, to, does, chain });
+        }
+    };
+    for operation in &request.operations {
+        for run in &operation.runs {
+            add(run.from, run.to, Does::Runs, run.chain.as_ref());
+        }
+        for wait in operation.waits() {
+            add(wait.from, wait.to, Does::Waits, wait.place);
+        }
+    }
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use corprof_async::{DispatcherId, Frame, Kind, Operation, Run};
+
+    use super::*;
+
+    fn chain(address: u64) -> Chain {
+        [Frame { address, state: 0 }].into()
+    }
+
+    fn operation(created: u64, runs: &[(u64, u64)], address: u64) -> Operation {
+        let run = |(from, to): &(u64, u64)| Run {
+            thread: 1,
+            from: *from,
+            to: Some(*to),
+            chain: Some(chain(address)),
+            place: Some(chain(address + 1)),
+        };
+        Operation {
+            dispatcher: DispatcherId::default(),
+            kind: Kind::Runtime,
+            parent: DispatcherId::default(),
+            created,
+            place: Some(chain(address + 1)),
+            runs: runs.iter().map(run).collect(),
+            completed: runs.last().map(|(_, to)| *to),
+        }
+    }
+
+    #[test]
+    fn the_parts_add_up_and_the_innermost_counts() {
+        let request = Request {
+            activity: None,
+            from: 100,
+            to: 200,
+            // The first runs from 100 to 110 and from 190 on; the second was made at 105, runs from 150 to 160, ends.
+            operations: vec![operation(100, &[(100, 110), (190, 230)], 10), operation(105, &[(150, 160)], 20)],
+            calls: Vec::new(),
+            is_whole: true,
+            left_out: 0,
+        };
+        let found = parts(&request);
+        let told: Vec<_> = found
+            .iter()
+            .map(|part| (part.from, part.to, part.does, part.chain.as_ref().map(|chain| chain[0].address)))
+            .collect();
+        let expected = [
+            (100, 110, Does::Runs, Some(10)),
+            (110, 150, Does::Waits, Some(21)),
+            (150, 160, Does::Runs, Some(20)),
+            (160, 190, Does::Waits, Some(11)),
+            (190, 200, Does::Runs, Some(10)),
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(found.iter().map(Part::length).sum::<u64>(), 100);
+    }
+
+    #[test]
+    fn a_request_without_operations_did_nothing_that_is_known() {
+        let request =
+            Request { activity: None, from: 5, to: 9, operations: vec![], calls: vec![], is_whole: true, left_out: 0 };
+        assert_eq!(parts(&request), [Part { from: 5, to: 9, does: Does::Nothing, chain: None }]);
+    }
+}

@@ -1,0 +1,280 @@
+//! `corprof waits`: where async operations wait.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use corprof_async::{Chain, Step, Wait, Waits};
+use corprof_export::{Frame, Mode, Output, Profile, Unit};
+use serde::Serialize;
+
+use crate::async_trace::{self, Listener, Names, Place, Source, Spread, Traced};
+use crate::exit::{self, Failure, Outcome};
+use crate::options::seconds;
+
+/// The most steps that wait for their turn, and the most operations that wait.
+const STEPS: usize = 1 << 20;
+const OPERATIONS: usize = 1 << 20;
+/// The most chains whose waits are summed up. Waits of further ones are counted.
+const CHAINS: usize = 100_000;
+
+/// Show where the async operations of a process wait, and for how long (.NET 11).
+///
+/// Listens to the async operations of a process over the diagnostics port: nothing is attached. At the end it prints
+/// the places at which operations waited, with the number of waits, their sum, mean and 99th percentile. With -o it
+/// writes a flame graph of the waiting time by the chain of methods that await each other. The same for a .nettrace
+/// that was recorded with these events.
+///
+/// An operation waits from its creation or suspension until a thread resumes it: for input and output, timers, locks,
+/// other operations, or a thread of the pool. A place is the innermost method of the application that awaits, `in`
+/// names the framework's method below. Chains without a method of the application, such as connections that nobody
+/// uses, are left out without --all.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  corprof waits 4711 --duration 10
+  corprof waits 4711 --duration 10 -o waits.html
+  corprof waits service.nettrace --json
+
+For a file: dotnet-trace collect --providers System.Runtime.CompilerServices.AsyncProfilerEventSource:0xB4CD:4
+
+Exits with 3 if the process is not there, its runtime is older than .NET 11, or it told nothing. Exit codes: corprof help exit-codes")]
+pub struct Args {
+    /// The process, as `corprof ps` numbers it, or a .nettrace file
+    #[arg(value_name = "PID|FILE", value_parser = Source::parse)]
+    source: Source,
+
+    /// End after this many seconds [default: until Ctrl-C]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    duration: Option<f64>,
+
+    /// Also write the waiting time by chain: the extension chooses the format, as of `record`
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// The most places to print [default with --json: all]
+    #[arg(long, value_name = "N")]
+    rows: Option<usize>,
+
+    /// Also chains without a method of the application
+    #[arg(long)]
+    all: bool,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// The rows without --rows.
+const ROWS: usize = 20;
+
+/// The most samples of a chain in a profile.
+const SAMPLES: u64 = 10_000;
+
+/// Waits by chain.
+struct Sums {
+    waits: Waits,
+    told: Told,
+}
+
+/// Those that have ended.
+#[derive(Default)]
+struct Told {
+    by_chain: HashMap<Option<Chain>, Spread>,
+    /// Waits of chains beyond the limit.
+    left_out: u64,
+    /// Waits that end later do not count.
+    end: Option<u64>,
+}
+
+impl Sums {
+    fn new() -> Self {
+        Self { waits: Waits::new(STEPS, OPERATIONS), told: Told::default() }
+    }
+}
+
+impl Listener for Sums {
+    fn step(&mut self, step: Step) {
+        self.waits.push(step, |wait| self.told.add(wait));
+    }
+
+    fn end(&mut self, at: u64) {
+        self.told.end = Some(at);
+    }
+
+    fn release(&mut self, until: u64) {
+        self.waits.release(until, |wait| self.told.add(wait));
+    }
+}
+
+impl Told {
+    fn add(&mut self, wait: Wait) {
+        if self.end.is_some_and(|end| wait.to > end) {
+            return;
+        }
+        if self.by_chain.len() >= CHAINS && !self.by_chain.contains_key(&wait.place) {
+            self.left_out += 1;
+            return;
+        }
+        self.by_chain.entry(wait.place).or_default().add(wait.to.saturating_sub(wait.from));
+    }
+}
+
+/// The document of --json. Times are in milliseconds.
+#[derive(Debug, Serialize)]
+struct Report {
+    title: String,
+    seconds: f64,
+    waits: u64,
+    /// Without a method of the application, and left out.
+    hidden_waits: u64,
+    /// Operations that waited when it ended, by place, without those that are left out.
+    still_waiting: Vec<Still>,
+    places: Vec<Row>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    #[serde(flatten)]
+    place: Place,
+    waits: u64,
+    total_ms: f64,
+    mean_ms: f64,
+    p99_ms: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Still {
+    #[serde(flatten)]
+    place: Place,
+    operations: u64,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the process or file tells nothing of async operations, or the file cannot be written.
+pub fn run(args: &Args) -> Outcome {
+    let output = args.output.as_deref().map(Output::new).transpose();
+    let output = output.map_err(|error| Failure::new(exit::USAGE, error))?;
+    let mut sums = Sums::new();
+    let duration = args.duration.map(Duration::from_secs_f64);
+    let traced = async_trace::follow(&args.source, false, duration, &mut sums)?;
+    traced.warn();
+    if sums.told.left_out > 0 {
+        eprintln!("corprof: {} waits are missing: there are more than {CHAINS} chains of methods", sums.told.left_out);
+    }
+    if sums.told.by_chain.is_empty() {
+        return Err(anyhow!("no operation waited and was resumed meanwhile").into());
+    }
+    let mut names = Names::new(&traced.methods, traced.pid);
+    let report = report(&traced, &mut names, &sums, args.all);
+    let mut out = io::stdout().lock();
+    if args.json {
+        let mut report = report;
+        report.places.truncate(args.rows.unwrap_or(usize::MAX));
+        writeln!(out, "{}", serde_json::to_string(&report).map_err(anyhow::Error::from)?)?;
+    } else {
+        print(&report, args.rows.unwrap_or(ROWS), &mut out)?;
+    }
+    out.flush()?;
+    if let Some(mut output) = output {
+        output.write(&profile(&traced, &mut names, &sums, args.all)).map_err(anyhow::Error::from)?;
+        eprintln!("corprof: {} is written", output.path().display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn report(traced: &Traced, names: &mut Names<'_>, sums: &Sums, is_all: bool) -> Report {
+    let mut by_place: HashMap<Place, Spread> = HashMap::new();
+    let mut hidden_waits = 0;
+    for (chain, spread) in &sums.told.by_chain {
+        let place = names.place(chain.as_ref());
+        if !is_all && !place.is_mine {
+            hidden_waits += spread.count();
+            continue;
+        }
+        by_place.entry(place).or_default().merge(spread);
+    }
+    let row = |(place, spread): (Place, Spread)| Row {
+        place,
+        waits: spread.count(),
+        total_ms: traced.milliseconds(spread.sum()),
+        mean_ms: traced.milliseconds(spread.mean()),
+        p99_ms: traced.milliseconds(spread.most()),
+    };
+    let mut places: Vec<Row> = by_place.into_iter().map(row).collect();
+    places.sort_by(|a, b| b.total_ms.total_cmp(&a.total_ms).then_with(|| a.place.cmp(&b.place)));
+    let mut still: HashMap<Place, u64> = HashMap::new();
+    for (_, _, chain) in sums.waits.waiting() {
+        let place = names.place(chain);
+        if is_all || place.is_mine {
+            *still.entry(place).or_default() += 1;
+        }
+    }
+    let mut still_waiting: Vec<Still> =
+        still.into_iter().map(|(place, operations)| Still { place, operations }).collect();
+    still_waiting.sort_by(|a, b| b.operations.cmp(&a.operations).then_with(|| a.place.cmp(&b.place)));
+    let waits = places.iter().map(|row| row.waits).sum();
+    Report { title: traced.title.clone(), seconds: traced.seconds, waits, hidden_waits, still_waiting, places }
+}
+
+fn print(report: &Report, rows: usize, out: &mut impl Write) -> Result<()> {
+    writeln!(out, "{}, {:.1} s, {} waits\n", report.title, report.seconds, report.waits)?;
+    writeln!(out, "   waits     total s    mean ms     p99 ms  waits at")?;
+    for Row { place, waits, total_ms, mean_ms, p99_ms } in report.places.iter().take(rows) {
+        writeln!(out, "{waits:>8} {:>11.3} {mean_ms:>10.2} {p99_ms:>10.2}  {place}", total_ms / 1e3)?;
+    }
+    let more = report.places.len().saturating_sub(rows);
+    if more > 0 {
+        writeln!(out, "{more} more places: --rows")?;
+    }
+    if report.hidden_waits > 0 {
+        writeln!(out, "{} waits are not of the application: --all", report.hidden_waits)?;
+    }
+    if !report.still_waiting.is_empty() {
+        writeln!(out, "\noperations that were told to wait and waited at the end")?;
+        for Still { place, operations } in report.still_waiting.iter().take(rows) {
+            writeln!(out, "{operations:>8}  {place}")?;
+        }
+    }
+    Ok(())
+}
+
+/// The waiting time by chain.
+fn profile(traced: &Traced, names: &mut Names<'_>, sums: &Sums, is_all: bool) -> Profile {
+    let mut profile = Profile::summed(format!("waits of {}", traced.title), Unit::Nanoseconds).in_mode(Mode::Wall);
+    let thread = profile.thread(0, "async operations");
+    for (chain, spread) in &sums.told.by_chain {
+        let Some(chain) = chain else { continue };
+        if !is_all && !names.place(Some(chain)).is_mine {
+            continue;
+        }
+        let mut frames = Vec::new();
+        for frame in chain.iter().filter(|frame| frame.address != 0) {
+            let (_, module) = names.full(frame.address);
+            let module = module.map(|module| module.to_string_lossy().into_owned());
+            // The page would take a state machine without a caller for an iterator.
+            let name = names.label(frame.address);
+            let shown = Frame::managed(&name);
+            let id = profile.frame(module.as_deref().map_or(shown, |module| shown.in_module(module)));
+            if let Some((file, line)) = names.begin(frame.address) {
+                profile.place(id, &file, line);
+            }
+            frames.push(id);
+        }
+        let stack = profile.stack_leaf_first(frames);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "nanoseconds of hours")]
+        let total = (traced.milliseconds(spread.sum()) * 1e6) as u64;
+        // As many samples as there were waits: the page says how sure shares are.
+        let count = spread.count().clamp(1, SAMPLES);
+        for number in 0..count {
+            let rest = if number == 0 { total % count } else { 0 };
+            profile.sample(thread, Duration::ZERO, stack, total / count + rest);
+        }
+    }
+    profile.set_duration(Duration::from_secs_f64(traced.seconds));
+    profile
+}

@@ -1,0 +1,71 @@
+// target: 10.0
+// framework: aspnet
+// A web application whose requests wait at known places for known times, until its input ends. It asks itself.
+//
+//     WebWaits
+using System;
+using System.Linq;
+using System.Net.Http;
+using System.Runtime.CompilerServices;
+using System.Threading;
+using System.Threading.Tasks;
+using Microsoft.AspNetCore.Builder;
+using Microsoft.AspNetCore.Hosting.Server;
+using Microsoft.AspNetCore.Hosting.Server.Features;
+using Microsoft.AspNetCore.Http;
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Logging;
+
+static class Shop
+{
+    public static async Task Orders(HttpContext context)
+    {
+        await Query();
+        await context.Response.WriteAsync("orders");
+    }
+
+    public static async Task Reports(HttpContext context)
+    {
+        await Query();
+        await Collect();
+        await context.Response.WriteAsync("reports");
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static async Task Query() => await Task.Delay(20);
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static async Task Collect() => await Task.Delay(200);
+}
+
+static class Program
+{
+    static async Task<int> Main()
+    {
+        WebApplicationBuilder builder = WebApplication.CreateBuilder();
+        builder.Logging.ClearProviders();
+        await using WebApplication app = builder.Build();
+        app.Urls.Add("http://127.0.0.1:0");
+        app.MapGet("/orders", (RequestDelegate)Shop.Orders);
+        app.MapGet("/reports", (RequestDelegate)Shop.Reports);
+        await app.StartAsync();
+        string address = app.Services.GetRequiredService<IServer>().Features.Get<IServerAddressesFeature>().Addresses.First();
+        using HttpClient http = new HttpClient();
+        using CancellationTokenSource end = new CancellationTokenSource();
+        Task[] clients = new[] { "/orders", "/reports" }.Select(path => Ask(http, address + path, end.Token)).ToArray();
+        Console.WriteLine("ready");
+        await Task.Run(Console.In.ReadToEnd);
+        end.Cancel();
+        await Task.WhenAll(clients);
+        await app.StopAsync();
+        return 0;
+    }
+
+    static async Task Ask(HttpClient http, string address, CancellationToken end)
+    {
+        while (!end.IsCancellationRequested)
+        {
+            await http.GetStringAsync(address);
+        }
+    }
+}
