@@ -1,7 +1,7 @@
 //! `corprof waits`: where async operations wait.
 
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -171,7 +171,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     let mut names = Names::new(&traced.methods, traced.pid);
     let report = report(&traced, &mut names, &sums, args.all);
-    let mut out = io::stdout().lock();
+    let mut out = crate::output::stdout();
     if args.json {
         let mut report = report;
         report.places.truncate(args.rows.unwrap_or(usize::MAX));

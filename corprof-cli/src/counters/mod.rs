@@ -245,24 +245,16 @@ impl Watched {
 
 /// Prints lines until the end.
 fn stream(mut watched: Watched, lines: Lines, signals: &Signals) -> Result<()> {
-    let mut out = io::stdout().lock();
-    let printed = (|| {
-        lines.head(&mut out)?;
-        loop {
-            let next = watched.next(|series, row| lines.value(series, row, &mut out))?;
-            if next != Next::More {
-                out.flush()?;
-            }
-            if next == Next::End || signals.is_interrupted() {
-                return Ok(());
-            }
+    let mut out = crate::output::stdout();
+    lines.head(&mut out)?;
+    loop {
+        let next = watched.next(|series, row| lines.value(series, row, &mut out))?;
+        if next != Next::More {
+            out.flush()?;
         }
-    })();
-    match printed {
-        // The reader has closed the pipe.
-        Err(error) if is_broken_pipe(&error) => Ok(()),
-        Err(error) => Err(error),
-        Ok(()) => watched.conclude(),
+        if next == Next::End || signals.is_interrupted() {
+            return watched.conclude();
+        }
     }
 }
 
@@ -271,7 +263,7 @@ fn once(mut watched: Watched, signals: &Signals) -> Result<()> {
     watched.duration.get_or_insert(DURATION);
     while watched.next(|_, _| Ok(()))? != Next::End && !signals.is_interrupted() {}
     watched.conclude()?;
-    let mut out = io::stdout().lock();
+    let mut out = crate::output::stdout();
     writeln!(out, "{}", title(watched.pid))?;
     for line in watched.counters.lines() {
         writeln!(out, "{line}")?;
@@ -315,15 +307,6 @@ fn is_quit(view: &mut View, screen: &mut Screen) -> Result<bool> {
     Ok(false)
 }
 
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let of_csv = error.downcast_ref::<csv::Error>().and_then(|error| match error.kind() {
-        csv::ErrorKind::Io(error) => Some(error.kind()),
-        _ => None,
-    });
-    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind).or(of_csv);
-    kind == Some(io::ErrorKind::BrokenPipe)
-}
-
 /// Prints the meters of the process with their instruments.
 fn list(pid: u32, process: &Process, signals: &Signals) -> Result<()> {
     let arguments = format!("SessionId=SHARED;SharedIdentifier={}", Uuid::new_v4());
@@ -356,7 +339,7 @@ fn list(pid: u32, process: &Process, signals: &Signals) -> Result<()> {
 }
 
 fn print_list(instruments: &BTreeSet<Instrument>) -> Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = crate::output::stdout();
     if instruments.is_empty() {
         writeln!(out, "There are no meters. The runtime's own exist from .NET 9 on; event counters cannot be listed.")?;
     }
@@ -387,12 +370,5 @@ mod tests {
             assert!(name(wrong).is_err(), "{wrong}");
         }
         assert!(interval("0.1").is_ok() && interval("0").is_err() && interval("NaN").is_err());
-    }
-
-    #[test]
-    fn a_closed_pipe_is_no_error() {
-        let closed = || io::Error::from(io::ErrorKind::BrokenPipe);
-        assert!(is_broken_pipe(&closed().into()) && is_broken_pipe(&csv::Error::from(closed()).into()));
-        assert!(!is_broken_pipe(&io::Error::from(io::ErrorKind::StorageFull).into()));
     }
 }

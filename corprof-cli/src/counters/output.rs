@@ -34,7 +34,7 @@ impl Lines {
                 "p95",
                 "p99",
             ];
-            csv::Writer::from_writer(out).write_record(columns)?;
+            out.write_all(&record(columns)?)?;
         }
         Ok(())
     }
@@ -65,16 +65,23 @@ impl Lines {
             }
             Self::Csv => {
                 let number = |number: Option<f64>| number.map(|number| number.to_string()).unwrap_or_default();
-                let mut record = vec![format!("{time:.3}"), source.clone(), name.clone(), tags.clone(), unit.clone()];
-                record.extend([number(*per_second), number(*value)]);
-                record.push(histogram.map(|histogram| histogram.count.to_string()).unwrap_or_default());
-                record.push(number(histogram.map(|histogram| histogram.sum)));
-                record.extend(quantiles.map(number));
-                csv::Writer::from_writer(out).write_record(record)?;
+                let mut columns = vec![format!("{time:.3}"), source.clone(), name.clone(), tags.clone(), unit.clone()];
+                columns.extend([number(*per_second), number(*value)]);
+                columns.push(histogram.map(|histogram| histogram.count.to_string()).unwrap_or_default());
+                columns.push(number(histogram.map(|histogram| histogram.sum)));
+                columns.extend(quantiles.map(number));
+                out.write_all(&record(columns)?)?;
             }
         }
         Ok(())
     }
+}
+
+/// A line of CSV.
+fn record<C: AsRef<[u8]>>(columns: impl IntoIterator<Item = C>) -> Result<Vec<u8>> {
+    let mut line = csv::Writer::from_writer(Vec::new());
+    line.write_record(columns)?;
+    Ok(line.into_inner()?)
 }
 
 #[cfg(test)]

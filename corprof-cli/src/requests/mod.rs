@@ -3,7 +3,7 @@
 mod endpoints;
 mod timeline;
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -127,7 +127,7 @@ pub fn run(args: &Args) -> Outcome {
         return Err(nothing(args));
     }
     let report = report(&traced, told);
-    let mut out = io::stdout().lock();
+    let mut out = crate::output::stdout();
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&report).map_err(anyhow::Error::from)?)?;
     } else {
