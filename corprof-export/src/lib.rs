@@ -47,6 +47,7 @@
 //!
 
 mod about;
+mod busiest;
 mod caption;
 mod error;
 mod firefox;

@@ -48,6 +48,9 @@ pub(super) fn record(
     write(args, output, &sampling, &info, pid, started)
 }
 
+/// The methods that are named on the terminal, as many as by the built-in sampler.
+const MOST: usize = 5;
+
 /// Writes the file, and says how much is in it.
 fn write(
     args: &Args,
@@ -80,6 +83,9 @@ fn write(
     }
     if !args.quiet {
         eprintln!("corprof: {} is written", path.display());
+        for (share, method) in profile.busiest(MOST) {
+            eprintln!("corprof:   {:5.1} %  {method}", 100.0 * share);
+        }
     }
     open_if_asked(args, &path);
     Ok(ExitCode::SUCCESS)

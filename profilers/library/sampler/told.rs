@@ -1,12 +1,15 @@
 //! What the sampler tells the command about its file, in a file beside SAMPLER_STOP: a word, then lines for the
 //! terminal.
 //!
-//! `written`: the lines are those of every format. `empty`: there is no file, for this reason. `failed`: the error.
+//! `written`: the lines are those of every format, then the busiest methods with their own shares. `empty`: there is no file, for this reason. `failed`: the error.
 
 use std::time::Duration;
 
 use corprof::sampler::{Mode, Report};
 use corprof_export::Profile;
+
+/// The methods that are named.
+const MOST: usize = 5;
 
 /// The text of the file.
 pub(super) fn text(profile: &Profile, error: Option<&corprof_export::Error>, why_empty: &str) -> String {
@@ -16,7 +19,9 @@ pub(super) fn text(profile: &Profile, error: Option<&corprof_export::Error>, why
     if profile.samples() == 0 {
         return format!("empty\n{why_empty}\n");
     }
-    format!("written\n{}\n", profile.caption().join("\n"))
+    let busiest = profile.busiest(MOST).into_iter().map(|(share, method)| format!("{:5.1} %  {method}", 100.0 * share));
+    let lines: Vec<String> = profile.caption().into_iter().chain(busiest).collect();
+    format!("written\n{}\n", lines.join("\n"))
 }
 
 /// Why a profile has no samples.

@@ -28,6 +28,10 @@ fn rounds_samples_and_rates_are_told_on_the_terminal_and_in_every_format() -> Re
             let facts = facts.trim_start_matches("corprof:   ");
             ensure!(facts.contains(" in ") && facts.contains(" rounds · 200 Hz asked, "), "{runtime}: {facts}");
             ensure!(stderr.contains("shares may be off by"), "{runtime}: few samples are not told of: {stderr}");
+            let shares: Vec<f64> = stderr.lines().filter_map(share).collect();
+            let sum: f64 = shares.iter().sum();
+            ensure!((1..=5).contains(&shares.len()) && sum <= 100.5, "{runtime}: {stderr}");
+            ensure!(shares.is_sorted_by(|a, b| a >= b), "{runtime}: {stderr}");
             let counted = facts.split(" · ").find(|fact| fact.contains(" rounds")).context("no rounds")?;
             let profile = fs::read(&file)?;
             let text = if profile.starts_with(&[0x1f, 0x8b]) { unpacked(&file)? } else { profile };
@@ -36,6 +40,12 @@ fn rounds_samples_and_rates_are_told_on_the_terminal_and_in_every_format() -> Re
         }
     }
     Ok(())
+}
+
+/// The share of a line that names a busy method: `corprof:    58.3 %  Shop.Search`.
+fn share(line: &str) -> Option<f64> {
+    let (share, method) = line.strip_prefix("corprof:   ")?.split_once(" %  ")?;
+    (!method.is_empty()).then(|| share.trim().parse().ok()).flatten()
 }
 
 fn unpacked(file: &Path) -> Result<Vec<u8>> {
