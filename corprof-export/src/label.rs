@@ -49,6 +49,9 @@ pub(crate) fn managed(name: &str, machine: Machine) -> String {
 
 /// The label of a native function: its name without parameters.
 pub(crate) fn native(name: &str) -> String {
+    if name.ends_with(" (no symbols)") {
+        return name.to_owned(); // of a library, and not of a function with parameters
+    }
     let end = outside_brackets(name).find(|&(at, c)| c == '(' && at > 0).map_or(name.len(), |(at, _)| at);
     name.get(..end).unwrap_or(name).trim_end().to_owned()
 }

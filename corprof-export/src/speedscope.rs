@@ -24,11 +24,19 @@ impl Serialize for Document<'_> {
         map.serialize_entry("exporter", concat!("corprof-export ", env!("CARGO_PKG_VERSION")))?;
         let facts = Caption::new(profile).lines().next().unwrap_or_default();
         map.serialize_entry("name", &format!("{} ({facts})", profile.name))?;
-        map.serialize_entry("activeProfileIndex", &0)?;
+        map.serialize_entry("activeProfileIndex", &busiest(profile))?;
         map.serialize_entry("shared", &Shared(profile))?;
         map.serialize_entry("profiles", &Profiles(profile))?;
         map.end()
     }
+}
+
+/// The thread with the most weight: its viewer begins with that.
+fn busiest(profile: &Profile) -> usize {
+    let weight = |thread: &Thread| profile.timed(thread).map(|(_, sample)| u128::from(sample.weight)).sum::<u128>();
+    let weights = profile.threads.iter().map(weight).enumerate();
+    // Of equal ones, the first.
+    weights.rev().max_by_key(|(_, weight)| *weight).map_or(0, |(index, _)| index)
 }
 
 struct Shared<'a>(&'a Profile);

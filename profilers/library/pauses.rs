@@ -136,7 +136,7 @@ impl Place {
 
     /// The innermost method that is not of the framework, and the innermost function if it is native.
     fn method(&self) -> String {
-        let is_native = |name: &Name| name.contains('!') || **name == *NATIVE;
+        let is_native = |name: &Name| name.contains('!') || name.ends_with(" (no symbols)") || **name == *NATIVE;
         let is_own = |name: &&Name| !is_native(name) && !name.starts_with("System.") && !name.starts_with("Microsoft.");
         let leaf = self.frames.first();
         let Some(own) = self.frames.iter().find(is_own).or(leaf) else { return self.thread.clone() };

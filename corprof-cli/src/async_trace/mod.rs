@@ -181,7 +181,7 @@ fn of_process(
     let operations = || Provider::new(PROVIDER, OPERATIONS, Level::Informational);
     let activities = Provider::new(ACTIVITY_PROVIDER, ACTIVITIES, Level::Verbose).with_arguments(ACTIVITY_ARGUMENTS);
     let providers = [operations()].into_iter().chain(with_activities.then_some(activities));
-    let config = SessionConfig::new(providers).with_buffer_mb(256).with_rundown(Rundown::Keywords(RUNDOWN));
+    let config = SessionConfig::new(providers).with_buffer_mb(64).with_rundown(Rundown::Keywords(RUNDOWN));
     let mut session = client.start_session(&config).context("cannot start the session of async operations")?;
     session.set_read_timeout(Some(PATIENCE));
     let mut reader = Reader::new(session);

@@ -153,5 +153,6 @@ fn whatever_the_name_there_is_a_label() {
     assert_eq!(native("gc_heap::mark_object(unsigned char*)"), "gc_heap::mark_object");
     assert_eq!(native("operator()(int)"), "operator");
     assert_eq!(native("(anonymous)"), "(anonymous)");
+    assert_eq!(native("libcoreclr.so (no symbols)"), "libcoreclr.so (no symbols)");
     assert_eq!(native("std::vector<int (*)(int)>::at(int) const"), "std::vector<int (*)(int)>::at");
 }

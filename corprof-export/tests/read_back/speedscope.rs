@@ -59,7 +59,8 @@ fn read(profile: &Profile) -> File {
     let file: File = serde_json::from_slice(&shapes::bytes(profile, Format::Speedscope)).unwrap();
     assert_eq!(file.schema, "https://www.speedscope.app/file-format-schema.json");
     assert!(file.exporter.starts_with("corprof-export "));
-    assert!(file.active < file.profiles.len());
+    let most = file.profiles.iter().map(|sampled| sampled.end).max();
+    assert_eq!(file.profiles.get(file.active).map(|sampled| sampled.end), most, "the busiest thread is shown first");
     for sampled in &file.profiles {
         assert_eq!((sampled.kind.as_str(), sampled.start), ("sampled", 0));
         assert_eq!(sampled.samples.len(), sampled.weights.len());

@@ -79,7 +79,7 @@ impl<'r, 't> Round<'r, 't> {
     }
 
     /// The native function at an address, such as the [`ip`](SampledFrame::ip) of a frame without a managed function:
-    /// `libc.so.6!memset`, or `libcoreclr.so!` if the library has no name for it. None for an address outside all
+    /// `libc.so.6!memset`, or `libcoreclr.so (no symbols)` if the library has no name for it. None for an address outside all
     /// libraries, for instance in the runtime's stubs, and with other strategies than
     /// [`Strategy::Signals`](super::Strategy::Signals).
     ///

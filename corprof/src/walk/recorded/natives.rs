@@ -137,11 +137,14 @@ impl Natives {
         is_changed
     }
 
-    /// `libc.so.6!memset`, or `libcoreclr.so!` if the function has no name; none for an address outside all libraries.
+    /// `libc.so.6!memset`, or `libcoreclr.so (no symbols)` if the function has no name; none for an address outside all libraries.
     pub(crate) fn name(&mut self, address: usize) -> Option<String> {
         let mapped = self.at(address)?;
-        let symbol = mapped.library.symbol(address.wrapping_sub(mapped.bias)).unwrap_or_default();
-        Some(format!("{}!{symbol}", mapped.library.name))
+        let library = &mapped.library.name;
+        Some(match mapped.library.symbol(address.wrapping_sub(mapped.bias)) {
+            Some(symbol) => format!("{library}!{symbol}"),
+            None => format!("{library} (no symbols)"),
+        })
     }
 
     /// The caller of native code.
