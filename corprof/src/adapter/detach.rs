@@ -14,6 +14,9 @@
 //! 8. All events are turned off. Not earlier, because the ends of things that calls are about are events.
 //! 9. The detach is requested.
 //!
+//! A profiler that retires ([`Detacher::retire`](crate::detach::Detacher::retire)) with hooks in compiled code does the
+//! same up to step 8, and stays: code goes on calling the hooks, which the closed gate turns away.
+//!
 //! Step 10 is the runtime's: it waits until no thread is in a callback, calls `ProfilerDetachSucceeded`, and releases
 //! the object. The library stays in memory, for threads that keep some of its data until they end, and for signals on
 //! their way.
@@ -107,16 +110,32 @@ impl<P: Profiler> Adapter<P> {
         if !ending.advance(Stage::LastWord) {
             return;
         }
+        let hooks = info.hook_slot();
+        if let Some(hooks) = hooks {
+            // SAFETY: the gate is closed and no thread is inside.
+            unsafe { hooks.end_all_threads(was_quiet) };
+        }
         self.say_last_word(info, was_quiet);
         let _ = info.stop_event_pipe_sessions(); // those that `shutdown` has started
-        // SAFETY: the gate is closed and no thread is inside.
+        if let Some(hooks) = hooks {
+            // SAFETY: as above.
+            unsafe { hooks.drop_user() };
+        }
+        // SAFETY: as above.
         unsafe { self.drop_profiler() };
         info.known_names().evict_all();
         info.seal_event_mask();
+        let stays = ending.stays();
+        if stays.is_some() {
+            let _ = info.silence_the_rest(); // otherwise events cost time, and reach nobody
+        }
         if ending.advance(Stage::Asking) {
             let are_over = info.calls().close();
             if self.wait("calls of other threads to end", are_over) {
-                self.ask(info);
+                match stays {
+                    None => self.ask(info),
+                    Some(why) => _ = ending.advance(Stage::Stays(why)),
+                }
             }
         }
     }

@@ -32,7 +32,7 @@
 //!
 //! A profiler cannot detach once it has changed code permanently (hooks, IL bodies, ReJIT, or `ENABLE_REJIT` in its
 //! event mask), or while a flag is set that can change in `initialize` only. [`detach`](Detacher::detach) then returns
-//! an error that says which, and changes nothing.
+//! an error that says which, and changes nothing. [`retire`](Detacher::retire) ends it, and leaves it loaded.
 
 mod listen;
 
@@ -98,6 +98,20 @@ impl Detacher {
     #[doc(alias = "RequestProfilerDetach")]
     pub fn detach(&self) -> Result<()> {
         self.0.ending.detach()
+    }
+
+    /// [Detaches](Self::detach), or, if the runtime would refuse that, ends the profiler all the same: for one with
+    /// hooks that is to write its results and rest. Its threads end, callbacks and hooks cease,
+    /// [`shutdown`](crate::Callbacks::shutdown) is called, the profiler is dropped, and calls on clones of
+    /// [`Info`](crate::Info) return errors. It stays loaded, so that no other profiler can attach; hooks in compiled
+    /// code are still called, and return at once. [`wait`](Self::wait) and the [`state`](Self::state) then have the
+    /// reason why the runtime would have refused.
+    ///
+    /// # Errors
+    /// `CORPROF_E_PROFILER_DETACHING`: a detach has begun before, or the application is ending. `E_OUTOFMEMORY`: the
+    /// system could not make a thread.
+    pub fn retire(&self) -> Result<()> {
+        self.0.ending.retire()
     }
 
     /// Blocks until the detach has ended. After `Ok`, another profiler can attach.

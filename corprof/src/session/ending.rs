@@ -39,6 +39,8 @@ struct State {
     /// Whether the runtime waits for the profiler's `initialize`: until that has succeeded, a detach only waits to
     /// begin.
     is_initializing: bool,
+    /// Why the profiler stays in the process at the end of a detach that the runtime would refuse.
+    stays: Option<Error>,
 }
 
 /// The stages of the end.
@@ -103,7 +105,13 @@ impl Drop for Reference {
 
 impl Ending {
     pub(super) fn new() -> Self {
-        let state = State { stage: Stage::Running, process_ends: false, is_lenient: false, is_initializing: false };
+        let state = State {
+            stage: Stage::Running,
+            process_ends: false,
+            is_lenient: false,
+            is_initializing: false,
+            stays: None,
+        };
         Self { state: Mutex::new(state), changed: Condvar::new(), object: Mutex::new(None) }
     }
 
@@ -165,16 +173,41 @@ impl Ending {
     /// If the runtime would refuse, if a detach has begun before, or if the system cannot make a thread.
     pub(crate) fn detach(&self) -> Result<()> {
         let reference = self.object()?;
+        Self::check(&reference)?;
+        self.start(reference, None)
+    }
+
+    /// The same, also if the runtime would refuse: then the profiler ends, and stays in the process.
+    ///
+    /// # Errors
+    /// If a detach has begun before, or if the system cannot make a thread.
+    pub(crate) fn retire(&self) -> Result<()> {
+        let reference = self.object()?;
+        let stays = Self::check(&reference).err();
+        self.start(reference, stays)
+    }
+
+    /// An error that says what keeps the runtime from detaching the profiler.
+    fn check(reference: &Reference) -> Result<()> {
         let object = reference.0;
         // SAFETY: `Reference` holds the object.
-        unsafe { (object.functions.check)(object.this)? };
-        let state = self.state();
+        unsafe { (object.functions.check)(object.this) }
+    }
+
+    fn start(&self, reference: Reference, stays: Option<Error>) -> Result<()> {
+        let mut state = self.state();
         if state.stage != Stage::Running {
             return Err(Self::refusal(state.stage));
         }
         let is_initializing = state.is_initializing;
+        state.stays = stays;
         self.set(state, Stage::Draining);
         if is_initializing { Ok(()) } else { self.begin(reference) }
+    }
+
+    /// Why the profiler is to stay in the process, if it is.
+    pub(crate) fn stays(&self) -> Option<Error> {
+        self.state().stays
     }
 
     /// Starts the thread of a detach, whose stage has been set.

@@ -6,7 +6,7 @@ use corprof_sys as sys;
 
 use super::{Info, RuntimeInfo};
 use crate::error::{E_FAIL, E_INVALIDARG, Error, Result};
-use crate::event_mask::{Event, EventMask};
+use crate::event_mask::{Event, EventMask, immutable_flags};
 use crate::lock::unpoisoned;
 
 impl Info {
@@ -91,6 +91,16 @@ impl Info {
         let mut is_sealed = self.mask_lock();
         *is_sealed = true;
         self.put_event_mask(EventMask::empty())
+    }
+
+    /// The same after `initialize`, when some flags cannot be cleared any more: these stay.
+    pub(crate) fn silence_the_rest(&self) -> Result<()> {
+        let current = self.current_event_mask()?;
+        let fixed = immutable_flags(false).map(|(flag, _)| flag & current);
+        let mask = fixed.fold(EventMask::empty(), |mask, flag| mask | flag);
+        let mut is_sealed = self.mask_lock();
+        *is_sealed = true;
+        self.put_event_mask(mask)
     }
 
     /// Refuses every later change of the mask.

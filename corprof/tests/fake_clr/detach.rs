@@ -264,6 +264,8 @@ fn what_an_object_never_initialized_says() {
 struct Stayer(Mutex<Option<Detacher>>);
 
 static FLAG: Mutex<EventMask> = Mutex::new(EventMask::empty());
+/// Held by a test while it uses `FLAG`.
+static FLAG_USER: Mutex<()> = Mutex::new(());
 
 #[callbacks]
 impl Callbacks for Stayer {
@@ -278,6 +280,7 @@ impl Callbacks for Stayer {
 
 #[test]
 fn a_refusal_names_its_reason_and_changes_nothing() {
+    let _user = FLAG_USER.lock();
     let refused = |flag, release: Option<u32>| {
         *FLAG.lock().unwrap() = flag;
         let builder = FakeClr::builder();
@@ -303,6 +306,37 @@ fn a_refusal_names_its_reason_and_changes_nothing() {
     let error = refused(EventMask::DISABLE_INLINING, Some(9)).unwrap_err();
     assert!(error.contains("COR_PRF_DISABLE_INLINING"), "{error}");
     assert_eq!(refused(EventMask::DISABLE_INLINING, Some(10)), Ok(()));
+}
+
+/// It has its last word although the runtime would refuse to detach it, and rests.
+#[test]
+fn a_profiler_that_cannot_detach_retires() {
+    let _user = FLAG_USER.lock();
+    for (flag, name) in [
+        (EventMask::ENABLE_REJIT, "COR_PRF_ENABLE_REJIT"),
+        (EventMask::ENABLE_OBJECT_ALLOCATED, "COR_PRF_ENABLE_OBJECT_ALLOCATED"),
+    ] {
+        *FLAG.lock().unwrap() = flag;
+        let mut clr = FakeClr::builder().load::<Stayer>().unwrap();
+        clr.start_up();
+        let detacher = clr.profiler::<Stayer>().unwrap().0.lock().unwrap().clone().unwrap();
+        detacher.retire().unwrap();
+        assert_eq!(detacher.retire().unwrap_err().code(), sys::CORPROF_E_PROFILER_DETACHING);
+        let why = detacher.wait().unwrap_err();
+        assert!(why.to_string().contains(name), "{why}");
+        assert_eq!(detacher.state(), DetachState::Refused(why));
+        assert!(!clr.detach(), "the runtime is not asked");
+        let app = clr.load_assembly("App");
+        clr.load_class(app, "A"); // no profiler gets callbacks
+        clr.shutdown();
+        assert!(clr.refusals().is_empty(), "{:?}", clr.refusals());
+    }
+    let mut clr = FakeClr::builder().attach(&[]).load::<Leaver>().unwrap();
+    let (log, detacher, _) = given(&clr);
+    detacher.retire().unwrap();
+    until("the runtime is not asked", || clr.detach());
+    detacher.wait().unwrap();
+    assert_eq!(*log.lock().unwrap(), LIFE);
 }
 
 #[test]
