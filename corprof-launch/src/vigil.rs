@@ -31,13 +31,18 @@ impl Vigil {
 
     /// Returns when something may have happened.
     pub fn wait(&mut self) {
+        self.wait_for(None);
+    }
+
+    /// The same, at the latest after `limit`.
+    pub fn wait_for(&mut self, limit: Option<Duration>) {
         #[cfg(target_os = "linux")]
         if let Some(reports) = &mut self.reports
-            && reports.wait().is_ok()
+            && reports.wait(limit).is_ok()
         {
             return;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(limit.map_or(LOOK, |limit| limit.min(LOOK)));
     }
 }
 
@@ -48,8 +53,9 @@ mod system {
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
     use std::path::Path;
+    use std::time::Duration;
 
-    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
     use rustix::io::Errno;
     use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -81,13 +87,15 @@ mod system {
             Ok(reports)
         }
 
-        pub(super) fn wait(&mut self) -> io::Result<()> {
+        pub(super) fn wait(&mut self, limit: Option<Duration>) -> io::Result<()> {
+            // One that is too long for the system is as good as none.
+            let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
             let mut all = [
                 PollFd::new(&self.process, PollFlags::IN),
                 PollFd::new(&self.files, PollFlags::IN),
                 PollFd::new(&self.signals, PollFlags::IN),
             ];
-            match poll(&mut all, None) {
+            match poll(&mut all, limit.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -128,7 +136,7 @@ mod system {
             let (next, nexts) = mpsc::channel::<()>();
             let waiting = thread::spawn(move || {
                 while nexts.recv().is_ok() {
-                    reports.wait().unwrap();
+                    reports.wait(None).unwrap();
                     sender.send(()).unwrap();
                 }
             });
