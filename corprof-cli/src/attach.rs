@@ -15,7 +15,7 @@ use crate::attach_request::{attach, leave_alone_if_unloadable};
 use crate::delayed::DelayedAttach;
 use crate::exit::{self, Failure, Outcome};
 use crate::visit::folder;
-use crate::{embedded, select, signals};
+use crate::{embedded, question, select, signals};
 
 /// Attach a profiler to a running process.
 ///
@@ -108,11 +108,23 @@ pub fn run(args: &Args) -> Outcome {
         None => folder::library_for(&process, &real)?,
     };
     leave_alone_if_unloadable(&process, &inside)?;
-    let chosen = select::choose(library, args.clsid.as_deref())?;
+    let built_in = Profiler::named(library);
+    // Another one may attach in the place of a built-in one.
+    let chosen = match built_in.filter(|_| args.clsid.is_none()) {
+        Some(profiler) => select::choose(Path::new(profiler.to_attach().name), None)?,
+        None => select::choose(library, args.clsid.as_deref())?,
+    };
     let data = data()?;
     check_settings(library, &data)?;
     attach(&process, &chosen, &inside, &data, Duration::from_secs(args.timeout.max(1)))?;
     eprintln!("corprof: {} is attached to process {pid}", chosen.name);
+    if let Some(profiler) = built_in.filter(|profiler| question::is_of(profiler)) {
+        let name = profiler.name;
+        eprintln!(
+            "corprof: it prints its answer on the standard error of the process, when it is detached or the process ends. \
+             `corprof {name} {pid}` prints it here"
+        );
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -125,7 +137,10 @@ fn check_settings(library: &Path, data: &[u8]) -> Result<(), Failure> {
 /// Starts the command, and attaches to it.
 fn start(args: &Args, library: &OsStr, data: Vec<u8>) -> Outcome {
     let library = Path::new(library);
-    let profiler = select::choose_to_start(library, args.clsid.as_deref())?;
+    let profiler = match Profiler::named(library).filter(|_| args.clsid.is_none()) {
+        Some(profiler) => select::choose_to_start(Path::new(profiler.to_attach().name), None)?,
+        None => select::choose_to_start(library, args.clsid.as_deref())?,
+    };
     check_settings(library, &data)?;
     let delay = Duration::ZERO;
     let command = args.command.as_slice();

@@ -127,8 +127,9 @@ fn others(pid: u32, own: &Path) -> Result<String, String> {
         return Ok(format!("\n  the process has mapped: {}", others.join(", ")));
     }
     let text = if embedded::is_library(own) {
-        "the process has mapped no other library of a profiler: another `corprof record`, `stacks`, `top` or `heap` is using the process. \
-         Wait until it ends, or end it by Ctrl-C or by `corprof detach PID`"
+        "the process has mapped no other library of a profiler: another command of corprof, such as `record` or `locks`, is using the \
+         process. Wait until it ends, or end it by Ctrl-C or by `corprof detach PID`. After `corprof timer` and `tracer` the runtime \
+         keeps their profiler until the process ends"
     } else {
         "the process has mapped no other profiler: this one is attached already, or is detaching"
     };

@@ -27,6 +27,7 @@ pub mod new;
 mod options;
 mod output;
 pub mod ps;
+pub mod question;
 pub mod record;
 pub mod requests;
 pub mod run;
@@ -61,6 +62,8 @@ enum Command {
     Stacks(stacks::Args),
     Top(top::Args),
     Counters(counters::Args),
+    #[command(flatten)]
+    Question(question::Question),
     Ps(ps::Args),
     Attach(attach::Args),
     Detach(detach::Args),
@@ -120,6 +123,7 @@ fn run_command(cli: &Cli) -> Outcome {
         Command::Stacks(args) => stacks::run(args),
         Command::Top(args) => top::run(args),
         Command::Counters(args) => counters::run(args),
+        Command::Question(question) => question::run(question),
         Command::Ps(args) => ps::run(args),
         Command::Attach(args) => attach::run(args),
         Command::Detach(args) => detach::run(args),

@@ -10,13 +10,13 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use corprof_launch::bundled;
 use corprof_launch::environment::Chosen;
-use corprof_launch::launch::{Changes, Launch};
-use corprof_profilers::table::{self, Loading, Profiler};
+use corprof_launch::launch::{self, Changes, Launch};
+use corprof_profilers::table::{self, Loading, Profiler, Setting};
 
 use crate::delayed::{self, DelayedAttach};
 use crate::exit::{self, Failure, Outcome};
 use crate::options::{given, seconds};
-use crate::{embedded, output, select};
+use crate::{embedded, output, question, select};
 
 /// Run an application under a profiler.
 ///
@@ -103,6 +103,10 @@ pub fn run(args: &Args) -> Outcome {
         bundled::check(profiler, &changes).map_err(wrong)?;
     }
     if args.delay.is_some() || args.duration.is_some() {
+        let main = match built_in {
+            Some(profiler) => select::choose(Path::new(profiler.to_attach().name), None)?,
+            None => main,
+        };
         return run_late(args, main, built_in, changes);
     }
     let mut profilers = vec![main];
@@ -113,7 +117,12 @@ pub fn run(args: &Args) -> Outcome {
         };
         profilers.push(select::choose_to_start(Path::new(library), wanted)?);
     }
+    let has_own_stop = |setting: &Setting| launch::value_of(&changes, setting.variable).is_some();
+    let asked = built_in.filter(|profiler| profiler.stop().is_some_and(|setting| !has_own_stop(setting)));
     let launch = Launch { profilers, changes, command: &args.command, stop: None, is_quiet: args.quiet };
+    if let Some(profiler) = asked {
+        return question::run_until_asked(launch, profiler, None, args.require_load);
+    }
     let ended = bundled::run(launch, built_in)?;
     Ok(if args.require_load && !ended.is_loaded { exit::NOT_LOADED.into() } else { exit::of_application(ended.status) })
 }

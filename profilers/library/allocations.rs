@@ -1,4 +1,5 @@
-//! Counts what an application allocates. At exit it prints a table of bytes and objects by class, most bytes first.
+//! Counts what an application allocates. When it is asked (`question`), it answers with a table of bytes and objects by
+//! class, most bytes first.
 //!
 //! The size of an object does not include the objects it refers to, nor the padding that aligns the next object on the
 //! heap.
@@ -6,7 +7,8 @@
 //! Limits: the table does not show which objects are still alive. By class, the runtime reports every object, and does
 //! not use its fast allocation path. By stack, it reports one object every 100 KB: from .NET 10 on each byte has the
 //! same chance, and a sample counts for the bytes that it represents. Before, the object that fills up the 100 KB
-//! counts for all of them, so that classes with large objects seem larger than they are.
+//! counts for all of them, so that classes with large objects seem larger than they are. After an attach the runtime
+//! reports samples only: that is another profiler, [`AllocationSamples`].
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -21,8 +23,10 @@ use corprof::prelude::*;
 use corprof::sync::{Merge, Mutex, ThreadState};
 use corprof_export::{Frame, Output, Profile, Unit, application_name};
 use corprof_profilers::settings::{SettingError, Settings};
-use corprof_profilers::table::ALLOCATIONS;
+use corprof_profilers::table::{ALLOCATION_SAMPLES, ALLOCATIONS};
 use rustc_hash::FxHashMap;
+
+use crate::question::{Answer, Asker, answer_when_asked};
 
 /// The bytes from one sample to the next, on average: a constant of the runtime.
 const MEAN: f64 = 102_400.0;
@@ -39,6 +43,16 @@ pub struct Allocations {
     by_name: Mutex<BTreeMap<Name, Count>>,
     /// With ALLOCATIONS_BY=stack.
     by_stack: Option<Mutex<Samples>>,
+    asker: Asker,
+}
+
+/// The profiler that attaches in its place.
+#[derive(Profiler)]
+#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A2E", no_export)]
+pub struct AllocationSamples {
+    samples: Mutex<Samples>,
+    top: usize,
+    asker: Asker,
 }
 
 #[derive(Default)]
@@ -68,17 +82,18 @@ impl Merge for Counts {
 /// The sampled objects.
 struct Samples {
     output: Option<Output>,
-    /// By class, and the method that allocates.
-    rows: BTreeMap<(String, String), Count>,
+    is_by_stack: bool,
+    /// By class, and with `is_by_stack` by the method that allocates.
+    rows: BTreeMap<(String, Option<String>), Count>,
     profile: Profile,
     thread: corprof_export::ThreadId,
 }
 
 impl Samples {
-    fn new(output: Option<Output>) -> Self {
+    fn new(output: Option<Output>, is_by_stack: bool) -> Self {
         let mut profile = Profile::summed(application_name(), Unit::Bytes).of_process(std::process::id());
         let thread = profile.thread(0, "all threads");
-        Self { output, rows: BTreeMap::new(), profile, thread }
+        Self { output, is_by_stack, rows: BTreeMap::new(), profile, thread }
     }
 
     fn add(&mut self, class: String, bytes: f64, stack: &[Name]) {
@@ -90,77 +105,12 @@ impl Samples {
         let frames: Vec<_> = std::iter::once(leaf).chain(callers).collect();
         let stack = self.profile.stack_leaf_first(frames);
         self.profile.sample(self.thread, Duration::ZERO, stack, bytes as u64);
-        let row = (class, own.map_or("[native code]", |name| name).to_owned());
-        self.rows.entry(row).or_default().add(Count { bytes, objects: 1 });
+        let method = self.is_by_stack.then(|| own.map_or("[native code]", |name| name).to_owned());
+        self.rows.entry((class, method)).or_default().add(Count { bytes, objects: 1 });
     }
 
-    fn report(&mut self, top: usize) -> Result<(), BoxError> {
-        let mut rows: Vec<_> = self.rows.iter().collect();
-        rows.sort_by_key(|&(_, count)| Reverse(count));
-        let total: usize = rows.iter().map(|(_, count)| count.bytes).sum();
-        report!("{:>14} {:>6} {:>10}  class, and the method that allocates it", "bytes, about", "%", "samples");
-        for ((class, method), Count { bytes, objects }) in rows.into_iter().take(top) {
-            let share = 100.0 * *bytes as f64 / total.max(1) as f64;
-            report!("{bytes:>14} {share:>6.1} {objects:>10}  {class} in {method}");
-        }
-        if let Some(output) = &mut self.output {
-            output.write(&self.profile)?;
-            report!("allocations: the stacks are in {}", output.path().display());
-        }
-        Ok(())
-    }
-}
-
-impl Allocations {
-    /// Moves the counts from class ids to names: a class that is loaded later may get the id of an unloaded one.
-    fn move_to_names(&self, cx: &InNoGc<'_>) {
-        let counts = self.by_class.read(cx, mem::take);
-        let mut by_name = self.by_name.lock(cx);
-        for (class, count) in counts.0 {
-            by_name.entry(cx.names().class(class)).or_default().add(count);
-        }
-    }
-
-    /// Has the runtime report a sample of the allocated objects, not each.
-    fn start_sampling(cx: &mut InCallback<'_>) -> Result<()> {
-        cx.remove_events(EventMask::ENABLE_OBJECT_ALLOCATED | EventMask::MONITOR_OBJECT_ALLOCATED)?;
-        cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
-        let has_samples = cx.runtime_info()?.major >= 10;
-        let events = if has_samples { KeywordSet::ALLOCATION_SAMPLES } else { KeywordSet::ALLOCATION_TICKS };
-        cx.start_runtime_events(events)?;
-        Ok(())
-    }
-}
-
-fn output(settings: &Settings, is_by_stack: bool) -> Result<Option<Output>, SettingError> {
-    let out = settings.of("ALLOCATIONS_OUT");
-    match out.output()? {
-        None => Ok(None),
-        Some(_) if !is_by_stack => Err(out.error("only stacks have a file: set ALLOCATIONS_BY=stack")),
-        Some(_) => Ok(Some(out.parsed(|path| Output::new(path))?)),
-    }
-}
-
-#[callbacks]
-impl Callbacks for Allocations {
-    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
-        let settings = Settings::of_environment(&ALLOCATIONS)?;
-        let top = settings.of("ALLOCATIONS_TOP").number()?;
-        let is_by_stack = settings.of("ALLOCATIONS_BY").word(&[("class", false), ("stack", true)])?;
-        let output = output(&settings, is_by_stack)?;
-        if is_by_stack {
-            Self::start_sampling(cx)?;
-        }
-        let by_stack = is_by_stack.then(|| Mutex::new(Samples::new(output)));
-        Ok(Self { top, by_class: ThreadState::default(), by_name: Mutex::default(), by_stack })
-    }
-
-    fn object_allocated(&self, cx: &InNoGc<'_>, object: ObjectId<'_>, class: ClassId) {
-        let count = Count { bytes: cx.object_size(object).unwrap_or(0), objects: 1 };
-        self.by_class.with(cx, |counts| counts.0.entry(class).or_default().add(count));
-    }
-
-    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
+    /// Adds the sample of an event, if it is one.
+    fn see(samples: &Mutex<Self>, cx: &InNoGc<'_>, event: &EventPipeEvent<'_>) {
         let Some(event) = event.of_runtime(cx) else { return };
         let (class, bytes) = if let Ok(sample) = event.decode::<AllocationSampled<'_>>() {
             // An object of this size is sampled with this chance.
@@ -177,8 +127,94 @@ impl Callbacks for Allocations {
             stack.extend(frame.function().map(|function| cx.names().csharp().function(function)));
             ControlFlow::Continue(())
         });
+        samples.lock(cx).add(class.to_string(), bytes, &stack);
+    }
+
+    /// Has the runtime report a sample of the allocated objects.
+    fn start(cx: &mut InCallback<'_>) -> Result<()> {
+        cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
+        let has_samples = cx.runtime_info()?.major >= 10;
+        let events = if has_samples { KeywordSet::ALLOCATION_SAMPLES } else { KeywordSet::ALLOCATION_TICKS };
+        cx.start_runtime_events(events)?;
+        Ok(())
+    }
+
+    fn answer(&mut self, top: usize, answer: &mut Answer) {
+        let mut rows: Vec<_> = self.rows.iter().collect();
+        rows.sort_by_key(|&(_, count)| Reverse(count));
+        let total: usize = rows.iter().map(|(_, count)| count.bytes).sum();
+        let what = if self.is_by_stack { "class, and the method that allocates it" } else { "class" };
+        answer.plain(format_args!("{:>14} {:>6} {:>10}  {what}", "bytes, about", "%", "samples"));
+        for ((class, method), Count { bytes, objects }) in rows.into_iter().take(top) {
+            let share = 100.0 * *bytes as f64 / total.max(1) as f64;
+            let method = method.as_ref().map(|method| format!(" in {method}")).unwrap_or_default();
+            answer.plain(format_args!("{bytes:>14} {share:>6.1} {objects:>10}  {class}{method}"));
+        }
+        if let Some(output) = &mut self.output {
+            answer.written("the stacks are", output, &self.profile);
+        }
+    }
+}
+
+impl Allocations {
+    /// Moves the counts from class ids to names: a class that is loaded later may get the id of an unloaded one.
+    fn move_to_names(&self, cx: &InNoGc<'_>) {
+        let counts = self.by_class.read(cx, mem::take);
+        let mut by_name = self.by_name.lock(cx);
+        for (class, count) in counts.0 {
+            by_name.entry(cx.names().class(class)).or_default().add(count);
+        }
+    }
+
+    fn answer(&self, cx: &InCallback<'_>, answer: &mut Answer) {
+        self.move_to_names(cx);
+        let mut rows: Vec<_> = mem::take(&mut *self.by_name.lock(cx)).into_iter().collect();
+        rows.sort_by_key(|&(_, count)| Reverse(count));
+        answer.plain(format_args!("{:>14} {:>12}  class", "bytes", "objects"));
+        for (name, Count { bytes, objects }) in rows.iter().take(self.top) {
+            answer.plain(format_args!("{bytes:>14} {objects:>12}  {name}"));
+        }
+    }
+}
+
+fn is_by_stack(settings: &Settings) -> Result<bool, SettingError> {
+    settings.of("ALLOCATIONS_BY").word(&[("class", false), ("stack", true)])
+}
+
+fn output(settings: &Settings, is_by_stack: bool) -> Result<Option<Output>, SettingError> {
+    let out = settings.of("ALLOCATIONS_OUT");
+    match out.output()? {
+        None => Ok(None),
+        Some(_) if !is_by_stack => Err(out.error("only stacks have a file: set ALLOCATIONS_BY=stack")),
+        Some(_) => Ok(Some(out.parsed(|path| Output::new(path))?)),
+    }
+}
+
+#[callbacks]
+impl Callbacks for Allocations {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let settings = Settings::of_environment(&ALLOCATIONS)?;
+        let asker = Asker::of_start(cx, &settings)?;
+        let top = settings.of("ALLOCATIONS_TOP").number()?;
+        let is_by_stack = is_by_stack(&settings)?;
+        let output = output(&settings, is_by_stack)?;
+        if is_by_stack {
+            cx.remove_events(EventMask::ENABLE_OBJECT_ALLOCATED | EventMask::MONITOR_OBJECT_ALLOCATED)?;
+            Samples::start(cx)?;
+        }
+        let by_stack = is_by_stack.then(|| Mutex::new(Samples::new(output, true)));
+        answer_when_asked(cx, &asker)?;
+        Ok(Self { top, by_class: ThreadState::default(), by_name: Mutex::default(), by_stack, asker })
+    }
+
+    fn object_allocated(&self, cx: &InNoGc<'_>, object: ObjectId<'_>, class: ClassId) {
+        let count = Count { bytes: cx.object_size(object).unwrap_or(0), objects: 1 };
+        self.by_class.with(cx, |counts| counts.0.entry(class).or_default().add(count));
+    }
+
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
         if let Some(samples) = &self.by_stack {
-            samples.lock(cx).add(class.to_string(), bytes, &stack);
+            Samples::see(samples, cx, &event);
         }
     }
 
@@ -187,18 +223,34 @@ impl Callbacks for Allocations {
     }
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {
-        if let Some(samples) = &self.by_stack {
-            if let Err(error) = samples.lock(cx).report(self.top) {
-                report!("allocations: {error}");
-            }
-            return;
-        }
-        self.move_to_names(cx);
-        let mut rows: Vec<_> = mem::take(&mut *self.by_name.lock(cx)).into_iter().collect();
-        rows.sort_by_key(|&(_, count)| Reverse(count));
-        report!("{:>14} {:>12}  class", "bytes", "objects");
-        for (name, Count { bytes, objects }) in rows.iter().take(self.top) {
-            report!("{bytes:>14} {objects:>12}  {name}");
-        }
+        self.asker.answer(|answer| match &self.by_stack {
+            Some(samples) => samples.lock(cx).answer(self.top, answer),
+            None => self.answer(cx, answer),
+        });
+    }
+}
+
+#[callbacks]
+impl Callbacks for AllocationSamples {
+    fn initialize(_cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        Err("it can only attach to a running application: `corprof allocations PID`".into())
+    }
+
+    fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
+        let settings = Settings::of_attach(&ALLOCATION_SAMPLES, data)?;
+        let asker = Asker::of_attach(cx, &settings)?;
+        let top = settings.of("ALLOCATIONS_TOP").number()?;
+        let samples = Samples::new(output(&settings, true)?, is_by_stack(&settings)?);
+        Samples::start(cx)?;
+        answer_when_asked(cx, &asker)?;
+        Ok(Self { samples: Mutex::new(samples), top, asker })
+    }
+
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
+        Samples::see(&self.samples, cx, &event);
+    }
+
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
+        self.asker.answer(|answer| self.samples.lock(cx).answer(self.top, answer));
     }
 }

@@ -38,6 +38,7 @@ use corprof_profilers::table::DUMPER;
 
 use crate::class_assembly::assembly;
 use crate::lease::Lease;
+use crate::question::leave;
 use crate::report_files::{of_process, with_ending, write};
 
 /// The name in messages.
@@ -71,20 +72,8 @@ impl Callbacks for Dumper {
             if work(cx, &out, lease.as_ref()).is_break() {
                 return; // the application ends
             }
-            let report = move |result: corprof::Result<()>| {
-                if let Some(lease) = lease.as_ref().filter(|lease| lease.is_over()) {
-                    return lease.clear(&out); // nobody reads it
-                }
-                write(
-                    NAME,
-                    &of_process(&out, ".left"),
-                    &result.err().map(|error| error.to_string()).unwrap_or_default(),
-                );
-            };
             // This also ends a snapshot that is being taken.
-            if let Err(error) = detacher.detach_then(report) {
-                eprintln!("dumper: cannot detach: {error}");
-            }
+            leave(NAME, &detacher, Some(out), lease.map(Arc::new));
         })?;
         Ok(Self)
     }

@@ -1,4 +1,5 @@
-//! Prints each exception as it happens, and at exit the counts by class, thread and catching method.
+//! Prints each exception as it happens, and when it is asked (`question`), the counts by class, thread and catching
+//! method. For a command that has attached it, it only counts.
 //!
 //! Each exception is a tree, with the number of its thread in front: the functions that the search for a handler
 //! visits, the filters it runs, the function that will catch; then the unwound functions, the finally blocks, and the
@@ -20,19 +21,26 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{Write, stderr};
 use std::mem;
+use std::time::Instant;
 
 use corprof::prelude::*;
 use corprof::sync::Mutex;
+use corprof_profilers::settings::Settings;
+use corprof_profilers::table::EXCEPTIONS;
+
+use crate::question::{Answer, Asker, answer_when_asked};
 
 const THROWN: &str = "thrown";
 const CATCH: &str = "catch in";
 const ON_THREAD: &str = "on thread";
 
 /// The profiler.
-#[derive(Default, Profiler)]
+#[derive(Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A03", no_export)]
 pub struct Exceptions {
+    start: Instant,
     state: Mutex<State>,
+    asker: Asker,
 }
 
 #[derive(Default)]
@@ -79,7 +87,32 @@ impl State {
     }
 }
 
+impl State {
+    fn answer(&self, start: Instant, answer: &mut Answer) {
+        let rows = |heading| {
+            let mut rows: Vec<_> = self.counts.iter().filter(|((event, _), _)| *event == heading).collect();
+            rows.sort_by_key(|&(_, count)| Reverse(count));
+            rows
+        };
+        if answer.is_for_command() {
+            let count: usize = rows(THROWN).into_iter().map(|(_, count)| count).sum();
+            let seconds = start.elapsed().as_secs_f64();
+            say!(answer, "{count} exceptions in {seconds:.1} s");
+        }
+        for heading in [THROWN, ON_THREAD, CATCH] {
+            for ((event, name), count) in rows(heading) {
+                answer.plain(format_args!("{count:>8} {event} {name}"));
+            }
+        }
+    }
+}
+
 impl Exceptions {
+    fn start(cx: &InCallback<'_>, asker: Asker) -> Result<Self, BoxError> {
+        answer_when_asked(cx, &asker)?;
+        Ok(Self { start: Instant::now(), state: Mutex::default(), asker })
+    }
+
     /// Updates the exceptions of the current thread, then prints the event and counts it.
     fn note(&self, cx: &InNoGc<'_>, event: &'static str, name: Name, update: impl FnOnce(&mut Vec<Exception>)) {
         let mut state = self.state.lock(cx);
@@ -87,9 +120,9 @@ impl Exceptions {
         update(&mut thread.exceptions);
         let number = thread.number;
         let depth = (2 * thread.exceptions.len()).saturating_sub(if event == THROWN { 2 } else { 1 });
-        // A single write, because the application writes to the same stream.
-        let line = format!("{number:>4} {:indent$}{event} {name}\n", "", indent = 2 * depth);
-        if !crate::sdk::is_tool() {
+        if !self.asker.is_command() && !crate::sdk::is_tool() {
+            // A single write, because the application writes to the same stream.
+            let line = format!("{number:>4} {:indent$}{event} {name}\n", "", indent = 2 * depth);
             let _ = stderr().write_all(line.as_bytes());
         }
         if event == THROWN {
@@ -124,6 +157,16 @@ impl Exceptions {
 
 #[callbacks]
 impl Callbacks for Exceptions {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let asker = Asker::of_start(cx, &Settings::of_environment(&EXCEPTIONS)?)?;
+        Self::start(cx, asker)
+    }
+
+    fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
+        let asker = Asker::of_attach(cx, &Settings::of_attach(&EXCEPTIONS, data)?)?;
+        Self::start(cx, asker)
+    }
+
     fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) {
         let class = cx.class_of(thrown).map_or("?".into(), |class| cx.names().class(class));
         self.note(cx, THROWN, class, |exceptions| {
@@ -179,13 +222,6 @@ impl Callbacks for Exceptions {
     }
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {
-        let counts = &self.state.lock(cx).counts;
-        for heading in [THROWN, ON_THREAD, CATCH] {
-            let mut rows: Vec<_> = counts.iter().filter(|((event, _), _)| *event == heading).collect();
-            rows.sort_by_key(|&(_, count)| Reverse(count));
-            for ((event, name), count) in rows {
-                report!("{count:>8} {event} {name}");
-            }
-        }
+        self.asker.answer(|answer| self.state.lock(cx).answer(self.start, answer));
     }
 }

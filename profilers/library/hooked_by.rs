@@ -26,14 +26,16 @@ pub(crate) fn install<H: FunctionHooks>(
     }
 }
 
-/// Prints what became of the methods. `done` is what the profiler does with them: `timed`.
-pub(crate) fn report(cx: &InCallback<'_>, profiler: &str, done: &str, hooked: &HookedFunctions) {
+/// What became of the methods, in lines. `done` is what the profiler does with them: `timed`.
+pub(crate) fn lines(cx: &InCallback<'_>, done: &str, hooked: &HookedFunctions) -> Vec<String> {
+    let mut lines = Vec::new();
     let precompiled = hooked.precompiled();
     if precompiled > 0 {
-        eprintln!("{profiler}: {precompiled} precompiled functions are not {done}");
+        lines.push(format!("{precompiled} precompiled functions are not {done}"));
     }
     for left_out in hooked.left_out() {
         let method = cx.names().function(left_out.example);
-        eprintln!("{profiler}: {} methods cannot be {done}, as {method}: {}", left_out.count, left_out.reason);
+        lines.push(format!("{} methods cannot be {done}, as {method}: {}", left_out.count, left_out.reason));
     }
+    lines
 }

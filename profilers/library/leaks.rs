@@ -9,9 +9,9 @@
 
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use corprof::detach::Detacher;
 use corprof::heap_dump::BlockFile;
 use corprof::prelude::*;
 use corprof_export::{Output, application_name};
@@ -22,6 +22,7 @@ use corprof_profilers::settings::{SettingError, Settings, Value};
 use corprof_profilers::table::LEAKS;
 
 use crate::class_assembly::assembly;
+use crate::question::{self, Answer, Asker, Wake};
 
 /// A snapshot that takes longer is given up.
 const DEADLINE: Duration = Duration::from_secs(600);
@@ -32,7 +33,45 @@ const LEAST: i64 = 1000;
 /// The profiler.
 #[derive(Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A1F", no_export)]
-pub struct Leaks;
+pub struct Leaks {
+    found: Arc<Mutex<Found>>,
+    asker: Asker,
+}
+
+/// What was found so far. It is held for single steps, and never across a call to the runtime.
+#[derive(Default)]
+struct Found {
+    /// What each snapshot has cost, and the file that is written.
+    notes: Vec<String>,
+    /// The answer, or why there is none.
+    answer: Option<Result<String, String>>,
+    page: Option<PathBuf>,
+}
+
+impl Found {
+    fn tell(&self, answer: &mut Answer) {
+        self.notes.iter().for_each(|note| say!(answer, "{note}"));
+        match &self.answer {
+            Some(Ok(text)) => {
+                answer.plain(format_args!("{text}"));
+                say!(answer, "objects that grow are not a leak if they stop: compare again, and begin later ({FIRST})");
+            }
+            Some(Err(why)) => say!(answer, "no answer: {why}"),
+            None => say!(answer, "no answer: {HAS_ENDED}"),
+        }
+        if let Some(page) = &self.page {
+            answer.file("a page about the second heap is", page);
+        }
+    }
+}
+
+/// How to begin later, or sooner.
+const FIRST: &str = "--first, or LEAKS_FIRST";
+/// Why there may be no answer.
+const HAS_ENDED: &str = "the application has ended before the second snapshot: let both come sooner (--first and --duration, or \
+                         LEAKS_FIRST and LEAKS_SECONDS)";
+/// The same, if somebody has asked earlier.
+const TOO_EARLY: &str = "there is one snapshot of the heap or none yet, and two are compared: let it take longer";
 
 struct Options {
     first: Duration,
@@ -67,63 +106,83 @@ fn page(setting: &Value) -> Result<Option<PathBuf>, SettingError> {
 #[callbacks]
 impl Callbacks for Leaks {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
-        Self::start(cx, Options::read(&Settings::of_environment(&LEAKS)?)?, None)
+        let settings = Settings::of_environment(&LEAKS)?;
+        let asker = Asker::of_start(cx, &settings)?;
+        Self::start(cx, Options::read(&settings)?, asker)
     }
 
     fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
-        let detacher = cx.detacher()?;
-        Self::start(cx, Options::read(&Settings::of_attach(&LEAKS, data)?)?, Some(detacher))
+        let settings = Settings::of_attach(&LEAKS, data)?;
+        let options = Options::read(&settings)?;
+        let asker = Asker::of_attach(cx, &settings)?;
+        Self::start(cx, options, asker)
     }
+
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
+        self.asker.answer(|answer| lock(&self.found).tell(answer));
+    }
+}
+
+fn lock(found: &Mutex<Found>) -> std::sync::MutexGuard<'_, Found> {
+    found.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Leaks {
-    fn start(cx: &InCallback<'_>, options: Options, detacher: Option<Detacher>) -> Result<Self, BoxError> {
-        cx.spawn_profiler_thread("leaks", move |cx| {
-            match answer(cx, &options) {
-                Ok(answer) => report!("{answer}"),
-                Err(error) => report!("leaks: no answer: {error}"),
+    fn start(cx: &InCallback<'_>, options: Options, asker: Asker) -> Result<Self, BoxError> {
+        let found = Arc::<Mutex<Found>>::default();
+        let finds = Arc::clone(&found);
+        question::start(cx, &asker, move |cx, asker| {
+            let mut wake = Wake::Asked;
+            let answer = compare(cx, &options, asker, &finds, &mut wake).map_err(|error| error.to_string());
+            if wake != Wake::Ends {
+                lock(&finds).answer = Some(answer);
             }
-            // An attached profiler leaves. The detach waits for the threads of the profiler, so this must not be one of
-            // them.
-            if let Some(detacher) = detacher {
-                std::thread::spawn(move || detacher.detach());
-            }
+            wake
         })?;
-        Ok(Self)
+        Ok(Self { found, asker })
     }
 }
 
-/// Waits, takes both snapshots, and says what has grown.
-fn answer(cx: &mut ProfilerThread<'_>, options: &Options) -> Result<String, BoxError> {
-    let has_ended = "the application has ended before the second snapshot: set LEAKS_FIRST and LEAKS_SECONDS to less";
-    if cx.wait(options.first).is_break() {
-        return Err(has_ended.into());
+/// Waits, takes both snapshots, and says what has grown. If somebody asks meanwhile, the second snapshot is taken at
+/// once. `wake` becomes the reason if a wait ends otherwise.
+fn compare(
+    cx: &mut ProfilerThread<'_>,
+    options: &Options,
+    asker: &Asker,
+    found: &Mutex<Found>,
+    wake: &mut Wake,
+) -> Result<String, BoxError> {
+    *wake = asker.wait(cx, options.first);
+    if *wake != Wake::TimedOut {
+        return Err(TOO_EARLY.into());
     }
     // Of the first heap, only sums are kept.
-    let before = Summary::of(&Dominators::of(&snapshot(cx)?), DEFAULT_DEPTH);
+    let before = Summary::of(&Dominators::of(&snapshot(cx, found)?), DEFAULT_DEPTH);
     let start = Instant::now();
-    if cx.wait(options.seconds).is_break() {
-        return Err(has_ended.into());
+    *wake = asker.wait(cx, options.seconds);
+    if ![Wake::TimedOut, Wake::Asked].contains(wake) {
+        return Err(TOO_EARLY.into());
     }
     let seconds = start.elapsed().as_secs_f64();
-    let graph = snapshot(cx)?;
+    let graph = snapshot(cx, found)?;
     let tree = Dominators::of(&graph);
     let after = Summary::of(&tree, DEFAULT_DEPTH);
     if let Some(out) = &options.out {
         Report::of(&tree, Size::default()).write_html(std::fs::File::create(out)?)?;
-        report!("leaks: {} is written", out.display());
+        lock(found).page = Some(out.clone());
     }
     Ok(grown(&before, &after, &tree, options.top, seconds)?)
 }
 
 /// One snapshot, as a graph with the names of its classes.
-fn snapshot(cx: &mut ProfilerThread<'_>) -> Result<HeapGraph, BoxError> {
+fn snapshot(cx: &mut ProfilerThread<'_>, found: &Mutex<Found>) -> Result<HeapGraph, BoxError> {
     // While the application stands still, the blocks only go into a file. To make a graph takes longer.
     let file = tempfile::NamedTempFile::new()?;
     let dump = cx.take_heap_snapshot(DEADLINE, BlockFile::create(file.path())?)?;
     let objects = dump.cost.objects;
     let pause = dump.cost.pause;
-    report!("leaks: a snapshot of {objects} objects: the application stood still for {} ms", pause.as_millis());
+    let cost = format!("a snapshot of {objects} objects: the application stood still for {} ms", pause.as_millis());
+    lock(found).notes.push(cost);
     let mut reader = BulkReader::new(GraphBuilder::new(application_name()), usize::BITS == 64);
     let taken = SystemTime::now().duration_since(UNIX_EPOCH)?;
     reader.builder().set_taken(taken.as_millis() as u64);
@@ -179,6 +238,5 @@ fn grown(
             writeln!(text, "    -> {name}{row}{more}")?;
         }
     }
-    write!(text, "\nleaks: objects that grow are not a leak if they stop: compare again, with a larger LEAKS_FIRST")?;
     Ok(text)
 }

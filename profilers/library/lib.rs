@@ -3,11 +3,14 @@
 
 #[macro_use]
 mod sdk;
+#[macro_use]
+mod question;
 mod class_assembly;
 mod hooked_by;
 mod lease;
 mod own_frames;
 mod report_files;
+mod thread_name;
 
 pub mod allocations;
 pub mod count_calls;
@@ -27,6 +30,7 @@ pub mod tracer;
 
 corprof::export!(
     allocations::Allocations,
+    allocations::AllocationSamples,
     count_calls::CountCalls,
     dumper::Dumper,
     exceptions::Exceptions,

@@ -1,6 +1,6 @@
 //! Shows which threads wait for locks, for how long, and what the owners of the locks do meanwhile.
 //!
-//! At exit it prints the waits by method, the owners by method, and for each pair of these the longest wait with the
+//! When it is asked (`question`), it answers with the waits by method, the owners by method, and for each pair of these the longest wait with the
 //! stacks of both threads.
 //!
 //! The runtime reports each wait for a `lock` (`Monitor`, and `System.Threading.Lock`) that is longer than a spin, with
@@ -24,12 +24,16 @@ use corprof_export::{Frame, Output, Profile, Unit, application_name};
 use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::LOCKS;
 
+use crate::question::{Answer, Asker, answer_when_asked};
+use crate::thread_name::name_by_system;
+
 /// The profiler.
 #[derive(Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0C", no_export)]
 pub struct Locks {
     depth: usize,
     waits: Arc<Waits>,
+    asker: Asker,
 }
 
 /// The sampler asks for it without a context, so it is a lock of the standard library. It is held for single steps, and
@@ -65,12 +69,27 @@ impl Options {
     }
 }
 
+/// The threads that are older than an attach: the system's numbers, by the runtime's own.
+fn threads(settings: &Settings) -> Result<HashMap<u32, u32>, SettingError> {
+    let pair = |text: &str| -> Option<(u32, u32)> {
+        let (own, os_id) = text.split_once('=')?;
+        Some((own.parse().ok()?, os_id.parse().ok()?))
+    };
+    let read = |text: &str| {
+        let pairs = text.split(',').filter(|pair| !pair.is_empty()).map(pair);
+        pairs.collect::<Option<HashMap<_, _>>>().ok_or("give pairs of numbers: 1=4711,4=4713")
+    };
+    settings.of("LOCKS_THREADS").parsed(read)
+}
+
 struct State {
     options: Options,
     start: Instant,
     numbering: Numbering,
     /// The system's numbers of the threads, by the runtime's own.
     os_ids: HashMap<u32, u32>,
+    /// The names by the system, as far as they were asked for.
+    names: HashMap<u32, Option<String>>,
     /// The waits that go on, by the system's number of the waiting thread.
     waits: HashMap<u32, Wait>,
     /// The owners of the locks that are waited for.
@@ -82,6 +101,8 @@ struct State {
     by_owner: HashMap<String, Sum>,
     /// The longest wait of each pair of methods: that of the waiting thread, and that of the owner.
     longest: HashMap<[String; 2], (Duration, Wait)>,
+    /// What may be wrong with the answer.
+    notes: Vec<String>,
     profile: Profile,
     threads: HashMap<u32, corprof_export::ThreadId>,
 }
@@ -135,7 +156,7 @@ struct Place {
 
 impl Place {
     fn new(os_id: u32, name: Option<Name>, frames: Vec<Name>) -> Self {
-        Self { os_id, name: name.map(|name| format!(" \"{name}\"")).unwrap_or_default(), frames }
+        Self { os_id, name: name.map(|name| quoted(&name)).unwrap_or_default(), frames }
     }
 
     /// Whether this is a thread of the pool without work.
@@ -151,20 +172,25 @@ impl Place {
         self.frames.iter().find(is_own).or(self.frames.first()).map_or("[unknown]", |name| name)
     }
 
-    fn print(&self, title: &str, depth: usize) {
-        report!("locks:   {title} thread {}{}", self.os_id, self.name);
-        self.frames.iter().take(depth).for_each(|frame| report!("locks:     {frame}"));
+    fn describe(&self, title: &str, depth: usize, answer: &mut Answer) {
+        say!(answer, "  {title} thread {}{}", self.os_id, self.name);
+        self.frames.iter().take(depth).for_each(|frame| say!(answer, "    {frame}"));
     }
 }
 
+fn quoted(name: &str) -> String {
+    format!(" \"{name}\"")
+}
+
 impl State {
-    fn new(options: Options) -> Self {
+    fn new(options: Options, os_ids: HashMap<u32, u32>) -> Self {
         let profile = Profile::summed(application_name(), Unit::Nanoseconds).of_process(std::process::id());
         Self {
             options,
             start: Instant::now(),
             numbering: Numbering::System,
-            os_ids: HashMap::new(),
+            os_ids,
+            names: HashMap::new(),
             waits: HashMap::new(),
             owners: HashMap::new(),
             count: 0,
@@ -172,12 +198,23 @@ impl State {
             by_waiter: HashMap::new(),
             by_owner: HashMap::new(),
             longest: HashMap::new(),
+            notes: Vec::new(),
             profile,
             threads: HashMap::new(),
         }
     }
 
-    fn begin(&mut self, os_id: u32, event: &ContentionStart, waiter: Place) {
+    /// Adds the name that the system knows, to the place of a thread that is older than an attach.
+    fn name(&mut self, place: &mut Place) {
+        if place.name.is_empty() {
+            let names = &mut self.names;
+            let name = names.entry(place.os_id).or_insert_with(|| name_by_system(place.os_id));
+            place.name = name.as_deref().map(quoted).unwrap_or_default();
+        }
+    }
+
+    fn begin(&mut self, os_id: u32, event: &ContentionStart, mut waiter: Place) {
+        self.name(&mut waiter);
         let lock = event.lock_id.unwrap_or_default();
         if let Some(owner) = event.lock_owner_thread_id.and_then(|owner| self.owner(owner)) {
             self.owners.insert(lock, owner);
@@ -217,7 +254,8 @@ impl State {
     }
 
     /// Adds the owner's stack, as it was in a round, to the waits for its locks.
-    fn see(&mut self, owner: &Place, elapsed: Duration) {
+    fn see(&mut self, mut owner: Place, elapsed: Duration) {
+        self.name(&mut owner);
         let os_id = owner.os_id;
         if owner.is_idle() {
             self.owners.retain(|_, owner| *owner != os_id);
@@ -242,37 +280,36 @@ impl State {
         profile.sample(thread, self.start.elapsed(), stack, waited.as_nanos() as u64);
     }
 
-    fn report(&mut self) -> Result<(), BoxError> {
+    fn answer(&mut self, answer: &mut Answer) {
+        self.notes.iter().for_each(|note| say!(answer, "{note}"));
         let unfinished: Vec<Wait> = self.waits.drain().map(|(_, wait)| wait).collect();
         if !unfinished.is_empty() {
-            report!("locks: {} waits have not ended", unfinished.len());
+            say!(answer, "{} waits have not ended", unfinished.len());
         }
         unfinished.into_iter().for_each(|wait| self.finish(wait));
         let seconds = self.start.elapsed().as_secs_f64();
-        report!("locks: {} waits in {seconds:.1} s; threads have waited for {} ms in all", self.count, ms(self.total));
-        report!("locks: {:>8} {:>10} {:>10}  waits in", "waits", "total ms", "longest ms");
+        say!(answer, "{} waits in {seconds:.1} s; threads have waited for {} ms in all", self.count, ms(self.total));
+        say!(answer, "{:>8} {:>10} {:>10}  waits in", "waits", "total ms", "longest ms");
         for (method, sum) in largest(&self.by_waiter, self.options.top) {
-            report!("locks: {:>8} {:>10} {:>10}  {method}", sum.count, ms(sum.total), ms(sum.longest));
+            say!(answer, "{:>8} {:>10} {:>10}  {method}", sum.count, ms(sum.total), ms(sum.longest));
         }
-        report!("locks: {:>19} {:>10}  owner of the lock", "waited for it, ms", "samples");
+        say!(answer, "{:>19} {:>10}  owner of the lock", "waited for it, ms", "samples");
         for (owner, sum) in largest(&self.by_owner, self.options.top) {
-            report!("locks: {:>19} {:>10}  {owner}", ms(sum.total), sum.count);
+            say!(answer, "{:>19} {:>10}  {owner}", ms(sum.total), sum.count);
         }
         let mut longest: Vec<_> = self.longest.values().collect();
         longest.sort_by_key(|(time, _)| Reverse(*time));
         for (time, wait) in longest.into_iter().take(self.options.top) {
             let at = wait.start.saturating_duration_since(self.start).as_secs_f64();
-            report!("locks: {} ms at {at:.3} s:", ms(*time));
-            wait.waiter.print("waiting:", self.options.depth);
+            say!(answer, "{} ms at {at:.3} s:", ms(*time));
+            wait.waiter.describe("waiting:", self.options.depth, answer);
             if let Some(owner) = &wait.owner {
-                owner.print("owner of the lock:", self.options.depth);
+                owner.describe("owner of the lock:", self.options.depth, answer);
             }
         }
         if let Some(output) = &mut self.options.output {
-            output.write(&self.profile)?;
-            report!("locks: the stacks of owners are in {}", output.path().display());
+            answer.written("the stacks of owners are", output, &self.profile);
         }
-        Ok(())
     }
 }
 
@@ -314,16 +351,16 @@ fn see_owners(waits: &Waits, round: &Round<'_, '_>) {
         let names = functions.map(|function| round.cx().names().csharp().function(function));
         let frames = names.filter(|name| !is_of_runtime(name)).collect();
         let owner = Place::new(os_id, sample.thread().name.clone(), frames);
-        waits.lock().see(&owner, round.elapsed());
+        waits.lock().see(owner, round.elapsed());
     }
 }
 
 impl Locks {
-    fn start(cx: &mut InCallback<'_>, settings: &Settings) -> Result<Self, BoxError> {
+    fn start(cx: &mut InCallback<'_>, settings: &Settings, asker: Asker) -> Result<Self, BoxError> {
         let options = Options::read(settings)?;
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
         let depth = options.depth.max(100);
-        let waits = Arc::new(Waits(Mutex::new(State::new(options))));
+        let waits = Arc::new(Waits(Mutex::new(State::new(options, threads(settings)?))));
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
         let wanted = Arc::clone(&waits);
         let is_owner = move |os_id| wanted.lock().owners.values().any(|&id| id == os_id);
@@ -332,14 +369,24 @@ impl Locks {
         sampler.start(cx, move |round| see_owners(&seen, round))?;
         // The events of the thread pool's keyword include the beginnings of threads.
         cx.start_runtime_events(KeywordSet::CONTENTION | KeywordSet::THREAD_POOL)?;
-        Ok(Self { depth, waits })
+        answer_when_asked(cx, &asker)?;
+        Ok(Self { depth, waits, asker })
     }
 }
 
 #[callbacks]
 impl Callbacks for Locks {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
-        Self::start(cx, &Settings::of_environment(&LOCKS)?)
+        let settings = Settings::of_environment(&LOCKS)?;
+        let asker = Asker::of_start(cx, &settings)?;
+        Self::start(cx, &settings, asker)
+    }
+
+    fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
+        let settings = Settings::of_attach(&LOCKS, data)?;
+        let asker = Asker::of_attach(cx, &settings)?;
+        cx.catch_up(); // the core library was loaded before
+        Self::start(cx, &settings, asker)
     }
 
     fn module_load_finished(&self, cx: &mut InCallback<'_>, module: ModuleId, _status: Result<()>) {
@@ -349,7 +396,7 @@ impl Callbacks for Locks {
         let numbering = cx.metadata(module).and_then(|metadata| Numbering::of_core_library(&metadata));
         match numbering {
             Ok(numbering) => self.waits.lock().numbering = numbering,
-            Err(error) => report!("locks: the owners of locks may be wrong: {error}"),
+            Err(error) => self.waits.lock().notes.push(format!("the owners of locks may be wrong: {error}")),
         }
     }
 
@@ -372,8 +419,12 @@ impl Callbacks for Locks {
     }
 
     fn shutdown(&self, _cx: &mut InCallback<'_>) {
-        if let Err(error) = self.waits.lock().report() {
-            report!("locks: {error}");
-        }
+        self.asker.answer(|answer| {
+            let mut state = self.waits.lock();
+            state.answer(answer);
+            if self.asker.is_attached() && state.count == 0 {
+                say!(answer, "waits that had begun before are not among them: `corprof stacks` shows those threads");
+            }
+        });
     }
 }

@@ -1,6 +1,6 @@
 //! Shows why the application paused: the reason of each collection, who caused it, and which threads delayed it.
 //!
-//! At exit it prints the pauses by reason, the methods that delayed them, and the longest pause of each kind, with
+//! When it is asked (`question`), it answers with the pauses by reason, the methods that delayed them, and the longest pause of each kind, with
 //! stacks.
 //!
 //! A pause has two parts. First the runtime stops all managed threads; then it collects, while they stand still. A
@@ -28,6 +28,9 @@ use corprof::sync::Mutex;
 use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::PAUSES;
 
+use crate::question::{Answer, Asker, answer_when_asked};
+use crate::thread_name::name_by_system;
+
 /// A thread that runs longer than this in a pause delays it.
 const GRACE: Duration = Duration::from_millis(2);
 /// The frame of native code without a name.
@@ -39,6 +42,9 @@ const NATIVE: &str = "[native code]";
 pub struct Pauses {
     options: Options,
     state: Arc<Mutex<State>>,
+    asker: Asker,
+    /// What the answer lacks.
+    lacks: Option<String>,
 }
 
 struct Options {
@@ -110,7 +116,8 @@ impl Place {
         });
         let thread = cx.current_thread().ok().flatten();
         let number = thread.and_then(|thread| cx.os_thread_id(thread).ok());
-        let name = thread.and_then(|thread| cx.thread_name(thread)).map(|name| format!(" \"{name}\""));
+        let name = thread.and_then(|thread| cx.thread_name(thread)).map(|name| name.to_string());
+        let name = name.or_else(|| name_by_system(number?)).map(|name| format!(" \"{name}\""));
         let thread = number.map_or("a thread of the runtime".to_owned(), |number| format!("thread {number}"));
         Self { thread: thread + &name.unwrap_or_default(), frames }
     }
@@ -130,7 +137,8 @@ impl Place {
             }
         }
         let thread = sample.thread();
-        let name = thread.name.as_ref().map(|name| format!(" \"{name}\""));
+        let name = thread.name.as_ref().map(|name| name.to_string()).or_else(|| name_by_system(thread.os_id?));
+        let name = name.map(|name| format!(" \"{name}\""));
         Self { thread: format!("thread {}{}", thread.os_id.unwrap_or_default(), name.unwrap_or_default()), frames }
     }
 
@@ -221,11 +229,12 @@ impl State {
         }
     }
 
-    fn report(&self, options: &Options) {
+    fn answer(&self, options: &Options, answer: &mut Answer) {
         let elapsed = options.start.elapsed();
         let share = 100.0 * self.total.as_secs_f64() / elapsed.as_secs_f64();
-        report!(
-            "pauses: {} in {:.1} s: {} ms, {share:.1} % of the time; {} ms of it until all threads had stopped",
+        say!(
+            answer,
+            "{} in {:.1} s: {} ms, {share:.1} % of the time; {} ms of it until all threads had stopped",
             self.count,
             elapsed.as_secs_f64(),
             ms(self.total),
@@ -234,16 +243,17 @@ impl State {
         for (title, rows) in [("reason", &self.by_reason), ("delayed by", &self.by_delay)] {
             let mut rows: Vec<_> = rows.iter().collect();
             rows.sort_by(|(name, a), (other, b)| b.total.cmp(&a.total).then(name.cmp(other)));
-            report!("pauses: {:>8} {:>10} {:>10}  {title}", "pauses", "total ms", "longest ms");
+            say!(answer, "{:>8} {:>10} {:>10}  {title}", "pauses", "total ms", "longest ms");
             for (name, Sum { count, total, longest }) in rows.into_iter().take(options.top) {
-                report!("pauses: {count:>8} {:>10} {:>10}  {name}", ms(*total), ms(*longest));
+                say!(answer, "{count:>8} {:>10} {:>10}  {name}", ms(*total), ms(*longest));
             }
         }
         let mut longest: Vec<_> = self.longest.values().collect();
         longest.sort_by_key(|pause| Reverse(pause.total()));
         for pause in longest.into_iter().take(options.top) {
-            report!(
-                "pauses: {} ms at {:.3} s: {}; {} ms until all threads had stopped",
+            say!(
+                answer,
+                "{} ms at {:.3} s: {}; {} ms until all threads had stopped",
                 ms(pause.total()),
                 pause.start.saturating_duration_since(options.start).as_secs_f64(),
                 pause.reason,
@@ -251,8 +261,8 @@ impl State {
             );
             let delayed_by = pause.delayed_by.values().map(|place| ("delayed by", place));
             for (title, place) in pause.cause.iter().map(|place| ("caused by", place)).chain(delayed_by) {
-                report!("pauses:   {title}: {}", place.thread);
-                place.frames.iter().take(options.depth).for_each(|frame| report!("pauses:     {frame}"));
+                say!(answer, "  {title}: {}", place.thread);
+                place.frames.iter().take(options.depth).for_each(|frame| say!(answer, "    {frame}"));
             }
         }
     }
@@ -263,20 +273,26 @@ fn ms(time: Duration) -> String {
 }
 
 impl Pauses {
-    fn start(cx: &mut InCallback<'_>, settings: &Settings) -> Result<Self, BoxError> {
+    fn start(cx: &mut InCallback<'_>, settings: &Settings, asker: Asker) -> Result<Self, BoxError> {
         let options = Options::read(settings)?;
-        let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
-        let profiler = Self { options, state: Arc::default() };
-        // Only signals see threads that run on towards a safepoint, and with musl they are not safe (book, Deployment).
+        let state = Arc::default();
+        let lacks = Self::sample(cx, &options, &state).err();
+        let lacks = lacks.map(|why| format!("the threads that delay pauses are not shown: {why}"));
+        cx.start_runtime_events(KeywordSet::GC)?;
+        answer_when_asked(cx, &asker)?;
+        Ok(Self { options, state, asker, lacks })
+    }
+
+    /// Has signals sample the threads that run on towards a safepoint. An error says why there are none.
+    fn sample(cx: &InCallback<'_>, options: &Options, state: &Arc<Mutex<State>>) -> Result<(), BoxError> {
         if cfg!(target_env = "musl") {
-            report!("pauses: the threads that delay pauses are not shown with musl");
-            cx.start_runtime_events(KeywordSet::GC)?;
-            return Ok(profiler);
+            return Err("signals are not safe with musl (the book, Deployment)".into());
         }
-        let state = Arc::clone(&profiler.state);
+        let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
+        let state = Arc::clone(state);
         let sampler = Sampler::every(interval).mode(Mode::Cpu).strategy(Strategy::Signals);
-        let started = sampler.start(cx, move |round| {
+        sampler.start(cx, move |round| {
             // The samples are those of the threads that ran in the round before.
             let Some(time) = Instant::now().checked_sub(round.elapsed()) else { return };
             if state.lock(round.cx()).current.is_none() {
@@ -286,19 +302,23 @@ impl Pauses {
             if let Some(pause) = &mut state.lock(round.cx()).current {
                 pause.see(time, places);
             }
-        });
-        if let Err(error) = started {
-            report!("pauses: the threads that delay pauses are not shown: {error}");
-        }
-        cx.start_runtime_events(KeywordSet::GC)?;
-        Ok(profiler)
+        })?;
+        Ok(())
     }
 }
 
 #[callbacks]
 impl Callbacks for Pauses {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
-        Self::start(cx, &Settings::of_environment(&PAUSES)?)
+        let settings = Settings::of_environment(&PAUSES)?;
+        let asker = Asker::of_start(cx, &settings)?;
+        Self::start(cx, &settings, asker)
+    }
+
+    fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
+        let settings = Settings::of_attach(&PAUSES, data)?;
+        let asker = Asker::of_attach(cx, &settings)?;
+        Self::start(cx, &settings, asker)
     }
 
     fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
@@ -314,6 +334,9 @@ impl Callbacks for Pauses {
     fn shutdown(&self, cx: &mut InCallback<'_>) {
         let state = &mut *self.state.lock(cx);
         state.finish();
-        state.report(&self.options);
+        self.asker.answer(|answer| {
+            self.lacks.iter().for_each(|lack| say!(answer, "{lack}"));
+            state.answer(&self.options, answer);
+        });
     }
 }

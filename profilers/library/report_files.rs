@@ -21,6 +21,6 @@ pub(crate) fn write(profiler: &str, file: &Path, text: &str) {
     if let Err(error) = written
         && file.parent().is_some_and(Path::is_dir)
     {
-        eprintln!("{profiler}: {}: {error}", file.display());
+        report!("{profiler}: {}: {error}", file.display());
     }
 }

@@ -29,9 +29,14 @@ use corprof_profilers::table::SAMPLER;
 use self::push::{Push, PushOptions};
 use crate::lease::Lease;
 use crate::own_frames::is_of_the_runtime;
+use crate::question::leave;
+use crate::report_files::{of_process, write};
 
 mod push;
 mod told;
+
+/// The name in messages.
+const NAME: &str = "sampler";
 
 /// The time from one snapshot to the next, and the shorter one at the beginning: many an application dies young.
 const SNAPSHOT: Duration = Duration::from_secs(10);
@@ -314,29 +319,9 @@ impl Finished {
     }
 }
 
-/// Reports the progress by a file next to SAMPLER_STOP, and renames it into place: it is complete as soon as it exists.
+/// Reports the progress by a file next to SAMPLER_STOP.
 fn report(stop: &Path, what: &str, text: &str) {
-    let file = format!("{}.{}{what}", stop.display(), std::process::id());
-    let part = format!("{file}.part");
-    if let Err(error) = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, &file)) {
-        report!("sampler: {file}: {error}");
-    }
-}
-
-/// Detaches the profiler, and reports the end of the detach: then another one can attach. Nobody reads that after the
-/// end of a lease.
-fn detach(detacher: &Detacher, stop: Option<PathBuf>, lease: Option<Lease>) {
-    let report = move |result: corprof::Result<()>| match (stop, lease.filter(Lease::is_over), result) {
-        (Some(stop), Some(lease), _) => lease.clear(&stop),
-        (Some(stop), None, result) => {
-            report(&stop, ".left", &result.err().map(|why| why.to_string()).unwrap_or_default())
-        }
-        (None, _, Err(why)) => report!("sampler: cannot detach: {why}"),
-        (None, _, Ok(())) => {}
-    };
-    if let Err(error) = detacher.detach_then(report) {
-        report!("sampler: cannot detach: {error}");
-    }
+    write(NAME, &of_process(stop, what), text);
 }
 
 /// The managed methods seen so far.
@@ -441,23 +426,23 @@ impl SamplerProfiler {
         // Rounds are far apart once the budget is spent, so none of them decides about the file and the end.
         let state = Arc::clone(&profiler.state);
         let ending = Arc::clone(&profiler.ending);
-        let lease = stop.as_deref().filter(|_| detacher.is_some()).and_then(Lease::of);
+        let lease = stop.as_deref().filter(|_| detacher.is_some()).and_then(Lease::of).map(Arc::new);
         cx.spawn_profiler_thread("writes and ends", move |cx| {
-            while !state.lock(cx).is_due() && !lease.as_ref().is_some_and(Lease::is_over) {
+            while !state.lock(cx).is_due() && !lease.as_ref().is_some_and(|lease| lease.is_over()) {
                 state.lock(cx).write_snapshot();
                 if cx.wait(LOOK).is_continue() {
                     continue;
                 }
                 match detacher {
                     // `corprof detach` has asked for it.
-                    Some(detacher) if detacher.state() == DetachState::Detaching => detach(&detacher, stop, lease),
+                    Some(detacher) if detacher.state() == DetachState::Detaching => leave(NAME, &detacher, stop, lease),
                     _ => {} // the application ends
                 }
                 return;
             }
             finish(cx, &state, &ending);
             if let Some(detacher) = detacher {
-                detach(&detacher, stop, lease);
+                leave(NAME, &detacher, stop, lease);
             }
         })?;
         Ok(profiler)

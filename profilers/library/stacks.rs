@@ -17,7 +17,9 @@ use corprof_profilers::table::STACKS;
 
 use crate::lease::Lease;
 use crate::own_frames::is_of_the_runtime;
+use crate::question::leave;
 use crate::report_files::{of_process, write};
+use crate::thread_name::name_by_system;
 
 /// The interval at which it checks whether it is done.
 const LOOK: Duration = Duration::from_millis(10);
@@ -66,16 +68,7 @@ impl Callbacks for Stacks {
                     return; // the application ends
                 }
             }
-            let out = out.clone();
-            let report = move |result: corprof::Result<()>| {
-                if let (Some(out), Some(lease)) = (&out, lease.as_ref().filter(|lease| lease.is_over())) {
-                    return lease.clear(out); // nobody reads it
-                }
-                tell(out.as_deref(), ".left", &result.err().map(|error| error.to_string()).unwrap_or_default());
-            };
-            if let Err(error) = detacher.detach_then(report) {
-                eprintln!("stacks: cannot detach: {error}");
-            }
+            leave("stacks", &detacher, out, lease.map(Arc::new));
         })?;
         Ok(Self)
     }
@@ -114,16 +107,9 @@ fn text(round: &Round<'_, '_>) -> String {
     text
 }
 
-/// The runtime reports names only if they are set after the attach. Otherwise Linux knows the first 15 bytes. An
-/// unnamed thread has the name of the process there.
+/// The runtime reports names only if they are set after the attach.
 fn name(thread: &SampledThread) -> String {
-    let system = || {
-        let id = thread.os_id?;
-        let comm = |file: String| std::fs::read_to_string(file).ok();
-        let is_own =
-            |name: &String| id == std::process::id() || comm("/proc/self/comm".to_owned()).as_ref() != Some(name);
-        comm(format!("/proc/self/task/{id}/comm")).filter(is_own)
-    };
+    let system = || name_by_system(thread.os_id?);
     line(&thread.name.as_ref().map(ToString::to_string).or_else(system).unwrap_or_default())
 }
 

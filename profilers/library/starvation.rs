@@ -1,6 +1,6 @@
 //! Shows which code blocks the threads of the thread pool while the pool is starved.
 //!
-//! At exit it prints the methods that have blocked, with a stack of each.
+//! When it is asked (`question`), it answers with the methods that have blocked, with a stack of each.
 //!
 //! The pool is starved if work waits in its queue, and no thread takes it because all of them are blocked. The runtime
 //! then adds a thread every half second, and reports why: starvation, or cooperative blocking if a thread blocks on a
@@ -21,6 +21,8 @@ use corprof_export::{Frame, Output, Profile, Unit, application_name};
 use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::STARVATION;
 
+use crate::question::{Answer, Asker, answer_when_asked};
+
 /// The time after a report of the runtime for which the pool counts as starved.
 const STARVED: Duration = Duration::from_secs(2);
 /// The method that works off the pool's queue: a stack without it belongs to no worker, or to an idle one.
@@ -32,6 +34,7 @@ const DISPATCH: &str = "System.Threading.ThreadPoolWorkQueue.Dispatch(";
 pub struct Starvation {
     state: Arc<Mutex<State>>,
     clock: Arc<Clock>,
+    asker: Asker,
 }
 
 struct Options {
@@ -151,37 +154,36 @@ impl State {
         }
     }
 
-    fn report(&mut self) -> Result<(), BoxError> {
+    fn answer(&mut self, answer: &mut Answer) {
         let Some((fewest, most)) = self.workers else {
-            report!("starvation: the pool was not starved");
-            return Ok(());
+            say!(answer, "the pool was not starved");
+            return;
         };
         let seconds = self.starved.as_secs_f64();
-        report!(
-            "starvation: {} reports of the runtime; the pool was starved for about {seconds:.1} s, and grew from {fewest} to {most} \
+        say!(
+            answer,
+            "{} reports of the runtime; the pool was starved for about {seconds:.1} s, and grew from {fewest} to {most} \
              threads",
             self.reports
         );
         let mut rows: Vec<_> = self.blocked.iter().collect();
         rows.sort_by(|(name, a), (other, b)| b.time.cmp(&a.time).then(name.cmp(other)));
-        report!("starvation: {:>9} {:>8}  blocks threads of the pool", "total s", "threads");
+        say!(answer, "{:>9} {:>8}  blocks threads of the pool", "total s", "threads");
         for (name, blocked) in rows.iter().take(self.options.top) {
-            report!("starvation: {:>9.1} {:>8}  {name}", blocked.time.as_secs_f64(), blocked.threads);
+            say!(answer, "{:>9.1} {:>8}  {name}", blocked.time.as_secs_f64(), blocked.threads);
         }
         for (name, blocked) in rows.iter().take(self.options.top) {
-            report!("starvation: a stack of {name}");
-            blocked.frames.iter().take(self.options.depth).for_each(|frame| report!("starvation:     {frame}"));
+            say!(answer, "a stack of {name}");
+            blocked.frames.iter().take(self.options.depth).for_each(|frame| say!(answer, "    {frame}"));
         }
         if let Some(output) = &mut self.options.output {
-            output.write(&self.profile)?;
-            report!("starvation: the blocked stacks are in {}", output.path().display());
+            answer.written("the blocked stacks are", output, &self.profile);
         }
-        Ok(())
     }
 }
 
 impl Starvation {
-    fn start(cx: &mut InCallback<'_>, settings: &Settings) -> Result<Self, BoxError> {
+    fn start(cx: &mut InCallback<'_>, settings: &Settings, asker: Asker) -> Result<Self, BoxError> {
         let options = Options::read(settings)?;
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
         let profile = Profile::summed(application_name(), Unit::Nanoseconds).of_process(std::process::id());
@@ -196,7 +198,8 @@ impl Starvation {
         }));
         let clock = Arc::<Clock>::default();
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
-        let profiler = Self { state: Arc::clone(&state), clock: Arc::clone(&clock) };
+        answer_when_asked(cx, &asker)?;
+        let profiler = Self { state: Arc::clone(&state), clock: Arc::clone(&clock), asker };
         let asked = Arc::clone(&clock);
         Sampler::every(interval).threads(move |_| asked.is_starved()).start(cx, move |round| {
             if clock.is_starved() {
@@ -211,7 +214,15 @@ impl Starvation {
 #[callbacks]
 impl Callbacks for Starvation {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
-        Self::start(cx, &Settings::of_environment(&STARVATION)?)
+        let settings = Settings::of_environment(&STARVATION)?;
+        let asker = Asker::of_start(cx, &settings)?;
+        Self::start(cx, &settings, asker)
+    }
+
+    fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
+        let settings = Settings::of_attach(&STARVATION, data)?;
+        let asker = Asker::of_attach(cx, &settings)?;
+        Self::start(cx, &settings, asker)
     }
 
     fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
@@ -229,8 +240,6 @@ impl Callbacks for Starvation {
     }
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {
-        if let Err(error) = self.state.lock(cx).report() {
-            report!("starvation: {error}");
-        }
+        self.asker.answer(|answer| self.state.lock(cx).answer(answer));
     }
 }

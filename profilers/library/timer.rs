@@ -1,5 +1,5 @@
-//! Counts and times the calls of each method. At exit it prints the methods that took the most processor time. Waits
-//! are separate: they are not processor time, and in pictures they are frames of their own.
+//! Counts and times the calls of each method. When it is asked (`question`), it answers with the methods that took the
+//! most processor time. Waits are separate: they are not processor time, and in pictures they are frames of their own.
 //!
 //! The profiler measures its own overhead at start-up, subtracts it and reports it.
 
@@ -15,7 +15,8 @@ use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::TIMER;
 use globset::{Glob, GlobMatcher};
 
-use crate::hooked_by::{HookedBy, hooked_by, install, report};
+use crate::hooked_by::{HookedBy, hooked_by, install, lines};
+use crate::question::{Answer, Asker, answer_when_asked};
 
 /// The number of methods to print.
 const TOP: usize = 20;
@@ -26,6 +27,7 @@ const TOP: usize = 20;
 pub struct Timer {
     hooks: Arc<Hooks>,
     hooked: HookedFunctions,
+    asker: Asker,
 }
 
 struct Options {
@@ -132,22 +134,22 @@ impl Hooks {
         Ok(Arc::new(Self { options, times }))
     }
 
-    fn report(&self) -> Result<(), BoxError> {
+    fn answer(&self, answer: &mut Answer) -> Result<(), BoxError> {
         let tree = self.times.tree();
         let functions = tree.functions();
         let rows: Vec<_> = functions.iter().map(|(name, totals)| row(name, totals)).collect();
 
         let [inside, outside] = self.times.overhead();
-        report!("timer: {} methods; {inside:?} in each call and {outside:?} around it subtracted", rows.len());
-        report!("timer: {} calls without their callers, {} without a time of their own", tree.cut(), tree.lost());
-        report!("timer: {}", Method::HEADER);
+        say!(answer, "{} methods; {inside:?} in each call and {outside:?} around it subtracted", rows.len());
+        say!(answer, "{} calls without their callers, {} without a time of their own", tree.cut(), tree.lost());
+        say!(answer, "{}", Method::HEADER);
         for method in rows.iter().take(TOP) {
-            report!("timer: {method}");
+            say!(answer, "{method}");
         }
         for ((caller, callee), totals) in tree.edges() {
             let caller = caller.unwrap_or("(nobody)");
             if self.options.callers.is_match(caller) || self.options.callers.is_match(callee) {
-                report!("timer: {}", row(&format!("{caller} -> {callee}"), &totals));
+                say!(answer, "{}", row(&format!("{caller} -> {callee}"), &totals));
             }
         }
 
@@ -167,9 +169,7 @@ impl Hooks {
                     (waited > 0).then(|| (Some(place), Frame::native("[waits]"), waited))
                 });
                 profile.calls(all_threads, paths.chain(waits));
-                if let Some(earlier) = Output::new(path)?.write(&profile)?.kept {
-                    report!("timer: the earlier file is kept as {}", earlier.display());
-                }
+                answer.written("the profile is", &mut Output::new(path)?, &profile);
             }
         }
         Ok(())
@@ -179,24 +179,30 @@ impl Hooks {
 #[callbacks]
 impl Callbacks for Timer {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
-        let hooks = Hooks::new(&Settings::of_environment(&TIMER)?)?;
+        let settings = Settings::of_environment(&TIMER)?;
+        let asker = Asker::of_start(cx, &settings)?;
+        let hooks = Hooks::new(&settings)?;
         let hooked = install(cx, Arc::clone(&hooks), hooks.options.hooked_by)?;
-        Ok(Self { hooks, hooked })
+        answer_when_asked(cx, &asker)?;
+        Ok(Self { hooks, hooked, asker })
     }
 
     /// An attached profiler cannot have the runtime call hooks.
     fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
-        let hooks = Hooks::new(&Settings::of_attach(&TIMER, data)?)?;
+        let settings = Settings::of_attach(&TIMER, data)?;
+        let hooks = Hooks::new(&settings)?;
+        let asker = Asker::of_attach(cx, &settings)?;
         let hooked = cx.hooks(Arc::clone(&hooks)).install()?;
-        Ok(Self { hooks, hooked })
+        answer_when_asked(cx, &asker)?;
+        Ok(Self { hooks, hooked, asker })
     }
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {
-        if !crate::sdk::is_tool() {
-            report(cx, "timer", "timed", &self.hooked);
-        }
-        if let Err(error) = self.hooks.report() {
-            report!("timer: {error}");
-        }
+        self.asker.answer(|answer| {
+            lines(cx, "timed", &self.hooked).iter().for_each(|line| say!(answer, "{line}"));
+            if let Err(error) = self.hooks.answer(answer) {
+                say!(answer, "{error}");
+            }
+        });
     }
 }

@@ -10,7 +10,7 @@ use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::TRACE_VALUES;
 use globset::{Glob, GlobMatcher};
 
-use crate::hooked_by::{HookedBy, hooked_by, install, report};
+use crate::hooked_by::{HookedBy, hooked_by, install, lines};
 
 /// The profiler.
 #[derive(Profiler)]
@@ -95,8 +95,6 @@ impl Callbacks for TraceValues {
     }
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {
-        if !crate::sdk::is_tool() {
-            report(cx, "trace_values", "traced", &self.hooked);
-        }
+        lines(cx, "traced", &self.hooked).iter().for_each(|line| report!("trace_values: {line}"));
     }
 }

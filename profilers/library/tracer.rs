@@ -1,12 +1,14 @@
 //! Records every call of an application with its times, thread by thread: for <https://ui.perfetto.dev>, or as a tree
-//! of all calls on standard error (the number of the thread, the depth as dots, at most 100, the name).
+//! of all calls (the number of the thread, the depth as dots, at most 100, the name), on standard error, or for a
+//! command that has attached it in a file that ends in `.calls`.
 //!
 //! An async method that has to wait is off the stack meanwhile; where it goes on, its name says `(goes on)`.
 //!
-//! No call is lost: if calls come faster than the tracer can write them, the application waits. The tracer prints the
-//! total wait at exit.
+//! No call is lost: if calls come faster than the tracer can write them, the application waits. The tracer answers with
+//! the total wait when it is asked (`question`).
 
 use std::borrow::Cow;
+use std::fs::File;
 use std::io::{BufWriter, Write, sink, stderr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +22,8 @@ use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::TRACER;
 use globset::{Glob, GlobMatcher};
 
-use crate::hooked_by::{HookedBy, hooked_by, install, report};
+use crate::hooked_by::{HookedBy, hooked_by, install, lines};
+use crate::question::{Asker, answer_when_asked};
 
 /// The time between two reads of the threads' buffers.
 const INTERVAL: Duration = Duration::from_millis(5);
@@ -37,6 +40,7 @@ const THREADS: usize = 4096;
 pub struct Tracer {
     hooks: Arc<Hooks>,
     hooked: HookedFunctions,
+    asker: Asker,
 }
 
 struct Options {
@@ -177,7 +181,7 @@ impl CallReader<Call> for ToTree {
 
 impl Hooks {
     /// Makes the hooks, and starts to write their calls.
-    fn start(cx: &InCallback<'_>, settings: &Settings) -> Result<(Arc<Self>, HookedBy), BoxError> {
+    fn start(cx: &InCallback<'_>, settings: &Settings, asker: &Asker) -> Result<(Arc<Self>, HookedBy), BoxError> {
         let Options { filter, output, shortest, hooked_by } = Options::read(settings)?;
         let log = CallLog::new(BUFFER, THREADS).folding(shortest);
         let hooks = Arc::new(Self { filter, log });
@@ -187,8 +191,11 @@ impl Hooks {
                 hooks.log.start(cx, "tracer", INTERVAL, ToFile { trace })?;
             }
             None => {
-                let out: Box<dyn Write + Send> =
-                    if crate::sdk::is_tool() { Box::new(sink()) } else { Box::new(stderr()) };
+                let out: Box<dyn Write + Send> = match asker.file(".calls") {
+                    Some(file) => Box::new(File::create(file)?),
+                    None if crate::sdk::is_tool() => Box::new(sink()),
+                    None => Box::new(stderr()),
+                };
                 hooks.log.start(cx, "tracer", INTERVAL, ToTree { out: BufWriter::new(out) })?;
             }
         }
@@ -199,28 +206,36 @@ impl Hooks {
 #[callbacks]
 impl Callbacks for Tracer {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
-        let (hooks, hooked_by) = Hooks::start(cx, &Settings::of_environment(&TRACER)?)?;
+        let settings = Settings::of_environment(&TRACER)?;
+        let asker = Asker::of_start(cx, &settings)?;
+        let (hooks, hooked_by) = Hooks::start(cx, &settings, &asker)?;
         let hooked = install(cx, Arc::clone(&hooks), hooked_by)?;
-        Ok(Self { hooks, hooked })
+        answer_when_asked(cx, &asker)?;
+        Ok(Self { hooks, hooked, asker })
     }
 
     /// An attached profiler cannot have the runtime call hooks.
     fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
-        let (hooks, _) = Hooks::start(cx, &Settings::of_attach(&TRACER, data)?)?;
+        let settings = Settings::of_attach(&TRACER, data)?;
+        let asker = Asker::of_attach(cx, &settings)?;
+        let (hooks, _) = Hooks::start(cx, &settings, &asker)?;
         let hooked = cx.hooks(Arc::clone(&hooks)).install()?;
-        Ok(Self { hooks, hooked })
+        answer_when_asked(cx, &asker)?;
+        Ok(Self { hooks, hooked, asker })
     }
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {
-        if !crate::sdk::is_tool() {
-            report(cx, "tracer", "traced", &self.hooked);
-        }
-        match self.hooks.log.finish() {
-            Ok(lost) => {
-                let waited = self.hooks.log.waited();
-                report!("tracer: {lost} beginnings and ends were lost; threads waited {waited:.1?}");
+        // The tree is complete before the answer.
+        let finished = self.hooks.log.finish();
+        self.asker.answer(|answer| {
+            lines(cx, "traced", &self.hooked).iter().for_each(|line| say!(answer, "{line}"));
+            match finished {
+                Ok(lost) => {
+                    let waited = self.hooks.log.waited();
+                    say!(answer, "{lost} beginnings and ends were lost; threads waited {waited:.1?}");
+                }
+                Err(error) => say!(answer, "calls are missing: {error}"),
             }
-            Err(error) => report!("tracer: calls are missing: {error}"),
-        }
+        });
     }
 }

@@ -86,6 +86,18 @@ impl Settings {
         Ok(settings)
     }
 
+    /// The profiler that has them.
+    #[must_use]
+    pub fn profiler(&self) -> &'static Profiler {
+        self.profiler
+    }
+
+    /// The stop file, if the profiler knows one and it is given.
+    #[must_use]
+    pub fn stop(&self) -> Option<PathBuf> {
+        self.of(self.profiler.stop()?.variable).path()
+    }
+
     /// The setting in this variable. One that the table does not have is a text without a default.
     #[must_use]
     pub fn of(&self, variable: &'static str) -> Value {

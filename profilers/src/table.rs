@@ -94,6 +94,13 @@ impl Profiler {
         ALL.iter().copied().find(|profiler| library.as_os_str() == profiler.name)
     }
 
+    /// The profiler that attaches in its place: itself, unless the runtime refuses to an attached profiler what this
+    /// one needs.
+    #[must_use]
+    pub fn to_attach(&'static self) -> &'static Self {
+        if self.name == ALLOCATIONS.name { &ALLOCATION_SAMPLES } else { self }
+    }
+
     /// Its setting in this variable.
     #[must_use]
     pub fn setting(&self, variable: &str) -> Option<&Setting> {
@@ -104,6 +111,12 @@ impl Profiler {
     #[must_use]
     pub fn output(&self) -> Option<&Setting> {
         self.settings.iter().find(|setting| matches!(setting.kind, Kind::File(_)))
+    }
+
+    /// The setting of its stop file, if it answers when such a file is made.
+    #[must_use]
+    pub fn stop(&self) -> Option<&Setting> {
+        self.settings.iter().find(|setting| setting.variable.strip_prefix(self.prefix) == Some("_STOP"))
     }
 
     /// The variables of its settings.
@@ -260,9 +273,11 @@ mod tests {
 
     #[test]
     fn names_and_variables_are_of_one_profiler_each() {
-        let mut all: Vec<&str> =
-            ALL.iter().flat_map(|profiler| [profiler.name, profiler.clsid, profiler.prefix]).collect();
-        all.extend(ALL.iter().flat_map(|profiler| profiler.settings).map(|setting| setting.variable));
+        let mut all: Vec<&str> = ALL.iter().flat_map(|profiler| [profiler.name, profiler.clsid]).collect();
+        // It attaches in the place of another one, whose settings it has.
+        let own = || ALL.iter().filter(|profiler| profiler.name != ALLOCATION_SAMPLES.name);
+        all.extend(own().map(|profiler| profiler.prefix));
+        all.extend(own().flat_map(|profiler| profiler.settings).map(|setting| setting.variable));
         // The variable of trace_values is named like itself.
         all.retain(|name| *name != "TRACE_VALUES");
         let count = all.len();

@@ -3,7 +3,7 @@
 use super::{Kind, Loading, Profiler, Setting};
 
 /// All built-in profilers.
-pub static ALL: [&Profiler; 15] = [
+pub static ALL: [&Profiler; 16] = [
     &SAMPLER,
     &TIMER,
     &TRACER,
@@ -19,6 +19,7 @@ pub static ALL: [&Profiler; 15] = [
     &STACKS,
     &TOP,
     &DUMPER,
+    &ALLOCATION_SAMPLES,
 ];
 
 /// A year: no sum of times is too large.
@@ -58,6 +59,18 @@ const CATEGORIES: Kind = Kind::Words(&[
 
 const fn setting(variable: &'static str, kind: Kind, default: &'static str, meaning: &'static str) -> Setting {
     Setting { variable, kind, default, meaning, option: None }
+}
+
+/// The setting of a stop file.
+const fn stop(variable: &'static str) -> Setting {
+    setting(
+        variable,
+        Kind::Path,
+        "",
+        "a stop file: when it exists, the profiler answers and ends, and makes a file of that name with the process id appended. An \
+         attached one answers into a file that ends in `.answer`, detaches, and makes another one that ends in `.left`. `corprof` \
+         uses it for Ctrl-C",
+    )
 }
 
 /// A setting that an option of a subcommand sets.
@@ -199,24 +212,39 @@ pub static TIMER: Profiler = Profiler {
     loading: Loading::Either,
     prefix: "TIMER",
     settings: &[
-        setting("TIMER_OUT", PROFILES_OR_TABLE, "", "a file with all methods, in the format of its extension"),
-        setting("TIMER_FILTER", Kind::Glob, "*", "the methods to time"),
-        setting("TIMER_CALLERS", Kind::Glob, "", "print callers and callees of these methods"),
-        setting(
+        by_option(
+            "TIMER_OUT",
+            PROFILES_OR_TABLE,
+            "",
+            "timer --output FILE",
+            "a file with all methods, in the format of its extension",
+        ),
+        by_option("TIMER_FILTER", Kind::Glob, "*", "timer --filter GLOB", "the methods to time"),
+        by_option(
+            "TIMER_CALLERS",
+            Kind::Glob,
+            "",
+            "timer --callers GLOB",
+            "print callers and callees of these methods",
+        ),
+        by_option(
             "TIMER_PATHS",
             Kind::Count { least: 1, most: 1 << 30 },
             "1048576",
+            "timer --paths N",
             "the number of distinct call paths; calls on further ones are counted without their callers. A million take 72 MiB, and the \
              report as much again",
         ),
-        setting(
+        by_option(
             "TIMER_BY",
             HOOKED_BY,
             "runtime",
+            "timer --by WHO",
             "who calls the hooks: the runtime; `il`: inserted code, and precompiled methods are not timed; `il-all`: those that match \
              the filter are compiled and timed. An attached profiler has `il-all` always. See \
              [Hooks by inserted code](tracing-calls.md#hooks-by-inserted-code)",
         ),
+        stop("TIMER_STOP"),
     ],
 };
 
@@ -229,22 +257,25 @@ pub static TRACER: Profiler = Profiler {
     loading: Loading::Either,
     prefix: "TRACER",
     settings: &[
-        setting(
+        by_option(
             "TRACER_OUT",
             TRACES,
             "",
+            "tracer --output FILE",
             "a file for the Perfetto UI; `.json` is five times as large, and speedscope and Chrome read it too. Without it, a tree on \
              standard error",
         ),
-        setting("TRACER_FILTER", Kind::Glob, "*", "the methods to trace"),
-        setting(
+        by_option("TRACER_FILTER", Kind::Glob, "*", "tracer --filter GLOB", "the methods to trace"),
+        by_option(
             "TRACER_MIN",
             Kind::Count { least: 0, most: 1_000_000 },
             "1",
+            "tracer --min MICROSECONDS",
             "calls shorter than this number of microseconds are folded into their callers, as a count and a time. Without `TRACER_OUT`, \
              the default is 0: every call is shown",
         ),
-        setting("TRACER_BY", HOOKED_BY, "runtime", "as `TIMER_BY`"),
+        by_option("TRACER_BY", HOOKED_BY, "runtime", "tracer --by WHO", "as `TIMER_BY`"),
+        stop("TRACER_STOP"),
     ],
 };
 
@@ -273,10 +304,36 @@ pub static EXCEPTIONS: Profiler = Profiler {
     type_name: "Exceptions",
     clsid: "{4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A03}",
     summary: "prints each exception as a tree",
-    loading: Loading::AtStart,
+    loading: Loading::Either,
     prefix: "EXCEPTIONS",
-    settings: &[],
+    settings: &[stop("EXCEPTIONS_STOP")],
 };
+
+/// Those of both profilers of allocations.
+const ALLOCATION_SETTINGS: &[Setting] = &[
+    by_option(
+        "ALLOCATIONS_BY",
+        Kind::Word(&["class", "stack"]),
+        "class",
+        "allocations --by WHAT",
+        "`class` counts every object; `stack` samples objects with the code that allocates them. After an attach both are samples",
+    ),
+    by_option(
+        "ALLOCATIONS_TOP",
+        Kind::Count { least: 1, most: 1_000_000 },
+        "20",
+        "allocations --top N",
+        "rows of the table",
+    ),
+    by_option(
+        "ALLOCATIONS_OUT",
+        PROFILES,
+        "",
+        "allocations --output FILE",
+        "with `stack`, or after an attach: a file with the stacks, with the class on top of its stack",
+    ),
+    stop("ALLOCATIONS_STOP"),
+];
 
 /// Counts allocations.
 pub static ALLOCATIONS: Profiler = Profiler {
@@ -286,21 +343,7 @@ pub static ALLOCATIONS: Profiler = Profiler {
     summary: "counts objects and bytes by class, or by class and stack",
     loading: Loading::AtStart,
     prefix: "ALLOCATIONS",
-    settings: &[
-        setting(
-            "ALLOCATIONS_BY",
-            Kind::Word(&["class", "stack"]),
-            "class",
-            "`class` counts every object; `stack` samples objects with the code that allocates them",
-        ),
-        setting("ALLOCATIONS_TOP", Kind::Count { least: 1, most: 1_000_000 }, "20", "rows of the table"),
-        setting(
-            "ALLOCATIONS_OUT",
-            PROFILES,
-            "",
-            "with `stack`: a file with the stacks, with the class on top of its stack",
-        ),
-    ],
+    settings: ALLOCATION_SETTINGS,
 };
 
 /// Shows pauses.
@@ -309,17 +352,19 @@ pub static PAUSES: Profiler = Profiler {
     type_name: "Pauses",
     clsid: "{4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0B}",
     summary: "shows why the application paused, and which threads delayed it",
-    loading: Loading::AtStart,
+    loading: Loading::Either,
     prefix: "PAUSES",
     settings: &[
-        setting("PAUSES_TOP", ROWS, "10", "rows of each table, and pauses to print with stacks"),
-        setting("PAUSES_DEPTH", DEPTH, "12", "frames of a printed stack"),
-        setting(
+        by_option("PAUSES_TOP", ROWS, "10", "pauses --top N", "rows of each table, and pauses to print with stacks"),
+        by_option("PAUSES_DEPTH", DEPTH, "12", "pauses --depth N", "frames of a printed stack"),
+        by_option(
             "PAUSES_HZ",
             Kind::Number { least: 1.0, most: 1_000.0 },
             "200",
+            "pauses --rate HZ",
             "samplings of running threads per second, to see the threads that delay a pause (Linux)",
         ),
+        stop("PAUSES_STOP"),
     ],
 };
 
@@ -329,23 +374,32 @@ pub static LOCKS: Profiler = Profiler {
     type_name: "Locks",
     clsid: "{4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0C}",
     summary: "shows which threads wait for locks, and what the owners do",
-    loading: Loading::AtStart,
+    loading: Loading::Either,
     prefix: "LOCKS",
     settings: &[
-        setting("LOCKS_TOP", ROWS, "10", "rows of each table, and waits to print with stacks"),
-        setting("LOCKS_DEPTH", DEPTH, "12", "frames of a printed stack"),
-        setting(
+        by_option("LOCKS_TOP", ROWS, "10", "locks --top N", "rows of each table, and waits to print with stacks"),
+        by_option("LOCKS_DEPTH", DEPTH, "12", "locks --depth N", "frames of a printed stack"),
+        by_option(
             "LOCKS_OUT",
             PROFILES,
             "",
+            "locks --output FILE",
             "a file with the stacks of owners, by the time for which others have waited",
         ),
-        setting(
+        by_option(
             "LOCKS_HZ",
             Kind::Number { least: 0.1, most: 1_000.0 },
             "100",
+            "locks --rate HZ",
             "how many times per second the owners are sampled while threads wait. Nothing is stopped while nobody waits",
         ),
+        setting(
+            "LOCKS_THREADS",
+            Kind::Text,
+            "",
+            "threads that are older than an attach: the runtime's number and the system's, as `1=4711,4=4713`. `corprof locks` sets it",
+        ),
+        stop("LOCKS_STOP"),
     ],
 };
 
@@ -355,18 +409,20 @@ pub static STARVATION: Profiler = Profiler {
     type_name: "Starvation",
     clsid: "{4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0D}",
     summary: "shows which code blocks the thread pool while it is starved",
-    loading: Loading::AtStart,
+    loading: Loading::Either,
     prefix: "STARVATION",
     settings: &[
-        setting("STARVATION_TOP", ROWS, "10", "rows of the table"),
-        setting("STARVATION_DEPTH", DEPTH, "12", "frames of a printed stack"),
-        setting("STARVATION_OUT", PROFILES, "", "a file with the blocked stacks"),
-        setting(
+        by_option("STARVATION_TOP", ROWS, "10", "starvation --top N", "rows of the table"),
+        by_option("STARVATION_DEPTH", DEPTH, "12", "starvation --depth N", "frames of a printed stack"),
+        by_option("STARVATION_OUT", PROFILES, "", "starvation --output FILE", "a file with the blocked stacks"),
+        by_option(
             "STARVATION_HZ",
             Kind::Number { least: 0.1, most: 1_000.0 },
             "20",
+            "starvation --rate HZ",
             "samplings per second while the pool is starved. Nothing is stopped otherwise",
         ),
+        stop("STARVATION_STOP"),
     ],
 };
 
@@ -379,20 +435,29 @@ pub static LEAKS: Profiler = Profiler {
     loading: Loading::Either,
     prefix: "LEAKS",
     settings: &[
-        setting(
+        by_option(
             "LEAKS_FIRST",
             Kind::Number { least: 0.0, most: 1e7 },
             "5",
+            "leaks --first SECONDS",
             "seconds until the first snapshot. Caches should be full by then",
         ),
-        setting("LEAKS_SECONDS", Kind::Number { least: 0.0, most: 1e7 }, "30", "seconds between the two snapshots"),
-        setting(
+        by_option(
+            "LEAKS_SECONDS",
+            Kind::Number { least: 0.0, most: 1e7 },
+            "30",
+            "leaks --duration SECONDS",
+            "seconds between the two snapshots",
+        ),
+        by_option(
             "LEAKS_TOP",
             Kind::Count { least: 1, most: 1000 },
             "5",
+            "leaks --top N",
             "groups of objects to print, those that have grown most first",
         ),
-        setting("LEAKS_OUT", PAGE, "", "a page about the second heap"),
+        by_option("LEAKS_OUT", PAGE, "", "leaks --output FILE", "a page about the second heap"),
+        stop("LEAKS_STOP"),
     ],
 };
 
@@ -495,4 +560,15 @@ pub static DUMPER: Profiler = Profiler {
         "an empty file that the reader has open: the profiler removes its name and writes the blocks of the heap into it. The \
          description is a file with the process id appended to its name. `corprof heap` also makes the file `HEAP_OUT.wanted`",
     )],
+};
+
+/// Samples allocations after an attach, when the runtime does not report every object.
+pub static ALLOCATION_SAMPLES: Profiler = Profiler {
+    name: "allocation_samples",
+    type_name: "AllocationSamples",
+    clsid: "{4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A2E}",
+    summary: "samples allocated objects, for corprof allocations PID",
+    loading: Loading::ByAttach,
+    prefix: "ALLOCATIONS",
+    settings: ALLOCATION_SETTINGS,
 };

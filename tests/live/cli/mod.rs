@@ -9,6 +9,7 @@ mod ends;
 mod il;
 mod ps;
 mod push;
+mod questions;
 mod record;
 mod run;
 mod sdk;

@@ -1,0 +1,277 @@
+//! `corprof locks`, `starvation`, `pauses`, `exceptions`, `allocations`, `leaks`, `timer` and `tracer`: questions that a
+//! built-in profiler of the same name answers, in a running process or from the start of an application.
+//!
+//! The profiler gathers until it is asked by a stop file (`profilers/library/question.rs`). In a running process it
+//! writes its answer into the folder of the visit, and this command prints it.
+
+mod options;
+mod text;
+mod threads;
+
+use std::ffi::OsString;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use corprof_diagnostics::Process;
+use corprof_launch::bundled;
+use corprof_launch::folder::Folder;
+use corprof_launch::launch::{Ended, Launch};
+use corprof_launch::stop::Stop;
+use corprof_launch::vigil::Vigil;
+use corprof_profilers::table::{ALLOCATIONS, LOCKS, Profiler};
+
+use crate::exit::{self, Failure, Outcome};
+use crate::options::given;
+use crate::select;
+use crate::signals::Signals;
+use crate::visit::{self, Left, Place};
+
+/// The setting with the threads of a process.
+const LOCKS_THREADS: &str = "LOCKS_THREADS";
+
+/// A question, and whom it is asked of.
+#[derive(Debug)]
+pub struct Question {
+    profiler: &'static Profiler,
+    /// The running process; none if an application is started.
+    pid: Option<u32>,
+    duration: Option<Duration>,
+    output: Option<PathBuf>,
+    /// The given settings of the profiler.
+    settings: Vec<(&'static str, OsString)>,
+    env: Vec<String>,
+    is_quiet: bool,
+    command: Vec<OsString>,
+}
+
+/// Whether a question is asked of this profiler.
+pub(crate) fn is_of(profiler: &Profiler) -> bool {
+    text::named(profiler.name).is_some()
+}
+
+/// Asks the question.
+///
+/// # Errors
+/// If the process is not there, the runtime refuses, or the application is not started.
+pub fn run(question: &Question) -> Outcome {
+    match question.pid {
+        Some(pid) => question.ask_process(pid),
+        None => question.ask_from_start(),
+    }
+}
+
+impl Question {
+    /// Runs the application under the profiler, which prints its answer on standard error.
+    fn ask_from_start(&self) -> Outcome {
+        let name = Path::new(self.profiler.name);
+        let mut changes = given(&self.env)?;
+        for (variable, value) in &self.settings {
+            changes.insert((*variable).to_owned(), Some(value.clone()));
+        }
+        if let (Some(output), Some(setting)) = (&self.output, self.profiler.output()) {
+            changes.insert(setting.variable.to_owned(), Some(output.clone().into_os_string()));
+        }
+        if self.output.is_some() && self.profiler.name == ALLOCATIONS.name {
+            // Objects that are counted by class have no stacks to write.
+            changes.entry("ALLOCATIONS_BY".to_owned()).or_insert(Some("stack".into()));
+        }
+        let wrong = |error| Failure::new(exit::USAGE, anyhow!("the application was not started: {error}"));
+        bundled::check(self.profiler, &changes).map_err(wrong)?;
+        let main = select::choose_to_start(name, None)?;
+        let launch =
+            Launch { profilers: vec![main], changes, command: &self.command, stop: None, is_quiet: self.is_quiet };
+        run_until_asked(launch, self.profiler, self.duration, false)
+    }
+
+    /// Attaches the profiler to a running process, has it answer, and prints the answer.
+    fn ask_process(&self, pid: u32) -> Outcome {
+        let name = self.profiler.name;
+        let process = Process::open(pid)?;
+        let signals = Signals::catch().context("cannot catch signals")?;
+        let place = Place::new(&process)?;
+        let stop = Stop::new(place.folder());
+        let page = self.output.as_deref().map(|output| page_of_visit(&stop.path(), output));
+        self.attach(&process, &place, &stop, page.as_deref())?;
+        if !self.is_quiet {
+            eprintln!("corprof: `{name}` watches process {pid} {}", self.until());
+            if text::stays(self.profiler) {
+                eprintln!("corprof: {}", text::STAYS);
+            }
+        }
+        let is_answered = self.wait(&process, &place, &stop, &signals)?;
+        if !is_answered {
+            let why = "the process has ended, or was killed, before the profiler had answered";
+            return Err(Failure::new(exit::NOT_LOADED, anyhow!("there is no answer of process {pid}: {why}")));
+        }
+        for ending in [".calls", ".answer"] {
+            print(&place.of_process(&stop.path(), ending))?;
+        }
+        let taken = match (&page, &self.output) {
+            (Some(page), Some(output)) => take(page, output, self.is_quiet),
+            _ => Ok(()),
+        };
+        match place.wait(&stop.path(), &signals) {
+            // It was said before.
+            Left::Stays(_) if text::stays(self.profiler) => {}
+            left => visit::tell(name, pid, &left),
+        }
+        taken?;
+        Ok(exit::OK.into())
+    }
+
+    fn attach(&self, process: &Process, place: &Place, stop: &Stop, page: Option<&Path>) -> Result<(), Failure> {
+        let profiler = self.profiler.to_attach();
+        let stop_setting = profiler.stop().context("the profiler has no stop file")?;
+        let mut settings = self.settings.clone();
+        settings.push((stop_setting.variable, place.told(&stop.path()).into_os_string()));
+        if let (Some(page), Some(setting)) = (page, profiler.output()) {
+            settings.push((setting.variable, place.told_pattern(page).into_os_string()));
+        }
+        if self.profiler.name == LOCKS.name
+            && let Ok(list) = threads::list(&process.client())
+        {
+            settings.push((LOCKS_THREADS, list.into()));
+        }
+        let told: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_os_str())).collect();
+        place.attach(process, profiler.name, &told)
+    }
+
+    /// Asks the profiler at Ctrl-C or when the time is over, and waits until it has answered. Whether it has.
+    fn wait(&self, process: &Process, place: &Place, stop: &Stop, signals: &Signals) -> Result<bool, Failure> {
+        let name = self.profiler.name;
+        let pid = process.pid();
+        let mut deadline = self.duration.and_then(|duration| Instant::now().checked_add(duration));
+        let mut vigil = Vigil::new(pid, place.folder());
+        let mut is_asked = false;
+        loop {
+            // Asked before the file: a process may create the file and end right afterwards.
+            let has_ended = place.has_ended();
+            if stop.is_done(process.inner_pid()) {
+                return Ok(true);
+            }
+            if has_ended {
+                return Ok(false);
+            }
+            let is_interrupted = signals.is_interrupted();
+            if is_interrupted && is_asked {
+                return Err(anyhow!("interrupted again: the profiler `{name}` leaves process {pid} by itself").into());
+            }
+            if is_interrupted || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                stop.ask()?;
+                is_asked = true;
+                deadline = None;
+            }
+            vigil.wait_for(deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())));
+        }
+    }
+
+    /// How long a process is watched, in words.
+    fn until(&self) -> String {
+        match self.duration {
+            Some(duration) => format!("for {} s", duration.as_secs_f64()),
+            None if self.profiler.name == "leaks" => "until it has two snapshots, or until Ctrl-C".to_owned(),
+            None => "until Ctrl-C".to_owned(),
+        }
+    }
+}
+
+/// Runs an application under a built-in profiler. At Ctrl-C, and after `duration`, the profiler answers first. With
+/// `must_load` the exit code tells if it was not loaded.
+///
+/// # Errors
+/// If the application is not started, or has given no answer at Ctrl-C.
+pub(crate) fn run_until_asked(
+    launch: Launch<'_>,
+    profiler: &'static Profiler,
+    duration: Option<Duration>,
+    must_load: bool,
+) -> Outcome {
+    let temporary = Folder::new().context("cannot make a folder")?;
+    let stop = Stop::new(temporary.path());
+    let setting = profiler.stop().context("the profiler has no stop file")?;
+    let mut launch = Launch { stop: Some(&stop), ..launch };
+    launch.changes.insert(setting.variable.to_owned(), Some(stop.path().into_os_string()));
+    let ended = thread::scope(|scope| {
+        let (running, is_running) = mpsc::channel::<()>();
+        if let Some(duration) = duration {
+            let stop = &stop;
+            scope.spawn(move || {
+                // The channel is closed at the end of the application.
+                if is_running.recv_timeout(duration) == Err(mpsc::RecvTimeoutError::Timeout)
+                    && let Err(error) = stop.ask()
+                {
+                    eprintln!("corprof: {error:#}");
+                }
+            });
+        }
+        let ended = bundled::run(launch, Some(profiler));
+        drop(running);
+        ended
+    })?;
+    if must_load && !ended.is_loaded {
+        return Ok(exit::NOT_LOADED.into());
+    }
+    code(&ended, &stop)
+}
+
+/// The exit code of an application: success, if the user ended it by Ctrl-C and has the answer.
+fn code(ended: &Ended, stop: &Stop) -> Outcome {
+    if !ended.is_interrupted || ended.loaded.is_empty() {
+        return Ok(exit::of_application(ended.status));
+    }
+    if ended.loaded.iter().any(|pid| stop.is_done(*pid)) {
+        return Ok(exit::OK.into());
+    }
+    let why = "the application was ended before the profiler had answered";
+    Err(Failure::new(exit::NOT_LOADED, anyhow!("there is no answer: {why}")))
+}
+
+/// The file that the profiler writes in a running process. Its name begins as the other files there do, so that the
+/// profiler can remove it if this command is killed; and it ends as the requested one, which chooses the format.
+fn page_of_visit(stop: &Path, output: &Path) -> PathBuf {
+    let mut name = stop.file_name().unwrap_or_default().to_owned();
+    name.push("-");
+    name.push(output.file_name().unwrap_or_default());
+    stop.with_file_name(name)
+}
+
+/// Copies the profiler's file to the requested one.
+fn take(page: &Path, output: &Path, is_quiet: bool) -> Result<()> {
+    if !page.is_file() {
+        return Err(anyhow!("{} is not written: the profiler has nothing for it", output.display()));
+    }
+    visit::folder::take(page, output)?;
+    if !is_quiet {
+        eprintln!("corprof: {} is written", output.display());
+    }
+    Ok(())
+}
+
+/// Prints a file of the profiler, if it has made it.
+fn print(file: &Path) -> Result<()> {
+    let mut reader = match visit::folder::reader(file) {
+        Ok(reader) => reader,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(anyhow!(error).context("cannot read the answer of the profiler")),
+    };
+    match io::copy(&mut reader, &mut io::stdout().lock()) {
+        // The reader of a pipe, such as `head`, has enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        copied => copied.map(drop).context("cannot print the answer"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_of_a_visit_has_the_requested_format() {
+        let page = page_of_visit(Path::new("/tmp/it/.corprof-7.stop"), Path::new("/home/me/locks.pb.gz"));
+        assert_eq!(page, Path::new("/tmp/it/.corprof-7.stop-locks.pb.gz"));
+    }
+}

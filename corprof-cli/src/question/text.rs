@@ -1,0 +1,104 @@
+//! What the help says of each question.
+
+use corprof_profilers::table::{ALLOCATIONS, EXCEPTIONS, LEAKS, LOCKS, PAUSES, Profiler, STARVATION, TIMER, TRACER};
+
+/// A question in words.
+pub(super) struct Words {
+    pub(super) profiler: &'static Profiler,
+    /// In one line.
+    pub(super) about: &'static str,
+    /// What else a user should know.
+    pub(super) more: &'static str,
+}
+
+/// What is said of a profiler that the runtime does not release.
+pub(super) const STAYS: &str = "the runtime does not release a profiler that has changed code: it stays in the process, at \
+                                rest after its answer, and no other one can attach before the process ends";
+
+/// All questions.
+pub(super) static ALL: [Words; 8] = [
+    Words {
+        profiler: &LOCKS,
+        about: "Show which threads wait for locks, for how long, and what the owners do",
+        more: "Counts waits for `lock` (Monitor) and System.Threading.Lock that begin while it watches. `corprof stacks` \
+               shows threads that wait already.",
+    },
+    Words {
+        profiler: &STARVATION,
+        about: "Show which code blocks the thread pool while it is starved",
+        more: "The pool is starved if work waits and all threads of the pool are blocked. Nothing is stopped otherwise.",
+    },
+    Words {
+        profiler: &PAUSES,
+        about: "Show why the application paused, who caused it, and which threads delayed it",
+        more: "A pause is a suspension of all managed threads, such as that of a collection.",
+    },
+    Words {
+        profiler: &EXCEPTIONS,
+        about: "Count exceptions by class, thread and catching method",
+        more: "From the start of an application, each exception is also printed as a tree when it happens.",
+    },
+    Words {
+        profiler: &ALLOCATIONS,
+        about: "Show which classes are allocated, and by which code",
+        more: "In a running process the runtime reports a sample of the objects, one every 100 KB: the bytes are those that \
+               the samples represent. From the start of an application, every object is counted, unless there is --by stack.",
+    },
+    Words {
+        profiler: &LEAKS,
+        about: "Compare two snapshots of the heap: what has grown, and what keeps it",
+        more: "For each snapshot the application stands still while the runtime collects. Ctrl-C between the two takes the \
+               second one at once.",
+    },
+    Words {
+        profiler: &TIMER,
+        about: "Count and time the calls of each method",
+        more: "In a running process methods have hooks from their next call on, as inserted code.",
+    },
+    Words {
+        profiler: &TRACER,
+        about: "Write every call, as a trace for the Perfetto UI or as a tree",
+        more: "In a running process methods have hooks from their next call on, as inserted code. Without -o, the tree of \
+               all calls is the answer.",
+    },
+];
+
+/// The words of the question of this name.
+pub(super) fn named(name: &str) -> Option<&'static Words> {
+    ALL.iter().find(|words| words.profiler.name == name)
+}
+
+/// Whether the runtime keeps the profiler once it was attached.
+pub(super) fn stays(profiler: &Profiler) -> bool {
+    [TIMER.name, TRACER.name].contains(&profiler.name)
+}
+
+/// The long help.
+pub(super) fn long(words: &Words) -> String {
+    let Words { profiler, about, more } = words;
+    let name = profiler.name;
+    let leaves = if stays(profiler) {
+        format!("Then {STAYS}.")
+    } else {
+        "Then it detaches: the process runs on, and can be asked again. So it does if this command is killed, and on \
+         request of `corprof detach`."
+            .to_owned()
+    };
+    format!(
+        "{about}.\n\n{more}\n\nWith a process id, attaches the built-in profiler `{name}` to a running process, gathers until \
+         Ctrl-C or for --duration, and prints the answer on standard output. The process prints nothing. {leaves}\n\nWith a \
+         command, starts the application under the profiler, as `corprof run {name}` does, which prints the answer on \
+         standard error: at the end of the application, after --duration, or at Ctrl-C or SIGTERM, which then ends the \
+         application. A second Ctrl-C ends it at once."
+    )
+}
+
+/// Examples, and where to read on.
+pub(super) fn examples(words: &Words) -> String {
+    let name = words.profiler.name;
+    format!(
+        "Examples:\n  corprof {name} 4711                 until Ctrl-C\n  corprof {name} 4711 --duration 10\n  corprof {name} -- dotnet \
+         App.dll\n\nThe exit code is 1 if the runtime refused the profiler, and 124 if there is no answer; with a command, it is that of \
+         the\napplication, or 0 if Ctrl-C ended it and there is an answer. Exit codes: corprof help exit-codes"
+    )
+}

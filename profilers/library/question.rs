@@ -1,0 +1,242 @@
+//! What profilers share that gather until somebody asks, and then answer once: who asks, where the answer goes, and how
+//! the profiler leaves.
+//!
+//! A stop file asks, such as LOCKS_STOP=/tmp/it/stop: when it exists, the profiler ends and answers. So it does at the
+//! end of the application, on request of `corprof detach PID`, and when the command that has attached it was killed
+//! (`lease`) or its folder is gone.
+//!
+//! The answer of a profiler that has a stop file and was attached is for the command: it goes into the file
+//! /tmp/it/stop.4711.answer, with the process id. Any other is printed on standard error. Then the profiler makes the
+//! file /tmp/it/stop.4711, and after the detach /tmp/it/stop.4711.left, which contains the reason if it could not
+//! detach: one with hooks stays in the process, and rests.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use corprof::detach::{DetachState, Detacher};
+use corprof::prelude::*;
+use corprof_export::{Output, Profile};
+use corprof_profilers::settings::Settings;
+
+use crate::lease::Lease;
+use crate::report_files::{of_process, write};
+
+/// The interval at which it checks whether somebody asks.
+const LOOK: Duration = Duration::from_millis(100);
+/// The interval at which it wakes if nobody can ask.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// Adds a line to an [`Answer`].
+macro_rules! say {
+    ($answer:expr, $($text:tt)*) => {
+        $answer.line(format_args!($($text)*))
+    };
+}
+
+/// The text of an answer.
+pub(crate) struct Answer {
+    text: String,
+    /// What each line begins with: standard error is the application's, and a reader must know whose line it is.
+    prefix: String,
+    is_for_command: bool,
+}
+
+impl Answer {
+    /// Adds a line of the profiler.
+    pub(crate) fn line(&mut self, text: fmt::Arguments<'_>) {
+        self.text += &self.prefix;
+        self.plain(text);
+    }
+
+    /// Whether it goes to a command that has attached the profiler.
+    pub(crate) fn is_for_command(&self) -> bool {
+        self.is_for_command
+    }
+
+    /// Adds a line without the profiler's name.
+    pub(crate) fn plain(&mut self, text: fmt::Arguments<'_>) {
+        self.text += &text.to_string();
+        self.text += "\n";
+    }
+
+    /// Writes a profile, and says where `what` is.
+    pub(crate) fn written(&mut self, what: &str, output: &mut Output, profile: &Profile) {
+        match output.write(profile) {
+            Ok(written) => {
+                self.file(what, output.path());
+                if let Some(earlier) = written.kept {
+                    self.line(format_args!("the earlier file is kept as {}", earlier.display()));
+                }
+            }
+            Err(error) => self.line(format_args!("{}: {error}", output.path().display())),
+        }
+    }
+
+    /// Says where `what` is. A command that has asked knows that.
+    pub(crate) fn file(&mut self, what: &str, file: &Path) {
+        if !self.is_for_command {
+            self.line(format_args!("{what} in {}", file.display()));
+        }
+    }
+}
+
+/// Why a wait has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wake {
+    /// The time is over.
+    TimedOut,
+    /// The profiler is to answer.
+    Asked,
+    /// Nobody wants the answer any more: the command was killed.
+    Abandoned,
+    /// The application ends, or the profiler has begun to detach.
+    Ends,
+}
+
+/// Who asks a profiler, and how it leaves. A clone asks the same.
+#[derive(Clone)]
+pub(crate) struct Asker {
+    name: &'static str,
+    detacher: Detacher,
+    stop: Option<PathBuf>,
+    lease: Option<Arc<Lease>>,
+    is_attached: bool,
+}
+
+impl Asker {
+    /// For a profiler that starts with the application. Call it first in `initialize`.
+    pub(crate) fn of_start(cx: &mut InInitialize<'_>, settings: &Settings) -> Result<Self> {
+        let name = settings.profiler().name;
+        Ok(Self { name, detacher: cx.detacher()?, stop: settings.stop(), lease: None, is_attached: false })
+    }
+
+    /// For a profiler that is attached. From here on it leaves on request of `corprof detach`.
+    pub(crate) fn of_attach(cx: &mut InAttach<'_>, settings: &Settings) -> Result<Self, BoxError> {
+        let stop = settings.stop();
+        let detacher = cx.detacher()?;
+        let is_listening = detacher.listen(cx);
+        if stop.is_none() {
+            is_listening?; // nothing else would end it
+        }
+        let lease = stop.as_deref().and_then(Lease::of).map(Arc::new);
+        Ok(Self { name: settings.profiler().name, detacher, stop, lease, is_attached: true })
+    }
+
+    /// Whether the profiler was attached.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.is_attached
+    }
+
+    /// Whether the answer goes to a command, and nothing may be printed.
+    pub(crate) fn is_command(&self) -> bool {
+        self.is_attached && self.stop.is_some()
+    }
+
+    /// A file for the command, which belongs to the answer: what is too long for the memory.
+    pub(crate) fn file(&self, ending: &str) -> Option<PathBuf> {
+        self.stop.as_deref().filter(|_| self.is_attached).map(|stop| of_process(stop, ending))
+    }
+
+    /// Waits until the profiler is to answer, or for `limit`.
+    pub(crate) fn wait(&self, cx: &mut ProfilerThread<'_>, limit: Duration) -> Wake {
+        let start = Instant::now();
+        loop {
+            if self.is_abandoned() {
+                return Wake::Abandoned;
+            }
+            if self.stop.as_ref().is_some_and(|stop| stop.exists()) {
+                return Wake::Asked;
+            }
+            let left = limit.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return Wake::TimedOut;
+            }
+            // Without a stop file there is nothing to look at.
+            let pause = if self.stop.is_some() { LOOK } else { LONG };
+            if cx.wait(pause.min(left)).is_break() {
+                return Wake::Ends;
+            }
+        }
+    }
+
+    /// Whether the command that has attached the profiler was killed, or its folder is gone.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        let folder = self.stop.as_deref().filter(|_| self.is_attached).and_then(Path::parent);
+        let is_gone = folder.is_some_and(|folder| !folder.as_os_str().is_empty() && !folder.is_dir());
+        is_gone || self.lease.as_ref().is_some_and(|lease| lease.is_over())
+    }
+
+    /// Ends the profiler, whose `shutdown` answers.
+    fn end(&self) {
+        // If a detach has begun, that one answers.
+        let _ = self.detacher.retire();
+        self.report_end();
+    }
+
+    /// Reports the end of the detach.
+    fn report_end(&self) {
+        if self.is_attached {
+            leave(self.name, &self.detacher, self.stop.clone(), self.lease.clone());
+        }
+    }
+
+    /// Answers. Call it in `shutdown`.
+    pub(crate) fn answer(&self, say: impl FnOnce(&mut Answer)) {
+        let is_for_command = self.is_command();
+        let prefix = if is_for_command { String::new() } else { format!("{}: ", self.name) };
+        let mut answer = Answer { text: String::new(), prefix, is_for_command };
+        say(&mut answer);
+        match self.stop.as_deref() {
+            Some(stop) if is_for_command => write(self.name, &of_process(stop, ".answer"), &answer.text),
+            _ if answer.text.is_empty() => {}
+            _ => report!("{}", answer.text.trim_end_matches('\n')),
+        }
+        if let Some(stop) = &self.stop {
+            write(self.name, &of_process(stop, ""), "");
+        }
+    }
+}
+
+/// Starts the thread on which a profiler gathers, or waits to be asked. When `gather` returns, the profiler answers.
+pub(crate) fn start(
+    cx: &InCallback<'_>,
+    asker: &Asker,
+    gather: impl FnOnce(&mut ProfilerThread<'_>, &Asker) -> Wake + Send + 'static,
+) -> std::io::Result<()> {
+    let asker = asker.clone();
+    cx.spawn_profiler_thread("asked", move |cx| match gather(cx, &asker) {
+        Wake::Ends if asker.detacher.state() == DetachState::Detaching => asker.report_end(),
+        Wake::Ends => {} // the application ends
+        Wake::TimedOut | Wake::Asked | Wake::Abandoned => asker.end(),
+    })
+}
+
+/// Has a profiler answer when it is asked. At the end of the application `shutdown` does.
+pub(crate) fn answer_when_asked(cx: &InCallback<'_>, asker: &Asker) -> std::io::Result<()> {
+    if asker.stop.is_none() && !asker.is_attached {
+        return Ok(());
+    }
+    start(cx, asker, |cx, asker| asker.wait(cx, Duration::MAX))
+}
+
+/// Detaches, and reports the end of the detach beside `out`: then another profiler can attach. Nobody reads that after
+/// the end of a lease.
+pub(crate) fn leave(name: &'static str, detacher: &Detacher, out: Option<PathBuf>, lease: Option<Arc<Lease>>) {
+    let report = move |result: corprof::Result<()>| {
+        let over = lease.filter(|lease| lease.is_over());
+        match (out, over, result) {
+            (Some(out), Some(lease), _) => lease.clear(&out),
+            (Some(out), None, result) => {
+                let why = result.err().map(|error| error.to_string()).unwrap_or_default();
+                write(name, &of_process(&out, ".left"), &why);
+            }
+            (None, _, Err(why)) => report!("{name}: cannot detach: {why}"),
+            (None, _, Ok(())) => {}
+        }
+    };
+    if let Err(error) = detacher.detach_then(report) {
+        report!("{name}: cannot detach: {error}");
+    }
+}

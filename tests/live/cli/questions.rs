@@ -1,0 +1,270 @@
+//! `corprof locks`, `starvation`, `pauses`, `exceptions`, `allocations`, `leaks`, `timer` and `tracer`: of a running
+//! process, and from the start of an application until Ctrl-C.
+
+use std::io::Read;
+
+use super::*;
+
+/// What is right in an answer of tests/managed/modern/Asked.cs: lines that contain all of these words.
+const ANSWERS: [(&str, &[&[&str]]); 8] = [
+    ("locks", &[&["Asked.Wants("], &["Asked.Holds(", "\"keeper\""], &["waiting: thread"]]),
+    ("starvation", &[&["reports of the runtime"], &["Asked.Blocks(", " calls System.Threading.Tasks.Task"]]),
+    ("pauses", &[&["generation 0, blocking, asked for"], &["caused by: thread"], &["Asked.Trims("]]),
+    ("exceptions", &[&["thrown System.InvalidOperationException"], &["catch in Asked.Catches("]]),
+    ("allocations", &[&["class"], &["Order"]]),
+    ("leaks", &[&["What has grown in Asked"], &["static field kept"], &["-> Node  +"]]),
+    ("timer", &[&["Asked.Outer("], &["Asked.Inner("]]),
+    ("tracer", &[&["Asked.Outer("], &["Asked.Inner("]]),
+];
+
+/// Those whose profilers the runtime does not release.
+const STAY: [&str; 2] = ["timer", "tracer"];
+
+fn answer_of(name: &str) -> Result<&'static [&'static [&'static str]]> {
+    Ok(ANSWERS.iter().find(|(other, _)| *other == name).context("no such question")?.1)
+}
+
+/// The line that an answer lacks.
+fn lacks(name: &str, text: &str) -> Result<Option<&'static [&'static str]>> {
+    let has = |words: &&[&str]| text.lines().any(|line| words.iter().all(|word| line.contains(word)));
+    Ok(answer_of(name)?.iter().copied().find(|words| !has(words)))
+}
+
+/// The options with which a question has its answer soon.
+fn options(name: &str) -> &'static [&'static str] {
+    match name {
+        "leaks" => &["--first", "0.2"],
+        "timer" | "tracer" => &["--filter", "Asked.*"],
+        "allocations" => &["--top", "5"],
+        _ => &[],
+    }
+}
+
+fn asked(runtime: &Runtime, name: &str) -> Result<Program> {
+    let program = Program::start(Run::new(runtime, "Asked").args([name]).command()?)?;
+    program.expect("ready")?;
+    Ok(program)
+}
+
+/// The process has printed nothing, and runs on.
+fn is_unharmed(program: Program, runtime: &Runtime) -> Result<()> {
+    let lines: Vec<_> = program.lines.try_iter().collect();
+    let (code, stderr) = program.end()?;
+    ensure!(lines.is_empty() && stderr.is_empty(), "{runtime}: the process has printed {lines:?} {stderr}");
+    ensure!(code == Some(0), "{runtime}: {code:?}");
+    Ok(())
+}
+
+/// Asks a running process, longer each time, until the answer is right: so it is asked several times on a full machine.
+fn asks(name: &str) -> Result<()> {
+    for runtime in runtimes()? {
+        let program = asked(&runtime, name)?;
+        let pid = program.child.id().to_string();
+        for seconds in [2, 4, 8, 16] {
+            let mut command = corprof()?;
+            command.args([name, &pid, "--duration", &seconds.to_string()]).args(options(name));
+            let output = command.output()?;
+            let (stdout, stderr) = texts(&output);
+            ensure!(output.status.success(), "{runtime}: {output:?}");
+            ensure!(stderr.contains(&format!("watches process {pid} ")), "{runtime}: {stderr}");
+            ensure!(!stderr.contains("has not detached"), "{runtime}: {stderr}");
+            let lacks = lacks(name, &stdout)?;
+            let is_last = seconds == 16 || STAY.contains(&name);
+            ensure!(lacks.is_none() || !is_last, "{runtime}: no line {lacks:?}: {stdout}{stderr}");
+            if lacks.is_none() {
+                break;
+            }
+        }
+        // Another one can attach, or the user was told that it cannot.
+        let output = corprof()?.args(["stacks", &pid]).output()?;
+        let (_, stderr) = texts(&output);
+        if STAY.contains(&name) {
+            ensure!(stderr.contains("keeps their profiler until the process ends"), "{runtime}: {output:?}");
+        } else {
+            ensure!(output.status.success(), "{runtime}: {output:?}");
+        }
+        is_unharmed(program, &runtime)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn locks_of_a_running_process() -> Result<()> {
+    asks("locks")
+}
+
+#[test]
+fn starvation_of_a_running_process() -> Result<()> {
+    asks("starvation")
+}
+
+#[test]
+fn pauses_of_a_running_process() -> Result<()> {
+    asks("pauses")
+}
+
+#[test]
+fn exceptions_of_a_running_process() -> Result<()> {
+    asks("exceptions")
+}
+
+#[test]
+fn allocations_of_a_running_process() -> Result<()> {
+    asks("allocations")
+}
+
+#[test]
+fn leaks_of_a_running_process() -> Result<()> {
+    asks("leaks")
+}
+
+#[test]
+fn timer_of_a_running_process() -> Result<()> {
+    asks("timer")
+}
+
+#[test]
+fn tracer_of_a_running_process() -> Result<()> {
+    asks("tracer")
+}
+
+/// Asks from the start of an application, and ends it by a signal.
+fn interrupted(signal: &str) -> Result<()> {
+    for runtime in runtimes()? {
+        for (name, _) in ANSWERS {
+            let mut lacked = None;
+            for seconds in [2, 4, 8, 16] {
+                let mut command = corprof()?;
+                // Both spellings.
+                if seconds == 2 {
+                    command.arg(name).args(options(name));
+                } else {
+                    command.args(["run", name, "--env", "LEAKS_FIRST=0.2"]);
+                }
+                command.arg("--").args(application(&runtime, "Asked")?).arg(name);
+                let mut program = Program::start(command)?;
+                program.expect("ready")?;
+                thread::sleep(Duration::from_secs(seconds));
+                program.signal(signal)?;
+                // The input stays open, so that nothing else ends it.
+                let input = program.input.take();
+                let (code, stderr) = program.end()?;
+                drop(input);
+                ensure!(code == Some(0), "{runtime}: {name} {signal}: {code:?}: {stderr}");
+                lacked = lacks(name, &stderr)?.map(|words| (words, stderr));
+                if lacked.is_none() {
+                    break;
+                }
+            }
+            ensure!(lacked.is_none(), "{runtime}: {name} {signal}: {lacked:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn an_interrupt_has_the_answer_first() -> Result<()> {
+    interrupted("-INT")
+}
+
+#[test]
+fn a_request_to_end_has_the_answer_first() -> Result<()> {
+    interrupted("-TERM")
+}
+
+/// `corprof NAME PID`, which has attached its profiler.
+fn watching(name: &str, pid: u32) -> Result<Program> {
+    let mut command = corprof()?;
+    command.args([name, &pid.to_string()]);
+    let mut program = Program::start(command)?;
+    program.stderr_line("watches process")?;
+    Ok(program)
+}
+
+#[test]
+fn a_question_ends_at_once_by_an_interrupt_and_by_a_detach() -> Result<()> {
+    for runtime in runtimes()? {
+        for (name, _) in ANSWERS.iter().filter(|(name, _)| !STAY.contains(name)) {
+            let target = asked(&runtime, name)?;
+            let pid = target.child.id();
+            for by_detach in [false, true] {
+                let mut command = watching(name, pid)?;
+                let start = Instant::now();
+                if by_detach {
+                    let output = corprof()?.args(["detach", &pid.to_string()]).output()?;
+                    ensure!(output.status.success(), "{runtime}: {name}: {output:?}");
+                } else {
+                    command.signal("-INT")?;
+                }
+                let lines: Vec<_> = command.lines.iter().collect();
+                let took = start.elapsed();
+                let mut said = String::new();
+                command.child.stderr.take().context("no stderr")?.read_to_string(&mut said)?;
+                ensure!(command.child.wait()?.success(), "{runtime}: {name}: {lines:?} {said}");
+                ensure!(!lines.is_empty() && !said.contains("has not detached"), "{runtime}: {name}: {lines:?} {said}");
+                // It would be 35 seconds without.
+                ensure!(*name != "leaks" || took < Duration::from_secs(25), "{runtime}: {took:?}");
+            }
+            is_unharmed(target, &runtime)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_profiler_of_a_killed_question_leaves() -> Result<()> {
+    for runtime in runtimes()? {
+        for name in ["locks", "leaks"] {
+            let target = asked(&runtime, name)?;
+            let pid = target.child.id();
+            let mut command = watching(name, pid)?;
+            command.child.kill()?;
+            command.child.wait()?;
+            let end = Instant::now() + PATIENCE;
+            while !corprof()?.args(["stacks", &pid.to_string()]).output()?.status.success() {
+                ensure!(Instant::now() < end, "{runtime}: {name} stays");
+            }
+            is_unharmed(target, &runtime)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_file_is_written_in_the_requested_format() -> Result<()> {
+    for runtime in runtimes()? {
+        let folder = tempfile::tempdir()?;
+        for (name, file, word) in [
+            ("locks", "a.folded", "Asked.Holds"),
+            ("allocations", "a.svg", "new Order"),
+            ("leaks", "a.html", "Node"),
+            ("timer", "a.csv", "Asked.Outer"),
+            ("tracer", "a.json", "Asked.Outer"),
+        ] {
+            let target = asked(&runtime, name)?;
+            let file = folder.path().join(file);
+            let mut command = corprof()?;
+            command.args([name, &target.child.id().to_string(), "--duration", "4"]).args(options(name));
+            let output = command.arg("-o").arg(&file).output()?;
+            let (_, stderr) = texts(&output);
+            ensure!(output.status.success() && stderr.contains("is written"), "{runtime}: {name}: {output:?}");
+            ensure!(fs::read_to_string(&file)?.contains(word), "{runtime}: {name}: {output:?}");
+            is_unharmed(target, &runtime)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_wrong_option_is_refused_before_anything_is_done() -> Result<()> {
+    for (args, said) in [
+        (&["locks", "1", "--tops", "3"][..], "a similar argument exists: '--top'"),
+        (&["locks", "1", "--rate", "0"], "give a number from 0.1 to 1000"),
+        (&["locks", "--env", "LOCKS_TPO=3", "--", "sh", "-c", "echo ran"], "did you mean LOCKS_TOP?"),
+    ] {
+        let output = corprof()?.args(args).output()?;
+        ensure!(output.status.code() == Some(2) && output.stdout.is_empty(), "{args:?}: {output:?}");
+        ensure!(texts(&output).1.contains(said), "{args:?}: {output:?}");
+    }
+    Ok(())
+}
