@@ -19,18 +19,20 @@ Exit codes:
 
     0  success; no check failed
     1  `il check` refused a body, the runtime refused the profiler of `attach`, `stacks`,
-       `top` or `record -p` or would have refused it, the profiler stays despite `detach`,
-       or `doctor` has findings
+       `top`, `record -p` or a question (`locks` and so on) or would have refused it, the
+       profiler stays despite `detach`, or `doctor` has findings
     2  the command line is wrong
     3  the command could not do its work: no such process, an unreadable file
 
-`corprof run`, `corprof record` and `corprof attach --wait` exit with the code of the application,
-or with one of these.
-If Ctrl-C ends `record`, the code is 0 if the profile was written.
+`corprof run`, `corprof record`, questions before `--` and `corprof attach --wait` exit with the
+code of the application, or with one of these.
+If Ctrl-C ends `record`, a question or `run` with a built-in profiler, the code is 0 if there is a
+profile or an answer.
 
   124  the application ran, but a profiler was not loaded (`run`: with --require-load), or
        there is no profile, or none has arrived (`record`; without a profile, the code of
-       an application that ended with another than 0 is kept)
+       an application that ended with another than 0 is kept), or there is no answer (a
+       question that was ended before)
   125  the application was not started, because the profiler could not have worked
   126  the application cannot be started (not executable)
   127  there is no such application

@@ -23,14 +23,15 @@ use crate::{embedded, output, question, select};
 /// Reads the CLSID from the library, checks for mistakes that a runtime ignores silently, sets the variables that make
 /// runtimes load the profiler (CORECLR_*, and DOTNET_* for .NET 11), and clears those of other profilers. The
 /// application keeps its input, output, signals and exit code. At the end, standard error lists the processes that have
-/// loaded the profiler, including child processes, which inherit the variables.
+/// loaded the profiler, including child processes, which inherit the variables. At Ctrl-C and SIGTERM a built-in
+/// profiler answers first, and then the application is ended; a second Ctrl-C ends it at once.
 ///
 /// With --delay or --duration, the application starts without a profiler. The profiler attaches later, to the first
 /// .NET process that is not a tool of the SDK, and detaches after the duration while the application runs on. It gets
 /// the variables of --env as lines in its attach data.
 ///
 /// Profilers are built in: --list shows them, and behind the name of one its settings, which are environment variables.
-/// `corprof record` is `run sampler` with options.
+/// `corprof record` is `run sampler` with options, `corprof locks --` is `run locks` with options, and so on.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof run --list

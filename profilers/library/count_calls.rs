@@ -1,8 +1,8 @@
 //! Counts the calls of each method, by a number in memory that the method itself increments: a fraction of a nanosecond
 //! each.
 //!
-//! It counts methods that are compiled; precompiled ones, such as most of the framework's, run on uncounted. At exit it
-//! prints how often each was called. If it attaches, it counts calls from the attach on.
+//! It counts methods that are compiled; precompiled ones, such as most of the framework's, run on uncounted. When it is
+//! asked (`question`), it answers how often each was called. If it attaches, it counts calls from the attach on.
 //!
 //! Threads that call a method at the same time may count one call together.
 
@@ -18,11 +18,14 @@ use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::COUNT_CALLS;
 use globset::{Glob, GlobMatcher};
 
+use crate::question::{Answer, Asker, answer_when_asked};
+
 /// The profiler.
 #[derive(Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A13", no_export)]
 pub struct CountCalls {
     counted: Arc<Counted>,
+    asker: Asker,
 }
 
 /// Methods with their counters. All instantiations of a generic method have one, and the name of the first.
@@ -53,17 +56,39 @@ impl Counted {
         let new = || (name, &*Box::leak(Box::default()));
         Some(methods.entry((info.module, info.token)).or_insert_with(new).clone())
     }
+
+    fn answer(&self, cx: &InCallback<'_>, answer: &mut Answer) {
+        for (name, rewrite) in &*self.rewrites.lock(cx) {
+            if let Outcome::Refused(why) = rewrite.outcome() {
+                say!(answer, "{name} is not counted: {why}");
+            }
+        }
+        let mut methods: Vec<_> =
+            self.methods.lock(cx).values().map(|(name, count)| (count.get(), name.clone())).collect();
+        methods.sort_by(|(a, name_a), (b, name_b)| b.cmp(a).then_with(|| name_a.as_str().cmp(name_b.as_str())));
+        say!(answer, "{:>12}  method", "calls");
+        for (calls, name) in methods.iter().filter(|(calls, _)| *calls > 0) {
+            say!(answer, "{calls:>12}  {name}");
+        }
+    }
 }
 
 #[callbacks]
 impl Callbacks for CountCalls {
-    fn initialize(_cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
-        Ok(Self { counted: Counted::new(&Settings::of_environment(&COUNT_CALLS)?)? })
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        let settings = Settings::of_environment(&COUNT_CALLS)?;
+        let asker = Asker::of_start(cx, &settings)?;
+        let counted = Counted::new(&settings)?;
+        answer_when_asked(cx, &asker)?;
+        Ok(Self { counted, asker })
     }
 
     /// Has the methods that are compiled already compiled again.
     fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
-        let profiler = Self { counted: Counted::new(&Settings::of_attach(&COUNT_CALLS, data)?)? };
+        let settings = Settings::of_attach(&COUNT_CALLS, data)?;
+        let counted = Counted::new(&settings)?;
+        let asker = Asker::of_attach(cx, &settings)?;
+        let profiler = Self { counted, asker };
         let counted = Arc::clone(&profiler.counted);
         let instrumentation = cx.start_instrumentation()?;
         cx.spawn_profiler_thread("count_calls", move |cx| {
@@ -81,6 +106,7 @@ impl Callbacks for CountCalls {
                 counted.rewrites.lock(cx).push((name, rewrite));
             }
         })?;
+        answer_when_asked(cx, &profiler.asker)?;
         Ok(profiler)
     }
 
@@ -94,17 +120,6 @@ impl Callbacks for CountCalls {
     }
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {
-        for (name, rewrite) in &*self.counted.rewrites.lock(cx) {
-            if let Outcome::Refused(why) = rewrite.outcome() {
-                report!("count_calls: {name} is not counted: {why}");
-            }
-        }
-        let mut methods: Vec<_> =
-            self.counted.methods.lock(cx).values().map(|(name, count)| (count.get(), name.clone())).collect();
-        methods.sort_by(|(a, name_a), (b, name_b)| b.cmp(a).then_with(|| name_a.as_str().cmp(name_b.as_str())));
-        report!("count_calls: {:>12}  method", "calls");
-        for (calls, name) in methods.iter().filter(|(calls, _)| *calls > 0) {
-            report!("count_calls: {calls:>12}  {name}");
-        }
+        self.asker.answer(|answer| self.counted.answer(cx, answer));
     }
 }

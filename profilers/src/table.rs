@@ -220,7 +220,7 @@ pub fn list() -> String {
     let mut text = String::new();
     for Profiler { name, summary, loading, .. } in ALL {
         let by = if *loading == Loading::ByAttach { " (attaches only)" } else { "" };
-        let _ = writeln!(text, "{name:<13} {summary}{by}");
+        let _ = writeln!(text, "{name:<18} {summary}{by}");
     }
     text
 }

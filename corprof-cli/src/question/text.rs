@@ -96,8 +96,9 @@ pub(super) fn long(words: &Words) -> String {
 /// Examples, and where to read on.
 pub(super) fn examples(words: &Words) -> String {
     let name = words.profiler.name;
+    let ends = if name == LEAKS.name { "35 s, or until Ctrl-C" } else { "until Ctrl-C" };
     format!(
-        "Examples:\n  corprof {name} 4711                 until Ctrl-C\n  corprof {name} 4711 --duration 10\n  corprof {name} -- dotnet \
+        "Examples:\n  corprof {name} 4711                 {ends}\n  corprof {name} 4711 --duration 10\n  corprof {name} -- dotnet \
          App.dll\n\nThe exit code is 1 if the runtime refused the profiler, and 124 if there is no answer; with a command, it is that of \
          the\napplication, or 0 if Ctrl-C ended it and there is an answer. Exit codes: corprof help exit-codes"
     )

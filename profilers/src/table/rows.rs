@@ -469,7 +469,7 @@ pub static COUNT_CALLS: Profiler = Profiler {
     summary: "counts the calls of each method, by a number in memory",
     loading: Loading::Either,
     prefix: "COUNT_CALLS",
-    settings: &[setting("COUNT_CALLS_FILTER", Kind::Glob, "*", "the methods to count")],
+    settings: &[setting("COUNT_CALLS_FILTER", Kind::Glob, "*", "the methods to count"), stop("COUNT_CALLS_STOP")],
 };
 
 /// Prints calls with values.

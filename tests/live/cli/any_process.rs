@@ -148,6 +148,13 @@ impl Target {
         let top: Value = serde_json::from_slice(&top.stdout).context("no JSON")?;
         // On a full machine there may be no sample.
         ensure!(top["seconds"].as_f64().is_some_and(|seconds| seconds >= 2.0), "{runtime}: {top}");
+        let exceptions = self.corprof(&["exceptions", "PID", "--duration", "1"])?;
+        let (exceptions, _) = texts(&exceptions);
+        ensure!(exceptions.contains("thrown System.InvalidOperationException"), "{runtime}: {exceptions}");
+        let allocated = file("allocated.folded");
+        self.corprof(&["allocations", "PID", "--duration", "2", "-o", &allocated.display().to_string()])?;
+        ensure!(fs::read_to_string(&allocated)?.contains("InvalidOperationException"), "{runtime}: {allocated:?}");
+        ensure!(is_ours(&allocated)?, "{runtime}: the file is another user's");
         self.program.tell("calm")?;
 
         let heap = file("heap.txt");
@@ -231,8 +238,9 @@ fn a_process_of_another_user_without_rights() -> Result<()> {
             let target = shared.start(set_up, shared.0.path())?;
             let pid = target.pid.to_string();
             let sampler = ["attach", &pid, "sampler"];
-            let commands: [&[&str]; 7] = [
+            let commands: [&[&str]; 8] = [
                 &["stacks", &pid],
+                &["locks", &pid],
                 &["record", "-p", &pid, "-o", "/var/tmp/none.svg"],
                 &["top", &pid, "--once"],
                 &["heap", &pid],

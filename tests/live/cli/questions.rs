@@ -129,9 +129,9 @@ fn tracer_of_a_running_process() -> Result<()> {
 }
 
 /// Asks from the start of an application, and ends it by a signal.
-fn interrupted(signal: &str) -> Result<()> {
+fn interrupted(signal: &str, names: &[&str]) -> Result<()> {
     for runtime in runtimes()? {
-        for (name, _) in ANSWERS {
+        for name in names.iter().copied() {
             let mut lacked = None;
             for seconds in [2, 4, 8, 16] {
                 let mut command = corprof()?;
@@ -164,12 +164,12 @@ fn interrupted(signal: &str) -> Result<()> {
 
 #[test]
 fn an_interrupt_has_the_answer_first() -> Result<()> {
-    interrupted("-INT")
+    interrupted("-INT", &["timer"])
 }
 
 #[test]
 fn a_request_to_end_has_the_answer_first() -> Result<()> {
-    interrupted("-TERM")
+    interrupted("-TERM", &["locks"])
 }
 
 /// `corprof NAME PID`, which has attached its profiler.
@@ -181,10 +181,10 @@ fn watching(name: &str, pid: u32) -> Result<Program> {
     Ok(program)
 }
 
-#[test]
-fn a_question_ends_at_once_by_an_interrupt_and_by_a_detach() -> Result<()> {
+/// Those whose profilers leave end at once by an interrupt and by a detach.
+fn ends_at_once(names: &[&str]) -> Result<()> {
     for runtime in runtimes()? {
-        for (name, _) in ANSWERS.iter().filter(|(name, _)| !STAY.contains(name)) {
+        for name in names.iter().filter(|name| !STAY.contains(name)) {
             let target = asked(&runtime, name)?;
             let pid = target.child.id();
             for by_detach in [false, true] {
@@ -212,6 +212,11 @@ fn a_question_ends_at_once_by_an_interrupt_and_by_a_detach() -> Result<()> {
 }
 
 #[test]
+fn a_wait_for_the_second_snapshot_ends_at_once() -> Result<()> {
+    ends_at_once(&["leaks"])
+}
+
+#[test]
 fn the_profiler_of_a_killed_question_leaves() -> Result<()> {
     for runtime in runtimes()? {
         for name in ["locks", "leaks"] {
@@ -230,17 +235,19 @@ fn the_profiler_of_a_killed_question_leaves() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn a_file_is_written_in_the_requested_format() -> Result<()> {
+/// Files, and what is in them.
+const FILES: [(&str, &str, &str); 5] = [
+    ("allocations", "a.svg", "new Order"),
+    ("locks", "a.folded", "Asked.Holds"),
+    ("leaks", "a.html", "Node"),
+    ("timer", "a.csv", "Asked.Outer"),
+    ("tracer", "a.json", "Asked.Outer"),
+];
+
+fn writes(files: &[(&str, &str, &str)]) -> Result<()> {
     for runtime in runtimes()? {
         let folder = tempfile::tempdir()?;
-        for (name, file, word) in [
-            ("locks", "a.folded", "Asked.Holds"),
-            ("allocations", "a.svg", "new Order"),
-            ("leaks", "a.html", "Node"),
-            ("timer", "a.csv", "Asked.Outer"),
-            ("tracer", "a.json", "Asked.Outer"),
-        ] {
+        for (name, file, word) in files.iter().copied() {
             let target = asked(&runtime, name)?;
             let file = folder.path().join(file);
             let mut command = corprof()?;
@@ -256,6 +263,11 @@ fn a_file_is_written_in_the_requested_format() -> Result<()> {
 }
 
 #[test]
+fn a_file_is_written_in_the_requested_format() -> Result<()> {
+    writes(&FILES[..1])
+}
+
+#[test]
 fn a_wrong_option_is_refused_before_anything_is_done() -> Result<()> {
     for (args, said) in [
         (&["locks", "1", "--tops", "3"][..], "a similar argument exists: '--top'"),
@@ -267,4 +279,56 @@ fn a_wrong_option_is_refused_before_anything_is_done() -> Result<()> {
         ensure!(texts(&output).1.contains(said), "{args:?}: {output:?}");
     }
     Ok(())
+}
+
+#[test]
+fn a_second_interrupt_ends_the_application_at_once() -> Result<()> {
+    for runtime in runtimes()? {
+        let mut command = corprof()?;
+        command.args(["locks", "--"]).args(application(&runtime, "Asked")?).arg("locks");
+        let mut program = Program::start(command)?;
+        program.expect("ready")?;
+        let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", program.child.id()))?;
+        let child: u32 = children.split_whitespace().next().context("no child")?.parse()?;
+        // A process that stands cannot answer.
+        signal(child, "-STOP")?;
+        program.signal("-INT")?;
+        thread::sleep(Duration::from_millis(500));
+        ensure!(program.child.try_wait()?.is_none(), "{runtime}: it does not wait for the answer");
+        program.signal("-INT")?;
+        let input = program.input.take();
+        let (code, stderr) = program.end()?;
+        drop(input);
+        ensure!(code == Some(124) && stderr.contains("there is no answer"), "{runtime}: {code:?}: {stderr}");
+    }
+    Ok(())
+}
+
+/// Every question: more than seconds.
+mod long {
+    use super::*;
+
+    fn names() -> Vec<&'static str> {
+        ANSWERS.iter().map(|(name, _)| *name).collect()
+    }
+
+    #[test]
+    fn an_interrupt_has_every_answer_first() -> Result<()> {
+        interrupted("-INT", &names())
+    }
+
+    #[test]
+    fn a_request_to_end_has_every_answer_first() -> Result<()> {
+        interrupted("-TERM", &names())
+    }
+
+    #[test]
+    fn every_question_ends_at_once_by_an_interrupt_and_by_a_detach() -> Result<()> {
+        ends_at_once(&names())
+    }
+
+    #[test]
+    fn every_file_is_written_in_the_requested_format() -> Result<()> {
+        writes(&FILES)
+    }
 }

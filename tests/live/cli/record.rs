@@ -337,7 +337,7 @@ fn who_records_already_is_told_and_an_interrupt_ends_that() -> Result<()> {
             let (stdout, stderr) = texts(&output);
             ensure!(output.status.code() == Some(1) && stdout.is_empty(), "{runtime}: {output:?}");
             ensure!(
-                stderr.contains("another `corprof record`, `stacks`, `top` or `heap` is using the process"),
+                stderr.contains("another command of corprof, such as `record` or `locks`, is using"),
                 "{stderr}"
             );
         }
