@@ -336,10 +336,7 @@ fn who_records_already_is_told_and_an_interrupt_ends_that() -> Result<()> {
             let output = command.current_dir(folder.path()).args(verb).arg(pid.to_string()).output()?;
             let (stdout, stderr) = texts(&output);
             ensure!(output.status.code() == Some(1) && stdout.is_empty(), "{runtime}: {output:?}");
-            ensure!(
-                stderr.contains("another command of corprof, such as `record` or `locks`, is using"),
-                "{stderr}"
-            );
+            ensure!(stderr.contains("another command of corprof, such as `record` or `locks`, is using"), "{stderr}");
         }
         signal(first.id(), "-INT")?;
         let said = rest(first_says)?;
