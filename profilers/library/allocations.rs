@@ -8,7 +8,7 @@
 //! not use its fast allocation path. By stack, it reports one object every 100 KB: from .NET 10 on each byte has the
 //! same chance, and a sample counts for the bytes that it represents. Before, the object that fills up the 100 KB
 //! counts for all of them, so that classes with large objects seem larger than they are. After an attach the runtime
-//! reports samples only: that is another profiler, [`AllocationSamples`].
+//! reports samples only: that is another profiler, `allocation_samples`.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use corprof::prelude::*;
 use corprof::sync::{Merge, Mutex, ThreadState};
 use corprof_export::{Frame, Output, Profile, Unit, application_name};
 use corprof_profilers::settings::{SettingError, Settings};
-use corprof_profilers::table::{ALLOCATION_SAMPLES, ALLOCATIONS};
+use corprof_profilers::table::ALLOCATIONS;
 use rustc_hash::FxHashMap;
 
 use crate::question::{Answer, Asker, answer_when_asked};
@@ -43,15 +43,6 @@ pub struct Allocations {
     by_name: Mutex<BTreeMap<Name, Count>>,
     /// With ALLOCATIONS_BY=stack.
     by_stack: Option<Mutex<Samples>>,
-    asker: Asker,
-}
-
-/// The profiler that attaches in its place.
-#[derive(Profiler)]
-#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A2E", no_export)]
-pub struct AllocationSamples {
-    samples: Mutex<Samples>,
-    top: usize,
     asker: Asker,
 }
 
@@ -80,7 +71,7 @@ impl Merge for Counts {
 }
 
 /// The sampled objects.
-struct Samples {
+pub(crate) struct Samples {
     output: Option<Output>,
     is_by_stack: bool,
     /// By class, and with `is_by_stack` by the method that allocates.
@@ -90,7 +81,7 @@ struct Samples {
 }
 
 impl Samples {
-    fn new(output: Option<Output>, is_by_stack: bool) -> Self {
+    pub(crate) fn new(output: Option<Output>, is_by_stack: bool) -> Self {
         let mut profile = Profile::summed(application_name(), Unit::Bytes).of_process(std::process::id());
         let thread = profile.thread(0, "all threads");
         Self { output, is_by_stack, rows: BTreeMap::new(), profile, thread }
@@ -110,7 +101,7 @@ impl Samples {
     }
 
     /// Adds the sample of an event, if it is one.
-    fn see(samples: &Mutex<Self>, cx: &InNoGc<'_>, event: &EventPipeEvent<'_>) {
+    pub(crate) fn see(samples: &Mutex<Self>, cx: &InNoGc<'_>, event: &EventPipeEvent<'_>) {
         let Some(event) = event.of_runtime(cx) else { return };
         let (class, bytes) = if let Ok(sample) = event.decode::<AllocationSampled<'_>>() {
             // An object of this size is sampled with this chance.
@@ -131,7 +122,7 @@ impl Samples {
     }
 
     /// Has the runtime report a sample of the allocated objects.
-    fn start(cx: &mut InCallback<'_>) -> Result<()> {
+    pub(crate) fn start(cx: &mut InCallback<'_>) -> Result<()> {
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
         let has_samples = cx.runtime_info()?.major >= 10;
         let events = if has_samples { KeywordSet::ALLOCATION_SAMPLES } else { KeywordSet::ALLOCATION_TICKS };
@@ -139,7 +130,7 @@ impl Samples {
         Ok(())
     }
 
-    fn answer(&mut self, top: usize, answer: &mut Answer) {
+    pub(crate) fn answer(&mut self, top: usize, answer: &mut Answer) {
         let mut rows: Vec<_> = self.rows.iter().collect();
         rows.sort_by_key(|&(_, count)| Reverse(count));
         let total: usize = rows.iter().map(|(_, count)| count.bytes).sum();
@@ -177,11 +168,11 @@ impl Allocations {
     }
 }
 
-fn is_by_stack(settings: &Settings) -> Result<bool, SettingError> {
+pub(crate) fn is_by_stack(settings: &Settings) -> Result<bool, SettingError> {
     settings.of("ALLOCATIONS_BY").word(&[("class", false), ("stack", true)])
 }
 
-fn output(settings: &Settings, is_by_stack: bool) -> Result<Option<Output>, SettingError> {
+pub(crate) fn output(settings: &Settings, is_by_stack: bool) -> Result<Option<Output>, SettingError> {
     let out = settings.of("ALLOCATIONS_OUT");
     match out.output()? {
         None => Ok(None),
@@ -227,30 +218,5 @@ impl Callbacks for Allocations {
             Some(samples) => samples.lock(cx).answer(self.top, answer),
             None => self.answer(cx, answer),
         });
-    }
-}
-
-#[callbacks]
-impl Callbacks for AllocationSamples {
-    fn initialize(_cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
-        Err("it can only attach to a running application: `corprof allocations PID`".into())
-    }
-
-    fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
-        let settings = Settings::of_attach(&ALLOCATION_SAMPLES, data)?;
-        let asker = Asker::of_attach(cx, &settings)?;
-        let top = settings.of("ALLOCATIONS_TOP").number()?;
-        let samples = Samples::new(output(&settings, true)?, is_by_stack(&settings)?);
-        Samples::start(cx)?;
-        answer_when_asked(cx, &asker)?;
-        Ok(Self { samples: Mutex::new(samples), top, asker })
-    }
-
-    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
-        Samples::see(&self.samples, cx, &event);
-    }
-
-    fn shutdown(&self, cx: &mut InCallback<'_>) {
-        self.asker.answer(|answer| self.samples.lock(cx).answer(self.top, answer));
     }
 }

@@ -12,6 +12,7 @@ mod own_frames;
 mod report_files;
 mod thread_name;
 
+pub mod allocation_samples;
 pub mod allocations;
 pub mod count_calls;
 pub mod dumper;
@@ -29,8 +30,8 @@ pub mod trace_values;
 pub mod tracer;
 
 corprof::export!(
+    allocation_samples::AllocationSamples,
     allocations::Allocations,
-    allocations::AllocationSamples,
     count_calls::CountCalls,
     dumper::Dumper,
     exceptions::Exceptions,
