@@ -189,6 +189,7 @@ mod tests {
 
     fn image() -> Image {
         Image {
+            has_clr: false,
             format: BinaryFormat::Elf,
             architecture: Architecture::X86_64,
             is_library: true,
