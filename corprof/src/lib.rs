@@ -81,6 +81,7 @@ mod il_body;
 pub mod info;
 pub mod instrumentation;
 mod lock;
+pub mod lock_waits;
 pub mod metadata;
 pub mod names;
 pub mod profiler;

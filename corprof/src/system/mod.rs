@@ -69,6 +69,18 @@ pub(crate) fn read_memory(address: usize, bytes: &mut [u8]) -> bool {
     imp::read_memory(address, bytes)
 }
 
+/// The address of the symbol `name` of the library that has `code`; none if there is no such library or symbol, and on
+/// systems without an implementation.
+pub(crate) fn symbol_beside(code: usize, name: &std::ffi::CStr) -> Option<usize> {
+    imp::symbol_beside(code, name)
+}
+
+/// The stack pointer of a thread of this process that waits in the system; none of a running one, and if the system does
+/// not report it.
+pub(crate) fn stack_pointer(os_thread_id: u32) -> Option<usize> {
+    imp::stack_pointer(os_thread_id)
+}
+
 /// The operating system's id of the calling thread, as the runtime reports it to profilers.
 pub(crate) fn os_thread_id() -> u32 {
     imp::os_thread_id()

@@ -20,7 +20,7 @@ use tree::Tree;
 
 /// The rooms from the top down: each imports only from rooms below it. A room is named by its first module; `lib` is
 /// the root, and `generated` has files for several rooms.
-const ORDER: [&[&str]; 34] = [
+const ORDER: [&[&str]; 35] = [
     &["lib"],
     &["testing", "generated::contract_table", "generated::fake_info", "generated::fake_metadata"],
     &["adapter", "generated::thunks"],
@@ -30,6 +30,7 @@ const ORDER: [&[&str]; 34] = [
     &["wrong_context", "generated::absent"],
     &["calls"],
     &["hooks"],
+    &["lock_waits"],
     &["sampler"],
     &["walk"],
     &["names"],

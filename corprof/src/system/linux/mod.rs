@@ -1,6 +1,7 @@
 //! Linux.
 
 mod cpu_time;
+mod library;
 mod listener;
 mod pin;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -12,6 +13,7 @@ pub(crate) mod signals;
 
 pub(crate) use cpu_time::ThreadClock;
 pub(super) use cpu_time::{is_runnable, run_count, scheduling};
+pub(super) use library::{stack_pointer, symbol_beside};
 pub(crate) use listener::Listener;
 pub(super) use pin::pin_library;
 #[cfg(test)]

@@ -40,6 +40,16 @@ pub(super) fn read_memory(_address: usize, _bytes: &mut [u8]) -> bool {
     false
 }
 
+/// Not implemented.
+pub(super) fn symbol_beside(_code: usize, _name: &std::ffi::CStr) -> Option<usize> {
+    None
+}
+
+/// Not implemented.
+pub(super) fn stack_pointer(_os_thread_id: u32) -> Option<usize> {
+    None
+}
+
 pub(super) use super::{THREAD_LOCAL_KEY_DISTANCE as THREAD_KEY_DISTANCE, thread_local_key as thread_key};
 
 /// Not implemented.

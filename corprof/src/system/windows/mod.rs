@@ -78,6 +78,16 @@ pub(super) fn read_memory(address: usize, bytes: &mut [u8]) -> bool {
     code != 0 && read == bytes.len()
 }
 
+/// Not implemented.
+pub(super) fn symbol_beside(_code: usize, _name: &std::ffi::CStr) -> Option<usize> {
+    None
+}
+
+/// Not implemented.
+pub(super) fn stack_pointer(_os_thread_id: u32) -> Option<usize> {
+    None
+}
+
 /// Environment blocks lie side by side, on two pages each.
 #[cfg(target_arch = "x86_64")]
 pub(super) const THREAD_KEY_DISTANCE: usize = 0x2000;
