@@ -1,6 +1,8 @@
 //! `corprof stacks`: what every thread of a process does now, by the built-in profiler of that name.
 
 mod event_pipe;
+mod groups;
+mod locks;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -20,19 +22,30 @@ use crate::output;
 use crate::signals::Signals;
 use crate::visit::{self, Place};
 
+use locks::Locks;
+
+/// The beginning of the line in place of outer frames that are missing.
+const CUT: &str = "[outer frames are missing";
+
 /// Show what every thread of a process does now.
 ///
 /// Attaches a small profiler, which suspends all managed threads once for some milliseconds, writes their stacks, and
-/// detaches. The process needs no preparation. This also works if the application hangs: deadlocked threads show the
-/// methods that wait for the locks. If another maker's profiler is in the process, the runtime's own sampler takes the
-/// stacks, by EventPipe: of the threads that have managed methods on their stacks. It does not tell whether a thread
-/// waits: one `in native code` may do either.
+/// detaches. The process needs no preparation. This also works if the application hangs: threads that wait for each
+/// other's locks (`lock`, `Monitor`, `System.Threading.Lock`) come first, as a deadlock, with the classes of the objects,
+/// however long they have waited. Then comes who waits for whom without a deadlock. On Linux.
 ///
-/// The innermost method comes first. `[native]` is native code of the runtime or of a library. A thread `waits` if it
-/// was neither running nor ready to run. Thread names come from the system: Linux cuts them to 15 bytes.
+/// If another maker's profiler is in the process, the runtime's own sampler takes the stacks, by EventPipe: of the
+/// threads that have managed methods on their stacks. It does not tell whether a thread waits (one `in native code` may
+/// do either), nor who holds which lock.
+///
+/// The innermost method comes first. `>` marks the methods of the application, `[native]` is native code of the runtime
+/// or of a library. Threads with equal stacks are shown once, and what the framework does to start a thread or to give
+/// it work is one line: `--all-frames` shows each thread and each frame. A thread `waits` if it was neither running nor
+/// ready to run. Thread names come from the system: Linux cuts them to 15 bytes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof stacks 4711
+  corprof stacks 4711 --all-frames
   corprof stacks 4711 --json | jq '.threads[] | select(.state == \"runs\")'
 
 Exits with 1 if the runtime refused the profiler, and with 3 if there is no such process, it is not a .NET process, it belongs to
@@ -41,9 +54,13 @@ pub struct Args {
     /// The process, as `corprof ps` numbers it
     pid: u32,
 
-    /// Print one JSON document
+    /// Print one JSON document, with all threads and frames
     #[arg(long)]
     json: bool,
+
+    /// Show each thread, and every frame of its stack
+    #[arg(long)]
+    all_frames: bool,
 
     /// The time limit for suspending the threads, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
@@ -51,7 +68,7 @@ pub struct Args {
 }
 
 /// The stacks of a process.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
 struct Stacks {
     pid: u32,
     command: Option<String>,
@@ -60,6 +77,10 @@ struct Stacks {
     threads: Vec<Thread>,
     /// The number of further managed threads, without managed frames or that could not be walked. Unknown by EventPipe.
     others: Option<usize>,
+    /// Who waits for which lock. Unknown by EventPipe.
+    locks: Option<Locks>,
+    /// The threads of each deadlock: each waits for a lock that the next one holds, and the last for one of the first.
+    deadlocks: Vec<Vec<u32>>,
 }
 
 /// The stack of a thread.
@@ -70,6 +91,8 @@ struct Thread {
     name: Option<String>,
     /// `runs` or `waits`; by EventPipe `in managed code` or `in native code`.
     state: String,
+    /// Whether outer frames are missing.
+    is_cut: bool,
     /// The innermost first.
     frames: Vec<String>,
 }
@@ -88,7 +111,7 @@ pub fn run(args: &Args) -> Outcome {
         Err(failure) if failure.error.is::<Occupied>() => {
             event_pipe_samples::announce(&failure.error);
             let stacks = event_pipe::take(&process, Duration::from_secs(args.timeout), &signals)?;
-            print(&stacks, args.json)?;
+            print(&stacks, args)?;
             return Ok(ExitCode::SUCCESS);
         }
         attached => attached?,
@@ -97,7 +120,7 @@ pub fn run(args: &Args) -> Outcome {
     drop(progress);
     let stacks =
         parse(&text, args.pid).ok_or_else(|| anyhow!("the profiler has written an unknown format:\n{text}"))?;
-    print(&stacks, args.json)?;
+    print(&stacks, args)?;
     visit::tell("stacks", args.pid, &place.wait(&out, &signals));
     Ok(ExitCode::SUCCESS)
 }
@@ -133,38 +156,49 @@ fn written(place: &Place, args: &Args, signals: &Signals) -> Result<String, Fail
 /// Parses the format of the built-in profiler `stacks`: a line for each thread, then its frames, indented.
 fn parse(text: &str, pid: u32) -> Option<Stacks> {
     let command = processes::command_line(pid);
-    let mut stacks = Stacks { pid, command, by_event_pipe: false, threads: Vec::new(), others: None };
+    let mut stacks = Stacks { pid, command, ..Stacks::default() };
+    let mut locks = Locks::default();
     for line in text.lines() {
         if let Some(frame) = line.strip_prefix("  ") {
-            stacks.threads.last_mut()?.frames.push(frame.to_owned());
+            let thread = stacks.threads.last_mut()?;
+            thread.is_cut |= frame.starts_with(CUT);
+            thread.frames.push(frame.to_owned());
         } else if let Some(rest) = line.strip_prefix("thread ") {
             let mut words = rest.splitn(3, ' ');
             let id = words.next()?.parse().ok()?;
             let state = words.next()?.to_owned();
             let name = words.next().filter(|name| !name.is_empty()).map(str::to_owned);
-            stacks.threads.push(Thread { id, name, state, frames: Vec::new() });
+            stacks.threads.push(Thread { id, name, state, is_cut: false, frames: Vec::new() });
+        } else if let Some(others) = line.strip_prefix("others ") {
+            stacks.others = Some(others.parse().ok()?);
         } else {
-            stacks.others = Some(line.strip_prefix("others ")?.parse().ok()?);
+            locks.read(line)?;
         }
     }
+    let threads = |cycle: Vec<&locks::Wait>| cycle.into_iter().map(|wait| wait.waiter).collect();
+    stacks.deadlocks = locks.cycles().into_iter().map(threads).collect();
+    stacks.locks = Some(locks);
     Some(stacks)
 }
 
-fn print(stacks: &Stacks, is_json: bool) -> Result<()> {
+fn print(stacks: &Stacks, args: &Args) -> Result<()> {
     let mut out = output::stdout();
-    if is_json {
+    if args.json {
         return Ok(writeln!(out, "{}", serde_json::to_string(stacks)?)?);
     }
     writeln!(out, "process {}: {}", stacks.pid, stacks.command.as_deref().unwrap_or("?"))?;
-    for Thread { id, name, state, frames } in &stacks.threads {
-        let name = name.as_ref().map(|name| format!(" \"{name}\"")).unwrap_or_default();
-        writeln!(out, "\nthread {id}{name} {state}")?;
-        for frame in frames {
-            writeln!(out, "    {frame}")?;
-        }
+    let printed = locks::print(stacks, args.all_frames, &mut out)?;
+    let others = stacks.threads.iter().filter(|thread| !printed.contains(&thread.id));
+    for group in groups::groups(others, args.all_frames) {
+        group.print(&mut out)?;
     }
     if let Some(others @ 1..) = stacks.others {
         writeln!(out, "\n{others} more threads have no managed frames, or could not be walked")?;
+    }
+    if let Some(error) = stacks.locks.as_ref().and_then(|locks| locks.error.as_ref()) {
+        writeln!(out, "\nWho holds which lock is not known: {error}")?;
+    } else if stacks.locks.as_ref().is_some_and(|locks| !locks.sees_monitors) {
+        writeln!(out, "\nWho holds a monitor (`lock` of an object) cannot be known on this system")?;
     }
     if stacks.by_event_pipe {
         writeln!(
@@ -202,16 +236,21 @@ mod tests {
 
     #[test]
     fn the_format_of_the_profiler_is_parsed() {
-        let text = "thread 7 waits my worker\n  A.B(int)\n  [native]\nthread 8 runs \n  C.D()\nothers 2\n";
+        let text = "thread 7 waits my worker\n  A.B(int)\n  [native]\nthread 8 runs \n  C.D()\n  \
+                    [outer frames are missing: it has more than 2000]\nothers 2\n";
         let stacks = parse(text, 0).unwrap();
         let thread = |id, name: Option<&str>, state: &str, frames: &[&str]| Thread {
             id,
             name: name.map(str::to_owned),
             state: state.to_owned(),
+            is_cut: frames.iter().any(|frame| frame.starts_with(CUT)),
             frames: frames.iter().map(|frame| (*frame).to_owned()).collect(),
         };
-        let expected =
-            [thread(7, Some("my worker"), "waits", &["A.B(int)", "[native]"]), thread(8, None, "runs", &["C.D()"])];
+        let expected = [
+            thread(7, Some("my worker"), "waits", &["A.B(int)", "[native]"]),
+            thread(8, None, "runs", &["C.D()", "[outer frames are missing: it has more than 2000]"]),
+        ];
+        assert!(stacks.threads.iter().map(|thread| thread.is_cut).eq([false, true]));
         assert_eq!(stacks.threads, expected);
         assert_eq!(stacks.others, Some(2));
         for wrong in ["  frame first\n", "thread x runs \n", "nonsense\n"] {

@@ -1,4 +1,4 @@
-//! Attaches to a running application, writes the stacks of all threads once, and detaches.
+//! Attaches to a running application, writes the stacks of all threads once and who waits for whose lock, and detaches.
 //!
 //! `corprof stacks PID` uses it. To attach it yourself: `corprof attach PID stacks --data STACKS_OUT=/tmp/stacks`. It
 //! writes the file /tmp/stacks.4711, with the process id. After the detach it creates /tmp/stacks.4711.left, which
@@ -55,7 +55,8 @@ impl Callbacks for Stacks {
             if round.samples().any(lacks_room) && rounds < ROUNDS {
                 return; // the next round has more room
             }
-            tell(file.as_deref(), "", &text(round));
+            let text = text(round) + &locks(round);
+            tell(file.as_deref(), "", &text);
             round.end_sampling();
             is_seen.store(true, Ordering::Release);
         })?;
@@ -94,7 +95,9 @@ fn text(round: &Round<'_, '_>) -> String {
                 None => frames.push("[native]".to_owned()),
             }
         }
-        if sample.is_truncated() || sample.is_incomplete() {
+        if sample.is_truncated() {
+            frames.push(format!("[outer frames are missing: it has more than {DEPTH}]"));
+        } else if sample.is_incomplete() {
             frames.push("[outer frames are missing]".to_owned());
         }
         for frame in frames {
@@ -104,6 +107,27 @@ fn text(round: &Round<'_, '_>) -> String {
     let threads = &round.report().threads;
     let others = threads.seen.saturating_sub(threads.ended).saturating_sub(shown);
     let _ = writeln!(text, "others {others}");
+    text
+}
+
+/// A line for each thread that waits for a lock.
+fn locks(round: &mut Round<'_, '_>) -> String {
+    let mut text = String::new();
+    let locks = match round.lock_waits() {
+        Ok(locks) => locks,
+        Err(error) => return format!("no-locks {}\n", line(&error.to_string())),
+    };
+    for wait in &locks.waits {
+        let limit = if wait.has_limit { "limited" } else { "unlimited" };
+        let class = line(&wait.class);
+        let _ = writeln!(text, "wait {} {} {:#x} {limit} {class}", wait.waiter, wait.owner, wait.lock);
+    }
+    for thread in &locks.unknown {
+        let _ = writeln!(text, "unknown-lock {thread}");
+    }
+    if locks.sees_monitors {
+        text.push_str("monitors\n");
+    }
     text
 }
 

@@ -29,7 +29,7 @@ pub(super) fn take(process: &Process, timeout: Duration, signals: &Signals) -> R
     sampling.finish(signals)?;
     let threads = last(&sampling.gathered, pid);
     ensure!(!threads.is_empty(), "the runtime has sampled no thread of process {pid}");
-    Ok(Stacks { pid, command: processes::command_line(pid), by_event_pipe: true, threads, others: None })
+    Ok(Stacks { pid, command: processes::command_line(pid), by_event_pipe: true, threads, ..Stacks::default() })
 }
 
 /// The last stack of each thread.
@@ -42,6 +42,7 @@ fn last(gathered: &Gathered, pid: u32) -> Vec<Thread> {
             id: u32::try_from(id).unwrap_or_default(),
             name: thread_name(pid, id),
             state: if gathered.is_managed(sample) { "in managed code" } else { "in native code" }.to_owned(),
+            is_cut: missing.is_some(),
             frames: frames.chain(missing).map(str::to_owned).collect(),
         }
     };

@@ -154,8 +154,11 @@ fn a_deep_stack_is_said_to_be_cut() -> Result<()> {
             }
         };
         ensure!(stack.starts_with("[outer frames are missing];Deep.Down(int);Deep.Down(int);"), "{runtime}: {stack}");
+        let (stdout, _) = looks(&program, &["stacks"], &["--all-frames"])?;
+        ensure!(stdout.contains("  > Deep.Down(int)\n    [outer frames are missing]\n"), "{runtime}: {stdout}");
         let (stdout, _) = looks(&program, &["stacks"], &[])?;
-        ensure!(stdout.contains("    Deep.Down(int)\n    [outer frames are missing]\n"), "{runtime}: {stdout}");
+        ensure!(stdout.contains(")\n    [outer frames are missing]\n"), "{runtime}: {stdout}");
+        ensure!(stdout.matches("Deep.Down(int)").count() == 1, "{runtime}: {stdout}");
     }
     Ok(())
 }

@@ -94,10 +94,134 @@ fn every_thread_is_shown_where_it_stands_as_often_as_is_asked() -> Result<()> {
         ensure!(stdout.starts_with(&format!("process {pid}: ")), "{runtime}: {stdout}");
         let (_, first) = stdout.split_once("\"first\" waits\n").with_context(|| format!("{runtime}: {stdout}"))?;
         let (first, _) = first.split_once("\n\n").with_context(|| format!("{runtime}: {stdout}"))?;
-        ensure!(first.contains("    Standing.First"), "{runtime}: {stdout}");
+        ensure!(first.contains("  > Standing.First"), "{runtime}: {stdout}");
         ensure!(!stderr.contains("has not detached"), "{runtime}: {stderr}");
         let (code, stderr) = program.end()?;
         ensure!(code == Some(0) && !stderr.contains("panicked"), "{runtime}: {code:?}: {stderr}");
+    }
+    Ok(())
+}
+
+/// A thread waits for an object of a class that another one holds.
+type Edge = (String, &'static str, String);
+
+/// The waits that a program has by construction: of each, who waits, for what, and who holds it.
+fn edges(expected: &[(&str, &'static str, &str)]) -> Vec<Edge> {
+    let edge =
+        |(waiter, class, owner): &(&str, &'static str, &str)| ((*waiter).to_owned(), *class, (*owner).to_owned());
+    let mut edges: Vec<Edge> = expected.iter().map(edge).collect();
+    edges.sort();
+    edges
+}
+
+/// Runs a program until its threads stand, and compares who waits for whom, and the deadlock if there is one. Returns
+/// the text.
+fn waits_are(runtime: &Runtime, app: &str, mode: &str, expected: &[(&str, &'static str, &str)]) -> Result<String> {
+    let mut command = Run::new(runtime, app).command()?;
+    command.arg(mode);
+    let program = Program::start(command)?;
+    program.expect("ready")?;
+    let pid = program.child.id().to_string();
+    let output = stacks(&pid, &["--json"])?;
+    ensure!(output.status.success(), "{runtime}: {mode}: {output:?}");
+    let json: Value = serde_json::from_slice(&output.stdout).context("no JSON")?;
+    let name_of = |id: &Value| -> Result<String> {
+        let threads = json["threads"].as_array().context("no threads")?;
+        let thread = threads.iter().find(|thread| thread["id"] == *id).with_context(|| format!("no thread {id}"))?;
+        Ok(thread["name"].as_str().unwrap_or_default().to_owned())
+    };
+    let locks = &json["locks"];
+    ensure!(locks["sees_monitors"] == true && locks["error"].is_null(), "{runtime}: {mode}: {json}");
+    ensure!(locks["unknown"].as_array().is_some_and(Vec::is_empty), "{runtime}: {mode}: {json}");
+    let mut found = Vec::new();
+    for wait in locks["waits"].as_array().context("no waits")? {
+        ensure!(wait["has_limit"] == (mode == "limited"), "{runtime}: {mode}: {json}");
+        let class = wait["class"].as_str().context("no class")?;
+        let known = expected.iter().find(|(_, known, _)| *known == class);
+        let (_, class, _) = known.with_context(|| format!("{runtime}: {mode}: {class}: {json}"))?;
+        found.push((name_of(&wait["waiter"])?, *class, name_of(&wait["owner"])?));
+    }
+    found.sort();
+    ensure!(found == edges(expected), "{runtime}: {mode}: {found:?}: {json}");
+    let mut in_cycles = Vec::new();
+    for id in json["deadlocks"]
+        .as_array()
+        .context("no deadlocks")?
+        .iter()
+        .flat_map(|one| one.as_array().into_iter().flatten())
+    {
+        in_cycles.push(name_of(id)?);
+    }
+    in_cycles.sort();
+    let mut circle: Vec<&str> =
+        expected.iter().map(|(waiter, ..)| *waiter).filter(|name| name.starts_with("circle")).collect();
+    circle.sort_unstable();
+    ensure!(in_cycles == circle, "{runtime}: {mode}: {in_cycles:?}: {json}");
+    let (text, stderr) = texts(&stacks(&pid, &[])?);
+    let says = text.contains(&format!("\ndeadlock: {} threads wait for each other", circle.len()));
+    ensure!(says != circle.is_empty(), "{runtime}: {mode}: {text}");
+    ensure!(!stderr.contains("has not detached"), "{runtime}: {mode}: {stderr}");
+    let (code, stderr) = program.end()?;
+    ensure!(code == Some(0) && stderr.is_empty(), "{runtime}: {mode}: {code:?}: {stderr}");
+    Ok(text)
+}
+
+const ACCOUNT: &str = "Deadlocks.Account";
+const LEDGER: &str = "Deadlocks.Ledger<int>";
+const LOCK: &str = "System.Threading.Lock";
+
+#[test]
+fn threads_that_wait_for_each_others_monitors_are_a_deadlock() -> Result<()> {
+    for runtime in runtimes()? {
+        let two = [("circle 0", LEDGER, "circle 1"), ("circle 1", ACCOUNT, "circle 0")];
+        let text = waits_are(&runtime, "Deadlocks", "two", &two)?;
+        for said in [
+            "\" holds an object of Deadlocks.Account (",
+            ", and waits for an object of Deadlocks.Ledger<int> (",
+            "    > Deadlocks.Wants(",
+        ] {
+            ensure!(text.contains(said), "{runtime}: {said}: {text}");
+        }
+        let ring =
+            [("circle 0", LEDGER, "circle 1"), ("circle 1", "int[]", "circle 2"), ("circle 2", ACCOUNT, "circle 0")];
+        waits_are(&runtime, "Deadlocks", "ring", &ring)?;
+        let text = waits_are(&runtime, "Deadlocks", "limited", &two)?;
+        ensure!(text.contains("until a time limit ends") && text.contains(" for a limited time "), "{runtime}: {text}");
+        let again = [two[0], two[1], ("last", "System.Object", "keeper")];
+        waits_are(&runtime, "Deadlocks", "again", &again)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn threads_that_wait_for_one_that_sleeps_are_no_deadlock() -> Result<()> {
+    for runtime in runtimes()? {
+        let waiters = ["waiter 0", "waiter 1", "waiter 2", "waiter 3"].map(|waiter| (waiter, ACCOUNT, "sleeper"));
+        let text = waits_are(&runtime, "Deadlocks", "one", &waiters)?;
+        ensure!(text.contains("\n4 threads wait for an object of Deadlocks.Account ("), "{runtime}: {text}");
+        ensure!(text.contains("\n4 threads wait: "), "{runtime}: {text}");
+        waits_are(&runtime, "Deadlocks", "none", &[])?;
+        waits_are(&runtime, "Deadlocks", "waits", &[("last", ACCOUNT, "sleeper")])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn locks_of_the_class_lock_are_seen_as_well() -> Result<()> {
+    for runtime in Runtime::all_for_modern("LockDeadlocks")? {
+        if runtime.is_windows() || runtime.is_emulated() {
+            continue; // corprof is built for this system
+        }
+        let two = [("circle 0", LOCK, "circle 1"), ("circle 1", LOCK, "circle 0")];
+        waits_are(&runtime, "LockDeadlocks", "two", &two)?;
+        const OBJECT: &str = "LockDeadlocks.Account";
+        waits_are(&runtime, "LockDeadlocks", "mixed", &[two[0], ("circle 1", OBJECT, "circle 0")])?;
+        let ring = [("circle 0", OBJECT, "circle 1"), ("circle 1", LOCK, "circle 2"), ("circle 2", LOCK, "circle 0")];
+        waits_are(&runtime, "LockDeadlocks", "ring", &ring)?;
+        waits_are(&runtime, "LockDeadlocks", "again", &[two[0], two[1], ("last", LOCK, "keeper")])?;
+        let waiters = ["waiter 0", "waiter 1", "waiter 2", "waiter 3"].map(|waiter| (waiter, LOCK, "sleeper"));
+        waits_are(&runtime, "LockDeadlocks", "one", &waiters)?;
+        waits_are(&runtime, "LockDeadlocks", "none", &[])?;
     }
     Ok(())
 }

@@ -1,0 +1,130 @@
+// Threads that wait for monitors. Says `ready` once all stand where they are to stand, until its input ends.
+//
+//     Deadlocks two|ring|limited|again|one|none|waits
+//
+// two: `circle 0` and `circle 1` wait each for the monitor that the other has. ring: three of them, in a ring. limited: as two,
+// with a time limit. again: as two, but both have waited before, for a monitor for which `last` waits now and which `keeper` has.
+// one: `waiter 0` to `waiter 3` wait for the monitor that `sleeper` has. none: each `sleeper` sleeps in a monitor of its own, which
+// it has entered twice. waits: `waiter` is in Monitor.Wait, so that `sleeper` has its monitor, for which `last` waits.
+using System;
+using System.Collections.Generic;
+using System.Runtime.CompilerServices;
+using System.Threading;
+
+static class Deadlocks
+{
+    sealed class Account { }
+
+    sealed class Ledger<T> { }
+
+    static readonly ManualResetEvent never = new ManualResetEvent(false);
+    static readonly object[] gates = { new Account(), new Ledger<int>(), new int[2] };
+    static readonly object common = new object();
+    static readonly List<Thread> threads = new List<Thread>();
+    static int entered;
+
+    static int Main(string[] args)
+    {
+        switch (args[0])
+        {
+            case "two": Circle(2, Timeout.Infinite); break;
+            case "ring": Circle(3, Timeout.Infinite); break;
+            case "limited": Circle(2, 600000); break;
+            case "again": Again(); break;
+            case "one": One(); break;
+            case "none": None(); break;
+            case "waits": Waits(); break;
+        }
+        UntilAllWait();
+        Console.WriteLine("ready");
+        Console.Out.Flush();
+        while (Console.ReadLine() != null) { }
+        return 0;
+    }
+
+    static void Start(string name, ThreadStart start)
+    {
+        Thread thread = new Thread(start) { Name = name, IsBackground = true };
+        threads.Add(thread);
+        thread.Start();
+    }
+
+    static void UntilAllWait()
+    {
+        foreach (Thread thread in threads)
+            while ((thread.ThreadState & ThreadState.WaitSleepJoin) == 0) Thread.Yield();
+    }
+
+    static void UntilEntered(int count) { while (Volatile.Read(ref entered) < count) Thread.Yield(); }
+
+    static void Circle(int count, int limit)
+    {
+        for (int i = 0; i < count; i++)
+        {
+            object own = gates[i], next = gates[(i + 1) % count];
+            Start("circle " + i, () => Wants(own, next, count, limit));
+        }
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Wants(object own, object next, int count, int limit)
+    {
+        lock (own)
+        {
+            Interlocked.Increment(ref entered);
+            UntilEntered(count);
+            if (limit == Timeout.Infinite) lock (next) { }
+            else Monitor.TryEnter(next, limit);
+        }
+    }
+
+    static void Again()
+    {
+        lock (common)
+        {
+            for (int i = 0; i < 2; i++)
+            {
+                object own = gates[i], next = gates[1 - i];
+                Start("circle " + i, () => { lock (common) { } Wants(own, next, 2, Timeout.Infinite); });
+            }
+            UntilAllWait();
+        }
+        UntilEntered(2);
+        Start("keeper", () => Sleeps(common));
+        UntilEntered(3);
+        Start("last", () => { lock (common) { } });
+    }
+
+    static void One()
+    {
+        Start("sleeper", () => Sleeps(gates[0]));
+        UntilEntered(1);
+        for (int i = 0; i < 4; i++) Start("waiter " + i, () => { lock (gates[0]) { } });
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Sleeps(object gate)
+    {
+        lock (gate)
+        lock (gate)
+        {
+            Interlocked.Increment(ref entered);
+            never.WaitOne();
+        }
+    }
+
+    static void None()
+    {
+        foreach (object gate in gates) Start("sleeper", () => Sleeps(gate));
+        UntilEntered(gates.Length);
+    }
+
+    static void Waits()
+    {
+        Start("waiter", () => { lock (gates[0]) { Interlocked.Increment(ref entered); Monitor.Wait(gates[0]); } });
+        UntilEntered(1);
+        Start("sleeper", () => Sleeps(gates[0]));
+        UntilEntered(2);
+        Start("last", () => { lock (gates[0]) { } });
+    }
+}
