@@ -1,11 +1,13 @@
 // Threads that wait for monitors. Says `ready` once all stand where they are to stand, until its input ends.
 //
-//     Deadlocks two|ring|limited|again|one|none|waits
+//     Deadlocks two|ring|limited|again|one|none|waits|busy
 //
-// two: `circle 0` and `circle 1` wait each for the monitor that the other has. ring: three of them, in a ring. limited: as two,
-// with a time limit. again: as two, but both have waited before, for a monitor for which `last` waits now and which `keeper` has.
-// one: `waiter 0` to `waiter 3` wait for the monitor that `sleeper` has. none: each `sleeper` sleeps in a monitor of its own, which
-// it has entered twice. waits: `waiter` is in Monitor.Wait, so that `sleeper` has its monitor, for which `last` waits.
+// two: `circle 0` and `circle 1` wait each for the monitor that the other has. ring: three of them, in a ring. limited:
+// as two, with a time limit. again: as two, but both have waited before, for a monitor for which `last` waits now and
+// which `keeper` has. one: `waiter 0` to `waiter 3` wait for the monitor that `sleeper` has. none: each `sleeper`
+// sleeps in a monitor of its own, which it has entered twice. waits: `waiter` is in Monitor.Wait, so that `sleeper` has
+// its monitor, for which `last` waits. busy: many threads enter two of three monitors, always in the same order, and
+// allocate, while the heap is compacted without pause.
 using System;
 using System.Collections.Generic;
 using System.Runtime.CompilerServices;
@@ -34,8 +36,9 @@ static class Deadlocks
             case "one": One(); break;
             case "none": None(); break;
             case "waits": Waits(); break;
+            case "busy": Busy(); break;
         }
-        UntilAllWait();
+        if (args[0] != "busy") UntilAllWait();
         Console.WriteLine("ready");
         Console.Out.Flush();
         while (Console.ReadLine() != null) { }
@@ -93,6 +96,30 @@ static class Deadlocks
         Start("keeper", () => Sleeps(common));
         UntilEntered(3);
         Start("last", () => { lock (common) { } });
+    }
+
+    static void Busy()
+    {
+        for (int i = 0; i < 8; i++)
+        {
+            int seed = i;
+            Start("busy " + i, () => Enters(new Random(seed)));
+        }
+        Start("collector", () => { while (true) GC.Collect(2, GCCollectionMode.Forced, true, true); });
+    }
+
+    static void Enters(Random random)
+    {
+        object[] kept = new object[1000];
+        while (true)
+        {
+            int first = random.Next(3), second = random.Next(first, 3);
+            lock (gates[first])
+            {
+                kept[random.Next(kept.Length)] = new byte[random.Next(2000)];
+                lock (gates[second]) if (random.Next(20) == 0) Thread.Sleep(1);
+            }
+        }
     }
 
     static void One()

@@ -207,6 +207,37 @@ fn threads_that_wait_for_one_that_sleeps_are_no_deadlock() -> Result<()> {
 }
 
 #[test]
+fn threads_that_take_turns_are_never_a_deadlock() -> Result<()> {
+    for runtime in runtimes()? {
+        let mut command = Run::new(&runtime, "Deadlocks").command()?;
+        command.arg("busy");
+        let program = Program::start(command)?;
+        program.expect("ready")?;
+        let end = Instant::now() + PATIENCE;
+        let mut looks = 0;
+        let mut seen = 0;
+        // Now and then all of them have moved on meanwhile.
+        while looks < 5 || seen == 0 {
+            let output = stacks(&program.child.id().to_string(), &["--json"])?;
+            ensure!(output.status.success(), "{runtime}: {output:?}");
+            let json: Value = serde_json::from_slice(&output.stdout).context("no JSON")?;
+            ensure!(json["deadlocks"].as_array().is_some_and(Vec::is_empty), "{runtime}: {json}");
+            for wait in json["locks"]["waits"].as_array().context("no waits")? {
+                let class = wait["class"].as_str().context("no class")?;
+                ensure!([ACCOUNT, LEDGER, "int[]"].contains(&class), "{runtime}: {class}: {json}");
+                ensure!(wait["waiter"] != wait["owner"], "{runtime}: {json}");
+                seen += 1;
+            }
+            looks += 1;
+            ensure!(Instant::now() < end, "{runtime}: in {looks} looks no thread waits: {json}");
+        }
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0) && stderr.is_empty(), "{runtime}: {code:?}: {stderr}");
+    }
+    Ok(())
+}
+
+#[test]
 fn locks_of_the_class_lock_are_seen_as_well() -> Result<()> {
     for runtime in Runtime::all_for_modern("LockDeadlocks")? {
         if runtime.is_windows() || runtime.is_emulated() {

@@ -1,13 +1,14 @@
 // target: 10.0
-// Threads that wait for System.Threading.Lock, and for monitors. Says `ready` once all stand where they are to stand, until its
-// input ends.
+// Threads that wait for System.Threading.Lock, and for monitors. Says `ready` once all stand where they are to stand,
+// until its input ends.
 //
 //     LockDeadlocks two|mixed|ring|again|one|none
 //
-// two: `circle 0` and `circle 1` wait each for the Lock that the other has. mixed: the first one's is a monitor. ring: three, with a
-// monitor between two Locks. again: as two, but both have waited before, for a Lock for which `last` waits now and which `keeper`
-// has; the threads of the circle have references to it on their stacks. one: `waiter 0` to `waiter 3` wait for the Lock that
-// `sleeper` has. none: each `sleeper` sleeps in a Lock of its own, which it has entered twice.
+// two: `circle 0` and `circle 1` wait each for the Lock that the other has. mixed: the first one's is a monitor. ring:
+// three, with a monitor between two Locks. again: as two, but both have waited before, for a Lock for which `last`
+// waits now and which `keeper` has; the threads of the circle have references to it on their stacks. one: `waiter 0` to
+// `waiter 3` wait for the Lock that `sleeper` has. none: each `sleeper` sleeps in a Lock of its own, which it has
+// entered twice.
 
 using System;
 using System.Collections.Generic;
