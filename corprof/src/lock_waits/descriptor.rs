@@ -1,5 +1,5 @@
-//! What the runtime says of its own layout: the data descriptor that .NET 9 and later export for debuggers, in the form
-//! of docs/design/datacontracts/contract-descriptor.md of dotnet/runtime.
+//! What the runtime says of its own layout: the data descriptor that .NET 9 and later export for debuggers. Its form is
+//! described in dotnet/runtime, in the folder of the data contracts ("contract-descriptor").
 
 use std::collections::HashMap;
 
