@@ -9,7 +9,7 @@ mod text;
 mod threads;
 
 use std::ffi::OsString;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
@@ -26,6 +26,7 @@ use corprof_profilers::table::{ALLOCATIONS, LOCKS, Profiler};
 
 use crate::exit::{self, Failure, Outcome};
 use crate::options::given;
+use crate::output;
 use crate::select;
 use crate::signals::Signals;
 use crate::visit::{self, Left, Place};
@@ -258,11 +259,9 @@ fn print(file: &Path) -> Result<()> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(anyhow!(error).context("cannot read the answer of the profiler")),
     };
-    match io::copy(&mut reader, &mut io::stdout().lock()) {
-        // The reader of a pipe, such as `head`, has enough.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        copied => copied.map(drop).context("cannot print the answer"),
-    }
+    let mut out = output::stdout();
+    io::copy(&mut reader, &mut out).context("cannot print the answer")?;
+    Ok(out.flush()?)
 }
 
 #[cfg(test)]
