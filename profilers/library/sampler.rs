@@ -27,12 +27,14 @@ use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::SAMPLER;
 
 use self::push::{Push, PushOptions};
+use self::quota::Quota;
 use crate::lease::Lease;
 use crate::own_frames::is_of_the_runtime;
 use crate::question::leave;
 use crate::report_files::{of_process, write};
 
 mod push;
+mod quota;
 mod told;
 
 /// The name in messages.
@@ -125,6 +127,7 @@ struct State {
     is_finished: bool,
     is_reporting: bool,
     report: Report,
+    quota: Option<Quota>,
     /// The second of the last report.
     reported: u64,
     /// The time of the last snapshot, since the start.
@@ -168,6 +171,7 @@ impl State {
             is_finished: false,
             is_reporting: options.is_reporting,
             report: Report::default(),
+            quota: Quota::of_process(),
             reported: 0,
             written: Duration::ZERO,
         }
@@ -295,6 +299,9 @@ impl State {
         profile.set_skipped("rounds that came late", report.skipped.late);
         profile.set_skipped("rounds during collections", report.skipped.busy);
         profile.set_skipped("threads that came and went between rounds", report.unseen);
+        if let Some(quota) = &self.quota {
+            profile.set_skipped(&quota.reason(), quota.periods());
+        }
         let Some(output) = self.output.as_mut().filter(|_| profile.samples() > 0) else { return Ok(()) };
         if let Some(earlier) = output.write(&self.profile)?.kept {
             report!("sampler: the file of another run is kept as {}", earlier.display());

@@ -10,6 +10,7 @@ mod il;
 mod ps;
 mod push;
 mod questions;
+mod quota;
 mod record;
 mod run;
 mod sdk;
