@@ -93,11 +93,12 @@ named! {
         OTHER = 0, "other";
         GC = 1, "collection";
         APP_DOMAIN_SHUTDOWN = 2, "shutdown of an application domain";
-        CODE_PITCHING = 3, "dropping code";
+        REJIT = 3, "new code of methods";
         SHUTDOWN = 4, "shutdown";
         DEBUGGER = 5, "debugger";
         GC_PREPARATION = 6, "preparing a collection";
         DEBUGGER_SWEEP = 7, "debugger, again";
+        PROFILER = 8, "a profiler";
     }
 }
 
@@ -211,6 +212,8 @@ mod tests {
         check("GCReasonMap", &|value| GcReason(value).name());
         check("GCTypeMap", &|value| GcKind(value).name());
         check("GCSuspendEEReasonMap", &|value| SuspendReason(value).name());
+        // The manifest does not have it; the runtime writes it (`SUSPEND_FOR_PROFILER`).
+        assert_eq!(SuspendReason(8).to_string(), "a profiler");
         check("GCAllocationKindMap", &|value| AllocationKind(value).name());
         check("ContentionFlagsMap", &|value| ContentionFlags(value as u8).name());
         check("ThreadAdjustmentReasonMap", &|value| AdjustmentReason(value).name());

@@ -194,7 +194,7 @@ impl State {
                 }
             }
             Ok(_) => {}
-            Err(error) => report!("sampler: {error}"),
+            Err(error) => self.complain(&error),
         }
         self.push();
         Some(Finished { push: self.push.take(), stop: self.stop.clone(), is_reporting: self.is_reporting })
@@ -271,6 +271,13 @@ impl State {
         }
         self.written = elapsed;
         if let Err(error) = self.write() {
+            self.complain(&error);
+        }
+    }
+
+    /// Prints an error, unless a command reads it: standard error is the application's.
+    fn complain(&self, error: &corprof_export::Error) {
+        if self.stop.is_none() {
             report!("sampler: {error}");
         }
     }
