@@ -151,7 +151,8 @@ pub(crate) fn title(pid: u32) -> String {
     format!("process {pid}: {}", without_folder(&command))
 }
 
-fn without_folder(command: &str) -> String {
+/// A command line without the folder of its program.
+pub(crate) fn without_folder(command: &str) -> String {
     let (program, arguments) = command.split_once(' ').unwrap_or((command, ""));
     let program = program.rsplit('/').next().unwrap_or(program);
     format!("{program} {arguments}").trim_end().to_owned()

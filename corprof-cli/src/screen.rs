@@ -1,7 +1,61 @@
 //! The screen of a live table.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::{DefaultTerminal, Frame};
+
+/// The rows that a page key scrolls.
+const PAGE: usize = 10;
+
+/// What a key has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pressed {
+    Quit,
+    /// Draw again.
+    Change,
+    Nothing,
+}
+
+/// Which rows of a table are shown, and whether they change.
+#[derive(Debug, Default)]
+pub(crate) struct Scroll {
+    /// The first row that is shown.
+    pub(crate) first: usize,
+    pub(crate) is_paused: bool,
+}
+
+impl Scroll {
+    /// Reacts to a key. `last` is the last row.
+    pub(crate) fn press(&mut self, key: KeyEvent, last: usize) -> Pressed {
+        match key.code {
+            KeyCode::Char('q' | 'Q') | KeyCode::Esc => return Pressed::Quit,
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Pressed::Quit,
+            KeyCode::Char('p' | ' ') => self.is_paused = !self.is_paused,
+            KeyCode::Up => self.first = self.first.saturating_sub(1),
+            KeyCode::Down => self.first = (self.first + 1).min(last),
+            KeyCode::PageUp => self.first = self.first.saturating_sub(PAGE),
+            KeyCode::PageDown => self.first = (self.first + PAGE).min(last),
+            KeyCode::Home => self.first = 0,
+            KeyCode::End => self.first = last,
+            _ => return Pressed::Nothing,
+        }
+        Pressed::Change
+    }
+}
+
+/// What the next key within this time does, by `press`. None without one.
+pub(crate) fn next_key(limit: Duration, press: impl FnOnce(KeyEvent) -> Pressed) -> Result<Option<Pressed>> {
+    if !event::poll(limit).context("cannot read keys")? {
+        return Ok(None);
+    }
+    Ok(Some(match event::read()? {
+        Event::Key(key) if key.kind != KeyEventKind::Release => press(key),
+        Event::Resize(..) => Pressed::Change,
+        _ => Pressed::Nothing,
+    }))
+}
 
 /// The terminal in its own screen and without echo. Dropping this value restores it; so does a panic.
 pub(crate) struct Screen(DefaultTerminal);

@@ -11,9 +11,8 @@ use corprof_async::{Chain, Step, Wait, Waits};
 use corprof_export::{Frame, Mode, Output, Profile, Unit};
 use serde::Serialize;
 
-use crate::async_trace::{self, Listener, Names, Place, Source, Spread, Traced};
+use crate::async_trace::{self, Listened, Listener, Names, Place, Spread, Traced};
 use crate::exit::{self, Failure, Outcome};
-use crate::options::seconds;
 
 /// The most steps that wait for their turn, and the most operations that wait.
 const STEPS: usize = 1 << 20;
@@ -42,13 +41,8 @@ For a file: dotnet-trace collect --providers System.Runtime.CompilerServices.Asy
 
 Exits with 3 if the process is not there, its runtime is older than .NET 11, or it told nothing. Exit codes: corprof help exit-codes")]
 pub struct Args {
-    /// The process, as `corprof ps` numbers it, or a .nettrace file
-    #[arg(value_name = "PID|FILE", value_parser = Source::parse)]
-    source: Source,
-
-    /// End after this many seconds [default: until Ctrl-C]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    duration: Option<f64>,
+    #[command(flatten)]
+    listened: Listened,
 
     /// Also write the waiting time by chain: the extension chooses the format, as of `record`
     #[arg(short, long, value_name = "FILE")]
@@ -160,8 +154,7 @@ pub fn run(args: &Args) -> Outcome {
     let output = args.output.as_deref().map(Output::new).transpose();
     let output = output.map_err(|error| Failure::new(exit::USAGE, error))?;
     let mut sums = Sums::new();
-    let duration = args.duration.map(Duration::from_secs_f64);
-    let traced = async_trace::follow(&args.source, false, duration, &mut sums)?;
+    let traced = async_trace::follow(&args.listened, false, &mut sums)?;
     traced.warn();
     if sums.told.left_out > 0 {
         eprintln!("corprof: {} waits are missing: there are more than {CHAINS} chains of methods", sums.told.left_out);

@@ -23,15 +23,14 @@ pub(crate) use self::spread::Spread;
 
 use crate::exit::Failure;
 use crate::inspect;
+use crate::options::seconds;
 use crate::signals::Signals;
-use crate::trace_methods::Methods;
+use crate::trace_methods::{Methods, RUNDOWN};
 
 /// The keywords of the async source for creations, runs and waits with their places.
 const OPERATIONS: u64 = 0xB4CD;
 /// The keyword of activities.
 const ACTIVITIES: u64 = 0x2;
-/// Keywords of the rundown: modules and methods, compiled now or before, at the end of the session.
-const RUNDOWN: u64 = 0x8 | 0x10 | 0x20 | 0x100;
 /// The first runtime that tells.
 const FIRST: u32 = 11;
 /// How late a thread that is never idle may tell what it did.
@@ -45,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Where the operations are told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Source {
+enum Source {
     /// A running process.
     Process(u32),
     /// A `.nettrace`.
@@ -54,7 +53,7 @@ pub(crate) enum Source {
 
 impl Source {
     /// A process id, or the path of a file.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    fn parse(text: &str) -> Result<Self, String> {
         if let Ok(pid) = text.parse() {
             return Ok(Self::Process(pid));
         }
@@ -64,6 +63,18 @@ impl Source {
         }
         Err("give a process id, as `corprof ps` lists them, or a .nettrace file".to_owned())
     }
+}
+
+/// Whom to listen to, and for how long.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Listened {
+    /// The process, as `corprof ps` numbers it, or a .nettrace file
+    #[arg(value_name = "PID|FILE", value_parser = Source::parse)]
+    source: Source,
+
+    /// End after this many seconds [default: until Ctrl-C]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    duration: Option<f64>,
 }
 
 /// Who wants to know.
@@ -118,12 +129,12 @@ impl Traced {
 /// # Errors
 /// If the process or the file is not there, or tells nothing of async operations.
 pub(crate) fn follow(
-    source: &Source,
+    listened: &Listened,
     with_activities: bool,
-    duration: Option<Duration>,
     listener: &mut impl Listener,
 ) -> Result<Traced, Failure> {
-    match source {
+    let duration = listened.duration.map(Duration::from_secs_f64);
+    match &listened.source {
         Source::File(path) => Ok(of_file(path, listener)?),
         Source::Process(pid) => of_process(*pid, with_activities, duration, listener),
     }

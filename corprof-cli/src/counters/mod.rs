@@ -11,9 +11,8 @@ use std::process::ExitCode;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use corprof_diagnostics::{Level, Process, Provider, SessionConfig};
-use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use uuid::Uuid;
 
 pub(crate) use self::news::{News, Reading, Value};
@@ -21,17 +20,18 @@ pub(crate) use self::session::Session;
 
 use self::news::{Instrument, METERS, Series};
 use self::output::Lines;
-use self::table::{Counters, Pressed, Row, View};
+use self::table::{Counters, Row, View};
 use crate::exit::Outcome;
 use crate::inspect::title;
 use crate::options::seconds;
-use crate::screen::Screen;
+use crate::screen::{self, Pressed, Screen};
 use crate::signals::Signals;
 
 /// The keywords of the provider of meters.
 const VALUES: u64 = 0x2;
 const INSTRUMENTS: u64 = 0x4;
-/// A keyword that no event source uses: its counters have none and come with any, and its other events stay away.
+/// A keyword that event sources do not use: their counters have none and come with any, and events with keywords stay
+/// away.
 const COUNTERS_ONLY: u64 = 1 << 43;
 /// The duration without a terminal.
 const DURATION: Duration = Duration::from_secs(5);
@@ -292,12 +292,7 @@ fn live(mut watched: Watched, signals: &Signals) -> Result<()> {
 
 /// Reacts to keys that were pressed. Whether one of them ends the command.
 fn is_quit(view: &mut View, screen: &mut Screen) -> Result<bool> {
-    while event::poll(Duration::ZERO).map_err(|error| anyhow!(error).context("cannot read keys"))? {
-        let pressed = match event::read()? {
-            Event::Key(key) if key.kind != KeyEventKind::Release => view.press(key),
-            Event::Resize(..) => Pressed::Change,
-            _ => Pressed::Nothing,
-        };
+    while let Some(pressed) = screen::next_key(Duration::ZERO, |key| view.press(key))? {
         match pressed {
             Pressed::Quit => return Ok(true),
             Pressed::Change => screen.draw(|frame| view.draw(frame))?,

@@ -3,20 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ratatui::Frame;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::crossterm::event::KeyEvent;
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
 use super::news::{News, Reading, Series, Value};
+use crate::screen::{Pressed, Scroll};
 
 /// The width of a number.
 const WIDTH: usize = 11;
 /// The columns of numbers.
 const TITLES: [&str; 5] = ["per second", "value", "p50", "p95", "p99"];
 const HELP: &str = " q quit   p pause   ↑ ↓ scroll ";
-/// The lines that a page key scrolls.
-const PAGE: usize = 10;
 
 /// The last values of all counters.
 #[derive(Debug, Default)]
@@ -185,9 +184,6 @@ fn shown(number: f64) -> String {
             return format!("{:.1} {letter}", number / divisor);
         }
     }
-    if size >= 1e9 {
-        return format!("{:.1} M", number / 1e6);
-    }
     if number.fract() == 0.0 {
         return format!("{number:.0}");
     }
@@ -204,28 +200,18 @@ fn shown(number: f64) -> String {
 pub(super) struct View {
     title: String,
     lines: Vec<String>,
-    /// The first line that is shown, below the titles.
-    first: usize,
-    is_paused: bool,
-}
-
-/// What a key has changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pressed {
-    Quit,
-    /// Draw again.
-    Change,
-    Nothing,
+    /// Of the lines below the titles.
+    scroll: Scroll,
 }
 
 impl View {
     pub(super) fn new(title: String) -> Self {
-        Self { title, lines: Vec::new(), first: 0, is_paused: false }
+        Self { title, lines: Vec::new(), scroll: Scroll::default() }
     }
 
     /// Shows these values, unless it is paused.
     pub(super) fn update(&mut self, counters: &Counters) {
-        if !self.is_paused {
+        if !self.scroll.is_paused {
             self.lines = counters.lines();
             self.lines.extend(counters.troubles());
         }
@@ -235,19 +221,7 @@ impl View {
     pub(super) fn press(&mut self, key: KeyEvent) -> Pressed {
         // The first line is always there.
         let last = self.lines.len().saturating_sub(2);
-        match key.code {
-            KeyCode::Char('q' | 'Q') | KeyCode::Esc => return Pressed::Quit,
-            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Pressed::Quit,
-            KeyCode::Char('p' | ' ') => self.is_paused = !self.is_paused,
-            KeyCode::Up => self.first = self.first.saturating_sub(1),
-            KeyCode::Down => self.first = (self.first + 1).min(last),
-            KeyCode::PageUp => self.first = self.first.saturating_sub(PAGE),
-            KeyCode::PageDown => self.first = (self.first + PAGE).min(last),
-            KeyCode::Home => self.first = 0,
-            KeyCode::End => self.first = last,
-            _ => return Pressed::Nothing,
-        }
-        Pressed::Change
+        self.scroll.press(key, last)
     }
 
     /// Draws it into a terminal of any size.
@@ -256,14 +230,14 @@ impl View {
             Layout::vertical([Constraint::Length(1), Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)]);
         let [head, titles, table, help] = areas.areas(frame.area());
         let bold = Style::new().add_modifier(Modifier::BOLD);
-        let paused = if self.is_paused { "PAUSED  " } else { "" };
+        let paused = if self.scroll.is_paused { "PAUSED  " } else { "" };
         frame.render_widget(Line::styled(format!("corprof counters  {paused}{}", self.title), bold), head);
         let Some((first, lines)) = self.lines.split_first() else {
             frame.render_widget(Line::raw("waiting for the first values"), titles);
             return;
         };
         frame.render_widget(Line::styled(first.as_str(), bold), titles);
-        for (line, row) in lines.iter().skip(self.first).zip(table.rows()) {
+        for (line, row) in lines.iter().skip(self.scroll.first).zip(table.rows()) {
             frame.render_widget(Line::raw(line.as_str()), row);
         }
         frame.render_widget(Line::styled(HELP, Style::new().add_modifier(Modifier::REVERSED)), help);
@@ -274,6 +248,7 @@ impl View {
 mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
+    use ratatui::crossterm::event::KeyCode;
 
     use super::*;
 

@@ -23,7 +23,7 @@ use corprof_nettrace::events::{Provider as EventProvider, Value};
 use corprof_nettrace::{Event, FormatErrorKind, Reader};
 
 use crate::signals::Signals;
-use crate::trace_methods::{Change, Method, Methods};
+use crate::trace_methods::{Change, Method, Methods, RUNDOWN};
 pub(crate) use profile::{Kind, profile, thread_name};
 use standstill::Standstill;
 
@@ -40,8 +40,6 @@ const MOST_FRAMES: usize = 100;
 pub(crate) const MISSING: &str = "[outer frames are missing]";
 /// Stands for code that no method has.
 pub(crate) const UNKNOWN: &str = "[unknown code]";
-/// Keywords of the rundown: modules and methods, compiled now or before, at the end of the session.
-const RUNDOWN: u64 = 0x8 | 0x10 | 0x20 | 0x100;
 /// Keywords of the runtime's provider for the same events of code that comes and goes.
 const CODE: u64 = 0x8 | 0x10 | 0x20;
 /// The keyword for suspensions, and the numbers of the events that are wanted then: suspensions, methods and modules.

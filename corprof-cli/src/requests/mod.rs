@@ -5,16 +5,14 @@ mod timeline;
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use serde::Serialize;
 
 use self::endpoints::{Endpoints, Slow, Sums, Told};
 use self::timeline::Does;
-use crate::async_trace::{self, Names, Place, Source, Traced};
+use crate::async_trace::{self, Listened, Names, Place, Traced};
 use crate::exit::{Failure, Outcome};
-use crate::options::seconds;
 
 /// The places that the table shows of an endpoint, and the least share of the waiting time that one of them has.
 const PLACES: usize = 3;
@@ -43,13 +41,8 @@ For a file: dotnet-trace collect --providers
 
 Exits with 3 if the process is not there, its runtime is older than .NET 11, or it told nothing. Exit codes: corprof help exit-codes")]
 pub struct Args {
-    /// The process, as `corprof ps` numbers it, or a .nettrace file
-    #[arg(value_name = "PID|FILE", value_parser = Source::parse)]
-    source: Source,
-
-    /// End after this many seconds [default: until Ctrl-C]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    duration: Option<f64>,
+    #[command(flatten)]
+    listened: Listened,
 
     /// Only requests whose endpoint has this text in its name
     #[arg(long, value_name = "TEXT")]
@@ -119,8 +112,7 @@ struct Line {
 /// If the process or file tells nothing of requests.
 pub fn run(args: &Args) -> Outcome {
     let mut endpoints = Endpoints::new(args.slowest, args.endpoint.clone());
-    let duration = args.duration.map(Duration::from_secs_f64);
-    let traced = async_trace::follow(&args.source, true, duration, &mut endpoints)?;
+    let traced = async_trace::follow(&args.listened, true, &mut endpoints)?;
     traced.warn();
     let told = endpoints.finish();
     if told.sums.is_empty() {

@@ -13,24 +13,23 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use corprof_diagnostics::Process;
 use corprof_launch::processes;
 use corprof_profilers::table::TOP;
-use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use serde_json::{Value, json};
 
 use self::counts::{Column, Counts, Snapshot};
 use self::event_pipe::Sampled;
 use self::lease::Lease;
 use self::rates::Session;
-use self::table::{Condition, Pressed, View};
+use self::table::{Condition, View};
 use crate::attach_request::Occupied;
 use crate::event_pipe_samples::{self, LIMITS};
 use crate::exit::Outcome;
 use crate::options::{self, seconds};
 use crate::output;
-use crate::screen::Screen;
+use crate::screen::{self, Pressed, Screen};
 use crate::signals::Signals;
 use crate::visit::{self, Place};
 
@@ -340,13 +339,8 @@ fn live(args: &Args, watched: &mut Watched<'_>, signals: &Signals) -> Result<()>
 /// Waits a moment for keys. Whether one of them ends the command.
 fn is_quit(view: &mut View, screen: &mut Screen, watched: &mut Watched<'_>) -> Result<bool> {
     let mut wait = LOOK;
-    while event::poll(wait).map_err(|error| anyhow!(error).context("cannot read keys"))? {
+    while let Some(pressed) = screen::next_key(wait, |key| view.press(key))? {
         wait = Duration::ZERO;
-        let pressed = match event::read()? {
-            Event::Key(key) if key.kind != KeyEventKind::Release => view.press(key),
-            Event::Resize(..) => Pressed::Change,
-            _ => Pressed::Nothing,
-        };
         match pressed {
             Pressed::Quit => return Ok(true),
             Pressed::Change => {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ratatui::Frame;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::crossterm::event::{KeyCode, KeyEvent};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
@@ -12,6 +12,8 @@ use ratatui::widgets::{Cell, Row as Cells, Table};
 use super::counts::{Column, Counts, Row, sort};
 use super::rates::{Counter, Delivered};
 use crate::event_pipe_samples::LIMITS;
+use crate::inspect;
+use crate::screen::{Pressed, Scroll};
 
 /// The columns before the method: keyword of `--sort`, title, width.
 const COLUMNS: [(Column, &str, u16); 4] = [
@@ -20,8 +22,6 @@ const COLUMNS: [(Column, &str, u16); 4] = [
     (Column::OwnSum, "own s", 9),
     (Column::TotalSum, "total s", 9),
 ];
-/// The rows that a page key scrolls.
-const PAGE: usize = 10;
 const HELP: &str = " q detach and quit   1 2 3 4 sort by column   p pause   ↑ ↓ scroll ";
 
 /// The condition of the process.
@@ -45,42 +45,28 @@ pub(super) struct View {
     rates: String,
     rows: Vec<Row>,
     column: Column,
-    /// The first row that is shown.
-    first: usize,
-    is_paused: bool,
-}
-
-/// What a key has changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pressed {
-    Quit,
-    /// Draw again.
-    Change,
-    Nothing,
+    scroll: Scroll,
 }
 
 impl View {
     pub(super) fn new(pid: u32, command: Option<&str>, column: Column) -> Self {
         // The path of the program would hide the rest.
-        let command = command.unwrap_or_default();
-        let (program, arguments) = command.split_once(' ').unwrap_or((command, ""));
-        let program = program.rsplit('/').next().unwrap_or(program);
+        let command = inspect::without_folder(command.unwrap_or_default());
         Self {
-            process: format!("process {pid}  {program} {arguments}"),
+            process: format!("process {pid}  {command}"),
             condition: Condition::Starts,
             summary: String::new(),
             rates: String::new(),
             rows: Vec::new(),
             column,
-            first: 0,
-            is_paused: false,
+            scroll: Scroll::default(),
         }
     }
 
     /// Shows these numbers, unless it is paused. The condition of the process is always shown.
     pub(super) fn update(&mut self, condition: Condition, counts: &Counts, delivered: &Delivered) {
         self.condition = condition;
-        if !self.is_paused && condition != Condition::Starts {
+        if !self.scroll.is_paused && condition != Condition::Starts {
             self.summary = summary(counts);
             self.rates = rates(delivered, |counter| counter.rate);
             self.rows = counts.rows(self.column);
@@ -90,25 +76,12 @@ impl View {
     /// Reacts to a key.
     pub(super) fn press(&mut self, key: KeyEvent) -> Pressed {
         let last = self.rows.len().saturating_sub(1);
-        match key.code {
-            KeyCode::Char('q' | 'Q') | KeyCode::Esc => return Pressed::Quit,
-            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Pressed::Quit,
-            KeyCode::Char('p' | ' ') => self.is_paused = !self.is_paused,
-            KeyCode::Char(digit @ '1'..='4') => {
-                let index = digit as usize - '1' as usize;
-                if let Some((column, ..)) = COLUMNS.get(index) {
-                    self.column = *column;
-                    sort(&mut self.rows, *column);
-                    self.first = 0;
-                }
-            }
-            KeyCode::Up => self.first = self.first.saturating_sub(1),
-            KeyCode::Down => self.first = (self.first + 1).min(last),
-            KeyCode::PageUp => self.first = self.first.saturating_sub(PAGE),
-            KeyCode::PageDown => self.first = (self.first + PAGE).min(last),
-            KeyCode::Home => self.first = 0,
-            KeyCode::End => self.first = last,
-            _ => return Pressed::Nothing,
+        let KeyCode::Char(digit @ '1'..='4') = key.code else { return self.scroll.press(key, last) };
+        let index = digit as usize - '1' as usize;
+        if let Some((column, ..)) = COLUMNS.get(index) {
+            self.column = *column;
+            sort(&mut self.rows, *column);
+            self.scroll.first = 0;
         }
         Pressed::Change
     }
@@ -129,7 +102,7 @@ impl View {
 
     /// What the user must not overlook comes first.
     fn state(&self) -> String {
-        let paused = if self.is_paused { "PAUSED  " } else { "" };
+        let paused = if self.scroll.is_paused { "PAUSED  " } else { "" };
         match self.condition {
             Condition::Starts => "attached, waiting for the first numbers  ".to_owned(),
             Condition::Runs => paused.to_owned(),
@@ -152,7 +125,7 @@ impl View {
             })
         });
         let titles = titles.into_iter().chain([Cell::from("method").style(Style::new().add_modifier(Modifier::BOLD))]);
-        let shown = self.rows.iter().skip(self.first).take(usize::from(area.height));
+        let shown = self.rows.iter().skip(self.scroll.first).take(usize::from(area.height));
         let rows = shown.map(|row| Cells::new(cells(row).into_iter().chain([fitting(&row.name, width)])));
         let widths = COLUMNS.map(|(_, _, width)| Constraint::Length(width));
         Table::new(rows, widths.into_iter().chain([Constraint::Min(0)])).header(Cells::new(titles))
@@ -251,6 +224,7 @@ fn fitting(name: &str, width: usize) -> String {
 mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
+    use ratatui::crossterm::event::KeyModifiers;
 
     use super::super::counts::Snapshot;
     use super::super::rates::Rates;
@@ -353,7 +327,7 @@ mod tests {
         assert_eq!(first(&view), "Pool.Burn(int)");
         for (key, expected) in [(KeyCode::End, 2), (KeyCode::Down, 2), (KeyCode::PageUp, 0), (KeyCode::Up, 0)] {
             press(&mut view, key);
-            assert_eq!(view.first, expected);
+            assert_eq!(view.scroll.first, expected);
         }
         assert_eq!(press(&mut view, KeyCode::Char('x')), Pressed::Nothing);
         press(&mut view, KeyCode::Char('p'));

@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 use corprof_nettrace::events::views::{ModuleDCEnd, ModuleLoad};
 use corprof_nettrace::events::{Event, Value};
 
+/// Keywords of a rundown that has all of this at the end of a session: modules and methods, compiled now or before.
+pub(crate) const RUNDOWN: u64 = 0x8 | 0x10 | 0x20 | 0x100;
+
 /// Bit of a method's flags: it has no metadata.
 const DYNAMIC: u64 = 1;
 /// The number of pieces of code before an address that may reach as far as there: code of dynamic methods is freed, and
