@@ -7,7 +7,7 @@
 // which `keeper` has. one: `waiter 0` to `waiter 3` wait for the monitor that `sleeper` has. none: each `sleeper`
 // sleeps in a monitor of its own, which it has entered twice. waits: `waiter` is in Monitor.Wait, so that `sleeper` has
 // its monitor, for which `last` waits. busy: many threads enter two of three monitors, always in the same order, and
-// allocate, while the heap is compacted without pause.
+// allocate, while the heap is compacted again and again.
 using System;
 using System.Collections.Generic;
 using System.Runtime.CompilerServices;
@@ -105,7 +105,16 @@ static class Deadlocks
             int seed = i;
             Start("busy " + i, () => Enters(new Random(seed)));
         }
-        Start("collector", () => { while (true) GC.Collect(2, GCCollectionMode.Forced, true, true); });
+        Start("collector", () =>
+        {
+            while (true)
+            {
+                GC.Collect(2, GCCollectionMode.Forced, true, true);
+                // Threads that wait for the end of a collection may otherwise meet the next one each time: with musl,
+                // on a busy machine, Main then returns after minutes, also without a profiler.
+                Thread.Sleep(1);
+            }
+        });
     }
 
     static void Enters(Random random)
