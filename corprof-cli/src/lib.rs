@@ -37,6 +37,7 @@ mod screen;
 pub mod select;
 mod signals;
 pub mod stacks;
+pub mod tasks;
 pub mod top;
 mod trace_methods;
 mod visit;
@@ -72,6 +73,7 @@ enum Command {
     Doctor(doctor::Args),
     Requests(requests::Args),
     Waits(waits::Args),
+    Tasks(tasks::Args),
     Events(events::Args),
     Heap(heap::Args),
     #[command(subcommand)]
@@ -133,6 +135,7 @@ fn run_command(cli: &Cli) -> Outcome {
         Command::Requests(args) => requests::run(args),
         Command::Waits(args) => waits::run(args),
         Command::Events(args) => events::run(args),
+        Command::Tasks(args) => tasks::run(args),
         Command::Heap(args) => heap::run(args),
         Command::Il(command) => il::run(command),
         Command::Completions(args) => completions::run(args),

@@ -87,6 +87,7 @@ pub mod names;
 pub mod profiler;
 pub mod profiler_thread;
 mod report;
+mod runtime_layout;
 pub mod sampler;
 mod session;
 mod suspension;

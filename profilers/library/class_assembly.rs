@@ -2,6 +2,9 @@
 
 use corprof::prelude::*;
 
+/// The assembly of the runtime itself.
+pub(crate) const CORE_LIBRARY: &str = "System.Private.CoreLib";
+
 /// The assembly that defines a class, or the elements of an array.
 pub(crate) fn assembly(cx: &InNoGc<'_>, mut class: ClassId) -> Option<String> {
     while let Some(array) = cx.array_class(class).ok()? {
@@ -12,7 +15,7 @@ pub(crate) fn assembly(cx: &InNoGc<'_>, mut class: ClassId) -> Option<String> {
         // .NET 11 has classes without metadata: those of suspended methods, which it derives from one of its core
         // library.
         Err(error) if error.code() == corprof::sys::CORPROF_E_DATAINCOMPLETE => {
-            return Some("System.Private.CoreLib".to_owned());
+            return Some(CORE_LIBRARY.to_owned());
         }
         Err(_) => return None,
     };

@@ -13,7 +13,10 @@
 //! bytes 480000000                         of the blocks
 //! frozen 139941298798600 4096             beginning and length of a range whose objects are never collected
 //! class 140113 System.Private.CoreLib string[]    number in the blocks, assembly, name, separated by tabs
+//! code 139941298798612 Shop.Orders.LoadAsync()    an address at which a suspended method goes on, and its name
 //! ```
+//!
+//! `code` comes with HEAP_TASKS=yes, as blocks with fields of tasks do (`task_fields.rs`), for `corprof tasks`.
 //!
 //! If there is no snapshot, the second line is `full` or `error`, with the reason; `full`: the file system has no room.
 //! After the detach it creates /tmp/it/heap.4711.left, which contains the reason if the profiler could not detach.
@@ -22,6 +25,7 @@
 //! attach, which need not wait for a collection. If this file is removed, the profiler detaches as soon as the runtime
 //! lets it.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -40,6 +44,7 @@ use crate::class_assembly::assembly;
 use crate::lease::Lease;
 use crate::question::leave;
 use crate::report_files::{of_process, with_ending, write};
+use crate::task_fields::{TaskBlocks, task_fields};
 
 /// The name in messages.
 const NAME: &str = "dumper";
@@ -65,11 +70,13 @@ impl Callbacks for Dumper {
     fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
         let detacher = cx.detacher()?;
         let _ = detacher.listen(cx); // it leaves by itself, too
-        let out = Settings::of_attach(&DUMPER, data)?.of("HEAP_OUT").path();
+        let settings = Settings::of_attach(&DUMPER, data)?;
+        let has_tasks = settings.of("HEAP_TASKS").word(&[("no", false), ("yes", true)])?;
+        let out = settings.of("HEAP_OUT").path();
         let out = out.ok_or("HEAP_OUT is missing: attach it by `corprof heap PID`")?;
         cx.spawn_profiler_thread("leaves", move |cx| {
             let lease = Lease::of(&out);
-            if work(cx, &out, lease.as_ref()).is_break() {
+            if work(cx, &out, has_tasks, lease.as_ref()).is_break() {
                 return; // the application ends
             }
             // This also ends a snapshot that is being taken.
@@ -80,7 +87,7 @@ impl Callbacks for Dumper {
 }
 
 /// Waits until the snapshot is wanted, and has it taken, until it is done or no longer wanted.
-fn work(cx: &mut ProfilerThread<'_>, out: &Path, lease: Option<&Lease>) -> ControlFlow<()> {
+fn work(cx: &mut ProfilerThread<'_>, out: &Path, has_tasks: bool, lease: Option<&Lease>) -> ControlFlow<()> {
     let is_over = || lease.is_some_and(Lease::is_over);
     let wanted = with_ending(out, ".wanted");
     let start = Instant::now();
@@ -94,7 +101,7 @@ fn work(cx: &mut ProfilerThread<'_>, out: &Path, lease: Option<&Lease>) -> Contr
     let is_written = Arc::clone(&is_done);
     let file = out.to_owned();
     let thread = cx.spawn_profiler_thread("snapshot", move |cx| {
-        write(NAME, &of_process(&file, ""), &text(snapshot(cx, &file)));
+        write(NAME, &of_process(&file, ""), &text(snapshot(cx, &file, has_tasks)));
         is_written.store(true, Ordering::Release);
     });
     if let Err(error) = thread {
@@ -108,12 +115,14 @@ fn work(cx: &mut ProfilerThread<'_>, out: &Path, lease: Option<&Lease>) -> Contr
 }
 
 /// Takes the snapshot, and describes it.
-fn snapshot(cx: &mut ProfilerThread<'_>, out: &Path) -> Result<String, HeapDumpError> {
+fn snapshot(cx: &mut ProfilerThread<'_>, out: &Path, has_tasks: bool) -> Result<String, HeapDumpError> {
     let blocks = File::options().write(true).open(out).map_err(HeapDumpError::Sink)?;
     let file = BlockFile::create(out).map_err(HeapDumpError::Sink)?;
     // Windows may refuse that while the reader has it open: then the reader removes it.
     let _ = std::fs::remove_file(out);
-    let dump = cx.take_heap_snapshot(DEADLINE, file).inspect_err(|_| {
+    let fields = if has_tasks { task_fields(cx).map_err(HeapDumpError::Runtime)? } else { Vec::new() };
+    let sink = TaskBlocks { file, addresses: BTreeSet::new() };
+    let dump = cx.take_heap_snapshot_with_fields(DEADLINE, sink, fields).inspect_err(|_| {
         // The reader has it open, so that it would take room until the reader has learned the reason: which needs some
         // itself.
         let _ = blocks.set_len(0);
@@ -131,6 +140,12 @@ fn snapshot(cx: &mut ProfilerThread<'_>, out: &Path) -> Result<String, HeapDumpE
     for &(key, class) in &dump.classes {
         let assembly = assembly(cx, class).unwrap_or_default();
         let _ = writeln!(text, "class {key}\t{}\t{}", line(&assembly), line(&cx.names().csharp().class(class)));
+    }
+    for &address in &dump.sink.addresses {
+        let function = cx.function_version_from_ip(address as usize)?;
+        if let Some(version) = function {
+            let _ = writeln!(text, "code {address} {}", line(&cx.names().csharp().function(version.function)));
+        }
     }
     Ok(text)
 }

@@ -10,6 +10,7 @@ mod hooked_by;
 mod lease;
 mod own_frames;
 mod report_files;
+mod task_fields;
 mod thread_name;
 
 pub mod allocation_samples;

@@ -5,19 +5,19 @@ use std::time::Duration;
 
 /// The cost of a snapshot for the application.
 #[derive(Debug, Default)]
-pub(super) struct Cost {
-    pub(super) objects: usize,
+pub(crate) struct Cost {
+    pub(crate) objects: usize,
     /// The bytes that the process has sent or written.
-    pub(super) bytes: u64,
-    pub(super) took: Duration,
+    pub(crate) bytes: u64,
+    pub(crate) took: Duration,
     /// The durations of the suspensions.
-    pub(super) pauses: Vec<Duration>,
+    pub(crate) pauses: Vec<Duration>,
     /// Forced collections of the whole heap.
-    pub(super) collections: usize,
+    pub(crate) collections: usize,
     /// Whether one more collection follows that no event reports: on .NET 8, not on 10.
-    pub(super) collects_at_end: bool,
+    pub(crate) collects_at_end: bool,
     /// Whether the process has written the snapshot itself.
-    pub(super) is_inside: bool,
+    pub(crate) is_inside: bool,
 }
 
 impl Display for Cost {

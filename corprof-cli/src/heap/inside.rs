@@ -3,6 +3,8 @@
 //! The process needs no buffer, and there is none that could overflow. The file has no name while it is large, so that
 //! the system frees its room when this command and the process have closed it, even if both are killed.
 
+use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufReader, ErrorKind, Read};
 use std::path::Path;
@@ -23,6 +25,54 @@ use crate::{embedded, exit};
 /// The longest block that is read: the runtime's are of at most 64 KB.
 const LONGEST: u32 = 1 << 24;
 
+/// The event of a block with fields, and whose fields they are (profilers/library/task_fields.rs).
+const FIELDS: u16 = u16::MAX;
+const OF_TASK: u64 = 0;
+const OF_CONTINUATION: u64 = 1;
+
+/// What a snapshot tells of tasks and of suspended methods, by the addresses of the objects.
+#[derive(Debug, Default)]
+pub(crate) struct TaskFields {
+    pub(crate) tasks: HashMap<u64, TaskState>,
+    pub(crate) continuations: HashMap<u64, Continuation>,
+    /// The names of methods, by addresses at which they go on.
+    pub(crate) code: HashMap<u64, String>,
+}
+
+/// Fields of a task. References are addresses; 0 is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TaskState {
+    pub(crate) flags: u32,
+    /// Who goes on when it is completed: one, or a list.
+    pub(crate) continuation: u64,
+    pub(crate) state: u64,
+    pub(crate) action: u64,
+}
+
+/// A method that the runtime itself has suspended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Continuation {
+    /// The one of the method that awaits it.
+    pub(crate) next: u64,
+    /// Where it goes on; 0 for none of the application's methods.
+    pub(crate) address: u64,
+}
+
+impl TaskFields {
+    fn add(&mut self, payload: &[u8]) {
+        let numbers: Vec<u64> = payload.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
+        match *numbers.as_slice() {
+            [OF_TASK, object, flags, continuation, state, action] => {
+                self.tasks.insert(object, TaskState { flags: flags as u32, continuation, state, action });
+            }
+            [OF_CONTINUATION, object, next, address] => {
+                self.continuations.insert(object, Continuation { next, address });
+            }
+            _ => {}
+        }
+    }
+}
+
 /// The description that the profiler writes.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Description {
@@ -33,17 +83,20 @@ struct Description {
     frozen: Vec<(u64, u64)>,
     /// Number, assembly and name.
     classes: Vec<(u64, String, String)>,
+    /// Names of methods, by addresses in their code.
+    code: Vec<(u64, String)>,
 }
 
 /// Attaches the profiler and reads its snapshot; or returns the reason why it cannot attach.
 ///
 /// # Errors
 /// If the profiler is attached and there is no snapshot.
-pub(super) fn take(
+pub(crate) fn take(
     process: &Process,
     info: &ProcessInfo,
     timeout: Duration,
     stop: &AtomicBool,
+    mut tasks: Option<&mut TaskFields>,
 ) -> Result<Result<(HeapGraph, Cost)>> {
     let begin = Instant::now();
     let taken = super::now();
@@ -52,7 +105,10 @@ pub(super) fn take(
         Err(why) => return Ok(Err(why)),
     };
     let out = place.file("heap");
-    match place.attach(process, "dumper", &[("HEAP_OUT", place.told(&out).as_os_str())]) {
+    let has_tasks = if tasks.is_some() { "yes" } else { "no" };
+    let told = place.told(&out);
+    let settings = [("HEAP_OUT", told.as_os_str()), ("HEAP_TASKS", OsStr::new(has_tasks))];
+    match place.attach(process, "dumper", &settings) {
         Ok(()) => {}
         Err(failure) if failure.code == exit::NO => return Ok(Err(failure.error)),
         Err(failure) => return Err(failure.error),
@@ -73,9 +129,17 @@ pub(super) fn take(
     }
     read_blocks(BufReader::with_capacity(256 << 10, blocks), |event, payload| {
         ensure!(!stop.load(Ordering::Relaxed), "the dump was stopped, and thrown away");
-        reader.event(event, payload);
+        match tasks.as_deref_mut() {
+            Some(tasks) if event == FIELDS => tasks.add(payload),
+            _ => {
+                reader.event(event, payload);
+            }
+        }
         Ok(())
     })?;
+    if let Some(tasks) = tasks {
+        tasks.code.extend(description.code);
+    }
     let graph = reader.finish()?;
     let losses = graph.losses();
     ensure!(!losses.is_cut() && !losses.is_doubled(), "the dump is cut, and was thrown away: {losses}");
@@ -175,6 +239,10 @@ fn description(text: &str, out: &Path) -> Result<Description> {
                 let (assembly, name) = assembly.zip(name).ok_or_else(unknown)?;
                 description.classes.push((key, assembly.to_owned(), name.to_owned()));
             }
+            "code" => {
+                let (address, name) = rest.split_once(' ').ok_or_else(unknown)?;
+                description.code.push((address.parse().map_err(|_| unknown())?, name.to_owned()));
+            }
             "full" => {
                 let folder = out.ancestors().nth(2).unwrap_or(out).display();
                 bail!(
@@ -215,7 +283,7 @@ mod tests {
     #[test]
     fn the_format_of_the_profiler_is_parsed() {
         let parse = |text: &str| description(text, Path::new("/tmp/corprof-1/heap"));
-        let text = "heap 1\npause 1500\nlater 20\nobjects 3\nbytes 96\nfrozen 4096 64\nclass 7\tShop\tShop.Item[]\nclass 8\t\tA B\n";
+        let text = "heap 1\npause 1500\nlater 20\nobjects 3\nbytes 96\nfrozen 4096 64\nclass 7\tShop\tShop.Item[]\nclass 8\t\tA B\ncode 64 A.B()\n";
         let class = |key, assembly: &str, name: &str| (key, assembly.to_owned(), name.to_owned());
         let expected = Description {
             pauses: [1500, 20].map(Duration::from_micros).to_vec(),
@@ -223,6 +291,7 @@ mod tests {
             bytes: 96,
             frozen: vec![(4096, 64)],
             classes: vec![class(7, "Shop", "Shop.Item[]"), class(8, "", "A B")],
+            code: vec![(64, "A.B()".to_owned())],
         };
         assert_eq!(parse(text).unwrap(), expected);
         for wrong in ["", "heap 2\n", "heap 1\npause x\n", "heap 1\nclass 7\tShop\n", "heap 1\nelse 1\n"] {

@@ -1,9 +1,9 @@
 //! `corprof heap`: which objects use the memory of a process, and which references keep them alive.
 
-mod cost;
+pub(crate) mod cost;
 mod dump;
 mod file;
-mod inside;
+pub(crate) mod inside;
 mod names;
 mod title;
 mod walks;
@@ -158,7 +158,7 @@ fn take(args: &Args, process: &Process) -> anyhow::Result<()> {
     let (graph, cost): (HeapGraph, Cost) = if is_over_port {
         over_port()?
     } else {
-        match inside::take(process, &info, timeout, &stop)? {
+        match inside::take(process, &info, timeout, &stop, None)? {
             Ok(both) => both,
             Err(why) => {
                 let why = format!("{why:#}");

@@ -41,9 +41,9 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Checks a block, and calls `class` with the class of each object in it. Returns whether it is new and
-    /// well-formed.
-    pub(super) fn add(&mut self, event: u32, payload: &[u8], mut class: impl FnMut(u64)) -> bool {
+    /// Checks a block, and calls `object` with the address and the class of each object in it. Returns whether it is
+    /// new and well-formed.
+    pub(super) fn add(&mut self, event: u32, payload: &[u8], mut object: impl FnMut(u64, u64)) -> bool {
         self.count += 1;
         self.bytes += payload.len() as u64;
         let (kind, size) = match event {
@@ -75,9 +75,9 @@ impl Blocks {
             id::EDGE => self.references += count,
             id::NODE => {
                 self.objects += count;
-                for object in entries.chunks_exact(size) {
-                    class(number(object, POINTER + 8, 8));
-                    self.announced = self.announced.saturating_add(number(object, POINTER + 16, 8));
+                for entry in entries.chunks_exact(size) {
+                    object(number(entry, 0, POINTER), number(entry, POINTER + 8, 8));
+                    self.announced = self.announced.saturating_add(number(entry, POINTER + 16, 8));
                 }
             }
             _ => {}
@@ -140,12 +140,12 @@ mod tests {
         let mut blocks = Blocks::default();
         let mut classes = Vec::new();
         assert!(blocks.cut().is_some(), "nothing has come");
-        assert!(blocks.add(id::EDGE, &block(0, &[edge(), edge()]), |_| {}));
-        assert!(blocks.add(id::NODE, &block(0, &[object(7, 2), object(8, 1)]), |class| classes.push(class)));
-        assert!(blocks.add(id::ROOT_STATIC_VAR, b"names", |_| {}));
-        assert!(blocks.add(id::EDGE, &block(1, &[edge()]), |_| {}));
+        assert!(blocks.add(id::EDGE, &block(0, &[edge(), edge()]), |_, _| {}));
+        assert!(blocks.add(id::NODE, &block(0, &[object(7, 2), object(8, 1)]), |_, class| classes.push(class)));
+        assert!(blocks.add(id::ROOT_STATIC_VAR, b"names", |_, _| {}));
+        assert!(blocks.add(id::EDGE, &block(1, &[edge()]), |_, _| {}));
         assert!(blocks.cut().unwrap().contains("0 roots"), "they come last");
-        assert!(blocks.add(id::ROOT_EDGE, &block(0, &[root()]), |_| {}));
+        assert!(blocks.add(id::ROOT_EDGE, &block(0, &[root()]), |_, _| {}));
         assert_eq!(blocks.cut(), None);
         assert_eq!((classes, blocks.objects, blocks.references, blocks.repeated), (vec![7, 8], 2, 3, 0));
     }
@@ -153,15 +153,15 @@ mod tests {
     #[test]
     fn what_is_missing_or_comes_twice_is_noticed() {
         let mut blocks = Blocks::default();
-        assert!(blocks.add(id::NODE, &block(0, &[object(7, 1)]), |_| {}));
-        assert!(blocks.add(id::ROOT_EDGE, &block(0, &[root()]), |_| {}));
+        assert!(blocks.add(id::NODE, &block(0, &[object(7, 1)]), |_, _| {}));
+        assert!(blocks.add(id::ROOT_EDGE, &block(0, &[root()]), |_, _| {}));
         assert!(blocks.cut().unwrap().contains("0 references came, and the objects have 1"));
-        assert!(blocks.add(id::EDGE, &block(2, &[edge()]), |_| {}));
+        assert!(blocks.add(id::EDGE, &block(2, &[edge()]), |_, _| {}));
         assert_eq!(blocks.cut().unwrap(), "2 blocks are missing");
-        assert!(!blocks.add(id::NODE, &block(0, &[object(7, 1)]), |_| {}));
+        assert!(!blocks.add(id::NODE, &block(0, &[object(7, 1)]), |_, _| {}));
         assert_eq!((blocks.repeated, blocks.objects), (1, 1), "it counts once");
         for payload in [&[][..], &[0; 9], &[9; 10], &[0; 11]] {
-            assert!(!blocks.add(id::NODE, payload, |_| {}));
+            assert!(!blocks.add(id::NODE, payload, |_, _| {}));
         }
         assert_eq!(blocks.malformed, 4);
     }

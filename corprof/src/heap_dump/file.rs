@@ -15,13 +15,17 @@ const LONGEST: u32 = 1 << 24;
 /// Writes the blocks of a dump into a file as they come.
 ///
 /// The file is for [`read`](Self::read) in the same version of corprof: each block with its event and its length,
-/// without the names of classes.
+/// without the names of classes. Values of fields are blocks of the event [`FIELDS`](Self::FIELDS).
 #[derive(Debug)]
 pub struct BlockFile {
     out: BufWriter<File>,
 }
 
 impl BlockFile {
+    /// The event of a block with the values of one object's fields, which is no event of the runtime: numbers of eight
+    /// bytes each, the number of its [`FieldsOf`](super::FieldsOf), its address, and the values.
+    pub const FIELDS: u16 = u16::MAX;
+
     /// Creates the file, or empties it.
     ///
     /// # Errors
@@ -60,6 +64,15 @@ impl BlockSink for BlockFile {
         self.out.write_all(&event.to_le_bytes())?;
         self.out.write_all(&(payload.len() as u32).to_le_bytes())?;
         self.out.write_all(payload)
+    }
+
+    fn fields(&mut self, of: usize, object: u64, values: &[u64]) -> io::Result<()> {
+        let length = (2 + values.len()) * size_of::<u64>();
+        self.out.write_all(&Self::FIELDS.to_le_bytes())?;
+        self.out.write_all(&(length as u32).to_le_bytes())?;
+        self.out.write_all(&(of as u64).to_le_bytes())?;
+        self.out.write_all(&object.to_le_bytes())?;
+        values.iter().try_for_each(|value| self.out.write_all(&value.to_le_bytes()))
     }
 
     fn end(&mut self) -> io::Result<()> {

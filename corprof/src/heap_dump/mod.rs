@@ -48,6 +48,7 @@
 
 mod blocks;
 mod error;
+mod fields;
 mod file;
 mod run;
 
@@ -68,6 +69,8 @@ use crate::profiler_thread::ProfilerThread;
 use crate::session::{DeliveredEvent, EventObserver, Info};
 
 pub use error::HeapDumpError;
+use fields::FieldReader;
+pub use fields::FieldsOf;
 pub use file::BlockFile;
 use run::Run;
 
@@ -87,6 +90,18 @@ pub trait BlockSink: Any + Send {
     /// # Errors
     /// The first one ends the snapshot: no more blocks follow, and [`ProfilerThread::take_heap_snapshot`] returns it.
     fn block(&mut self, event: u16, payload: &[u8]) -> io::Result<()>;
+
+    /// Takes the values of an object's fields, in the order in which they were added to number `of` of the
+    /// [`FieldsOf`], before the block that has the object. Of a reference, the value is an address as in the blocks.
+    ///
+    /// As for [`block`](Self::block), the application's threads are suspended.
+    ///
+    /// # Errors
+    /// As those of [`block`](Self::block).
+    fn fields(&mut self, of: usize, object: u64, values: &[u64]) -> io::Result<()> {
+        let _ = (of, object, values);
+        Ok(())
+    }
 
     /// Called after the last block of a whole dump, on the thread that takes the snapshot.
     ///
@@ -172,10 +187,28 @@ impl ProfilerThread<'_> {
         deadline: Duration,
         sink: S,
     ) -> Result<HeapDump<S>, HeapDumpError> {
+        self.take_heap_snapshot_with_fields(deadline, sink, Vec::new())
+    }
+
+    /// As [`take_heap_snapshot`](Self::take_heap_snapshot), and passes the values of `fields` to
+    /// [`BlockSink::fields`].
+    ///
+    /// Each object of which fields are read makes the application stand still for another microsecond. If the system
+    /// does not let a process read its own memory (`process_vm_readv` and pipes are forbidden), no fields come.
+    ///
+    /// # Errors
+    /// [`HeapDumpError`] says what each means.
+    pub fn take_heap_snapshot_with_fields<S: BlockSink>(
+        &mut self,
+        deadline: Duration,
+        sink: S,
+        fields: Vec<FieldsOf>,
+    ) -> Result<HeapDump<S>, HeapDumpError> {
         let until = Instant::now().checked_add(deadline);
         self.add_events(EventMask::HIGH_MONITOR_EVENT_PIPE).map_err(HeapDumpError::Runtime)?;
         let snapshots = Snapshots::of(self);
-        snapshots.begin(Box::new(sink))?;
+        let reader = (!fields.is_empty()).then(|| FieldReader::new(self, fields));
+        snapshots.begin(Box::new(sink), reader)?;
         let dumping = Arc::clone(&snapshots);
         if let Err(error) = self.spawn_profiler_thread("heap snapshot", move |cx| dumping.dump(cx, until)) {
             snapshots.end();
@@ -222,12 +255,12 @@ impl Snapshots {
         (observer as Arc<dyn Any + Send + Sync>).downcast().unwrap_or_default()
     }
 
-    fn begin(&self, sink: Box<dyn BlockSink>) -> Result<(), HeapDumpError> {
+    fn begin(&self, sink: Box<dyn BlockSink>, fields: Option<FieldReader>) -> Result<(), HeapDumpError> {
         let mut run = self.lock();
         if run.is_some() {
             return Err(HeapDumpError::Busy);
         }
-        *run = Some(Run::new(sink));
+        *run = Some(Run::new(sink, fields));
         self.is_listening.store(true, Relaxed);
         Ok(())
     }

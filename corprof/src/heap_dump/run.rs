@@ -8,6 +8,7 @@ use corprof_events::{Event, GcKind, GcReason, Provider};
 use rustc_hash::FxHashMap;
 
 use super::blocks::{Blocks, is_block};
+use super::fields::FieldReader;
 use super::{BlockSink, HeapDumpCost, HeapDumpError};
 use crate::error::Result;
 use crate::id::ClassId;
@@ -29,6 +30,7 @@ enum Stage {
 /// A dump that is under way.
 pub(super) struct Run {
     sink: Option<Box<dyn BlockSink>>,
+    fields: Option<FieldReader>,
     stage: Stage,
     blocks: Blocks,
     classes: FxHashMap<u64, Option<ClassId>>,
@@ -50,9 +52,10 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn new(sink: Box<dyn BlockSink>) -> Self {
+    pub(super) fn new(sink: Box<dyn BlockSink>, fields: Option<FieldReader>) -> Self {
         Self {
             sink: Some(sink),
+            fields,
             stage: Stage::Waiting,
             blocks: Blocks::default(),
             classes: FxHashMap::default(),
@@ -147,14 +150,24 @@ impl Run {
         self.delivery.get_or_insert((now, now));
         let classes = &mut self.classes;
         let last = &mut self.class;
-        let is_new = self.blocks.add(event, payload, |class| {
+        let mut fields = self.fields.as_mut().zip(self.sink.as_mut());
+        let mut result = Ok(());
+        let is_new = self.blocks.add(event, payload, |object, class| {
             if class != *last {
                 *last = class;
                 // As an identifier at once, so that it is known to be dead if its module is unloaded before its name is
                 // asked for.
                 classes.entry(class).or_insert_with(|| info.class(class as usize));
             }
+            if let Some((fields, sink)) = &mut fields
+                && result.is_ok()
+            {
+                result = fields.read(info, object, class, sink.as_mut());
+            }
         });
+        if self.sink_error.is_none() {
+            self.sink_error = result.err();
+        }
         if is_new
             && self.sink_error.is_none()
             && let Some(sink) = &mut self.sink

@@ -10,10 +10,10 @@
 
 use std::collections::BTreeSet;
 
-use super::descriptor::Descriptor;
-use super::memory::{Evidence, number, word, words};
 use super::monitors::{Finding, is_header_of};
 use super::{Found, WaitingThread};
+use crate::runtime_layout::descriptor::Descriptor;
+use crate::runtime_layout::memory::{Evidence, number, word, words};
 
 /// How much of a stack is looked through, in words.
 const STACK_WORDS: usize = 0x2000;

@@ -17,31 +17,28 @@
 //! hands. Only waits that are still there count, of threads that have not run in between. So all waits of one answer
 //! are of one moment, and a cycle among them is a deadlock.
 
-// `monitors.rs` finds waits for monitors of native code, `locks.rs` those for objects of the class `Lock`, both with
-// the reader of `memory.rs`. `descriptor.rs` reads what the runtime says of its own layout.
+// `monitors.rs` finds waits for monitors of native code, `locks.rs` those for objects of the class `Lock`.
 
-mod descriptor;
 mod locks;
-mod memory;
 mod monitors;
 
 use std::time::Duration;
 
 use corprof_sys as sys;
-use windows_core::Interface;
 
 use crate::error::{E_FAIL, Error, Result};
 use crate::id::FunctionId;
 use crate::metadata::is_core_library;
 use crate::names::Name;
 use crate::profiler_thread::ProfilerThread;
+use crate::runtime_layout::descriptor::Descriptor;
+use crate::runtime_layout::memory::{Evidence, number};
+use crate::runtime_layout::{self, exported};
 use crate::sampler::{Round, Sample};
 use crate::system;
 use crate::walk::suspended::Suspender;
 
-use descriptor::Descriptor;
 use locks::{LockClass, SyncTable};
-use memory::{Evidence, number, word};
 use monitors::{Finding, Monitors};
 
 /// The list of variables that the runtime exports for debuggers.
@@ -285,13 +282,9 @@ impl WaitingThread {
 impl Places {
     /// Asks the runtime. `lock_method` is a method of the class of locks, if some thread is in one.
     fn find(cx: &mut ProfilerThread<'_>, lock_method: Option<FunctionId>) -> Self {
-        // The first entry of the interface's table of functions is in the runtime's library.
-        let interface = cx.first_version("lock_waits").map_or(0, |info| info.as_raw().addr());
-        let code = word(interface).and_then(word);
-        let symbol = |name| code.and_then(|code| system::symbol_beside(code, name));
-        let descriptor = symbol(descriptor::SYMBOL).and_then(Descriptor::read);
+        let descriptor = runtime_layout::descriptor(cx);
         let table = descriptor.as_ref().and_then(SyncTable::new);
-        let monitors = if table.is_some() { None } else { symbol(VARIABLES).map(Monitors::new) };
+        let monitors = if table.is_some() { None } else { exported(cx, VARIABLES).map(Monitors::new) };
         let lock_class = lock_method.and_then(|method| lock_class(cx, method).ok().flatten());
         // There is one domain.
         let thread = cx.enum_threads().ok().and_then(|threads| threads.first().copied());

@@ -7,8 +7,8 @@
 //! say where all of this lies, so each part is recognised by the others: if one link of the circle does not fit,
 //! nothing is known.
 
-use super::memory::{Evidence, word, words};
 use super::{Found, WaitingThread};
+use crate::runtime_layout::memory::{Evidence, word, words};
 
 /// How many words of the runtime's object of a thread are looked through.
 const THREAD_WORDS: usize = 384;

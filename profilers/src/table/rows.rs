@@ -553,13 +553,16 @@ pub static DUMPER: Profiler = Profiler {
     summary: "writes a snapshot of the heap, for corprof heap",
     loading: Loading::ByAttach,
     prefix: "HEAP",
-    settings: &[setting(
-        "HEAP_OUT",
-        Kind::Path,
-        "",
-        "an empty file that the reader has open: the profiler removes its name and writes the blocks of the heap into it. The \
-         description is a file with the process id appended to its name. `corprof heap` also makes the file `HEAP_OUT.wanted`",
-    )],
+    settings: &[
+        setting(
+            "HEAP_OUT",
+            Kind::Path,
+            "",
+            "an empty file that the reader has open: the profiler removes its name and writes the blocks of the heap into it. The \
+             description is a file with the process id appended to its name. `corprof heap` also makes the file `HEAP_OUT.wanted`",
+        ),
+        setting("HEAP_TASKS", Kind::Word(&["no", "yes"]), "no", "`yes` adds fields of tasks, for `corprof tasks`"),
+    ],
 };
 
 /// Samples allocations after an attach, when the runtime does not report every object.

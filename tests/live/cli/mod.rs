@@ -15,6 +15,7 @@ mod record;
 mod run;
 mod sdk;
 mod stacks;
+mod tasks;
 mod top;
 
 /// Commands that ask or show what differs between runtimes: see `main.rs`.

@@ -20,7 +20,7 @@ use tree::Tree;
 
 /// The rooms from the top down: each imports only from rooms below it. A room is named by its first module; `lib` is
 /// the root, and `generated` has files for several rooms.
-const ORDER: [&[&str]; 35] = [
+const ORDER: [&[&str]; 36] = [
     &["lib"],
     &["testing", "generated::contract_table", "generated::fake_info", "generated::fake_metadata"],
     &["adapter", "generated::thunks"],
@@ -45,6 +45,7 @@ const ORDER: [&[&str]; 35] = [
     &["metadata"],
     &["sync"],
     &["context"],
+    &["runtime_layout"],
     &["session"],
     &["il_body"],
     &["ffi"],

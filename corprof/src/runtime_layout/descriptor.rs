@@ -8,7 +8,7 @@ use tinyjson::JsonValue;
 use super::memory::{number, word, words};
 
 /// The name of the exported structure.
-pub(super) const SYMBOL: &std::ffi::CStr = c"DotNetRuntimeContractDescriptor";
+pub(crate) const SYMBOL: &std::ffi::CStr = c"DotNetRuntimeContractDescriptor";
 
 /// How it begins: `DNCCDAC`, so that the order of bytes shows.
 const MAGIC: u64 = 0x0043_4144_4343_4e44;
@@ -18,14 +18,14 @@ const MOST_POINTERS: u32 = 1 << 16;
 
 /// Offsets of fields, and addresses of globals.
 #[derive(Debug)]
-pub(super) struct Descriptor {
+pub(crate) struct Descriptor {
     layout: JsonValue,
     pointers: Vec<usize>,
 }
 
 impl Descriptor {
     /// Reads the structure at this address.
-    pub(super) fn read(address: usize) -> Option<Self> {
+    pub(crate) fn read(address: usize) -> Option<Self> {
         if word(address)? as u64 != MAGIC {
             return None;
         }
@@ -42,19 +42,19 @@ impl Descriptor {
     }
 
     /// The offset of a field.
-    pub(super) fn offset(&self, class: &str, field: &str) -> Option<usize> {
+    pub(crate) fn offset(&self, class: &str, field: &str) -> Option<usize> {
         let offset = member(member(member(&self.layout, "types")?, class)?, field)?;
         // A number, or an array of a number and a type.
         index(first(offset).unwrap_or(offset))
     }
 
     /// The size of a type.
-    pub(super) fn size(&self, class: &str) -> Option<usize> {
+    pub(crate) fn size(&self, class: &str) -> Option<usize> {
         self.offset(class, "!")
     }
 
     /// The value of a global that is a pointer: the address of a variable.
-    pub(super) fn global(&self, name: &str) -> Option<usize> {
+    pub(crate) fn global(&self, name: &str) -> Option<usize> {
         // `[[index], type]`, or `[index]` without a type.
         let value = first(member(member(&self.layout, "globals")?, name)?)?;
         self.pointers.get(index(first(value).unwrap_or(value))?).copied()

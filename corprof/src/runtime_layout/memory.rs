@@ -3,19 +3,19 @@
 use crate::system;
 
 /// The word at an address; none if there is no memory.
-pub(super) fn word(address: usize) -> Option<usize> {
+pub(crate) fn word(address: usize) -> Option<usize> {
     let mut bytes = [0; size_of::<usize>()];
     system::read_memory(address, &mut bytes).then(|| usize::from_ne_bytes(bytes))
 }
 
 /// The 32-bit number at an address; none if there is no memory.
-pub(super) fn number(address: usize) -> Option<u32> {
+pub(crate) fn number(address: usize) -> Option<u32> {
     let mut bytes = [0; 4];
     system::read_memory(address, &mut bytes).then(|| u32::from_ne_bytes(bytes))
 }
 
 /// The words from an address on, at most `most`, as far as there is memory.
-pub(super) fn words(address: usize, most: usize) -> Vec<usize> {
+pub(crate) fn words(address: usize, most: usize) -> Vec<usize> {
     const PART: usize = 64;
     let mut words = Vec::new();
     while words.len() < most {
@@ -38,25 +38,25 @@ enum Fact {
 
 /// What was read to find something out.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub(super) struct Evidence(Vec<Fact>);
+pub(crate) struct Evidence(Vec<Fact>);
 
 impl Evidence {
     /// Reads a word, and remembers it.
-    pub(super) fn word(&mut self, address: usize) -> Option<usize> {
+    pub(crate) fn word(&mut self, address: usize) -> Option<usize> {
         let value = word(address)?;
         self.0.push(Fact::Word(address, value));
         Some(value)
     }
 
     /// Reads a 32-bit number, and remembers it.
-    pub(super) fn number(&mut self, address: usize) -> Option<u32> {
+    pub(crate) fn number(&mut self, address: usize) -> Option<u32> {
         let value = number(address)?;
         self.0.push(Fact::Number(address, value));
         Some(value)
     }
 
     /// Whether the memory still holds all of it. Allocates nothing.
-    pub(super) fn holds(&self) -> bool {
+    pub(crate) fn holds(&self) -> bool {
         self.0.iter().all(|fact| match *fact {
             Fact::Word(address, value) => word(address) == Some(value),
             Fact::Number(address, value) => number(address) == Some(value),

@@ -1,0 +1,118 @@
+//! `corprof tasks`: pending async operations, in numbers that are known.
+
+use std::process::Output;
+
+use anyhow::{Context, Result, ensure};
+use corprof_tests::{Run, Runtime};
+use serde_json::Value;
+
+use super::{Program, corprof, runtimes, texts};
+
+fn tasks(program: &Program, options: &[&str]) -> Result<Output> {
+    Ok(corprof()?.arg("tasks").arg(program.child.id().to_string()).args(options).output()?)
+}
+
+/// The chains of a program that has said `ready`: number, what they await, methods from the innermost on, whether they
+/// can never go on, whether a thread waits.
+type Chains = Vec<(u64, String, Vec<String>, bool, bool)>;
+
+fn chains(program: &Program, runtime: &Runtime) -> Result<Chains> {
+    let output = tasks(program, &["--json"])?;
+    ensure!(output.status.success(), "{runtime}: {output:?}");
+    let json: Value = serde_json::from_slice(&output.stdout).context("no JSON")?;
+    ensure!(json["standstill_ms"].as_f64().is_some_and(|pause| pause > 0.0), "{runtime}: {json}");
+    let mut all = Vec::new();
+    for chain in json["chains"].as_array().context("no chains")? {
+        let methods = chain["methods"].as_array().context("no methods")?;
+        let methods: Vec<String> = methods.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        let count = chain["count"].as_u64().context("no count")?;
+        let awaits = chain["awaits"].as_str().context("it awaits nothing")?.to_owned();
+        if chain["is_mine"] == true {
+            all.push((count, awaits, methods, chain["is_stuck"] == true, chain["blocks_thread"] == true));
+        }
+    }
+    all.sort();
+    Ok(all)
+}
+
+const PROMISE: &str = "a promise (TaskCompletionSource)";
+const SEMAPHORE: &str = "SemaphoreSlim.WaitAsync";
+
+fn expected(chains: &[(u64, &str, &[&str], bool, bool)]) -> Chains {
+    let mut all: Chains = Vec::new();
+    for &(count, awaits, methods, is_stuck, blocks_thread) in chains {
+        let methods = methods.iter().map(|method| (*method).to_owned()).collect();
+        all.push((count, awaits.to_owned(), methods, is_stuck, blocks_thread));
+    }
+    all.sort();
+    all
+}
+
+#[test]
+fn pending_operations_are_counted_by_what_they_await() -> Result<()> {
+    for runtime in runtimes()? {
+        let program = Program::start(Run::new(&runtime, "Waiting").command()?)?;
+        program.expect("ready")?;
+        let expected = expected(&[
+            (30, SEMAPHORE, &["Shop.Load", "Shop.Request"], false, false),
+            (20, "Task.Delay", &["Shop.Poll"], false, false),
+            (5, PROMISE, &["Shop.Answer", "Shop.Asks"], false, false),
+            (3, PROMISE, &["Shop.Forgets"], true, false),
+            (4, PROMISE, &["Shop.Part", "Task.WhenAll", "Shop.Whole"], false, false),
+            (1, PROMISE, &["Shop.Blocks"], false, true),
+            (1, "each other, in a circle", &["Shop.First", "Shop.Second"], true, false),
+        ]);
+        let found = chains(&program, &runtime)?;
+        ensure!(found == expected, "{runtime}: {found:#?}");
+        let (stdout, _) = texts(&tasks(&program, &[])?);
+        let lines: Vec<&str> = stdout.lines().collect();
+        let stuck = format!("3 × awaiting {PROMISE}: can never go on");
+        ensure!(lines.starts_with(&[lines.first().copied().unwrap_or_default(), "", &stuck, "    Shop.Forgets"]), "{stdout}");
+        ensure!(stdout.starts_with("64 chains of async methods are pending"), "{runtime}: {stdout}");
+        ensure!(lines.contains(&"    a thread waits for it"), "{runtime}: {stdout}");
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0) && stderr.is_empty(), "{runtime}: {code:?}: {stderr}");
+    }
+    Ok(())
+}
+
+#[test]
+fn methods_that_the_runtime_suspends_are_chains_as_well() -> Result<()> {
+    for runtime in Runtime::all_for_modern("WaitingRuntimeAsync")? {
+        if runtime.is_windows() || runtime.is_emulated() {
+            continue; // corprof is built for this system
+        }
+        let program = Program::start(Run::new(&runtime, "WaitingRuntimeAsync").command()?)?;
+        program.expect("ready")?;
+        let found = chains(&program, &runtime)?;
+        let expected = expected(&[
+            // The framework's method is one of these itself.
+            (30, SEMAPHORE, &[SEMAPHORE, "Shop.Load", "Shop.Request"], false, false),
+            (20, "Task.Delay", &["Shop.Poll"], false, false),
+            (3, PROMISE, &["Shop.Forgets"], true, false),
+            (7, "BlockedReadAsyncOperation<int>", &["Shop.Next", "Shop.Reads"], false, false),
+            (4, PROMISE, &["Shop.Part", "Task.WhenAll", "Shop.Whole"], false, false),
+        ]);
+        ensure!(found == expected, "{runtime}: {found:#?}");
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0) && stderr.is_empty(), "{runtime}: {code:?}: {stderr}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_process_that_collects_and_allocates_goes_on() -> Result<()> {
+    for runtime in runtimes()? {
+        let mut command = Run::new(&runtime, "Deadlocks").command()?;
+        command.arg("busy");
+        let program = Program::start(command)?;
+        program.expect("ready")?;
+        for _ in 0..3 {
+            let output = tasks(&program, &["--all"])?;
+            ensure!(output.status.success(), "{runtime}: {output:?}");
+        }
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0) && stderr.is_empty(), "{runtime}: {code:?}: {stderr}");
+    }
+    Ok(())
+}
