@@ -7,6 +7,7 @@
 //!
 //! ```text
 //! heap 1                                  the version of the format
+//! repeated 1                              how many snapshots before this one were cut; left out for none
 //! pause 460312                            microseconds for which the application stood still
 //! later 204100                            the same for a further collection, which .NET 8 makes
 //! objects 10000000
@@ -28,7 +29,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs::File;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Seek};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -53,6 +54,8 @@ const NAME: &str = "dumper";
 const LOOK: Duration = Duration::from_millis(10);
 /// The time limit for the reader to want the snapshot.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How many snapshots are thrown away before there is none.
+const MOST_REPEATED: u32 = 2;
 /// The reader gives up earlier, unless it was killed.
 const DEADLINE: Duration = Duration::from_secs(3600);
 
@@ -116,18 +119,32 @@ fn work(cx: &mut ProfilerThread<'_>, out: &Path, has_tasks: bool, lease: Option<
 
 /// Takes the snapshot, and describes it.
 fn snapshot(cx: &mut ProfilerThread<'_>, out: &Path, has_tasks: bool) -> Result<String, HeapDumpError> {
-    let blocks = File::options().write(true).open(out).map_err(HeapDumpError::Sink)?;
-    let file = BlockFile::create(out).map_err(HeapDumpError::Sink)?;
+    let mut blocks = File::options().write(true).open(out).map_err(HeapDumpError::Sink)?;
     // Windows may refuse that while the reader has it open: then the reader removes it.
     let _ = std::fs::remove_file(out);
     let fields = if has_tasks { task_fields(cx).map_err(HeapDumpError::Runtime)? } else { Vec::new() };
-    let sink = TaskBlocks { file, addresses: BTreeSet::new() };
-    let dump = cx.take_heap_snapshot_with_fields(DEADLINE, sink, fields).inspect_err(|_| {
+    let mut repeated = 0;
+    let dump = loop {
+        let file = BlockFile::new(blocks.try_clone().map_err(HeapDumpError::Sink)?);
+        let sink = TaskBlocks { file, addresses: BTreeSet::new() };
+        let error = match cx.take_heap_snapshot_with_fields(DEADLINE, sink, fields.clone()) {
+            Ok(dump) => break dump,
+            Err(error) => error,
+        };
         // The reader has it open, so that it would take room until the reader has learned the reason: which needs some
         // itself.
-        let _ = blocks.set_len(0);
-    })?;
+        blocks.set_len(0).and_then(|()| blocks.rewind()).map_err(HeapDumpError::Sink)?;
+        // On a busy machine, beside collections that the application forces, about one in forty is cut.
+        let is_cut = matches!(error, HeapDumpError::Cut(_) | HeapDumpError::Doubled(_));
+        if !is_cut || repeated == MOST_REPEATED {
+            return Err(error);
+        }
+        repeated += 1;
+    };
     let mut text = String::new();
+    if repeated > 0 {
+        let _ = writeln!(text, "repeated {repeated}");
+    }
     let _ = writeln!(text, "pause {}", dump.cost.pause.as_micros());
     for pause in &dump.cost.later_pauses {
         let _ = writeln!(text, "later {}", pause.as_micros());

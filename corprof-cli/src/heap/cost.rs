@@ -16,13 +16,15 @@ pub(crate) struct Cost {
     pub(crate) collections: usize,
     /// Whether one more collection follows that no event reports: on .NET 8, not on 10.
     pub(crate) collects_at_end: bool,
+    /// Dumps before this one that were cut, and thrown away: the application stood still for them as well.
+    pub(crate) repeated: u64,
     /// Whether the process has written the snapshot itself.
     pub(crate) is_inside: bool,
 }
 
 impl Display for Cost {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { objects, bytes, took, pauses, collections, collects_at_end, is_inside } = self;
+        let Self { objects, bytes, took, pauses, collections, collects_at_end, repeated, is_inside } = self;
         let megabytes = *bytes as f64 / 1e6;
         let seconds = took.as_secs_f64();
         let done = if *is_inside { "written" } else { "sent" };
@@ -34,6 +36,9 @@ impl Display for Cost {
         }
         for (index, pause) in pauses.iter().enumerate() {
             write!(f, "{} {:.0} ms", if index > 0 { " and" } else { "" }, pause.as_secs_f64() * 1e3)?;
+        }
+        if *repeated > 0 {
+            write!(f, "; {repeated} before it were cut, and taken again")?;
         }
         if *collects_at_end { f.write_str("; the runtime collects once more as the session ends") } else { Ok(()) }
     }

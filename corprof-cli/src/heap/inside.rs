@@ -77,6 +77,8 @@ impl TaskFields {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Description {
     pauses: Vec<Duration>,
+    /// How many snapshots before this one were cut.
+    repeated: u64,
     objects: usize,
     bytes: u64,
     /// Beginnings and lengths of the ranges whose objects are never collected.
@@ -157,6 +159,7 @@ pub(crate) fn take(
         collections: description.pauses.len(),
         pauses: description.pauses,
         collects_at_end: false,
+        repeated: description.repeated,
         is_inside: true,
     };
     Ok(Ok((graph, cost)))
@@ -223,6 +226,7 @@ fn description(text: &str, out: &Path) -> Result<Description> {
         let number = || rest.parse::<u64>().map_err(|_| unknown());
         match word {
             "pause" | "later" => description.pauses.push(Duration::from_micros(number()?)),
+            "repeated" => description.repeated = number()?,
             "objects" => description.objects = usize::try_from(number()?)?,
             "bytes" => description.bytes = number()?,
             "frozen" => {
@@ -283,10 +287,11 @@ mod tests {
     #[test]
     fn the_format_of_the_profiler_is_parsed() {
         let parse = |text: &str| description(text, Path::new("/tmp/corprof-1/heap"));
-        let text = "heap 1\npause 1500\nlater 20\nobjects 3\nbytes 96\nfrozen 4096 64\nclass 7\tShop\tShop.Item[]\nclass 8\t\tA B\ncode 64 A.B()\n";
+        let text = "heap 1\nrepeated 1\npause 1500\nlater 20\nobjects 3\nbytes 96\nfrozen 4096 64\nclass 7\tShop\tShop.Item[]\nclass 8\t\tA B\ncode 64 A.B()\n";
         let class = |key, assembly: &str, name: &str| (key, assembly.to_owned(), name.to_owned());
         let expected = Description {
             pauses: [1500, 20].map(Duration::from_micros).to_vec(),
+            repeated: 1,
             objects: 3,
             bytes: 96,
             frozen: vec![(4096, 64)],

@@ -31,7 +31,13 @@ impl BlockFile {
     /// # Errors
     /// Those of the system.
     pub fn create(path: &Path) -> io::Result<Self> {
-        Ok(Self { out: BufWriter::with_capacity(BUFFER, File::create(path)?) })
+        Ok(Self::new(File::create(path)?))
+    }
+
+    /// Writes into a file that is open, from where it stands.
+    #[must_use]
+    pub fn new(file: File) -> Self {
+        Self { out: BufWriter::with_capacity(BUFFER, file) }
     }
 
     /// Calls `block` with the event and the payload of each block of a file, in their order.

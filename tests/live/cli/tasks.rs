@@ -67,7 +67,10 @@ fn pending_operations_are_counted_by_what_they_await() -> Result<()> {
         let (stdout, _) = texts(&tasks(&program, &[])?);
         let lines: Vec<&str> = stdout.lines().collect();
         let stuck = format!("3 × awaiting {PROMISE}: can never go on");
-        ensure!(lines.starts_with(&[lines.first().copied().unwrap_or_default(), "", &stuck, "    Shop.Forgets"]), "{stdout}");
+        ensure!(
+            lines.starts_with(&[lines.first().copied().unwrap_or_default(), "", &stuck, "    Shop.Forgets"]),
+            "{stdout}"
+        );
         ensure!(stdout.starts_with("64 chains of async methods are pending"), "{runtime}: {stdout}");
         ensure!(lines.contains(&"    a thread waits for it"), "{runtime}: {stdout}");
         let (code, stderr) = program.end()?;
