@@ -1,9 +1,21 @@
-//! The book and the README, as documentation whose code `cargo test --doc` compiles and runs.
+//! The book, the README and the pages of corprof-macros, as documentation whose code `cargo test --doc` compiles and
+//! runs.
 
 /// One module for each page, made by the build script.
 #[cfg(doctest)]
 mod pages {
     include!(concat!(env!("OUT_DIR"), "/book_pages.rs"));
+}
+
+/// The macros' own documentation.
+#[cfg(doctest)]
+mod macros {
+    #[doc = include_str!("../../corprof-macros/src/callbacks.md")]
+    mod callbacks {}
+    #[doc = include_str!("../../corprof-macros/src/profiler.md")]
+    mod profiler {}
+    #[doc = include_str!("../../corprof-macros/src/provider_event.md")]
+    mod provider_event {}
 }
 
 #[cfg(test)]
