@@ -48,7 +48,8 @@ pub(crate) unsafe extern "system" fn initialize_for_attach<P: Profiler>(
     data: *mut c_void,
     size: u32,
 ) -> HRESULT {
-    if !P::EVENTS.contains(Event::InitializeForAttach) {
+    // A constant, as in the thunks.
+    if const { !P::EVENTS.contains(Event::InitializeForAttach) } {
         let error = Error::new(sys::CORPROF_E_PROFILER_NOT_ATTACHABLE, "InitializeForAttach");
         report::line(format_args!("the profiler {} is not attached: {error}", P::NAME));
         return error.code();
@@ -76,7 +77,10 @@ pub(crate) unsafe extern "system" fn profiler_attach_complete<P: Profiler>(this:
         if let Err(error) = settle::complete(&mut cx) {
             report::line(format_args!("the profiler {} cannot list modules and functions yet: {error}", P::NAME));
         }
-        if let Some(catch_up) = info.catch_up() {
+        // A constant, as in the thunks. What cannot be attached has nothing to catch up with.
+        if const { P::EVENTS.contains(Event::InitializeForAttach) }
+            && let Some(catch_up) = info.catch_up()
+        {
             adapter.catch_up(&mut cx, catch_up);
         }
     }

@@ -228,14 +228,35 @@ pub(crate) unsafe fn in_callback<P: Profiler>(
     }
 }
 
+/// Runs a callback that the user has not implemented, for the SDK's own bookkeeping.
+///
+/// # Safety
+/// As [`in_no_gc`].
+#[inline]
+pub(crate) unsafe fn without_user<P: Profiler>(this: *mut c_void, event: Event, subject: usize) -> HRESULT {
+    // SAFETY: the same promise.
+    unsafe { enter(this, event, subject, |_: &P, _| {}) }
+}
+
+/// Whether the user's code can be called in a callback.
+#[inline]
+pub(crate) const fn is_for_user<P: Profiler>(event: Event) -> bool {
+    // Features of the SDK receive events of EventPipe as well, where the profiler's own method would.
+    P::EVENTS.contains(event) || matches!(event, Event::EventPipeEventDelivered)
+}
+
+/// Whether the SDK has something to do in a callback that the user has not implemented.
+#[inline]
+pub(crate) const fn is_for_sdk<P: Profiler>(event: Event) -> bool {
+    must_see(P::EVENTS, event) || bookkeeping::needs_bookkeeping(event) || exception_pins::depend_on(event)
+}
+
 /// Passes the gate, the bookkeeping and the panic guard. The runtime ignores any other result than `S_OK`, or aborts,
 /// so there is not another.
 #[inline]
 unsafe fn enter<P: Profiler>(this: *mut c_void, event: Event, subject: usize, user: impl FnOnce(&P, &Info)) -> HRESULT {
-    // Features of the SDK receive events of EventPipe as well, where the profiler's own method would.
-    let is_implemented = P::EVENTS.contains(event) || event == Event::EventPipeEventDelivered;
-    let must_see = must_see(P::EVENTS, event);
-    if !is_implemented && !must_see && !bookkeeping::needs_bookkeeping(event) && !exception_pins::depend_on(event) {
+    let is_implemented = is_for_user::<P>(event);
+    if !is_implemented && !is_for_sdk::<P>(event) {
         return S_OK;
     }
     if exception_pins::cause(event) {
@@ -245,7 +266,7 @@ unsafe fn enter<P: Profiler>(this: *mut c_void, event: Event, subject: usize, us
     let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
     let Some(info) = adapter.info.get() else { return outline(|| S_OK) };
     let is_for_profiler = match info.catch_up() {
-        Some(catch_up) if must_see => catch_up.is_for_profiler(event, subject),
+        Some(catch_up) if must_see(P::EVENTS, event) => catch_up.is_for_profiler(event, subject),
         _ => true,
     };
     // Bookkeeping goes on when the profiler is disabled, as an earlier callback may still be running.

@@ -24,9 +24,12 @@ pub(super) fn emit(model: &Model, callbacks: &[Callback<'_>]) -> Result<TokenStr
         use corprof_sys as sys;
         use windows_core::{BOOL, GUID, HRESULT, IUnknown_Vtbl, Ref};
 
-        use crate::adapter::{Adapter, bookkeeping, in_no_gc, in_callback, lifecycle};
+        use crate::adapter::{
+            Adapter, bookkeeping, in_no_gc, in_callback, is_for_sdk, is_for_user, lifecycle, without_user,
+        };
         use crate::args::*;
         use crate::callback_event::CallbackEvent;
+        use crate::error::S_OK;
         use crate::event_mask::Event;
         use crate::id::*;
         use crate::metadata::MethodDef;
@@ -71,7 +74,7 @@ fn thunk(model: &Model, callback: &Callback<'_>) -> Result<TokenStream, Error> {
     let call = if callback.is_in_every() {
         let value = if args.is_empty() { quote!(#event) } else { quote!(#event { #(#args),* }) };
         quote! {
-            if P::EVERY.contains(Event::#event) {
+            if const { P::EVERY.contains(Event::#event) } {
                 profiler.every(cx, &CallbackEvent::#value);
             }
             #call
@@ -97,7 +100,16 @@ fn thunk(model: &Model, callback: &Callback<'_>) -> Result<TokenStream, Error> {
         let allows = out.map(|_| quote!(let allows =));
         quote!(#allows bookkeeping::#name::<P>(this, #(#wires),*);)
     });
-    let enter = quote!(#enter::<P>(this, Event::#event, #subject, move |profiler, #cx| { #body }));
+    // Constants, so that the compiler makes no code for the many callbacks that a profiler does not implement.
+    let enter = quote! {
+        if const { is_for_user::<P>(Event::#event) } {
+            #enter::<P>(this, Event::#event, #subject, move |profiler, #cx| { #body })
+        } else if const { is_for_sdk::<P>(Event::#event) } {
+            without_user::<P>(this, Event::#event, #subject)
+        } else {
+            S_OK
+        }
+    };
     // Of some questions the SDK decides as well.
     let answered = callback.facts.out.as_ref().filter(|_| callback.facts.book).map(|out| ident(out));
     let enter = match answered {
