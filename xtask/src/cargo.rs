@@ -13,6 +13,25 @@ use crate::process;
 
 /// The library of the built-in profilers, an example of the package `corprof-profilers`.
 pub const BUILT_IN: &str = "corprof_profilers";
+/// The package of the profilers in tests/profilers.
+pub(crate) const TEST_PROFILERS: &str = "corprof-test-profilers";
+
+/// What cargo builds for this system: all, as it builds the tests, so that features unify in one way and nothing is
+/// built twice.
+pub(crate) const HERE: [&str; 3] = ["--workspace", "--features", "corprof-tests/live"];
+/// What cargo builds for another system: the command and the profilers. The tests run on this one.
+pub(crate) const ELSEWHERE: [&str; 10] = [
+    "-p",
+    "corprof-cli",
+    "-p",
+    "corprof-profilers",
+    "-p",
+    "corprof-examples",
+    "-p",
+    TEST_PROFILERS,
+    "-p",
+    "corprof-smoke",
+];
 
 /// The folder of the workspace.
 #[must_use]
@@ -128,15 +147,16 @@ fn summary(source: &Path) -> String {
 pub fn embed_profilers(command: &mut Command, is_release: bool) -> Result<()> {
     let mut build = cargo();
     build.arg("build");
+    build.args(HERE);
     embed_profilers_of(build, command, is_release)
 }
 
-/// As [`embed_profilers`], for another system: `build` is a `cargo build` for it.
+/// As [`embed_profilers`], for another system: `build` is a `cargo build` for it, of [`ELSEWHERE`].
 ///
 /// # Errors
 /// As [`embed_profilers`].
 pub fn embed_profilers_of(mut build: Command, command: &mut Command, is_release: bool) -> Result<()> {
-    build.args(["--workspace", "--features", "corprof-tests/live", "--examples"]);
+    build.arg("--examples");
     build.args(is_release.then_some("--release"));
     let libraries = build_examples(&mut build)?;
     let built_in = libraries.into_iter().find(|(name, _)| name == BUILT_IN);
@@ -151,6 +171,24 @@ struct Message {
     target: Option<Target>,
     #[serde(default)]
     filenames: Vec<PathBuf>,
+    executable: Option<PathBuf>,
+}
+
+/// The program `name` of this workspace, which it builds.
+///
+/// As part of the whole: `cargo run --package` would compile what the program depends on with fewer features, and the
+/// build of the tests once more.
+///
+/// # Errors
+/// If the build fails; the compiler has printed its messages on standard error.
+pub(crate) fn program(name: &str) -> Result<Command> {
+    let mut build = cargo();
+    build.args(["build", "--quiet"]).args(HERE).args(["--bin", name]);
+    let messages = build_messages(&mut build)?;
+    let program = messages.into_iter().find_map(|message| message.executable);
+    let mut command = Command::new(program.with_context(|| format!("cargo built no program {name}"))?);
+    command.current_dir(workspace_root());
+    Ok(command)
 }
 
 /// Runs a `cargo build` command that builds examples, and returns the built libraries by example.
@@ -158,17 +196,25 @@ struct Message {
 /// # Errors
 /// If the build fails; the compiler has printed its messages on standard error.
 pub fn build_examples(command: &mut Command) -> Result<Vec<(String, PathBuf)>> {
+    Ok(libraries(build_messages(command)?))
+}
+
+/// What the `cargo build` command says of what it has built.
+fn build_messages(command: &mut Command) -> Result<Vec<Message>> {
     command.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
     let output = command.output().with_context(|| format!("cannot start `{}`", process::shown(command)))?;
     if !output.status.success() {
         bail!("the build failed: `{}`: {}", process::shown(command), output.status);
     }
-    Ok(libraries(&String::from_utf8_lossy(&output.stdout)))
+    Ok(messages(&String::from_utf8_lossy(&output.stdout)))
 }
 
-fn libraries(messages: &str) -> Vec<(String, PathBuf)> {
-    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok());
-    let artifacts = messages.filter(|message| message.reason == "compiler-artifact");
+fn messages(output: &str) -> Vec<Message> {
+    output.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+fn libraries(messages: Vec<Message>) -> Vec<(String, PathBuf)> {
+    let artifacts = messages.into_iter().filter(|message| message.reason == "compiler-artifact");
     artifacts
         .filter_map(|message| {
             let target = message.target.filter(|target| target.kind.iter().any(|kind| kind == "example"))?;
@@ -200,7 +246,7 @@ mod tests {
             )
         };
         let library = format!("target/examples/{}logger{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
-        let messages = [
+        let output = [
             artifact("lib", "corprof", "target/libcorprof.rlib"),
             "not JSON".to_owned(),
             artifact("example", "logger", &library),
@@ -210,7 +256,7 @@ mod tests {
         ];
         let expected = [("logger", library.as_str()), ("beeper", "target/beeper.dll")];
         assert_eq!(
-            libraries(&messages.join("\n")),
+            libraries(messages(&output.join("\n"))),
             expected.map(|(name, file)| (name.to_owned(), PathBuf::from(file)))
         );
     }

@@ -45,8 +45,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let verb = if args.check { "Checking" } else { "Writing" };
     announce(format_args!("{verb} the generated sources by the IDL files of {}", idl.display()));
     // A program of its own: only this command needs parsers of IDL and Rust.
-    let mut command = cargo::cargo();
-    command.args(["run", "--quiet", "--package", "corprof-gen", "--"]);
+    let mut command = cargo::program("corprof-gen")?;
     command.arg(std::path::absolute(&idl)?).arg(workspace_root()).args(args.check.then_some("--check"));
     Ok(exit::code(process::status(&mut command)?).into())
 }

@@ -32,7 +32,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     // A program of its own: only this command needs a parser of Rust.
-    let mut command = cargo::cargo();
-    command.args(["run", "--quiet", "--package", "corprof-structure", "--"]).args(args.check.then_some("--check"));
+    let mut command = cargo::program("corprof-structure")?;
+    command.args(args.check.then_some("--check"));
     Ok(exit::code(process::status(&mut command)?).into())
 }

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 
 use crate::cache::Cache;
-use crate::cargo;
+use crate::cargo::{self, HERE};
 use crate::known;
 use crate::musl;
 use crate::process::{self, announce, note};
@@ -300,7 +300,7 @@ fn unit_tests(args: &Args) -> Result<Results> {
     let (long, skipped) = tier(args).condition();
     let selection = Selection {
         // With the feature, so that nothing is built again for the live tests.
-        cargo: &["--workspace", "--features", "corprof-tests/live"],
+        cargo: &HERE,
         expression: &format!("not (package(corprof-tests) and (binary(live) or binary(com))) and {long}"),
         otherwise: &["--workspace", "--all-targets"],
         skipped,
@@ -310,7 +310,7 @@ fn unit_tests(args: &Args) -> Result<Results> {
     };
     let results = nextest::run(&selection, |_| {});
     let mut doc = cargo::cargo();
-    doc.args(["test", "--doc", "--workspace", "--no-fail-fast", "--features", "corprof-tests/live"]);
+    doc.args(["test", "--doc", "--no-fail-fast"]).args(HERE);
     doc.args(args.release.then_some("--release"));
     if !args.filter.is_empty() {
         doc.arg("--").args(&args.filter);
@@ -356,7 +356,7 @@ fn live_on(name: &str, args: &Args, tier: Tier) -> Result<Results> {
 /// The tests in which viewers read back the files of corprof-export and corprof-heap.
 fn viewers_read_back(args: &Args) -> Result<Results> {
     let selection = Selection {
-        cargo: &["--workspace", "--features", "corprof-tests/live"],
+        cargo: &HERE,
         expression: "package(corprof-export) | (package(corprof-heap) & binary(gcdump))",
         otherwise: &["-p", "corprof-export", "-p", "corprof-heap"],
         skipped: &[],

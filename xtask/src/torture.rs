@@ -21,7 +21,7 @@ use corprof_launch::profiler;
 
 use crate::arm64;
 use crate::cache::Cache;
-use crate::cargo::{self, Metadata};
+use crate::cargo::{self, Metadata, TEST_PROFILERS};
 use crate::emulator::Emulator;
 use crate::known;
 use crate::managed::{self, Compiler};
@@ -200,7 +200,7 @@ fn build(profiler: &str, metadata: &Metadata, args: &Args) -> Result<(PathBuf, P
         }
     };
     let examples = [profiler, PRELOADED].into_iter().flat_map(|name| ["--example", name]);
-    let libraries = cargo::build_examples(build.args(["--release", "-p", "corprof-tests"]).args(examples))?;
+    let libraries = cargo::build_examples(build.args(["--release", "-p", TEST_PROFILERS]).args(examples))?;
     let library = |name: &str| {
         let library = libraries.iter().find(|(example, _)| example == name).map(|(_, library)| library);
         let library = library.with_context(|| format!("cargo built no library for the example `{name}`"))?;

@@ -10,7 +10,7 @@ use corprof_launch::profiler;
 use corprof_profilers::table::{self, Profiler};
 
 use crate::cache::Cache;
-use crate::cargo::{self, BUILT_IN, Metadata, workspace_root};
+use crate::cargo::{self, BUILT_IN, Metadata, TEST_PROFILERS, workspace_root};
 use crate::managed::{self, Compiler};
 use crate::process::{self, announce, env_path, find_on_path, note};
 use crate::runtime::{Choice, Runtime, profiler_environment};
@@ -236,7 +236,7 @@ impl Bed {
             cargo::build_examples(&mut build)
         };
         let built_in = build(&["corprof-profilers"], &[BUILT_IN])?;
-        let libraries = [build(&["corprof-tests", "--features", "bench"], &of_tests)?, built_in];
+        let libraries = [build(&[TEST_PROFILERS, "--features", "bench"], &of_tests)?, built_in];
         let libraries = libraries.concat();
         let library = |name: &str| {
             let library = libraries.iter().find(|(example, _)| example == name).map(|(_, library)| library);

@@ -15,7 +15,7 @@ use corprof_launch::profiler;
 use corprof_launch::running::Running;
 
 use crate::cache::Cache;
-use crate::cargo::{self, Metadata};
+use crate::cargo::{self, Metadata, TEST_PROFILERS};
 use crate::managed::{self, Compiler};
 use crate::process::{announce, note};
 use crate::runtime::{Choice, profiler_environment};
@@ -55,7 +55,7 @@ pub(super) fn measure(runtime: Option<&Choice>, objects: u64) -> Result<Vec<Line
     let program =
         managed::compile(&Compiler::for_runtime(&runtime)?, &managed::sources_dir().join("Big.cs"), &directory)?;
     let mut build = cargo::cargo();
-    build.args(["build", "--release", "--package", "corprof-tests", "--example", "heap_dump"]);
+    build.args(["build", "--release", "--package", TEST_PROFILERS, "--example", "heap_dump"]);
     let built = cargo::build_examples(&mut build)?;
     let (_, library) = built.first().context("cargo built no library for `heap_dump`")?;
     let library = library.canonicalize()?;

@@ -10,7 +10,7 @@ use super::live::{PROGRAMS, Prepared, Tier};
 use super::results::Results;
 use crate::arm64::{self, Qemu};
 use crate::cache::Cache;
-use crate::cargo::{self, Metadata};
+use crate::cargo::{self, ELSEWHERE, Metadata};
 use crate::known;
 use crate::musl;
 use crate::process::{self, announce, note};
@@ -173,7 +173,9 @@ impl Musl {
         let runtime = musl::runtime(name, &cache)?;
         let mut build = musl::cargo_build(target, &cache)?;
         announce("Building the profilers of the command `corprof` for musl");
-        cargo::embed_profilers_of(musl::cargo_build(target, &cache)?, &mut build, args.release)?;
+        let mut profilers = musl::cargo_build(target, &cache)?;
+        profilers.args(ELSEWHERE);
+        cargo::embed_profilers_of(profilers, &mut build, args.release)?;
         let mut prepared = Prepared::new(args, build, vec![runtime], tier)?;
         if tier != Tier::Few {
             announce("Building the command `corprof` for glibc, with the profilers for musl");

@@ -10,7 +10,7 @@ use super::Args;
 use super::nextest::{self, Selection};
 use super::results::Results;
 use crate::cache::Cache;
-use crate::cargo::{self, Metadata};
+use crate::cargo::{self, ELSEWHERE, HERE, Metadata};
 use crate::emulator::Emulator;
 use crate::managed::{self, Compiler};
 use crate::process::{announce, note};
@@ -57,6 +57,9 @@ const REPETITIONS: &str = "CORPROF_TEST_REPETITIONS";
 /// Programs of tests that need a runtime.
 pub(super) const PROGRAMS: [&str; 2] = ["live", "com"];
 
+/// What the live tests run, of the packages that cargo selects: profilers, and the command.
+const WHAT_IS_RUN: [&str; 3] = ["--examples", "--bin", "corprof"];
+
 /// The inputs of the live tests.
 pub(super) struct Prepared {
     runtimes: Vec<Runtime>,
@@ -89,12 +92,11 @@ impl Prepared {
         announce("Building the profilers");
         if tier == Tier::Smoke && runtimes.iter().any(|runtime| runtime.emulator.is_some()) {
             build.args(["-p", "corprof-smoke", "--examples"]);
+        } else if runtimes.iter().all(|runtime| runtime.emulator.is_none()) {
+            cargo::embed_profilers(&mut build, args.release)?;
+            build.args(HERE).args(WHAT_IS_RUN);
         } else {
-            if runtimes.iter().all(|runtime| runtime.emulator.is_none()) {
-                cargo::embed_profilers(&mut build, args.release)?;
-            }
-            // As in the build of the tests, so that features unify in one way and nothing is built twice.
-            build.args(["--workspace", "--features", "corprof-tests/live", "--examples", "--bin", "corprof"]);
+            build.args(ELSEWHERE).args(WHAT_IS_RUN);
         }
         if args.release {
             build.arg("--release");
@@ -112,7 +114,7 @@ impl Prepared {
         build.arg("build");
         cargo::embed_profilers(&mut build, args.release)?;
         build.env("CORPROF_BUNDLE_OTHER", self.profilers.join("libcorprof_profilers.so"));
-        build.args(["--workspace", "--features", "corprof-tests/live", "--examples", "--bin", "corprof"]);
+        build.args(HERE).args(WHAT_IS_RUN);
         build.args(args.release.then_some("--release"));
         let libraries = cargo::build_examples(&mut build)?;
         let built = libraries.first().and_then(|(_, library)| library.parent()?.parent());
@@ -122,7 +124,7 @@ impl Prepared {
 
     /// Runs the live tests of these programs.
     pub(super) fn run(&self, args: &Args, programs: &[&str]) -> Result<Results> {
-        let mut cargo = vec!["--workspace", "--features", "corprof-tests/live"];
+        let mut cargo = HERE.to_vec();
         cargo.extend(programs.iter().flat_map(|program| ["--test", program]));
         let (expression, skipped) = self.tier.condition();
         let selection = Selection {

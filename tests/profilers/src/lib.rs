@@ -1,0 +1,1 @@
+//! Nothing: the profilers of this package are beside this folder.
