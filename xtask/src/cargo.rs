@@ -151,7 +151,7 @@ pub fn embed_profilers(command: &mut Command, is_release: bool) -> Result<()> {
     embed_profilers_of(build, command, is_release)
 }
 
-/// As [`embed_profilers`], for another system: `build` is a `cargo build` for it, of [`ELSEWHERE`].
+/// As [`embed_profilers`], for another system: `build` is a `cargo build` for it, of what is built elsewhere.
 ///
 /// # Errors
 /// As [`embed_profilers`].

@@ -13,7 +13,7 @@ use crate::cache::Cache;
 use crate::folder::Folder;
 use crate::process::{self, find_on_path};
 use crate::runtime::{Origin, Runtime};
-use crate::target::Target;
+use crate::target::{System, Target};
 use crate::tools::{self, Packages};
 
 /// The packages on Debian and its derivatives.
@@ -97,9 +97,15 @@ pub fn cargo_build(target: &Target, cache: &Cache) -> Result<Command> {
     let newest = RUNTIMES.into_iter().find(|name| is_here(name)).unwrap_or(RUNTIMES[0]);
     let host = runtime(newest, cache)?.host;
     let libraries = host.parent().context("dotnet lies in no folder")?.join(LIBRARIES);
-    let flags = format!("-C target-feature=-crt-static -L native={}", libraries.display());
+    let mut flags = format!("-C target-feature=-crt-static -L native={}", libraries.display());
     let mut cargo = target.cargo("build");
     cargo.env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER", GCC);
+    // The linker that Rust has brought and links programs for glibc by. GNU's takes as long as the compiler.
+    let linkers = System::X64.libraries()?.with_file_name("bin").join("gcc-ld");
+    if linkers.join("ld.lld").is_file() {
+        flags += " -C link-arg=-fuse-ld=lld";
+        cargo.env("COMPILER_PATH", linkers);
+    }
     cargo.env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_RUSTFLAGS", flags);
     Ok(cargo)
 }

@@ -56,10 +56,15 @@ impl System {
 
     /// Whether cargo's current compiler has the library.
     fn is_installed(self) -> Result<bool> {
+        Ok(self.libraries()?.is_dir())
+    }
+
+    /// The folder where cargo's current compiler has the library, if it has it.
+    pub(crate) fn libraries(self) -> Result<PathBuf> {
         let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
         rustc.current_dir(cargo::workspace_root());
         let folder = process::output(rustc.args(["--print", "target-libdir", "--target", self.triple()]))?;
-        Ok(Path::new(folder.trim()).is_dir())
+        Ok(folder.trim().into())
     }
 }
 
