@@ -4,6 +4,7 @@ mod event_pipe;
 mod groups;
 mod locks;
 
+use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::mpsc;
@@ -39,7 +40,8 @@ const CUT: &str = "[outer frames are missing";
 /// do either), nor who holds which lock.
 ///
 /// The innermost method comes first. `>` marks the methods of the application, `[native]` is native code of the runtime
-/// or of a library. Threads with equal stacks are shown once, and what the framework does to start a thread or to give
+/// or of a library. `in Orders.cs:41` is the statement that runs or has called, where a portable PDB beside the module or
+/// in it tells. Threads with equal stacks are shown once, and what the framework does to start a thread or to give
 /// it work is one line: `--all-frames` shows each thread and each frame. A thread `waits` if it was neither running nor
 /// ready to run. Thread names come from the system: Linux cuts them to 15 bytes.
 #[derive(Debug, clap::Args)]
@@ -94,7 +96,44 @@ struct Thread {
     /// Whether outer frames are missing.
     is_cut: bool,
     /// The innermost first.
-    frames: Vec<String>,
+    frames: Vec<Frame>,
+}
+
+/// A frame of a stack.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+struct Frame {
+    /// A method, `[native]`, or that frames are missing.
+    method: String,
+    /// The path of the source, as the compiler was told it, if a PDB tells.
+    file: Option<String>,
+    line: Option<u32>,
+}
+
+impl Frame {
+    /// One of which only the name is known.
+    fn named(method: &str) -> Self {
+        Self { method: method.to_owned(), file: None, line: None }
+    }
+
+    /// Parses a frame of the profiler: the method, the line and the file, separated by tabs.
+    fn parse(text: &str) -> Self {
+        let mut parts = text.splitn(3, '\t');
+        let method = parts.next().unwrap_or_default();
+        let line = parts.next().and_then(|line| line.parse().ok());
+        let file = parts.next().filter(|_| line.is_some());
+        Self { method: method.to_owned(), file: file.map(str::to_owned), line }
+    }
+}
+
+/// As `App.Orders.Save() in Orders.cs:41`.
+impl fmt::Display for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.method)?;
+        match (&self.file, self.line) {
+            (Some(file), Some(line)) => write!(f, " in {}:{line}", file.rsplit(['/', '\\']).next().unwrap_or(file)),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Runs the command.
@@ -162,7 +201,7 @@ fn parse(text: &str, pid: u32) -> Option<Stacks> {
         if let Some(frame) = line.strip_prefix("  ") {
             let thread = stacks.threads.last_mut()?;
             thread.is_cut |= frame.starts_with(CUT);
-            thread.frames.push(frame.to_owned());
+            thread.frames.push(Frame::parse(frame));
         } else if let Some(rest) = line.strip_prefix("thread ") {
             let mut words = rest.splitn(3, ' ');
             let id = words.next()?.parse().ok()?;
@@ -236,7 +275,7 @@ mod tests {
 
     #[test]
     fn the_format_of_the_profiler_is_parsed() {
-        let text = "thread 7 waits my worker\n  A.B(int)\n  [native]\nthread 8 runs \n  C.D()\n  \
+        let text = "thread 7 waits my worker\n  A.B(int)\t41\t/src/a b.cs\n  [native]\nthread 8 runs \n  C.D()\n  \
                     [outer frames are missing: it has more than 2000]\nothers 2\n";
         let stacks = parse(text, 0).unwrap();
         let thread = |id, name: Option<&str>, state: &str, frames: &[&str]| Thread {
@@ -244,14 +283,15 @@ mod tests {
             name: name.map(str::to_owned),
             state: state.to_owned(),
             is_cut: frames.iter().any(|frame| frame.starts_with(CUT)),
-            frames: frames.iter().map(|frame| (*frame).to_owned()).collect(),
+            frames: frames.iter().map(|frame| Frame::parse(frame)).collect(),
         };
         let expected = [
-            thread(7, Some("my worker"), "waits", &["A.B(int)", "[native]"]),
+            thread(7, Some("my worker"), "waits", &["A.B(int)\t41\t/src/a b.cs", "[native]"]),
             thread(8, None, "runs", &["C.D()", "[outer frames are missing: it has more than 2000]"]),
         ];
         assert!(stacks.threads.iter().map(|thread| thread.is_cut).eq([false, true]));
         assert_eq!(stacks.threads, expected);
+        assert_eq!(stacks.threads[0].frames[0].to_string(), "A.B(int) in a b.cs:41");
         assert_eq!(stacks.others, Some(2));
         for wrong in ["  frame first\n", "thread x runs \n", "nonsense\n"] {
             assert_eq!(parse(wrong, 0), None, "{wrong}");

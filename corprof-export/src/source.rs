@@ -13,7 +13,7 @@ use object::LittleEndian as LE;
 use object::read::pe::{ImageNtHeaders, PeFile, PeFile32, PeFile64};
 use object::read::{FileKind, ReadCache, ReadCacheOps, ReadRef};
 use object::{pe, pod};
-use symbolic_ppdb::{PortablePdb, PortablePdbCache, PortablePdbCacheConverter};
+use symbolic_ppdb::{LineInfo, PortablePdb, PortablePdbCache, PortablePdbCacheConverter};
 
 /// Bytes of a PDB that is read. Those of large applications have some ten megabytes.
 const LARGEST: u64 = 64 << 20;
@@ -37,7 +37,7 @@ const METHOD_DEF: u32 = 0x0600_0000;
 /// line.
 const PREFIX: u32 = 512;
 
-/// Finds the file and line of managed methods.
+/// Finds the file and line of managed methods, and of offsets in their IL.
 ///
 /// A module's portable PDB is searched in the module itself (`DebugType` `embedded`), then beside it, by the name that
 /// the module gives it. A PDB of another build is not used. Where there is none, or it cannot be read, lines are
@@ -89,12 +89,25 @@ impl SourceLines {
     /// `module` is the module's file, and `token` the method's in the module's metadata (`MethodDef`). None if that is
     /// not known.
     pub fn of_method(&mut self, module: &Path, token: u32) -> Option<(&str, u32)> {
-        let row = token.checked_sub(METHOD_DEF).filter(|row| (1..1 << 24).contains(row))?;
+        let row = row(token)?;
+        self.of_module(module)?.first_of(row)
+    }
+
+    /// The source file of a method, and the line of the statement that its IL has at this offset.
+    ///
+    /// The offset may lie anywhere within the IL of the statement. Code that the compiler adds without a line belongs to
+    /// the statement before it, and to the first one at the beginning of a method. None if the lines are not known.
+    pub fn of_offset(&mut self, module: &Path, token: u32, il_offset: u32) -> Option<(&str, u32)> {
+        let row = row(token)?;
+        self.of_module(module)?.at(row, il_offset)
+    }
+
+    fn of_module(&mut self, module: &Path) -> Option<&Lines> {
         if !self.modules.contains_key(module) {
             let lines = self.read_module(module);
             self.modules.insert(module.to_owned(), lines);
         }
-        self.modules.get(module)?.as_ref()?.first_of(row)
+        self.modules.get(module)?.as_ref()
     }
 
     fn read_module(&mut self, module: &Path) -> Option<Lines> {
@@ -127,9 +140,26 @@ impl Lines {
 
     fn first_of(&self, row: u32) -> Option<(&str, u32)> {
         let lines = PortablePdbCache::parse(&self.0).ok()?;
-        let first = (0..PREFIX).find_map(|offset| lines.lookup(row, offset))?;
-        (first.line > 0 && !first.file_name.is_empty()).then_some((first.file_name, first.line))
+        place((0..PREFIX).find_map(|offset| lines.lookup(row, offset))?)
     }
+
+    fn at(&self, row: u32, il_offset: u32) -> Option<(&str, u32)> {
+        let lines = PortablePdbCache::parse(&self.0).ok()?;
+        match lines.lookup(row, il_offset) {
+            Some(found) => place(found),
+            None => self.first_of(row),
+        }
+    }
+}
+
+/// The row of a method's token.
+fn row(token: u32) -> Option<u32> {
+    token.checked_sub(METHOD_DEF).filter(|row| (1..1 << 24).contains(row))
+}
+
+/// File and line, if both are known.
+fn place(found: LineInfo<'_>) -> Option<(&str, u32)> {
+    (found.line > 0 && !found.file_name.is_empty()).then_some((found.file_name, found.line))
 }
 
 impl DebugDirectory {

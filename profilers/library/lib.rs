@@ -6,6 +6,7 @@ mod sdk;
 #[macro_use]
 mod question;
 mod class_assembly;
+mod code_frames;
 mod hooked_by;
 mod lease;
 mod own_frames;

@@ -19,11 +19,12 @@ use corprof::events::views::{ContentionStart, ContentionStop, ThreadCreated};
 use corprof::events::{ContentionFlags, KeywordSet};
 use corprof::metadata::MetadataImport;
 use corprof::prelude::*;
-use corprof::sampler::{Round, Sampler};
-use corprof_export::{Frame, Output, Profile, Unit, application_name};
+use corprof::sampler::{Round, SampledFrame, Sampler};
+use corprof_export::{Frame, Output, Profile, SourceLines, Unit, application_name};
 use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::LOCKS;
 
+use crate::code_frames::{CodeFrame, CodeFrames};
 use crate::question::{Answer, Asker, answer_when_asked};
 use crate::thread_name::name_by_system;
 
@@ -32,6 +33,7 @@ use crate::thread_name::name_by_system;
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0C", no_export)]
 pub struct Locks {
     depth: usize,
+    code: Arc<CodeFrames>,
     waits: Arc<Waits>,
     asker: Asker,
 }
@@ -151,30 +153,30 @@ struct Place {
     os_id: u32,
     /// Its name in quotation marks, after a space.
     name: String,
-    frames: Vec<Name>,
+    frames: Vec<CodeFrame>,
 }
 
 impl Place {
-    fn new(os_id: u32, name: Option<Name>, frames: Vec<Name>) -> Self {
+    fn new(os_id: u32, name: Option<Name>, frames: Vec<CodeFrame>) -> Self {
         Self { os_id, name: name.map(|name| quoted(&name)).unwrap_or_default(), frames }
     }
 
     /// Whether this is a thread of the pool without work.
     fn is_idle(&self) -> bool {
-        let is_in = |method: &str| self.frames.iter().any(|name| name.starts_with(method));
+        let is_in = |method: &str| self.frames.iter().any(|frame| frame.name.starts_with(method));
         is_in("System.Threading.PortableThreadPool.WorkerThread.")
             && !is_in("System.Threading.ThreadPoolWorkQueue.Dispatch(")
     }
 
     /// The innermost method that is not of the framework.
     fn method(&self) -> &str {
-        let is_own = |name: &&Name| !name.starts_with("System.") && !name.starts_with("Microsoft.");
-        self.frames.iter().find(is_own).or(self.frames.first()).map_or("[unknown]", |name| name)
+        let is_own = |frame: &&CodeFrame| !frame.name.starts_with("System.") && !frame.name.starts_with("Microsoft.");
+        self.frames.iter().find(is_own).or(self.frames.first()).map_or("[unknown]", |frame| &frame.name)
     }
 
-    fn describe(&self, title: &str, depth: usize, answer: &mut Answer) {
+    fn describe(&self, title: &str, depth: usize, lines: &mut SourceLines, answer: &mut Answer) {
         say!(answer, "  {title} thread {}{}", self.os_id, self.name);
-        self.frames.iter().take(depth).for_each(|frame| say!(answer, "    {frame}"));
+        self.frames.iter().take(depth).for_each(|frame| say!(answer, "    {}", frame.in_source(lines)));
     }
 }
 
@@ -275,7 +277,7 @@ impl State {
         let profile = &mut self.profile;
         let thread =
             *self.threads.entry(os_id).or_insert_with(|| profile.thread(os_id, owner.name.trim_matches([' ', '"'])));
-        let frames: Vec<_> = owner.frames.iter().map(|name| profile.frame(Frame::managed(name))).collect();
+        let frames: Vec<_> = owner.frames.iter().map(|frame| profile.frame(Frame::managed(&frame.name))).collect();
         let stack = profile.stack_leaf_first(frames);
         profile.sample(thread, self.start.elapsed(), stack, waited.as_nanos() as u64);
     }
@@ -299,12 +301,13 @@ impl State {
         }
         let mut longest: Vec<_> = self.longest.values().collect();
         longest.sort_by_key(|(time, _)| Reverse(*time));
+        let mut lines = SourceLines::new();
         for (time, wait) in longest.into_iter().take(self.options.top) {
             let at = wait.start.saturating_duration_since(self.start).as_secs_f64();
             say!(answer, "{} ms at {at:.3} s:", ms(*time));
-            wait.waiter.describe("waiting:", self.options.depth, answer);
+            wait.waiter.describe("waiting:", self.options.depth, &mut lines, answer);
             if let Some(owner) = &wait.owner {
-                owner.describe("owner of the lock:", self.options.depth, answer);
+                owner.describe("owner of the lock:", self.options.depth, &mut lines, answer);
             }
         }
         if let Some(output) = &mut self.options.output {
@@ -331,25 +334,28 @@ fn is_of_runtime(name: &str) -> bool {
 }
 
 /// The calling thread and its stack.
-fn own_place(cx: &InNoGc<'_>, depth: usize) -> Option<(u32, Place)> {
+fn own_place(cx: &InNoGc<'_>, code: &CodeFrames, depth: usize) -> Option<(u32, Place)> {
     let thread = cx.current_thread().ok()??;
     let os_id = cx.os_thread_id(thread).ok()?;
     let mut frames = Vec::new();
     // In states in which the runtime cannot walk, the thread alone is shown.
     let _ = cx.walk_own_stack(|frame| {
-        let name = frame.function().map(|function| cx.names().csharp().function(function));
-        frames.extend(name.filter(|name| !is_of_runtime(name)));
+        // The innermost managed method has called the runtime, too.
+        let found = frame.function().map(|function| code.frame(cx, function, frame.ip(), false));
+        frames.extend(found.filter(|frame| !is_of_runtime(&frame.name)));
         if frames.len() < depth { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
     Some((os_id, Place::new(os_id, cx.thread_name(thread), frames)))
 }
 
-fn see_owners(waits: &Waits, round: &Round<'_, '_>) {
+fn see_owners(waits: &Waits, code: &CodeFrames, round: &Round<'_, '_>) {
     for sample in round.samples() {
         let Some(os_id) = sample.thread().os_id else { continue };
-        let functions = sample.frames().iter().filter_map(|frame| frame.function);
-        let names = functions.map(|function| round.cx().names().csharp().function(function));
-        let frames = names.filter(|name| !is_of_runtime(name)).collect();
+        let managed = |(depth, frame): (usize, &SampledFrame)| {
+            Some(code.frame(round.cx(), frame.function?, frame.ip, depth == 0))
+        };
+        let frames = sample.frames().iter().enumerate().filter_map(managed);
+        let frames = frames.filter(|frame| !is_of_runtime(&frame.name)).collect();
         let owner = Place::new(os_id, sample.thread().name.clone(), frames);
         waits.lock().see(owner, round.elapsed());
     }
@@ -366,11 +372,13 @@ impl Locks {
         let is_owner = move |os_id| wanted.lock().owners.values().any(|&id| id == os_id);
         let sampler = Sampler::every(interval).threads(move |thread| thread.os_id.is_some_and(&is_owner));
         let seen = Arc::clone(&waits);
-        sampler.start(cx, move |round| see_owners(&seen, round))?;
+        let code = Arc::<CodeFrames>::default();
+        let owners = Arc::clone(&code);
+        sampler.start(cx, move |round| see_owners(&seen, &owners, round))?;
         // The events of the thread pool's keyword include the beginnings of threads.
         cx.start_runtime_events(KeywordSet::CONTENTION | KeywordSet::THREAD_POOL)?;
         answer_when_asked(cx, &asker)?;
-        Ok(Self { depth, waits, asker })
+        Ok(Self { depth, code, waits, asker })
     }
 }
 
@@ -404,7 +412,7 @@ impl Callbacks for Locks {
         let Some(event) = event.of_runtime(cx) else { return };
         if let Ok(start) = event.decode::<ContentionStart>() {
             if start.contention_flags == ContentionFlags::MANAGED
-                && let Some((os_id, waiter)) = own_place(cx, self.depth)
+                && let Some((os_id, waiter)) = own_place(cx, &self.code, self.depth)
             {
                 self.waits.lock().begin(os_id, &start, waiter);
             }

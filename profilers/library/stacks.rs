@@ -12,9 +12,11 @@ use std::time::Duration;
 
 use corprof::prelude::*;
 use corprof::sampler::{Round, Sample, SampledThread, Sampler};
+use corprof_export::SourceLines;
 use corprof_profilers::settings::Settings;
 use corprof_profilers::table::STACKS;
 
+use crate::code_frames::{CodeFrames, SourceFrame};
 use crate::lease::Lease;
 use crate::own_frames::is_of_the_runtime;
 use crate::question::leave;
@@ -75,8 +77,11 @@ impl Callbacks for Stacks {
     }
 }
 
-/// A line for each thread, then an indented line for each frame, the innermost first.
+/// A line for each thread, then an indented line for each frame, the innermost first: the method, and if they are known
+/// the line and the file, behind tabs.
 fn text(round: &Round<'_, '_>) -> String {
+    let code = CodeFrames::default();
+    let mut lines = SourceLines::new();
     let mut text = String::new();
     let mut shown = 0;
     for sample in round.samples() {
@@ -85,11 +90,11 @@ fn text(round: &Round<'_, '_>) -> String {
         let does = if sample.is_waiting() { "waits" } else { "runs" };
         let _ = writeln!(text, "thread {} {does} {}", thread.os_id.unwrap_or_default(), name(thread));
         let mut frames: Vec<String> = Vec::new();
-        for frame in sample.frames() {
-            let named = |function| (function, round.cx().names().csharp().function(function));
-            match frame.function.map(named) {
-                Some((function, name)) if is_of_the_runtime(round.cx(), function, &name) => {}
-                Some((_, name)) => frames.push(line(&name)),
+        for (depth, frame) in sample.frames().iter().enumerate() {
+            let found = |function| (function, code.frame(round.cx(), function, frame.ip, depth == 0));
+            match frame.function.map(found) {
+                Some((function, frame)) if is_of_the_runtime(round.cx(), function, &frame.name) => {}
+                Some((_, frame)) => frames.push(in_source(&frame.in_source(&mut lines))),
                 // Adjacent native frames make one line.
                 None if frames.last().is_some_and(|last| last == "[native]") => {}
                 None => frames.push("[native]".to_owned()),
@@ -135,6 +140,15 @@ fn locks(round: &mut Round<'_, '_>) -> String {
 fn name(thread: &SampledThread) -> String {
     let system = || name_by_system(thread.os_id?);
     line(&thread.name.as_ref().map(ToString::to_string).or_else(system).unwrap_or_default())
+}
+
+/// A frame's line of the text.
+fn in_source(frame: &SourceFrame) -> String {
+    let method = line(&frame.method);
+    match (&frame.file, frame.line) {
+        (Some(file), Some(number)) => format!("{method}\t{number}\t{}", line(file)),
+        _ => method,
+    }
 }
 
 /// Obfuscated names may contain line breaks.

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use corprof_diagnostics::Process;
 use corprof_launch::processes;
 
-use super::{Stacks, Thread};
+use super::{Frame, Stacks, Thread};
 use crate::event_pipe_samples::{Gathered, MISSING, Sampling, UNKNOWN, thread_name};
 use crate::signals::Signals;
 
@@ -43,7 +43,7 @@ fn last(gathered: &Gathered, pid: u32) -> Vec<Thread> {
             name: thread_name(pid, id),
             state: if gathered.is_managed(sample) { "in managed code" } else { "in native code" }.to_owned(),
             is_cut: missing.is_some(),
-            frames: frames.chain(missing).map(str::to_owned).collect(),
+            frames: frames.chain(missing).map(Frame::named).collect(),
         }
     };
     last.into_iter().map(thread).collect()

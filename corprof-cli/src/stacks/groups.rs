@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use super::Thread;
+use super::{Frame, Thread};
 
 /// Before a method of the application.
 const OWN: &str = "  > ";
@@ -42,7 +42,7 @@ pub(super) struct Group<'t> {
 /// together with others.
 pub(super) fn groups<'t>(threads: impl IntoIterator<Item = &'t Thread>, all: bool) -> Vec<Group<'t>> {
     let mut groups: Vec<Group<'t>> = Vec::new();
-    let mut places: HashMap<(&'t str, &'t [String]), usize> = HashMap::new();
+    let mut places: HashMap<(&'t str, &'t [Frame]), usize> = HashMap::new();
     for thread in threads {
         let key = (thread.state.as_str(), thread.frames.as_slice());
         if let Some(group) = places.get(&key).filter(|_| !all).and_then(|place| groups.get_mut(*place)) {
@@ -97,7 +97,7 @@ fn list(threads: &[&Thread]) -> String {
 
 /// The lines of a stack. Without `all`, a method that calls itself has one line, and the outermost frames of the
 /// framework another.
-pub(super) fn lines(frames: &[String], all: bool) -> Vec<String> {
+pub(super) fn lines(frames: &[Frame], all: bool) -> Vec<String> {
     let (shown, tail) = if all { (frames, None) } else { without_tail(frames) };
     let mut lines = Vec::new();
     let mut rest = shown;
@@ -113,7 +113,7 @@ pub(super) fn lines(frames: &[String], all: bool) -> Vec<String> {
 }
 
 /// The frames without the outermost ones of the framework, and what those are.
-fn without_tail(frames: &[String]) -> (&[String], Option<&'static str>) {
+fn without_tail(frames: &[Frame]) -> (&[Frame], Option<&'static str>) {
     let outermost_own = frames.iter().rposition(|frame| is_own(frame));
     let start = match outermost_own {
         Some(own) => own + 1,
@@ -121,7 +121,7 @@ fn without_tail(frames: &[String]) -> (&[String], Option<&'static str>) {
         None => frames.iter().rposition(|frame| !is_entry(frame)).map_or(frames.len(), |other| other + 1),
     };
     let (shown, tail) = frames.split_at(start);
-    let has = |names: &[&str]| tail.iter().any(|frame| names.iter().any(|name| frame.starts_with(name)));
+    let has = |names: &[&str]| tail.iter().any(|frame| names.iter().any(|name| frame.method.starts_with(name)));
     if has(&POOL) {
         (shown, Some("thread pool worker"))
     } else if has(&START) {
@@ -132,13 +132,13 @@ fn without_tail(frames: &[String]) -> (&[String], Option<&'static str>) {
 }
 
 /// Whether a thread begins, or gets its work, by this frame.
-fn is_entry(frame: &str) -> bool {
-    frame == "[native]" || POOL.iter().chain(&START).any(|name| frame.starts_with(name))
+fn is_entry(frame: &Frame) -> bool {
+    frame.method == "[native]" || POOL.iter().chain(&START).any(|name| frame.method.starts_with(name))
 }
 
 /// Whether it is a method of the application.
-fn is_own(frame: &str) -> bool {
-    !frame.starts_with('[') && !FRAMEWORK.iter().any(|name| frame.starts_with(name))
+fn is_own(frame: &Frame) -> bool {
+    !frame.method.starts_with('[') && !FRAMEWORK.iter().any(|name| frame.method.starts_with(name))
 }
 
 #[cfg(test)]
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     fn thread(id: u32, state: &str, frames: &[&str]) -> Thread {
-        let frames = frames.iter().map(|frame| (*frame).to_owned()).collect();
+        let frames = frames.iter().map(|frame| Frame::named(frame)).collect();
         Thread { id, name: None, state: state.to_owned(), is_cut: false, frames }
     }
 
@@ -204,21 +204,21 @@ thread 7 waits
 
     #[test]
     fn what_is_no_tail_stays() {
-        let main = ["App.Main()", "[native]"].map(str::to_owned);
+        let main = ["App.Main()", "[native]"].map(Frame::named);
         assert_eq!(lines(&main, false), ["  > App.Main()", "    [native]"]);
         let pool = [
             "System.Threading.LowLevelLifoSemaphore.Wait()",
             "System.Threading.PortableThreadPool.WorkerThread.WorkerThreadStart()",
             "System.Threading.Thread.StartCallback()",
         ];
-        let pool = pool.map(str::to_owned);
+        let pool = pool.map(Frame::named);
         let expected = ["    System.Threading.LowLevelLifoSemaphore.Wait()", "    … thread pool worker"];
         assert_eq!(lines(&pool, false), expected);
     }
 
     #[test]
     fn a_method_that_calls_itself_has_one_line() {
-        let deep = ["A.Down(int)", "A.Down(int)", "A.Down(int)", "A.Main()"].map(str::to_owned);
+        let deep = ["A.Down(int)", "A.Down(int)", "A.Down(int)", "A.Main()"].map(Frame::named);
         assert_eq!(lines(&deep, false), ["  > A.Down(int)  (× 3)", "  > A.Main()"]);
         assert_eq!(lines(&deep, true).len(), 4);
     }

@@ -166,6 +166,7 @@ fn of_class(wait: &Wait) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Frame;
     use super::*;
 
     fn locks(lines: &str) -> Locks {
@@ -210,7 +211,7 @@ mod tests {
             name: Some(format!("t{id}")),
             state: "waits".to_owned(),
             is_cut: false,
-            frames: vec![format!("App.M{id}()")],
+            frames: vec![Frame::named(&format!("App.M{id}()"))],
         };
         let locks = locks(
             "monitors\nwait 1 2 b unlimited B\nwait 2 1 a unlimited A\nwait 3 1 a unlimited A\nwait 4 1 a unlimited A\n\

@@ -157,6 +157,21 @@ fn a_pdb_beside_its_module_or_in_it_tells_where_methods_are() {
 }
 
 #[test]
+fn an_offset_in_the_code_has_the_line_of_its_statement() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("App.dll");
+    std::fs::write(&path, module(&[code_view("App.pdb"), embedding(&pdb(&METHODS))])).unwrap();
+    let mut lines = SourceLines::new();
+    let mut line = |row, offset| lines.of_offset(&path, METHOD_DEF + row, offset).map(|(_, line)| line);
+    assert_eq!([0, 1, 2, 3, 900].map(|offset| line(1, offset)), [12, 12, 12, 14, 14].map(Some));
+    // Code without a line of its own.
+    assert_eq!([0, 30, 31].map(|offset| line(2, offset)), [41; 3].map(Some));
+    assert_eq!([0, 1, 8, 9].map(|offset| line(4, offset)), [300, 300, 300, 350].map(Some));
+    assert_eq!((line(3, 0), line(5, 0), line(0, 0)), (None, None, None));
+    assert_eq!(lines.of_offset(&path, 0x0A00_0001, 0), None, "not a method");
+}
+
+#[test]
 fn without_its_pdb_a_module_has_no_lines() {
     let nothing = vec![None; 5];
     let pdb = pdb(&METHODS);

@@ -175,7 +175,8 @@ fn stacks(program: &Program) -> Result<Vec<(String, Vec<String>)>> {
         let Some(name) = thread["name"].as_str().filter(|name| ["waiter", "first", "second"].contains(name)) else {
             continue;
         };
-        let frames = thread["frames"].as_array().context("no frames")?.iter().filter_map(Value::as_str);
+        let frames =
+            thread["frames"].as_array().context("no frames")?.iter().filter_map(|frame| frame["method"].as_str());
         let methods = frames.filter(|frame| *frame != "[native]").filter_map(|frame| frame.split('(').next());
         all.push((name.to_owned(), methods.map(str::to_owned).collect()));
     }

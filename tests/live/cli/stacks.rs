@@ -1,5 +1,7 @@
 //! `corprof stacks`.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::*;
@@ -27,8 +29,9 @@ fn named<'s>(stacks: &'s Value, name: &str) -> Result<&'s Value> {
 /// The frames of a thread, the innermost first, without their parameters.
 fn frames(thread: &Value) -> Result<Vec<String>> {
     let frames = thread["frames"].as_array().context("no frames")?;
-    let name = |frame: &Value| frame.as_str().unwrap_or_default().split('(').next().unwrap_or_default().to_owned();
-    Ok(frames.iter().map(name).collect())
+    let method =
+        |frame: &Value| frame["method"].as_str().unwrap_or_default().split('(').next().unwrap_or_default().to_owned();
+    Ok(frames.iter().map(method).collect())
 }
 
 /// Whether `Main` is on a stack, and nothing of the runtime's is around it but native code.
@@ -98,6 +101,59 @@ fn every_thread_is_shown_where_it_stands_as_often_as_is_asked() -> Result<()> {
         ensure!(!stderr.contains("has not detached"), "{runtime}: {stderr}");
         let (code, stderr) = program.end()?;
         ensure!(code == Some(0) && !stderr.contains("panicked"), "{runtime}: {code:?}: {stderr}");
+    }
+    Ok(())
+}
+
+/// The numbers of the lines of a managed source that end in such a comment, by the text of the comment.
+fn marked(source: &str) -> BTreeMap<&str, u64> {
+    let lines = source.lines().zip(1..);
+    lines.filter_map(|(line, number)| Some((line.split_once(" // ")?.1, number))).collect()
+}
+
+#[test]
+fn lines_are_those_that_the_threads_have_reached() -> Result<()> {
+    let source = fs::read_to_string(xtask::managed::modern_dir().join("Lines.cs"))?;
+    let marked = marked(&source);
+    for runtime in Runtime::all_for_modern("Lines")? {
+        if runtime.is_windows() || runtime.is_emulated() {
+            continue; // corprof is built for this system
+        }
+        let program = Program::start(Run::new(&runtime, "Lines").command()?)?;
+        program.expect("ready")?;
+        let pid = program.child.id().to_string();
+        let output = stacks(&pid, &["--json"])?;
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        let found: Value = serde_json::from_slice(&output.stdout).context("no JSON")?;
+        for name in ["plain", "branch", "generic", "catch", "lambda", "awaiter", "busy"] {
+            let thread = named(&found, name)?;
+            let frames = thread["frames"].as_array().context("no frames")?;
+            let mut own = frames.iter().filter(|frame| frame["method"].as_str().is_some_and(|it| it.contains("Lines")));
+            let mut is_at = |mark: &str| -> Result<()> {
+                let frame = own.next().with_context(|| format!("{runtime}: no frame for {mark}: {thread}"))?;
+                let line = marked.get(mark).with_context(|| format!("no line is marked by {mark}"))?;
+                ensure!(frame["line"] == *line, "{runtime}: {mark} is line {line}: {thread}");
+                let file = frame["file"].as_str().context("no file")?;
+                ensure!(file.ends_with("/Lines.cs"), "{runtime}: {mark}: {thread}");
+                Ok(())
+            };
+            // While a catch block runs, the runtime shows its method where it has left the try block.
+            is_at(if name == "catch" { "thrown by catch" } else { name })?;
+            if name == "plain" {
+                is_at("by plain")?;
+            }
+            // The framework has no PDB beside it.
+            let others =
+                frames.iter().filter(|frame| frame["method"].as_str().is_some_and(|it| it.starts_with("System.")));
+            for frame in others {
+                ensure!(frame["line"].is_null() && frame["file"].is_null(), "{runtime}: {thread}");
+            }
+        }
+        let (text, _) = texts(&stacks(&pid, &[])?);
+        let line = format!("  > Lines.Waits(int) in Lines.cs:{}\n", marked["plain"]);
+        ensure!(text.contains(&line), "{runtime}: {line}: {text}");
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0) && stderr.is_empty(), "{runtime}: {code:?}: {stderr}");
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
 // target: 8.0
+// option: -debug:portable
 // Does something that a question is asked about, until its input ends; says `ready` once it does. It prints nothing else.
 //
 //     Asked locks | starvation | pauses | exceptions | allocations | leaks | timer | tracer

@@ -1,0 +1,121 @@
+//! What profilers with stacks share: frames that know where they are in the source.
+//!
+//! The place is taken while the method is certainly there: its module, its token, and the offset in its IL, by the
+//! runtime's map of the native code. File and line are read later, from the PDB beside the module or in it, because
+//! reading takes milliseconds. Where the runtime has no map, or there is no PDB, a frame is its name alone.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use corprof::info::{IlOffset, IlToNativeRange};
+use corprof::prelude::*;
+use corprof::sync::Mutex;
+use corprof_export::SourceLines;
+use serde::Serialize;
+
+/// The most places that are remembered. Code that is compiled again and again would have more and more.
+const MOST: usize = 100_000;
+
+/// A managed frame.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct CodeFrame {
+    /// The method, as C# spells it.
+    pub(crate) name: Name,
+    place: Option<Arc<IlPlace>>,
+}
+
+/// A place in the IL of a method. It stays true when the module is unloaded.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct IlPlace {
+    module: String,
+    token: u32,
+    offset: u32,
+}
+
+/// A frame as an answer shows it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct SourceFrame {
+    pub(crate) method: String,
+    /// The path of the source, as its compiler was told it.
+    pub(crate) file: Option<String>,
+    pub(crate) line: Option<u32>,
+}
+
+/// Finds the places of frames, and remembers them.
+#[derive(Default)]
+pub(crate) struct CodeFrames {
+    known: Mutex<HashMap<(FunctionId, usize), CodeFrame>>,
+}
+
+impl CodeFrames {
+    /// The frame of a function. `ip` is the address in its code, for a caller the return address.
+    pub(crate) fn frame(&self, cx: &InNoGc<'_>, function: FunctionId, ip: usize, is_leaf: bool) -> CodeFrame {
+        let name = cx.names().csharp().function(function);
+        // A return address is that of the next statement if the call was the last of its own.
+        let address = ip.saturating_sub(usize::from(!is_leaf));
+        let key = (function, address);
+        // After an unload, another method may have the same id.
+        let known = self.known.lock(cx).get(&key).filter(|known| known.name == name).cloned();
+        if let Some(known) = known {
+            return known;
+        }
+        let place = IlPlace::of_address(cx, function, address).map(Arc::new);
+        let frame = CodeFrame { name, place };
+        let mut known = self.known.lock(cx);
+        if known.len() < MOST {
+            known.insert(key, frame.clone());
+        }
+        frame
+    }
+}
+
+impl IlPlace {
+    fn of_address(cx: &InNoGc<'_>, function: FunctionId, address: usize) -> Option<Self> {
+        let info = cx.function_info(function).ok().filter(|info| !info.token.is_nil())?;
+        let codes = cx.native_code(function).ok()?;
+        // A function has several pieces of code if the runtime compiles in tiers.
+        let code = codes.into_iter().filter(|code| code.as_raw() <= address).max_by_key(|code| code.as_raw())?;
+        let native = u32::try_from(address - code.as_raw()).ok()?;
+        let offset = il_offset(&cx.il_to_native_mapping(code).ok()?, native)?;
+        let module = cx.module_info(info.module).ok()?.path;
+        Some(Self { module, token: info.token.as_raw(), offset })
+    }
+}
+
+/// The IL offset of an offset in native code; none outside of the code that the map is about.
+fn il_offset(map: &[IlToNativeRange], native: u32) -> Option<u32> {
+    if !map.iter().any(|range| native < range.native_end) {
+        return None;
+    }
+    let before = map.iter().filter(|range| range.native_start <= native);
+    // What belongs to no instruction belongs to the one before it.
+    let instructions = before.filter_map(|range| match range.il {
+        IlOffset::At(offset) => Some((range.native_start, offset)),
+        IlOffset::Prolog => Some((range.native_start, 0)),
+        _ => None,
+    });
+    instructions.max().map(|(_, offset)| offset)
+}
+
+impl CodeFrame {
+    /// The frame with its file and line. This reads files.
+    pub(crate) fn in_source(&self, lines: &mut SourceLines) -> SourceFrame {
+        let place = self.place.as_deref();
+        let found = place.and_then(|place| lines.of_offset(Path::new(&place.module), place.token, place.offset));
+        let (file, line) = found.unzip();
+        SourceFrame { method: self.name.to_string(), file: file.map(str::to_owned), line }
+    }
+}
+
+/// As `Shop.Orders.Save() in Orders.cs:41`.
+impl fmt::Display for SourceFrame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.method)?;
+        match (&self.file, self.line) {
+            (Some(file), Some(line)) => write!(f, " in {}:{line}", file.rsplit(['/', '\\']).next().unwrap_or(file)),
+            _ => Ok(()),
+        }
+    }
+}
