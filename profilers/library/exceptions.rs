@@ -1,10 +1,15 @@
-//! Prints each exception as it happens, and when it is asked (`question`), the counts by class, thread and catching
-//! method. For a command that has attached it, it only counts.
+//! Counts exceptions by class, by the code that throws, and by the method that catches, with their messages. When it is
+//! asked (`question`), it answers with these rows. With EXCEPTIONS_SHOW=tree it also prints each exception as it
+//! happens; for a command that has attached it, into a file that ends in `.calls`.
 //!
-//! Each exception is a tree, with the number of its thread in front: the functions that the search for a handler
+//! In the tree, each exception has the number of its thread in front: the functions that the search for a handler
 //! visits, the filters it runs, the function that will catch; then the unwound functions, the finally blocks, and the
 //! catch. An exception thrown inside a filter, finally or catch block is indented below it; `throw;` throws a new one.
 //! An unhandled exception ends the process without a summary.
+//!
+//! The thrower is the innermost method of the application. The message is the one that the exception object holds: what
+//! a class composes in its property `Message` is not there. Reading it takes longer than throwing, so it is not read
+//! for more than a share of the time.
 //!
 //! The runtime does not report everything. The following holds for .NET 10 and .NET 8 (x64):
 //! - A finally or catch block that another exception leaves has no end: see `may_be_over`.
@@ -17,30 +22,59 @@
 //! TargetInvocationException. On .NET 10 managed code runs static constructors (`InitHelpers.InitClassSlow`), and is
 //! searched and unwound like other functions.
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
-use std::io::{Write, stderr};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{BufWriter, Write, stderr};
 use std::mem;
-use std::time::Instant;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use corprof::prelude::*;
 use corprof::sync::Mutex;
+use corprof_export::SourceLines;
 use corprof_profilers::settings::Settings;
 use corprof_profilers::table::EXCEPTIONS;
+use serde::Serialize;
 
-use crate::question::{Answer, Asker, answer_when_asked};
+use crate::code_frames::{CodeFrame, CodeFrames, SourceFrame};
+use crate::own_frames::is_of_the_runtime;
+use crate::question::{Answer, Asker, Head, Report, answer_when_asked};
 
 const THROWN: &str = "thrown";
 const CATCH: &str = "catch in";
-const ON_THREAD: &str = "on thread";
+
+/// The most rows; what is thrown beyond them counts by its class alone.
+const MOST_ROWS: usize = 10_000;
+/// The most different messages of a row.
+const MOST_MESSAGES: usize = 10;
+/// The most characters of a message.
+const LONGEST_MESSAGE: usize = 200;
+/// The share of the time in which messages are read, and how long they may be read at first.
+const READING_SHARE: u32 = 20;
+const READING_AT_FIRST: Duration = Duration::from_millis(100);
+/// The most frames that are looked at for a thrower.
+const DEPTH: usize = 200;
 
 /// The profiler.
 #[derive(Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A03", no_export)]
 pub struct Exceptions {
     start: Instant,
+    top: usize,
+    /// Nanoseconds for which messages were read.
+    read: AtomicU64,
+    code: CodeFrames,
+    /// Where the tree goes, if it is wanted.
+    tree: Option<Tree>,
     state: Mutex<State>,
     asker: Asker,
+}
+
+/// Where the tree goes.
+enum Tree {
+    StandardError,
+    File(Mutex<BufWriter<File>>),
 }
 
 #[derive(Default)]
@@ -48,8 +82,7 @@ struct State {
     threads: BTreeMap<Option<ThreadId>, Thread>,
     /// The number of threads so far, and the number of the next thread.
     threads_seen: usize,
-    /// Counts by event (`THROWN`, `CATCH`, `ON_THREAD` and others) and by its class, function or thread.
-    counts: BTreeMap<(&'static str, Name), usize>,
+    rows: HashMap<Kind, Counts>,
 }
 
 struct Thread {
@@ -64,6 +97,8 @@ struct Exception {
     /// Either no block runs, or an exception thrown in the block has unwound the block's function. The runtime does not
     /// report whether that exception left the block, and so ended this one, or was caught inside.
     may_be_over: bool,
+    /// What is counted when the method is known that will catch it, or when it is over.
+    thrown: Option<Thrown>,
 }
 
 #[derive(Clone, Copy)]
@@ -72,9 +107,92 @@ struct Block {
     function: FunctionId,
 }
 
+/// Exceptions that are counted together.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Kind {
+    class: Name,
+    thrower: Option<CodeFrame>,
+    /// The method of the framework that has thrown, called by the thrower.
+    framework: Option<Name>,
+    /// None: nobody, or the runtime itself.
+    catcher: Option<Name>,
+}
+
+/// An exception that was thrown.
+struct Thrown {
+    kind: Kind,
+    message: Message,
+}
+
+enum Message {
+    Text(String),
+    None,
+    Unread,
+}
+
+#[derive(Default)]
+struct Counts {
+    count: u64,
+    messages: HashMap<String, u64>,
+    others: u64,
+    unread: u64,
+}
+
+impl Counts {
+    fn add(&mut self, message: Message) {
+        self.count += 1;
+        let text = match message {
+            Message::Text(text) => text,
+            Message::None => return,
+            Message::Unread => {
+                self.unread += 1;
+                return;
+            }
+        };
+        if let Some(count) = self.messages.get_mut(&text) {
+            *count += 1;
+        } else if self.messages.len() < MOST_MESSAGES {
+            self.messages.insert(text, 1);
+        } else {
+            self.others += 1;
+        }
+    }
+}
+
+/// The answer.
+#[derive(Serialize)]
+struct Summary {
+    exceptions: u64,
+    per_second: f64,
+    /// The most frequent ones first.
+    kinds: Vec<Row>,
+    /// How many further rows there are.
+    further_kinds: usize,
+}
+
+#[derive(Serialize)]
+struct Row {
+    class: String,
+    count: u64,
+    per_second: f64,
+    thrower: Option<SourceFrame>,
+    framework: Option<String>,
+    catcher: Option<String>,
+    messages: Vec<Text>,
+    /// The exceptions with other messages.
+    other_messages: u64,
+    /// The exceptions whose messages were not read.
+    unread_messages: u64,
+}
+
+#[derive(Serialize)]
+struct Text {
+    text: String,
+    count: u64,
+}
+
 impl State {
-    fn thread(&mut self, cx: &InNoGc<'_>) -> &mut Thread {
-        let id = cx.current_thread().unwrap_or(None);
+    fn thread(&mut self, id: Option<ThreadId>) -> &mut Thread {
         self.threads.entry(id).or_insert_with(|| {
             let number = self.threads_seen;
             self.threads_seen += 1;
@@ -82,101 +200,286 @@ impl State {
         })
     }
 
-    fn count(&mut self, event: &'static str, name: Name) {
-        *self.counts.entry((event, name)).or_default() += 1;
+    /// Counts an exception, with the method that will catch it.
+    fn count(&mut self, thrown: Thrown, catcher: Option<Name>) {
+        let Thrown { mut kind, message } = thrown;
+        kind.catcher = catcher;
+        if self.rows.len() >= MOST_ROWS && !self.rows.contains_key(&kind) {
+            kind = Kind { thrower: None, framework: None, catcher: None, ..kind };
+        }
+        self.rows.entry(kind).or_default().add(message);
+    }
+
+    /// Counts exceptions that are over. Those that were caught are counted before.
+    fn end(&mut self, over: impl IntoIterator<Item = Exception>) {
+        for thrown in over.into_iter().filter_map(|exception| exception.thrown) {
+            self.count(thrown, None);
+        }
+    }
+
+    fn summary(&mut self, seconds: f64, top: usize) -> Summary {
+        for (_, thread) in mem::take(&mut self.threads) {
+            self.end(thread.exceptions);
+        }
+        let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+        let mut rows: Vec<(&Kind, &Counts)> = self.rows.iter().collect();
+        rows.sort_by(|(kind, a), (other, b)| {
+            let names = |kind: &Kind| [Some(kind.class.to_string()), kind.catcher.as_ref().map(ToString::to_string)];
+            b.count.cmp(&a.count).then_with(|| names(kind).cmp(&names(other)))
+        });
+        let mut lines = SourceLines::new();
+        let row = |(kind, counts): &(&Kind, &Counts)| {
+            let messages = counts.messages.iter();
+            let mut messages: Vec<_> =
+                messages.map(|(text, count)| Text { text: text.clone(), count: *count }).collect();
+            messages.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.text.cmp(&b.text)));
+            Row {
+                class: kind.class.to_string(),
+                count: counts.count,
+                per_second: per_second(counts.count),
+                thrower: kind.thrower.as_ref().map(|frame| frame.in_source(&mut lines)),
+                framework: kind.framework.as_ref().map(ToString::to_string),
+                catcher: kind.catcher.as_ref().map(ToString::to_string),
+                messages,
+                other_messages: counts.others,
+                unread_messages: counts.unread,
+            }
+        };
+        let exceptions = rows.iter().map(|(_, counts)| counts.count).sum();
+        let further_kinds = rows.len().saturating_sub(top);
+        let kinds = rows.iter().take(top).map(row).collect();
+        Summary { exceptions, per_second: per_second(exceptions), kinds, further_kinds }
     }
 }
 
-impl State {
-    fn answer(&self, start: Instant, answer: &mut Answer) {
-        let rows = |heading| {
-            let mut rows: Vec<_> = self.counts.iter().filter(|((event, _), _)| *event == heading).collect();
-            rows.sort_by_key(|&(_, count)| Reverse(count));
-            rows
-        };
-        if answer.is_for_command() {
-            let count: usize = rows(THROWN).into_iter().map(|(_, count)| count).sum();
-            let seconds = start.elapsed().as_secs_f64();
-            say!(answer, "{count} exceptions in {seconds:.1} s");
+impl Report for Summary {
+    fn text(&self, head: &Head, answer: &mut Answer) {
+        let Self { exceptions, per_second, kinds, further_kinds } = self;
+        say!(answer, "{exceptions} exceptions in {:.1} s, {per_second:.1}/s", head.seconds);
+        if !kinds.is_empty() {
+            say!(answer, "{:>8} {:>9}  class and message", "count", "/s");
         }
-        for heading in [THROWN, ON_THREAD, CATCH] {
-            for ((event, name), count) in rows(heading) {
-                answer.plain(format_args!("{count:>8} {event} {name}"));
+        for row in kinds {
+            say!(answer, "{:>8} {:>9.1}  {}{}", row.count, row.per_second, row.class, row.message());
+            let framework = row.framework.as_ref().map(|method| format!(", by {method}")).unwrap_or_default();
+            if let Some(thrower) = &row.thrower {
+                say!(answer, "{:>20}thrown in {thrower}{framework}", "");
             }
+            match &row.catcher {
+                Some(catcher) => say!(answer, "{:>20}caught in {catcher}", ""),
+                None => say!(answer, "{:>20}not caught by a managed method", ""),
+            }
+        }
+        if *further_kinds > 0 {
+            say!(answer, "{further_kinds} further rows: --top, or EXCEPTIONS_TOP");
+        }
+    }
+}
+
+impl Row {
+    /// The most frequent message, and how many others there are.
+    fn message(&self) -> String {
+        let Some(first) = self.messages.first() else { return String::new() };
+        let text = first.text.replace(char::is_control, " ");
+        let others = self.messages.len() - 1;
+        match (others, self.other_messages) {
+            (0, 0) => format!(": {text}"),
+            (_, 0) => format!(": {text} ({} times, and {others} other messages)", first.count),
+            _ => format!(": {text} ({} times, and more than {others} other messages)", first.count),
         }
     }
 }
 
 impl Exceptions {
-    fn start(cx: &InCallback<'_>, asker: Asker) -> Result<Self, BoxError> {
+    fn start(cx: &mut InCallback<'_>, settings: &Settings, asker: Asker) -> Result<Self, BoxError> {
+        let is_tree = settings.of("EXCEPTIONS_SHOW").word(&[("summary", false), ("tree", true)])?;
+        let top = settings.of("EXCEPTIONS_TOP").number()?;
+        let tree = match asker.file(".calls") {
+            _ if !is_tree || crate::sdk::is_tool() => None,
+            Some(file) => Some(Tree::File(Mutex::new(BufWriter::new(File::create(file)?)))),
+            None => Some(Tree::StandardError),
+        };
+        cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
         answer_when_asked(cx, &asker)?;
-        Ok(Self { start: Instant::now(), state: Mutex::default(), asker })
+        Ok(Self {
+            start: Instant::now(),
+            top,
+            read: AtomicU64::new(0),
+            code: CodeFrames::default(),
+            tree,
+            state: Mutex::default(),
+            asker,
+        })
     }
 
-    /// Updates the exceptions of the current thread, then prints the event and counts it.
-    fn note(&self, cx: &InNoGc<'_>, event: &'static str, name: Name, update: impl FnOnce(&mut Vec<Exception>)) {
+    /// Updates the exceptions of the current thread, then prints the event if there is a tree.
+    fn step(
+        &self,
+        cx: &InNoGc<'_>,
+        event: &'static str,
+        name: impl FnOnce() -> Name,
+        update: impl FnOnce(&mut Vec<Exception>) -> Vec<Exception>,
+    ) {
+        // No lock is held while the runtime is asked.
+        let name = self.tree.is_some().then(name);
+        let id = cx.current_thread().unwrap_or(None);
         let mut state = self.state.lock(cx);
-        let thread = state.thread(cx);
-        update(&mut thread.exceptions);
+        let thread = state.thread(id);
+        let over = update(&mut thread.exceptions);
         let number = thread.number;
         let depth = (2 * thread.exceptions.len()).saturating_sub(if event == THROWN { 2 } else { 1 });
-        if !self.asker.is_command() && !crate::sdk::is_tool() {
-            // A single write, because the application writes to the same stream.
-            let line = format!("{number:>4} {:indent$}{event} {name}\n", "", indent = 2 * depth);
-            let _ = stderr().write_all(line.as_bytes());
-        }
-        if event == THROWN {
-            state.count(ON_THREAD, number.to_string().into());
-        }
-        state.count(event, name);
+        state.end(over);
+        let (Some(tree), Some(name)) = (&self.tree, name) else { return };
+        // A single write, because the application writes to the same stream.
+        let line = format!("{number:>4} {:indent$}{event} {name}\n", "", indent = 2 * depth);
+        let _ = match tree {
+            Tree::StandardError => stderr().write_all(line.as_bytes()),
+            Tree::File(file) => file.lock(cx).write_all(line.as_bytes()),
+        };
     }
 
     fn enter_block(&self, cx: &InNoGc<'_>, kind: &'static str, function: FunctionId) {
-        self.note(cx, kind, cx.names().function(function), |exceptions| {
-            exceptions.pop();
-            exceptions.push(Exception { block: Some(Block { kind, function }), may_be_over: false });
-        });
+        self.step(
+            cx,
+            kind,
+            || cx.names().function(function),
+            |exceptions| {
+                let thrown = exceptions.pop().and_then(|exception| exception.thrown);
+                exceptions.push(Exception { block: Some(Block { kind, function }), may_be_over: false, thrown });
+                Vec::new()
+            },
+        );
     }
 
     /// The innermost block of this kind has ended, and with it all exceptions thrown inside.
     fn leave_block(&self, cx: &InNoGc<'_>, kind: &'static str) {
-        let mut state = self.state.lock(cx);
         let id = cx.current_thread().unwrap_or(None);
+        let mut state = self.state.lock(cx);
         let Some(Thread { exceptions, .. }) = state.threads.get_mut(&id) else { return };
         let is_of_kind = |exception: &Exception| exception.block.is_some_and(|block| block.kind == kind);
         let Some(at) = exceptions.iter().rposition(is_of_kind) else { return };
-        let left = mem::replace(&mut exceptions[at], Exception { block: None, may_be_over: true });
-        // A catch ends its exception; the others go on.
-        exceptions.truncate(if kind == CATCH { at } else { at + 1 });
+        let over: Vec<Exception> = exceptions.drain(at + 1..).collect();
+        let Some(left) = exceptions.pop() else { return };
+        let ended = if kind == CATCH {
+            // A catch ends its exception; the others go on.
+            left.thrown
+        } else {
+            exceptions.push(Exception { block: None, may_be_over: true, thrown: left.thrown });
+            None
+        };
         // If an exception had left that catch block already, then it is the block around it that has ended now.
         if let Some(around) = exceptions.last_mut() {
             around.may_be_over |= left.may_be_over;
         }
+        state.end(over);
+        if let Some(thrown) = ended {
+            state.count(thrown, None);
+        }
     }
+
+    /// What is known of an exception when it is thrown.
+    fn thrown(&self, cx: &InNoGc<'_>, object: ObjectId<'_>) -> Thrown {
+        let class = cx.class_of(object).map_or("?".into(), |class| cx.names().csharp().class(class));
+        let (thrower, framework) = self.thrower(cx);
+        let kind = Kind { class, thrower, framework, catcher: None };
+        Thrown { kind, message: self.message(cx, object) }
+    }
+
+    /// The innermost frame of the application, and the framework's method that has thrown for it.
+    fn thrower(&self, cx: &InNoGc<'_>) -> (Option<CodeFrame>, Option<Name>) {
+        let mut innermost = None;
+        let mut own = None;
+        let mut depth = 0;
+        // In states in which the runtime cannot walk, the thrower is not known.
+        let _ = cx.walk_own_stack(|frame| {
+            depth += 1;
+            let Some(function) = frame.function() else { return ControlFlow::Continue(()) };
+            let name = cx.names().csharp().function(function);
+            // The runtime throws by managed code of its own.
+            if name.starts_with("System.Runtime.EH.") || is_of_the_runtime(cx, function, &name) {
+                return ControlFlow::Continue(());
+            }
+            if is_framework(&name) {
+                innermost.get_or_insert((function, frame.ip(), name));
+                return if depth < DEPTH { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+            }
+            own = Some((function, frame.ip()));
+            ControlFlow::Break(())
+        });
+        let frame = |function, ip| self.code.frame(cx, function, ip, false);
+        match (own, innermost) {
+            (Some((function, ip)), innermost) => (Some(frame(function, ip)), innermost.map(|(_, _, name)| name)),
+            (None, Some((function, ip, _))) => (Some(frame(function, ip)), None),
+            (None, None) => (None, None),
+        }
+    }
+
+    /// The message that the object holds, if there is time to read it.
+    fn message(&self, cx: &InNoGc<'_>, object: ObjectId<'_>) -> Message {
+        let begin = Instant::now();
+        let spent = Duration::from_nanos(self.read.load(Ordering::Relaxed));
+        if spent > READING_AT_FIRST + begin.saturating_duration_since(self.start) / READING_SHARE {
+            return Message::Unread;
+        }
+        let message = match cx.value(object) {
+            Ok(exception) => exception.reference("_message").and_then(|text| text_of(cx, text)),
+            Err(_) => return Message::Unread,
+        };
+        self.read.fetch_add(begin.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        message.map_or(Message::None, Message::Text)
+    }
+}
+
+/// The beginning of a string of the application.
+fn text_of(cx: &InNoGc<'_>, object: ObjectId<'_>) -> Option<String> {
+    let value = cx.value(object).ok()?;
+    let text = value.string()?;
+    let units = text.as_utf16();
+    let mut shown: String = char::decode_utf16(units.iter().copied())
+        .take(LONGEST_MESSAGE)
+        .map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER))
+        .collect();
+    if shown.encode_utf16().count() < units.len() {
+        shown.push('…');
+    }
+    Some(shown)
+}
+
+fn is_framework(name: &str) -> bool {
+    name.starts_with("System.") || name.starts_with("Microsoft.")
 }
 
 #[callbacks]
 impl Callbacks for Exceptions {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
-        let asker = Asker::of_start(cx, &Settings::of_environment(&EXCEPTIONS)?)?;
-        Self::start(cx, asker)
+        let settings = Settings::of_environment(&EXCEPTIONS)?;
+        let asker = Asker::of_start(cx, &settings)?;
+        Self::start(cx, &settings, asker)
     }
 
     fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
-        let asker = Asker::of_attach(cx, &Settings::of_attach(&EXCEPTIONS, data)?)?;
-        Self::start(cx, asker)
+        let settings = Settings::of_attach(&EXCEPTIONS, data)?;
+        let asker = Asker::of_attach(cx, &settings)?;
+        Self::start(cx, &settings, asker)
     }
 
-    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) {
-        let class = cx.class_of(thrown).map_or("?".into(), |class| cx.names().class(class));
-        self.note(cx, THROWN, class, |exceptions| {
-            while exceptions.pop_if(|last| last.may_be_over).is_some() {}
-            exceptions.push(Exception { block: None, may_be_over: true });
+    fn exception_thrown(&self, cx: &InNoGc<'_>, object: ObjectId<'_>) {
+        let thrown = self.thrown(cx, object);
+        let name = || cx.class_of(object).map_or("?".into(), |class| cx.names().class(class));
+        self.step(cx, THROWN, name, |exceptions| {
+            let mut over = Vec::new();
+            while let Some(last) = exceptions.pop_if(|last| last.may_be_over) {
+                over.push(last);
+            }
+            exceptions.push(Exception { block: None, may_be_over: true, thrown: Some(thrown) });
+            over
         });
     }
 
     fn exception_search_function_enter(&self, cx: &mut InCallback<'_>, function: FunctionId) {
-        self.note(cx, "search", cx.names().function(function), |_| ());
+        if self.tree.is_some() {
+            self.step(cx, "search", || cx.names().function(function), |_| Vec::new());
+        }
     }
 
     fn exception_search_filter_enter(&self, cx: &mut InCallback<'_>, function: FunctionId) {
@@ -188,17 +491,36 @@ impl Callbacks for Exceptions {
     }
 
     fn exception_search_catcher_found(&self, cx: &mut InCallback<'_>, function: FunctionId) {
-        self.note(cx, "caught in", cx.names().function(function), |_| ());
+        let mut thrown = None;
+        self.step(
+            cx,
+            "caught in",
+            || cx.names().function(function),
+            |exceptions| {
+                thrown = exceptions.last_mut().and_then(|last| last.thrown.take());
+                Vec::new()
+            },
+        );
+        if let Some(thrown) = thrown {
+            let catcher = cx.names().csharp().function(function);
+            self.state.lock(cx).count(thrown, Some(catcher));
+        }
     }
 
     fn exception_unwind_function_enter(&self, cx: &InNoGc<'_>, function: FunctionId) {
-        self.note(cx, "unwind", cx.names().function(function), |exceptions| {
-            // The exception is the last; the one whose block it was thrown in may end with that block's function.
-            let around = exceptions.iter_mut().rev().skip(1).find(|around| !around.may_be_over);
-            if let Some(around) = around {
-                around.may_be_over = around.block.is_some_and(|block| block.function == function);
-            }
-        });
+        self.step(
+            cx,
+            "unwind",
+            || cx.names().function(function),
+            |exceptions| {
+                // The exception is the last; the one whose block it was thrown in may end with that block's function.
+                let around = exceptions.iter_mut().rev().skip(1).find(|around| !around.may_be_over);
+                if let Some(around) = around {
+                    around.may_be_over = around.block.is_some_and(|block| block.function == function);
+                }
+                Vec::new()
+            },
+        );
     }
 
     fn exception_unwind_finally_enter(&self, cx: &InNoGc<'_>, function: FunctionId) {
@@ -218,10 +540,18 @@ impl Callbacks for Exceptions {
     }
 
     fn thread_destroyed(&self, cx: &mut InCallback<'_>, thread: ThreadId) {
-        self.state.lock(cx).threads.remove(&Some(thread));
+        let mut state = self.state.lock(cx);
+        if let Some(thread) = state.threads.remove(&Some(thread)) {
+            state.end(thread.exceptions);
+        }
     }
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {
-        self.asker.answer(|answer| self.state.lock(cx).answer(self.start, answer));
+        if let Some(Tree::File(file)) = &self.tree {
+            // If the folder is gone, so is the reader.
+            let _ = file.lock(cx).flush();
+        }
+        let summary = self.state.lock(cx).summary(self.asker.seconds(), self.top);
+        self.asker.report(&[], &summary);
     }
 }

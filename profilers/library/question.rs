@@ -6,7 +6,8 @@
 //! (`lease`) or its folder is gone.
 //!
 //! The answer of a profiler that has a stop file and was attached is for the command: it goes into the file
-//! /tmp/it/stop.4711.answer, with the process id. Any other is printed on standard error. Then the profiler makes the
+//! /tmp/it/stop.4711.answer, with the process id. So does a document (LOCKS_FORMAT=json), if there is a stop file. Any
+//! other answer is printed on standard error. Then the profiler makes the
 //! file /tmp/it/stop.4711, and after the detach /tmp/it/stop.4711.left, which contains the reason if it could not
 //! detach: one with hooks stays in the process, and rests.
 
@@ -19,6 +20,7 @@ use corprof::detach::{DetachState, Detacher};
 use corprof::prelude::*;
 use corprof_export::{Output, Profile};
 use corprof_profilers::settings::Settings;
+use serde::Serialize;
 
 use crate::lease::Lease;
 use crate::report_files::{of_process, write};
@@ -50,11 +52,6 @@ impl Answer {
         self.plain(text);
     }
 
-    /// Whether it goes to a command that has attached the profiler.
-    pub(crate) fn is_for_command(&self) -> bool {
-        self.is_for_command
-    }
-
     /// Adds a line without the profiler's name.
     pub(crate) fn plain(&mut self, text: fmt::Arguments<'_>) {
         self.text += &text.to_string();
@@ -82,6 +79,33 @@ impl Answer {
     }
 }
 
+/// What every document of an answer begins with.
+#[derive(Serialize)]
+pub(crate) struct Head {
+    /// The profiler's name.
+    question: &'static str,
+    pid: u32,
+    /// For how long the profiler has gathered.
+    pub(crate) seconds: f64,
+    /// What the answer lacks, and what else a user should know.
+    notes: Vec<String>,
+}
+
+/// The data of an answer: the document of --json, from which the text is made.
+pub(crate) trait Report: Serialize {
+    /// Adds the text.
+    fn text(&self, head: &Head, answer: &mut Answer);
+}
+
+/// A whole document.
+#[derive(Serialize)]
+struct Document<'r, R> {
+    #[serde(flatten)]
+    head: &'r Head,
+    #[serde(flatten)]
+    report: &'r R,
+}
+
 /// Why a wait has ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wake {
@@ -103,13 +127,23 @@ pub(crate) struct Asker {
     stop: Option<PathBuf>,
     lease: Option<Arc<Lease>>,
     is_attached: bool,
+    start: Instant,
+    /// Whether the answer is a document.
+    is_json: bool,
 }
 
 impl Asker {
     /// For a profiler that starts with the application. Call it first in `initialize`.
     pub(crate) fn of_start(cx: &mut InInitialize<'_>, settings: &Settings) -> Result<Self> {
-        let name = settings.profiler().name;
-        Ok(Self { name, detacher: cx.detacher()?, stop: settings.stop(), lease: None, is_attached: false })
+        Ok(Self {
+            name: settings.profiler().name,
+            detacher: cx.detacher()?,
+            stop: settings.stop(),
+            lease: None,
+            is_attached: false,
+            start: Instant::now(),
+            is_json: settings.is_json(),
+        })
     }
 
     /// For a profiler that is attached. From here on it leaves on request of `corprof detach`.
@@ -121,12 +155,25 @@ impl Asker {
             is_listening?; // nothing else would end it
         }
         let lease = stop.as_deref().and_then(Lease::of).map(Arc::new);
-        Ok(Self { name: settings.profiler().name, detacher, stop, lease, is_attached: true })
+        Ok(Self {
+            name: settings.profiler().name,
+            detacher,
+            stop,
+            lease,
+            is_attached: true,
+            start: Instant::now(),
+            is_json: settings.is_json(),
+        })
     }
 
     /// Whether the profiler was attached.
     pub(crate) fn is_attached(&self) -> bool {
         self.is_attached
+    }
+
+    /// For how many seconds the profiler has gathered.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.start.elapsed().as_secs_f64()
     }
 
     /// Whether the answer goes to a command, and nothing may be printed.
@@ -136,7 +183,7 @@ impl Asker {
 
     /// A file for the command, which belongs to the answer: what is too long for the memory.
     pub(crate) fn file(&self, ending: &str) -> Option<PathBuf> {
-        self.stop.as_deref().filter(|_| self.is_attached).map(|stop| of_process(stop, ending))
+        self.stop.as_deref().filter(|_| self.is_attached || self.is_json).map(|stop| of_process(stop, ending))
     }
 
     /// Waits until the profiler is to answer, or for `limit`.
@@ -183,6 +230,28 @@ impl Asker {
     }
 
     /// Answers. Call it in `shutdown`.
+    pub(crate) fn report(&self, notes: &[String], report: &impl Report) {
+        let seconds = self.seconds();
+        let head = Head { question: self.name, pid: std::process::id(), seconds, notes: notes.to_vec() };
+        if !self.is_json {
+            self.answer(|answer| {
+                report.text(&head, answer);
+                head.notes.iter().for_each(|note| say!(answer, "{note}"));
+            });
+            return;
+        }
+        let document = serde_json::to_string(&Document { head: &head, report });
+        let document = document.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}")) + "\n";
+        match &self.stop {
+            Some(stop) => {
+                write(self.name, &of_process(stop, ".answer"), &document);
+                write(self.name, &of_process(stop, ""), "");
+            }
+            None => report!("{}", document.trim_end()),
+        }
+    }
+
+    /// Answers in text.
     pub(crate) fn answer(&self, say: impl FnOnce(&mut Answer)) {
         let is_for_command = self.is_command();
         let prefix = if is_for_command { String::new() } else { format!("{}: ", self.name) };

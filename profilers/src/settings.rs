@@ -108,6 +108,12 @@ impl Settings {
         Value { setting, given: given.or_else(|| env::var_os(variable)) }
     }
 
+    /// Whether the profiler answers with a document.
+    #[must_use]
+    pub fn is_json(&self) -> bool {
+        self.profiler.format().is_some_and(|setting| self.of(setting.variable).text().is_ok_and(|text| text == "json"))
+    }
+
     fn check(&self) -> Result<(), SettingError> {
         self.profiler.settings.iter().try_for_each(|setting| self.of(setting.variable).check())
     }

@@ -48,7 +48,8 @@ pub struct Setting {
     pub default: &'static str,
     /// Its meaning, in Markdown.
     pub meaning: &'static str,
-    /// The option of a subcommand of `corprof` that sets it: `record --rate HZ`.
+    /// The option of a subcommand of `corprof` that sets it: `record --rate HZ`. One without a value is a flag, and sets
+    /// the word of its name: `locks --json`.
     pub option: Option<&'static str>,
 }
 
@@ -117,6 +118,12 @@ impl Profiler {
     #[must_use]
     pub fn stop(&self) -> Option<&Setting> {
         self.settings.iter().find(|setting| setting.variable.strip_prefix(self.prefix) == Some("_STOP"))
+    }
+
+    /// The setting of the form of its answer, if it gives documents.
+    #[must_use]
+    pub fn format(&self) -> Option<&Setting> {
+        self.settings.iter().find(|setting| setting.variable.strip_prefix(self.prefix) == Some("_FORMAT"))
     }
 
     /// The variables of its settings.

@@ -1,29 +1,49 @@
-//! The built-in `exceptions`: the tree of each exception, and the counts at the end.
+//! The built-in `exceptions`: the tree of each exception, and the summary at the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Outcome, Run, Runtime};
+use serde_json::Value;
 
 fn exceptions(runtime: &Runtime, app: &str, args: &[&str]) -> Result<Outcome> {
-    let outcome = Run::new(runtime, app).args(args).built_in("exceptions").run()?;
+    let run = Run::new(runtime, app).args(args).built_in("exceptions").env("EXCEPTIONS_SHOW", "tree");
+    let outcome = run.run()?;
     outcome.exited_with(0)?;
     Ok(outcome)
+}
+
+/// A row of the summary: class, thrower, catcher, message and how often it was read, and the count.
+type Kind = (String, String, String, String, u64, u64);
+
+/// The summary of a run, with methods without their parameters, and how many exceptions there were.
+fn summary(runtime: &Runtime, app: &str, args: &[&str]) -> Result<(BTreeSet<Kind>, u64)> {
+    let run = Run::new(runtime, app).args(args).built_in("exceptions").env("EXCEPTIONS_FORMAT", "json");
+    let outcome = run.run()?;
+    outcome.exited_with(0)?;
+    let document = outcome.stderr.lines().find(|line| line.starts_with('{')).with_context(|| outcome.to_string())?;
+    let document: Value = serde_json::from_str(document)?;
+    ensure!(document["question"] == "exceptions" && document["further_kinds"] == 0, "{outcome}");
+    let word = |value: &Value| value.as_str().unwrap_or_default().split('(').next().unwrap_or_default().to_owned();
+    let mut kinds = BTreeSet::new();
+    for kind in document["kinds"].as_array().context("no kinds")? {
+        let messages = kind["messages"].as_array().context("no messages")?;
+        ensure!(messages.len() < 2 && kind["other_messages"] == 0, "{outcome}");
+        let text = messages.first().map(|message| word(&message["text"])).unwrap_or_default();
+        let read = messages.first().and_then(|message| message["count"].as_u64()).unwrap_or_default();
+        let count = kind["count"].as_u64().context("no count")?;
+        ensure!(kind["unread_messages"] == count - read, "{outcome}");
+        let thrower = word(&kind["thrower"]["method"]);
+        kinds.insert((word(&kind["class"]), thrower, word(&kind["catcher"]), text, read, count));
+    }
+    let count = document["exceptions"].as_u64().context("no count")?;
+    ensure!(kinds.iter().map(|(.., count)| count).sum::<u64>() == count, "{outcome}");
+    Ok((kinds, count))
 }
 
 /// The lines of a tree, from the indentation on: those that come before the summary.
 fn tree(stderr: &str) -> Vec<&str> {
     stderr.lines().filter_map(|line| line.strip_prefix("   0 ")).collect()
-}
-
-/// The summary: counts of the events of each exception.
-fn counts(stderr: &str) -> Result<BTreeMap<&str, usize>> {
-    let rows = stderr.lines().rev().map_while(|line| line.strip_prefix("    "));
-    rows.map(|row| {
-        let (count, what) = row.trim_start().split_once(' ').with_context(|| format!("no row: {row:?}"))?;
-        Ok((what, count.parse()?))
-    })
-    .collect()
 }
 
 #[test]
@@ -38,23 +58,25 @@ fn exceptions_shows_each_as_a_tree() -> Result<()> {
 }
 
 #[test]
-fn exceptions_counts_by_class_thread_and_catcher() -> Result<()> {
+fn exceptions_counts_by_class_thrower_catcher_and_message() -> Result<()> {
     for runtime in Runtime::all()? {
         let outcome = exceptions(&runtime, "Throw", &["5"])?;
         ensure!(outcome.stdout == "thrown=20 caught=15 filters=10 finallies=15\n", "{outcome}");
-        let expected = BTreeMap::from([
-            ("thrown LocalException", 15),
-            ("thrown DeepException", 5),
-            ("on thread 0", 20),
-            ("catch in Throw.Local()", 5),
-            ("catch in Throw.Outer()", 5),
-            // A catch block that rethrows has caught as well.
-            ("catch in Throw.Rethrow()", 10),
-        ]);
-        ensure!(counts(&outcome.stderr)? == expected, "{runtime}: {outcome}");
         let steps =
             |what: &str| tree(&outcome.stderr).iter().filter(|line| line.trim_start().starts_with(what)).count();
         ensure!((steps("filter "), steps("finally ")) == (10, 15), "{runtime}: {outcome}");
+        let (kinds, count) = summary(&runtime, "Throw", &["5"])?;
+        let kind = |class: &str, thrower: &str, catcher: &str, text: &str, count| {
+            let [class, thrower, catcher, text] = [class, thrower, catcher, text].map(str::to_owned);
+            (class, thrower, catcher, text, count, count)
+        };
+        let expected = BTreeSet::from([
+            kind("LocalException", "Throw.Local", "Throw.Local", "local", 5),
+            kind("DeepException", "Throw.Inner", "Throw.Outer", "deep", 5),
+            // `throw;` throws a second one.
+            kind("LocalException", "Throw.Rethrow", "Throw.Rethrow", "again", 10),
+        ]);
+        ensure!(kinds == expected && count == 20, "{runtime}: {kinds:?}");
     }
     Ok(())
 }
@@ -63,14 +85,15 @@ fn exceptions_counts_by_class_thread_and_catcher() -> Result<()> {
 fn exceptions_keeps_threads_apart() -> Result<()> {
     for runtime in Runtime::all()? {
         let outcome = exceptions(&runtime, "Sample", &[])?;
-        let counts = counts(&outcome.stderr)?;
-        ensure!(counts.get("thrown Warehouse.OutOfStockException") == Some(&90), "{runtime}: {outcome}");
-        let by_thread: Vec<usize> =
-            counts.iter().filter(|(what, _)| what.starts_with("on thread ")).map(|(_, count)| *count).collect();
+        let mut by_thread: BTreeMap<&str, usize> = BTreeMap::new();
+        let thrown = |line: &&str| line.contains("thrown Warehouse.OutOfStockException");
+        for line in outcome.stderr.lines().filter(thrown) {
+            *by_thread.entry(line.split_whitespace().next().unwrap_or_default()).or_default() += 1;
+        }
         // Two shifts of three threads; those of the first have ended by the second.
-        ensure!(by_thread.len() == 6 && by_thread.iter().sum::<usize>() == 90, "{runtime}: {outcome}");
+        ensure!(by_thread.len() == 6 && by_thread.values().sum::<usize>() == 90, "{runtime}: {outcome}");
         // No thread throws inside of a handler, in any state of the others.
-        ensure!(!outcome.stderr.lines().any(|line| line.contains("    thrown")), "{runtime}: {outcome}");
+        ensure!(!outcome.stderr.lines().any(|line| line.contains("    thrown Warehouse")), "{runtime}: {outcome}");
     }
     Ok(())
 }

@@ -55,7 +55,11 @@ impl fmt::Display for Program {
 
 impl Program {
     fn under(&self, runtime: &Runtime, switch: &str) -> Run {
-        Run::new(runtime, self.name).args(self.args).built_in("exceptions").env(SWITCH, switch)
+        Run::new(runtime, self.name)
+            .args(self.args)
+            .built_in("exceptions")
+            .env("EXCEPTIONS_SHOW", "tree")
+            .env(SWITCH, switch)
     }
 
     /// The fault of a run, if it has one.

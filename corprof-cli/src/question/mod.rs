@@ -8,7 +8,8 @@ mod options;
 mod text;
 mod threads;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -213,10 +214,23 @@ pub(crate) fn run_until_asked(
         drop(running);
         ended
     })?;
+    print_documents(temporary.path())?;
     if must_load && !ended.is_loaded {
         return Ok(exit::NOT_LOADED.into());
     }
     code(&ended, &stop)
+}
+
+/// Prints what the processes of an application have answered with --json: beside the stop file, each in files of its own.
+fn print_documents(folder: &Path) -> Result<()> {
+    let entries = fs::read_dir(folder).context("cannot list the answers")?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    // The calls of a process come before its answer.
+    files.sort_by_key(|file| (file.file_stem().map(OsStr::to_owned), file.extension() != Some(OsStr::new("calls"))));
+    let is_answer = |file: &&PathBuf| {
+        file.extension().is_some_and(|extension| [OsStr::new("calls"), OsStr::new("answer")].contains(&extension))
+    };
+    files.iter().filter(is_answer).try_for_each(|file| print(file))
 }
 
 /// The exit code of an application: success, if the user ended it by Ctrl-C and has the answer.

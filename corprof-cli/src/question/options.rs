@@ -22,14 +22,18 @@ const ENV: &str = "env";
 const QUIET: &str = "quiet";
 const COMMAND: &str = "command";
 
-/// The option of a setting, and the name of its value: `top` and `N`.
-fn option_of(profiler: &Profiler, setting: &Setting) -> Option<(&'static str, &'static str)> {
+/// Flags.
+const JSON: &str = "json";
+const TREE: &str = "tree";
+
+/// The option of a setting, and the name of its value: `top` and `N`. A flag has none.
+fn option_of(profiler: &Profiler, setting: &Setting) -> Option<(&'static str, Option<&'static str>)> {
     let rest = setting.option?.strip_prefix(profiler.name)?.strip_prefix(" --")?;
-    rest.split_once(' ')
+    Some(rest.split_once(' ').map_or((rest, None), |(option, value)| (option, Some(value))))
 }
 
 /// The settings that options of the question set, with their options and the names of their values.
-fn rows(profiler: &'static Profiler) -> impl Iterator<Item = (&'static Setting, &'static str, &'static str)> {
+fn rows(profiler: &'static Profiler) -> impl Iterator<Item = (&'static Setting, &'static str, Option<&'static str>)> {
     let settings = profiler.settings.iter();
     settings.filter_map(|setting| option_of(profiler, setting).map(|(option, value)| (setting, option, value)))
 }
@@ -73,7 +77,13 @@ fn command(words: &'static Words) -> Command {
 }
 
 /// The option of a setting.
-fn argument(profiler: &'static Profiler, setting: &'static Setting, option: &'static str, value: &'static str) -> Arg {
+fn argument(
+    profiler: &'static Profiler,
+    setting: &'static Setting,
+    option: &'static str,
+    value: Option<&'static str>,
+) -> Arg {
+    let Some(value) = value else { return flag(profiler, setting, option) };
     let help = options::help(profiler, setting.variable);
     let help = if setting.default.is_empty() { help } else { format!("{help} [default: {}]", setting.default) };
     let argument = Arg::new(option).long(option).value_name(value).help(help);
@@ -85,6 +95,16 @@ fn argument(profiler: &'static Profiler, setting: &'static Setting, option: &'st
             checked.map(|()| text.to_owned()).map_err(|error| error.cure)
         }),
     }
+}
+
+/// A flag, which sets the word of its name.
+fn flag(profiler: &'static Profiler, setting: &'static Setting, option: &'static str) -> Arg {
+    let help = match option {
+        JSON => "Print the answer as one JSON document, whose fields the book states (Answers as JSON)".to_owned(),
+        _ => options::help(profiler, setting.variable),
+    };
+    let flag = Arg::new(option).long(option).help(help).action(ArgAction::SetTrue);
+    if option == TREE { flag.conflicts_with(JSON) } else { flag }
 }
 
 /// Checks in advance that the file can be written at the end. Its path becomes absolute.
@@ -108,8 +128,12 @@ impl Question {
     fn of(profiler: &'static Profiler, matches: &ArgMatches) -> Self {
         let texts = |name: &str| matches.get_many::<String>(name).unwrap_or_default().cloned().collect::<Vec<_>>();
         let mut settings = Vec::new();
-        for (setting, option, _) in rows(profiler).filter(|(setting, ..)| !matches!(setting.kind, Kind::File(_))) {
-            if let Some(value) = matches.get_one::<String>(option) {
+        for (setting, option, value) in rows(profiler).filter(|(setting, ..)| !matches!(setting.kind, Kind::File(_))) {
+            if value.is_none() {
+                if matches.get_flag(option) {
+                    settings.push((setting.variable, OsString::from(option)));
+                }
+            } else if let Some(value) = matches.get_one::<String>(option) {
                 settings.push((setting.variable, OsString::from(value)));
             }
         }
@@ -181,6 +205,9 @@ mod tests {
         assert_eq!(question.settings, [("LEAKS_FIRST", "1".into()), ("LEAKS_SECONDS", "9".into())]);
         assert_eq!(question.command, ["dotnet", "App.dll", "--top", "7"]);
         assert_eq!((question.duration, question.env), (None, vec!["A=1".to_owned()]));
+        let question = read("corprof exceptions 4711 --json").unwrap();
+        assert_eq!(question.settings, [("EXCEPTIONS_FORMAT", "json".into())]);
+        assert_eq!(read("corprof exceptions 4711 --tree").unwrap().settings, [("EXCEPTIONS_SHOW", "tree".into())]);
     }
 
     #[test]
@@ -191,6 +218,7 @@ mod tests {
         let text = refused("corprof locks 4711 -o locks.txt").to_string();
         assert!(text.contains(".html, .svg"), "{text}");
         assert_eq!(refused("corprof allocations 4711 --by size").kind(), ErrorKind::InvalidValue);
+        assert_eq!(refused("corprof exceptions 4711 --tree --json").kind(), ErrorKind::ArgumentConflict);
         assert_eq!(refused("corprof locks").kind(), ErrorKind::MissingRequiredArgument);
         assert_eq!(refused("corprof locks 4711 -- dotnet").kind(), ErrorKind::ArgumentConflict);
         assert_eq!(refused("corprof pauses 4711 -o pauses.svg").kind(), ErrorKind::UnknownArgument);

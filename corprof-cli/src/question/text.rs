@@ -35,8 +35,11 @@ pub(super) static ALL: [Words; 8] = [
     },
     Words {
         profiler: &EXCEPTIONS,
-        about: "Count exceptions by class, thread and catching method",
-        more: "From the start of an application, each exception is also printed as a tree when it happens.",
+        about: "Count exceptions by class, thrower, catcher and message",
+        more: "The thrower is the innermost method of the application, with file and line where a PDB tells. `throw;` throws a \
+               new exception. The message is the one that the exception object holds. With --tree, each exception is also \
+               printed when it happens, with the methods that the search for a handler visits; from a running process, before \
+               the answer.",
     },
     Words {
         profiler: &ALLOCATIONS,

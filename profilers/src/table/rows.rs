@@ -73,6 +73,18 @@ const fn stop(variable: &'static str) -> Setting {
     )
 }
 
+/// The setting of the form of an answer.
+const fn format(variable: &'static str, option: &'static str) -> Setting {
+    by_option(
+        variable,
+        Kind::Word(&["text", "json"]),
+        "text",
+        option,
+        "the form of the answer: `json` is one JSON document on one line, whose fields are in [Answers as JSON](json.md). With a stop \
+         file it goes into a file of its name with the process id and `.answer` appended, else to standard error",
+    )
+}
+
 /// A setting that an option of a subcommand sets.
 const fn by_option(
     variable: &'static str,
@@ -298,15 +310,27 @@ pub static LOGGER: Profiler = Profiler {
     ],
 };
 
-/// Prints exceptions.
+/// Counts exceptions.
 pub static EXCEPTIONS: Profiler = Profiler {
     name: "exceptions",
     type_name: "Exceptions",
     clsid: "{4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A03}",
-    summary: "prints each exception as a tree",
+    summary: "counts exceptions by class, thrower, catcher and message",
     loading: Loading::Either,
     prefix: "EXCEPTIONS",
-    settings: &[stop("EXCEPTIONS_STOP")],
+    settings: &[
+        by_option("EXCEPTIONS_TOP", ROWS, "20", "exceptions --top N", "rows of the answer"),
+        by_option(
+            "EXCEPTIONS_SHOW",
+            Kind::Word(&["summary", "tree"]),
+            "summary",
+            "exceptions --tree",
+            "`tree`: before the summary, each exception as it happens, with the methods that the search for a handler visits and \
+             the blocks that run",
+        ),
+        format("EXCEPTIONS_FORMAT", "exceptions --json"),
+        stop("EXCEPTIONS_STOP"),
+    ],
 };
 
 /// Those of both profilers of allocations.

@@ -130,9 +130,7 @@ impl Target {
             let allocated = fs::read_to_string(&file)?;
             ensure!(fs::metadata(&file)?.uid() == fs::metadata(own)?.uid(), "{runtime}: the file is another user's");
             seen = format!("{}{allocated}", texts(&exceptions).0);
-            if seen.contains("thrown System.InvalidOperationException")
-                && allocated.contains("InvalidOperationException")
-            {
+            if seen.contains("  System.InvalidOperationException") && allocated.contains("InvalidOperationException") {
                 return Ok(());
             }
         }

@@ -7,10 +7,18 @@ use super::*;
 
 /// What is right in an answer of tests/managed/modern/Asked.cs: lines that contain all of these words.
 const ANSWERS: [(&str, &[&[&str]]); 8] = [
-    ("locks", &[&["Asked.Wants("], &["Asked.Holds(", "\"keeper\""], &["waiting: thread"]]),
+    ("locks", &[&["    Asked.Wants() in Asked.cs:"], &["Asked.Holds(", "\"keeper\""], &["waiting: thread"]]),
     ("starvation", &[&["reports of the runtime"], &["Asked.Blocks(", " calls System.Threading.Tasks.Task"]]),
     ("pauses", &[&["generation 0, blocking, asked for"], &["caused by: thread"], &["Asked.Trims("]]),
-    ("exceptions", &[&["thrown System.InvalidOperationException"], &["catch in Asked.Catches("]]),
+    (
+        "exceptions",
+        &[
+            &["/s  class and message"],
+            &["  System.InvalidOperationException: asked for"],
+            &["thrown in Asked.Throws() in Asked.cs:"],
+            &["caught in Asked.Catches("],
+        ],
+    ),
     ("allocations", &[&["class"], &["Order"]]),
     ("leaks", &[&["What has grown in Asked"], &["static field kept"], &["-> Node  +"]]),
     ("timer", &[&["Asked.Outer("], &["Asked.Inner("]]),
