@@ -40,6 +40,6 @@ impl Callbacks for AllocationSamples {
     }
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {
-        self.asker.answer(|answer| self.samples.lock(cx).answer(self.top, answer));
+        self.samples.lock(cx).report(self.top, &self.asker);
     }
 }

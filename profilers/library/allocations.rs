@@ -25,8 +25,9 @@ use corprof_export::{Frame, Output, Profile, Unit, application_name};
 use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::ALLOCATIONS;
 use rustc_hash::FxHashMap;
+use serde::Serialize;
 
-use crate::question::{Answer, Asker, answer_when_asked};
+use crate::question::{Answer, Asker, Head, Report, answer_when_asked};
 
 /// The bytes from one sample to the next, on average: a constant of the runtime.
 const MEAN: f64 = 102_400.0;
@@ -66,6 +67,59 @@ impl Merge for Counts {
     fn merge(&mut self, other: Self) {
         for (class, count) in other.0 {
             self.0.entry(class).or_default().add(count);
+        }
+    }
+}
+
+/// The answer.
+#[derive(Serialize)]
+pub(crate) struct AllocationReport {
+    /// Whether the bytes are those that samples stand for.
+    is_sampled: bool,
+    /// `class` or `stack`.
+    by: &'static str,
+    /// Of all rows, also of those that are not shown.
+    bytes: usize,
+    rows: Vec<Row>,
+    /// How many further rows there are.
+    further_rows: usize,
+}
+
+#[derive(Serialize)]
+struct Row {
+    class: String,
+    /// By stack, the innermost method of the application that allocates.
+    method: Option<String>,
+    bytes: usize,
+    /// The number of objects, or of samples.
+    count: usize,
+}
+
+impl AllocationReport {
+    fn new(mut rows: Vec<Row>, top: usize, is_sampled: bool, by: &'static str) -> Self {
+        rows.sort_by_key(|row| Reverse((row.bytes, row.count)));
+        let bytes = rows.iter().map(|row| row.bytes).sum();
+        let further_rows = rows.len().saturating_sub(top);
+        rows.truncate(top);
+        Self { is_sampled, by, bytes, rows, further_rows }
+    }
+}
+
+impl Report for AllocationReport {
+    fn text(&self, _head: &Head, answer: &mut Answer) {
+        if !self.is_sampled {
+            answer.plain(format_args!("{:>14} {:>12}  class", "bytes", "objects"));
+            for Row { class, bytes, count, .. } in &self.rows {
+                answer.plain(format_args!("{bytes:>14} {count:>12}  {class}"));
+            }
+            return;
+        }
+        let what = if self.by == "stack" { "class, and the method that allocates it" } else { "class" };
+        answer.plain(format_args!("{:>14} {:>6} {:>10}  {what}", "bytes, about", "%", "samples"));
+        for Row { class, method, bytes, count } in &self.rows {
+            let share = 100.0 * *bytes as f64 / self.bytes.max(1) as f64;
+            let method = method.as_ref().map(|method| format!(" in {method}")).unwrap_or_default();
+            answer.plain(format_args!("{bytes:>14} {share:>6.1} {count:>10}  {class}{method}"));
         }
     }
 }
@@ -130,20 +184,21 @@ impl Samples {
         Ok(())
     }
 
-    pub(crate) fn answer(&mut self, top: usize, answer: &mut Answer) {
-        let mut rows: Vec<_> = self.rows.iter().collect();
-        rows.sort_by_key(|&(_, count)| Reverse(count));
-        let total: usize = rows.iter().map(|(_, count)| count.bytes).sum();
-        let what = if self.is_by_stack { "class, and the method that allocates it" } else { "class" };
-        answer.plain(format_args!("{:>14} {:>6} {:>10}  {what}", "bytes, about", "%", "samples"));
-        for ((class, method), Count { bytes, objects }) in rows.into_iter().take(top) {
-            let share = 100.0 * *bytes as f64 / total.max(1) as f64;
-            let method = method.as_ref().map(|method| format!(" in {method}")).unwrap_or_default();
-            answer.plain(format_args!("{bytes:>14} {share:>6.1} {objects:>10}  {class}{method}"));
-        }
-        if let Some(output) = &mut self.output {
-            answer.written("the stacks are", output, &self.profile);
-        }
+    /// Answers.
+    pub(crate) fn report(&mut self, top: usize, asker: &Asker) {
+        let row = |((class, method), count): (&(String, Option<String>), &Count)| Row {
+            class: class.clone(),
+            method: method.clone(),
+            bytes: count.bytes,
+            count: count.objects,
+        };
+        let by = if self.is_by_stack { "stack" } else { "class" };
+        let report = AllocationReport::new(self.rows.iter().map(row).collect(), top, true, by);
+        let files = match &mut self.output {
+            Some(output) => asker.write("the stacks are", output, &self.profile),
+            None => Vec::new(),
+        };
+        asker.report(&[], &report, &files);
     }
 }
 
@@ -157,14 +212,16 @@ impl Allocations {
         }
     }
 
-    fn answer(&self, cx: &InCallback<'_>, answer: &mut Answer) {
+    fn report(&self, cx: &InCallback<'_>) -> AllocationReport {
         self.move_to_names(cx);
-        let mut rows: Vec<_> = mem::take(&mut *self.by_name.lock(cx)).into_iter().collect();
-        rows.sort_by_key(|&(_, count)| Reverse(count));
-        answer.plain(format_args!("{:>14} {:>12}  class", "bytes", "objects"));
-        for (name, Count { bytes, objects }) in rows.iter().take(self.top) {
-            answer.plain(format_args!("{bytes:>14} {objects:>12}  {name}"));
-        }
+        let row = |(name, count): (Name, Count)| Row {
+            class: name.to_string(),
+            method: None,
+            bytes: count.bytes,
+            count: count.objects,
+        };
+        let rows = mem::take(&mut *self.by_name.lock(cx)).into_iter().map(row).collect();
+        AllocationReport::new(rows, self.top, false, "class")
     }
 }
 
@@ -214,9 +271,9 @@ impl Callbacks for Allocations {
     }
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {
-        self.asker.answer(|answer| match &self.by_stack {
-            Some(samples) => samples.lock(cx).answer(self.top, answer),
-            None => self.answer(cx, answer),
-        });
+        match &self.by_stack {
+            Some(samples) => samples.lock(cx).report(self.top, &self.asker),
+            None => self.asker.report(&[], &self.report(cx), &[]),
+        }
     }
 }

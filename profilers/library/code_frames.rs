@@ -43,6 +43,15 @@ pub(crate) struct SourceFrame {
     pub(crate) line: Option<u32>,
 }
 
+/// A thread and its stack, the innermost frame first, as an answer shows them.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct SourceStack {
+    /// The system's number of the thread.
+    pub(crate) thread: Option<u32>,
+    pub(crate) name: Option<String>,
+    pub(crate) frames: Vec<SourceFrame>,
+}
+
 /// Finds the places of frames, and remembers them.
 #[derive(Default)]
 pub(crate) struct CodeFrames {
@@ -100,6 +109,11 @@ fn il_offset(map: &[IlToNativeRange], native: u32) -> Option<u32> {
 }
 
 impl CodeFrame {
+    /// A frame of which the name is known.
+    pub(crate) fn named(name: Name) -> Self {
+        Self { name, place: None }
+    }
+
     /// The frame with its file and line. This reads files.
     pub(crate) fn in_source(&self, lines: &mut SourceLines) -> SourceFrame {
         let place = self.place.as_deref();
@@ -107,6 +121,11 @@ impl CodeFrame {
         let (file, line) = found.unzip();
         SourceFrame { method: self.name.to_string(), file: file.map(str::to_owned), line }
     }
+}
+
+/// The innermost frames of a stack, at most so many, with their files and lines. This reads files.
+pub(crate) fn in_source(frames: &[CodeFrame], depth: usize, lines: &mut SourceLines) -> Vec<SourceFrame> {
+    frames.iter().take(depth).map(|frame| frame.in_source(lines)).collect()
 }
 
 /// As `Shop.Orders.Save() in Orders.cs:41`.

@@ -292,7 +292,11 @@ impl Row {
 
 impl Exceptions {
     fn start(cx: &mut InCallback<'_>, settings: &Settings, asker: Asker) -> Result<Self, BoxError> {
-        let is_tree = settings.of("EXCEPTIONS_SHOW").word(&[("summary", false), ("tree", true)])?;
+        let show = settings.of("EXCEPTIONS_SHOW");
+        let is_tree = show.word(&[("summary", false), ("tree", true)])?;
+        if is_tree && asker.is_json() {
+            return Err(show.error("the tree is text: give EXCEPTIONS_FORMAT=text").into());
+        }
         let top = settings.of("EXCEPTIONS_TOP").number()?;
         let tree = match asker.file(".calls") {
             _ if !is_tree || crate::sdk::is_tool() => None,
@@ -552,6 +556,6 @@ impl Callbacks for Exceptions {
             let _ = file.lock(cx).flush();
         }
         let summary = self.state.lock(cx).summary(self.asker.seconds(), self.top);
-        self.asker.report(&[], &summary);
+        self.asker.report(&[], &summary, &[]);
     }
 }

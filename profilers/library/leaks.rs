@@ -7,7 +7,6 @@
 //!
 //! Limits: a growing cache looks like a leak: only you know how large it may become.
 
-use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -16,13 +15,14 @@ use corprof::heap_dump::BlockFile;
 use corprof::prelude::*;
 use corprof_export::{Output, application_name};
 use corprof_heap::diff::{DEFAULT_DEPTH, PathDiff, Summary};
-use corprof_heap::report::{Options as Size, Report};
+use corprof_heap::report::{Options as Size, Report as Page};
 use corprof_heap::{BulkReader, Dominators, GraphBuilder, HeapGraph, Paths};
 use corprof_profilers::settings::{SettingError, Settings, Value};
 use corprof_profilers::table::LEAKS;
+use serde::Serialize;
 
 use crate::class_assembly::assembly;
-use crate::question::{self, Answer, Asker, Wake};
+use crate::question::{self, Answer, Asker, Head, Report, Wake, milliseconds};
 
 /// A snapshot that takes longer is given up.
 const DEADLINE: Duration = Duration::from_secs(600);
@@ -41,27 +41,108 @@ pub struct Leaks {
 /// What was found so far. It is held for single steps, and never across a call to the runtime.
 #[derive(Default)]
 struct Found {
-    /// What each snapshot has cost, and the file that is written.
-    notes: Vec<String>,
+    snapshots: Vec<Snapshot>,
     /// The answer, or why there is none.
-    answer: Option<Result<String, String>>,
+    answer: Option<Result<Grown, String>>,
     page: Option<PathBuf>,
 }
 
+/// What a snapshot has cost.
+#[derive(Clone, Serialize)]
+struct Snapshot {
+    objects: u64,
+    /// How long the application stood still.
+    #[serde(rename = "pause_ms", serialize_with = "milliseconds")]
+    pause: Duration,
+}
+
+/// What has grown from one snapshot to the other.
+#[derive(Clone, Serialize)]
+struct Grown {
+    application: String,
+    seconds_between: f64,
+    /// Those that have grown most first.
+    groups: Vec<Group>,
+}
+
+/// Objects of one class, which objects of the same classes keep.
+#[derive(Clone, Serialize)]
+struct Group {
+    class: String,
+    /// By how much what they keep has grown.
+    bytes: i64,
+    /// How many more of them there are.
+    objects: i64,
+    /// What holds the first object of the way to one of them.
+    root: Option<String>,
+    way: Vec<Step>,
+}
+
+/// Objects on the way from a root.
+#[derive(Clone, Serialize)]
+struct Step {
+    class: String,
+    /// How many of this class follow one another.
+    in_a_row: usize,
+    /// How many more there are of those without which the objects of the group would be freed.
+    objects: i64,
+}
+
+/// The answer.
+#[derive(Serialize)]
+struct LeakReport {
+    snapshots: Vec<Snapshot>,
+    /// Why nothing is known of what has grown.
+    error: Option<String>,
+    grown: Option<Grown>,
+}
+
 impl Found {
-    fn tell(&self, answer: &mut Answer) {
-        self.notes.iter().for_each(|note| say!(answer, "{note}"));
-        match &self.answer {
-            Some(Ok(text)) => {
-                answer.plain(format_args!("{text}"));
-                say!(answer, "objects that grow are not a leak if they stop: compare again, and begin later ({FIRST})");
+    fn report(&self) -> LeakReport {
+        let (grown, error) = match &self.answer {
+            Some(Ok(grown)) => (Some(grown.clone()), None),
+            Some(Err(why)) => (None, Some(why.clone())),
+            None => (None, Some(HAS_ENDED.to_owned())),
+        };
+        LeakReport { snapshots: self.snapshots.clone(), error, grown }
+    }
+}
+
+impl Report for LeakReport {
+    fn text(&self, _head: &Head, answer: &mut Answer) {
+        for Snapshot { objects, pause } in &self.snapshots {
+            let pause = pause.as_millis();
+            say!(answer, "a snapshot of {objects} objects: the application stood still for {pause} ms");
+        }
+        if let Some(why) = &self.error {
+            say!(answer, "no answer: {why}");
+        }
+        let Some(grown) = &self.grown else { return };
+        grown.text(answer);
+        say!(answer, "objects that grow are not a leak if they stop: compare again, and begin later ({FIRST})");
+    }
+}
+
+impl Grown {
+    fn text(&self, answer: &mut Answer) {
+        let Self { application, seconds_between, groups } = self;
+        answer.plain(format_args!(""));
+        answer.plain(format_args!("What has grown in {application} in {seconds_between:.0} s, and what keeps it:"));
+        if groups.is_empty() {
+            answer.plain(format_args!("nothing"));
+        }
+        for group in groups {
+            let Group { class, bytes, objects, root, way } = group;
+            answer.plain(format_args!(""));
+            answer.plain(format_args!("{:+} kB: {objects:+} objects of {class}", bytes / 1000));
+            root.iter().for_each(|root| answer.plain(format_args!("    {root}")));
+            for Step { class, in_a_row, objects } in way {
+                let more = if *objects > 0 { format!("  {objects:+}") } else { String::new() };
+                let row = if *in_a_row > 1 { format!(", {in_a_row} in a row") } else { String::new() };
+                answer.plain(format_args!("    -> {class}{row}{more}"));
             }
-            Some(Err(why)) => say!(answer, "no answer: {why}"),
-            None => say!(answer, "no answer: {HAS_ENDED}"),
         }
-        if let Some(page) = &self.page {
-            answer.file("a page about the second heap is", page);
-        }
+        answer.plain(format_args!(""));
     }
 }
 
@@ -119,7 +200,10 @@ impl Callbacks for Leaks {
     }
 
     fn shutdown(&self, _cx: &mut InCallback<'_>) {
-        self.asker.answer(|answer| lock(&self.found).tell(answer));
+        let found = lock(&self.found);
+        let page = found.page.as_deref().and_then(|page| self.asker.where_is("a page about the second heap is", page));
+        let files: Vec<String> = page.into_iter().collect();
+        self.asker.report(&[], &found.report(), &files);
     }
 }
 
@@ -151,7 +235,7 @@ fn compare(
     asker: &Asker,
     found: &Mutex<Found>,
     wake: &mut Wake,
-) -> Result<String, BoxError> {
+) -> Result<Grown, BoxError> {
     *wake = asker.wait(cx, options.first);
     if *wake != Wake::TimedOut {
         return Err(TOO_EARLY.into());
@@ -168,10 +252,10 @@ fn compare(
     let tree = Dominators::of(&graph);
     let after = Summary::of(&tree, DEFAULT_DEPTH);
     if let Some(out) = &options.out {
-        Report::of(&tree, Size::default()).write_html(std::fs::File::create(out)?)?;
+        Page::of(&tree, Size::default()).write_html(std::fs::File::create(out)?)?;
         lock(found).page = Some(out.clone());
     }
-    Ok(grown(&before, &after, &tree, options.top, seconds)?)
+    Ok(grown(&before, &after, &tree, options.top, seconds))
 }
 
 /// One snapshot, as a graph with the names of its classes.
@@ -181,8 +265,7 @@ fn snapshot(cx: &mut ProfilerThread<'_>, found: &Mutex<Found>) -> Result<HeapGra
     let dump = cx.take_heap_snapshot(DEADLINE, BlockFile::create(file.path())?)?;
     let objects = dump.cost.objects;
     let pause = dump.cost.pause;
-    let cost = format!("a snapshot of {objects} objects: the application stood still for {} ms", pause.as_millis());
-    lock(found).notes.push(cost);
+    lock(found).snapshots.push(Snapshot { objects, pause });
     let mut reader = BulkReader::new(GraphBuilder::new(application_name()), usize::BITS == 64);
     let taken = SystemTime::now().duration_since(UNIX_EPOCH)?;
     reader.builder().set_taken(taken.as_millis() as u64);
@@ -202,41 +285,37 @@ fn snapshot(cx: &mut ProfilerThread<'_>, found: &Mutex<Found>) -> Result<HeapGra
 
 /// The groups of objects that have grown most. Objects of a group have the same class, and are kept by objects of the
 /// same classes.
-fn grown(
-    before: &Summary,
-    after: &Summary,
-    tree: &Dominators<'_>,
-    top: usize,
-    seconds: f64,
-) -> Result<String, std::fmt::Error> {
+fn grown(before: &Summary, after: &Summary, tree: &Dominators<'_>, top: usize, seconds_between: f64) -> Grown {
     let graph = tree.graph();
     let diff = PathDiff::of(before, after);
     let paths = Paths::of(graph);
-    let mut text = format!("\nWhat has grown in {} in {seconds:.0} s, and what keeps it:\n", graph.title());
-    let mut groups = diff.grown(top);
-    groups.retain(|&group| diff.change(group).retained_growth() >= LEAST);
-    if groups.is_empty() {
-        writeln!(text, "nothing")?;
-    }
-    for group in groups {
+    let mut found = diff.grown(top);
+    found.retain(|&group| diff.change(group).retained_growth() >= LEAST);
+    let mut groups = Vec::new();
+    for group in found {
         let change = diff.change(group);
-        let bytes = change.retained_growth();
-        let class = diff.names(group).last().copied().unwrap_or_default();
-        writeln!(text, "\n{:+} kB: {:+} objects of {class}", bytes / 1000, change.object_growth())?;
-        let Some(path) = diff.largest_at(group, tree).and_then(|object| paths.to(object)) else { continue };
-        // Those of the way without which the object would be freed, and how many more of them there are.
+        let class = diff.names(group).last().copied().unwrap_or_default().to_owned();
+        let path = diff.largest_at(group, tree).and_then(|object| paths.to(object));
+        // Those of the way without which the object would be freed.
         let mut keepers: Vec<usize> = std::iter::successors(Some(group), |&group| diff.parent(group)).collect();
-        writeln!(text, "    {}", path.root)?;
-        let way = std::iter::once(path.root.object).chain(path.steps.iter().map(|&(_, object)| object));
-        let names: Vec<&str> = way.map(|object| graph.class_name(object)).collect();
-        for run in names.chunk_by(|one, next| one == next) {
-            let name = run.first().copied().unwrap_or_default();
-            let keeper = keepers.pop_if(|&mut keeper| diff.names(keeper).last() == Some(&name));
-            let more = keeper.map_or(0, |keeper| diff.change(keeper).object_growth());
-            let more = if more > 0 { format!("  {more:+}") } else { String::new() };
-            let row = if run.len() > 1 { format!(", {} in a row", run.len()) } else { String::new() };
-            writeln!(text, "    -> {name}{row}{more}")?;
+        let mut way = Vec::new();
+        if let Some(path) = &path {
+            let objects = std::iter::once(path.root.object).chain(path.steps.iter().map(|&(_, object)| object));
+            let names: Vec<&str> = objects.map(|object| graph.class_name(object)).collect();
+            for run in names.chunk_by(|one, next| one == next) {
+                let name = run.first().copied().unwrap_or_default();
+                let keeper = keepers.pop_if(|&mut keeper| diff.names(keeper).last() == Some(&name));
+                let objects = keeper.map_or(0, |keeper| diff.change(keeper).object_growth());
+                way.push(Step { class: name.to_owned(), in_a_row: run.len(), objects });
+            }
         }
+        groups.push(Group {
+            class,
+            bytes: change.retained_growth(),
+            objects: change.object_growth(),
+            root: path.map(|path| path.root.to_string()),
+            way,
+        });
     }
-    Ok(text)
+    Grown { application: graph.title().to_owned(), seconds_between, groups }
 }

@@ -23,9 +23,10 @@ use corprof::sampler::{Round, SampledFrame, Sampler};
 use corprof_export::{Frame, Output, Profile, SourceLines, Unit, application_name};
 use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::LOCKS;
+use serde::Serialize;
 
-use crate::code_frames::{CodeFrame, CodeFrames};
-use crate::question::{Answer, Asker, answer_when_asked};
+use crate::code_frames::{CodeFrame, CodeFrames, SourceStack, in_source};
+use crate::question::{Answer, Asker, Head, Report, answer_when_asked, milliseconds};
 use crate::thread_name::name_by_system;
 
 /// The profiler.
@@ -99,8 +100,8 @@ struct State {
     count: usize,
     total: Duration,
     by_waiter: HashMap<String, Sum>,
-    /// The time for which threads have waited, by what the owner did.
-    by_owner: HashMap<String, Sum>,
+    /// The time for which threads have waited, by what the owner did, and the name of its thread.
+    by_owner: HashMap<(String, Option<String>), Sum>,
     /// The longest wait of each pair of methods: that of the waiting thread, and that of the owner.
     longest: HashMap<[String; 2], (Duration, Wait)>,
     /// What may be wrong with the answer.
@@ -151,14 +152,13 @@ struct Wait {
 #[derive(Clone)]
 struct Place {
     os_id: u32,
-    /// Its name in quotation marks, after a space.
-    name: String,
+    name: Option<String>,
     frames: Vec<CodeFrame>,
 }
 
 impl Place {
     fn new(os_id: u32, name: Option<Name>, frames: Vec<CodeFrame>) -> Self {
-        Self { os_id, name: name.map(|name| quoted(&name)).unwrap_or_default(), frames }
+        Self { os_id, name: name.map(|name| name.to_string()), frames }
     }
 
     /// Whether this is a thread of the pool without work.
@@ -174,14 +174,53 @@ impl Place {
         self.frames.iter().find(is_own).or(self.frames.first()).map_or("[unknown]", |frame| &frame.name)
     }
 
-    fn describe(&self, title: &str, depth: usize, lines: &mut SourceLines, answer: &mut Answer) {
-        say!(answer, "  {title} thread {}{}", self.os_id, self.name);
-        self.frames.iter().take(depth).for_each(|frame| say!(answer, "    {}", frame.in_source(lines)));
+    fn in_source(&self, depth: usize, lines: &mut SourceLines) -> SourceStack {
+        let frames = in_source(&self.frames, depth, lines);
+        SourceStack { thread: Some(self.os_id), name: self.name.clone(), frames }
     }
 }
 
-fn quoted(name: &str) -> String {
-    format!(" \"{name}\"")
+/// The answer.
+#[derive(Serialize)]
+struct LockReport {
+    waits: usize,
+    #[serde(rename = "waited_ms", serialize_with = "milliseconds")]
+    waited: Duration,
+    /// The waits that had not ended.
+    unfinished_waits: usize,
+    waiters: Vec<Waiter>,
+    owners: Vec<Owner>,
+    /// Of each pair of methods that waits and owns.
+    longest: Vec<Longest>,
+}
+
+#[derive(Serialize)]
+struct Waiter {
+    method: String,
+    waits: usize,
+    #[serde(rename = "total_ms", serialize_with = "milliseconds")]
+    total: Duration,
+    #[serde(rename = "longest_ms", serialize_with = "milliseconds")]
+    longest: Duration,
+}
+
+#[derive(Serialize)]
+struct Owner {
+    method: String,
+    /// The name of the thread.
+    name: Option<String>,
+    #[serde(rename = "waited_for_ms", serialize_with = "milliseconds")]
+    waited_for: Duration,
+    samples: usize,
+}
+
+#[derive(Serialize)]
+struct Longest {
+    #[serde(rename = "ms", serialize_with = "milliseconds")]
+    time: Duration,
+    at_seconds: f64,
+    waiter: SourceStack,
+    owner: Option<SourceStack>,
 }
 
 impl State {
@@ -208,10 +247,9 @@ impl State {
 
     /// Adds the name that the system knows, to the place of a thread that is older than an attach.
     fn name(&mut self, place: &mut Place) {
-        if place.name.is_empty() {
+        if place.name.is_none() {
             let names = &mut self.names;
-            let name = names.entry(place.os_id).or_insert_with(|| name_by_system(place.os_id));
-            place.name = name.as_deref().map(quoted).unwrap_or_default();
+            place.name = names.entry(place.os_id).or_insert_with(|| name_by_system(place.os_id)).clone();
         }
     }
 
@@ -272,51 +310,88 @@ impl State {
         if waited.is_zero() {
             return;
         }
-        let thread = if owner.name.is_empty() { String::new() } else { format!(" on{}", owner.name) };
-        self.by_owner.entry(format!("{}{thread}", owner.method())).or_default().add(waited);
+        self.by_owner.entry((owner.method().to_owned(), owner.name.clone())).or_default().add(waited);
         let profile = &mut self.profile;
-        let thread =
-            *self.threads.entry(os_id).or_insert_with(|| profile.thread(os_id, owner.name.trim_matches([' ', '"'])));
+        let thread = *self
+            .threads
+            .entry(os_id)
+            .or_insert_with(|| profile.thread(os_id, owner.name.as_deref().unwrap_or_default()));
         let frames: Vec<_> = owner.frames.iter().map(|frame| profile.frame(Frame::managed(&frame.name))).collect();
         let stack = profile.stack_leaf_first(frames);
         profile.sample(thread, self.start.elapsed(), stack, waited.as_nanos() as u64);
     }
 
-    fn answer(&mut self, answer: &mut Answer) {
-        self.notes.iter().for_each(|note| say!(answer, "{note}"));
+    fn report(&mut self) -> LockReport {
         let unfinished: Vec<Wait> = self.waits.drain().map(|(_, wait)| wait).collect();
-        if !unfinished.is_empty() {
-            say!(answer, "{} waits have not ended", unfinished.len());
-        }
+        let unfinished_waits = unfinished.len();
         unfinished.into_iter().for_each(|wait| self.finish(wait));
-        let seconds = self.start.elapsed().as_secs_f64();
-        say!(answer, "{} waits in {seconds:.1} s; threads have waited for {} ms in all", self.count, ms(self.total));
-        say!(answer, "{:>8} {:>10} {:>10}  waits in", "waits", "total ms", "longest ms");
-        for (method, sum) in largest(&self.by_waiter, self.options.top) {
-            say!(answer, "{:>8} {:>10} {:>10}  {method}", sum.count, ms(sum.total), ms(sum.longest));
-        }
-        say!(answer, "{:>19} {:>10}  owner of the lock", "waited for it, ms", "samples");
-        for (owner, sum) in largest(&self.by_owner, self.options.top) {
-            say!(answer, "{:>19} {:>10}  {owner}", ms(sum.total), sum.count);
-        }
+        let Options { top, depth, .. } = self.options;
+        let waiter = |(method, sum): (&String, &Sum)| Waiter {
+            method: method.clone(),
+            waits: sum.count,
+            total: sum.total,
+            longest: sum.longest,
+        };
+        let owner = |((method, name), sum): (&(String, Option<String>), &Sum)| Owner {
+            method: method.clone(),
+            name: name.clone(),
+            waited_for: sum.total,
+            samples: sum.count,
+        };
         let mut longest: Vec<_> = self.longest.values().collect();
         longest.sort_by_key(|(time, _)| Reverse(*time));
         let mut lines = SourceLines::new();
-        for (time, wait) in longest.into_iter().take(self.options.top) {
-            let at = wait.start.saturating_duration_since(self.start).as_secs_f64();
-            say!(answer, "{} ms at {at:.3} s:", ms(*time));
-            wait.waiter.describe("waiting:", self.options.depth, &mut lines, answer);
-            if let Some(owner) = &wait.owner {
-                owner.describe("owner of the lock:", self.options.depth, &mut lines, answer);
-            }
-        }
-        if let Some(output) = &mut self.options.output {
-            answer.written("the stacks of owners are", output, &self.profile);
+        let longest = longest.into_iter().take(top).map(|(time, wait)| Longest {
+            time: *time,
+            at_seconds: wait.start.saturating_duration_since(self.start).as_secs_f64(),
+            waiter: wait.waiter.in_source(depth, &mut lines),
+            owner: wait.owner.as_ref().map(|owner| owner.in_source(depth, &mut lines)),
+        });
+        LockReport {
+            waits: self.count,
+            waited: self.total,
+            unfinished_waits,
+            waiters: largest(&self.by_waiter, top).into_iter().map(waiter).collect(),
+            owners: largest(&self.by_owner, top).into_iter().map(owner).collect(),
+            longest: longest.collect(),
         }
     }
 }
 
-fn largest(sums: &HashMap<String, Sum>, top: usize) -> Vec<(&String, &Sum)> {
+impl Report for LockReport {
+    fn text(&self, head: &Head, answer: &mut Answer) {
+        if self.unfinished_waits > 0 {
+            say!(answer, "{} waits have not ended", self.unfinished_waits);
+        }
+        let seconds = head.seconds;
+        say!(answer, "{} waits in {seconds:.1} s; threads have waited for {} ms in all", self.waits, ms(self.waited));
+        say!(answer, "{:>8} {:>10} {:>10}  waits in", "waits", "total ms", "longest ms");
+        for Waiter { method, waits, total, longest } in &self.waiters {
+            say!(answer, "{waits:>8} {:>10} {:>10}  {method}", ms(*total), ms(*longest));
+        }
+        say!(answer, "{:>19} {:>10}  owner of the lock", "waited for it, ms", "samples");
+        for Owner { method, name, waited_for, samples } in &self.owners {
+            let thread = name.as_ref().map(|name| format!(" on \"{name}\"")).unwrap_or_default();
+            say!(answer, "{:>19} {samples:>10}  {method}{thread}", ms(*waited_for));
+        }
+        for Longest { time, at_seconds, waiter, owner } in &self.longest {
+            say!(answer, "{} ms at {at_seconds:.3} s:", ms(*time));
+            describe("waiting:", waiter, answer);
+            if let Some(owner) = owner {
+                describe("owner of the lock:", owner, answer);
+            }
+        }
+    }
+}
+
+fn describe(title: &str, stack: &SourceStack, answer: &mut Answer) {
+    let name = stack.name.as_ref().map(|name| format!(" \"{name}\"")).unwrap_or_default();
+    say!(answer, "  {title} thread {}{name}", stack.thread.unwrap_or_default());
+    stack.frames.iter().for_each(|frame| say!(answer, "    {frame}"));
+}
+
+/// The sums with the longest times, at most so many.
+fn largest<K: Ord>(sums: &HashMap<K, Sum>, top: usize) -> Vec<(&K, &Sum)> {
     let mut rows: Vec<_> = sums.iter().collect();
     rows.sort_by(|(name, a), (other, b)| b.total.cmp(&a.total).then(name.cmp(other)));
     rows.truncate(top);
@@ -427,12 +502,19 @@ impl Callbacks for Locks {
     }
 
     fn shutdown(&self, _cx: &mut InCallback<'_>) {
-        self.asker.answer(|answer| {
-            let mut state = self.waits.lock();
-            state.answer(answer);
-            if self.asker.is_attached() && state.count == 0 {
-                say!(answer, "waits that had begun before are not among them: `corprof stacks` shows those threads");
-            }
-        });
+        let mut state = self.waits.lock();
+        let report = state.report();
+        let mut notes = state.notes.clone();
+        if self.asker.is_attached() && state.count == 0 {
+            notes.push(
+                "waits that had begun before are not among them: `corprof stacks` shows those threads".to_owned(),
+            );
+        }
+        let State { options, profile, .. } = &mut *state;
+        let files = match &mut options.output {
+            Some(output) => self.asker.write("the stacks of owners are", output, profile),
+            None => Vec::new(),
+        };
+        self.asker.report(&notes, &report, &files);
     }
 }

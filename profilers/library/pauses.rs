@@ -25,10 +25,13 @@ use corprof::id::Inert;
 use corprof::prelude::*;
 use corprof::sampler::{Mode, Round, Sample, Sampler, Strategy};
 use corprof::sync::Mutex;
+use corprof_export::SourceLines;
 use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::PAUSES;
+use serde::Serialize;
 
-use crate::question::{Answer, Asker, answer_when_asked};
+use crate::code_frames::{CodeFrame, CodeFrames, SourceStack, in_source};
+use crate::question::{Answer, Asker, Head, Report, answer_when_asked, milliseconds};
 use crate::thread_name::name_by_system;
 
 /// A thread that runs longer than this in a pause delays it.
@@ -41,6 +44,7 @@ const NATIVE: &str = "[native code]";
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0B", no_export)]
 pub struct Pauses {
     options: Options,
+    code: CodeFrames,
     state: Arc<Mutex<State>>,
     asker: Asker,
     /// What the answer lacks.
@@ -101,58 +105,114 @@ struct Pause {
 /// A thread and its stack, leaf first.
 #[derive(Clone)]
 struct Place {
-    thread: String,
-    frames: Vec<Name>,
+    /// The system's number; none of a thread of the runtime.
+    thread: Option<u32>,
+    name: Option<String>,
+    frames: Vec<CodeFrame>,
+}
+
+/// The answer.
+#[derive(Serialize)]
+struct PauseReport {
+    pauses: usize,
+    #[serde(rename = "paused_ms", serialize_with = "milliseconds")]
+    paused: Duration,
+    /// The part of it until all threads had stopped.
+    #[serde(rename = "stopping_ms", serialize_with = "milliseconds")]
+    stopping: Duration,
+    /// The share of the time in which the application was paused.
+    paused_percent: f64,
+    reasons: Vec<Row>,
+    delayed_by: Vec<Row>,
+    /// Of each reason, cause and delay.
+    longest: Vec<Longest>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    /// The reason, or the method that delayed the pauses.
+    name: String,
+    pauses: usize,
+    #[serde(rename = "total_ms", serialize_with = "milliseconds")]
+    total: Duration,
+    #[serde(rename = "longest_ms", serialize_with = "milliseconds")]
+    longest: Duration,
+}
+
+#[derive(Serialize)]
+struct Longest {
+    #[serde(rename = "ms", serialize_with = "milliseconds")]
+    time: Duration,
+    at_seconds: f64,
+    reason: String,
+    #[serde(rename = "stopping_ms", serialize_with = "milliseconds")]
+    stopping: Duration,
+    caused_by: Option<SourceStack>,
+    delayed_by: Vec<SourceStack>,
 }
 
 impl Place {
     /// Where the calling thread is.
-    fn of_current(cx: &InNoGc<'_>, depth: usize) -> Self {
+    fn of_current(cx: &InNoGc<'_>, code: &CodeFrames, depth: usize) -> Self {
         let mut frames = Vec::new();
         // In states in which the runtime cannot walk, the thread alone is shown.
         let _ = cx.walk_own_stack(|frame| {
-            frames.extend(frame.function().map(|function| cx.names().csharp().function(function)));
+            // The innermost managed method has called the runtime, too.
+            frames.extend(frame.function().map(|function| code.frame(cx, function, frame.ip(), false)));
             if frames.len() < depth { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         let thread = cx.current_thread().ok().flatten();
         let number = thread.and_then(|thread| cx.os_thread_id(thread).ok());
         let name = thread.and_then(|thread| cx.thread_name(thread)).map(|name| name.to_string());
-        let name = name.or_else(|| name_by_system(number?)).map(|name| format!(" \"{name}\""));
-        let thread = number.map_or("a thread of the runtime".to_owned(), |number| format!("thread {number}"));
-        Self { thread: thread + &name.unwrap_or_default(), frames }
+        Self { thread: number, name: name.or_else(|| name_by_system(number?)), frames }
     }
 
     /// Where a running thread was.
-    fn of_sample(round: &Round<'_, '_>, sample: &Sample<'_>) -> Self {
-        let mut frames: Vec<Name> = Vec::new();
+    fn of_sample(round: &Round<'_, '_>, code: &CodeFrames, sample: &Sample<'_>) -> Self {
+        let mut frames: Vec<CodeFrame> = Vec::new();
         for (depth, frame) in sample.frames().iter().enumerate() {
-            let name = match frame.function {
-                Some(function) => round.cx().names().csharp().function(function),
+            let frame = match frame.function {
+                Some(function) => code.frame(round.cx(), function, frame.ip, depth == 0),
                 // The address of a caller's frame is the return address, which may be behind the end of the function.
-                None => round.native_name(frame.ip - usize::from(depth > 0)).map_or(NATIVE.into(), Name::from),
+                None => {
+                    let native = round.native_name(frame.ip - usize::from(depth > 0));
+                    CodeFrame::named(native.map_or(NATIVE.into(), Name::from))
+                }
             };
             // Adjacent native functions without names make one frame.
-            if frames.last() != Some(&name) {
-                frames.push(name);
+            if frames.last() != Some(&frame) {
+                frames.push(frame);
             }
         }
         let thread = sample.thread();
         let name = thread.name.as_ref().map(|name| name.to_string()).or_else(|| name_by_system(thread.os_id?));
-        let name = name.map(|name| format!(" \"{name}\""));
-        Self { thread: format!("thread {}{}", thread.os_id.unwrap_or_default(), name.unwrap_or_default()), frames }
+        Self { thread: thread.os_id, name, frames }
+    }
+
+    fn in_source(&self, depth: usize, lines: &mut SourceLines) -> SourceStack {
+        let frames = in_source(&self.frames, depth, lines);
+        SourceStack { thread: self.thread, name: self.name.clone(), frames }
     }
 
     /// The innermost method that is not of the framework, and the innermost function if it is native.
     fn method(&self) -> String {
-        let is_native = |name: &Name| name.contains('!') || name.ends_with(" (no symbols)") || **name == *NATIVE;
+        let is_native = |name: &str| name.contains('!') || name.ends_with(" (no symbols)") || name == NATIVE;
         let is_own = |name: &&Name| !is_native(name) && !name.starts_with("System.") && !name.starts_with("Microsoft.");
-        let leaf = self.frames.first();
-        let Some(own) = self.frames.iter().find(is_own).or(leaf) else { return self.thread.clone() };
+        let leaf = self.frames.first().map(|frame| &frame.name);
+        let own = self.frames.iter().map(|frame| &frame.name).find(is_own);
+        let Some(own) = own.or(leaf) else { return titled(self.thread, self.name.as_deref()) };
         match leaf.filter(|leaf| is_native(leaf) && *leaf != own) {
             Some(native) => format!("{own} in {native}"),
             None => own.to_string(),
         }
     }
+}
+
+/// A thread, as an answer names it.
+fn titled(thread: Option<u32>, name: Option<&str>) -> String {
+    let name = name.map(|name| format!(" \"{name}\"")).unwrap_or_default();
+    let thread = thread.map_or("a thread of the runtime".to_owned(), |number| format!("thread {number}"));
+    thread + &name
 }
 
 impl Pause {
@@ -229,40 +289,73 @@ impl State {
         }
     }
 
-    fn answer(&self, options: &Options, answer: &mut Answer) {
+    fn report(&self, options: &Options) -> PauseReport {
         let elapsed = options.start.elapsed();
-        let share = 100.0 * self.total.as_secs_f64() / elapsed.as_secs_f64();
-        say!(
-            answer,
-            "{} in {:.1} s: {} ms, {share:.1} % of the time; {} ms of it until all threads had stopped",
-            self.count,
-            elapsed.as_secs_f64(),
-            ms(self.total),
-            ms(self.stopping)
-        );
-        for (title, rows) in [("reason", &self.by_reason), ("delayed by", &self.by_delay)] {
-            let mut rows: Vec<_> = rows.iter().collect();
+        let rows = |sums: &HashMap<String, Sum>| {
+            let mut rows: Vec<_> = sums.iter().collect();
             rows.sort_by(|(name, a), (other, b)| b.total.cmp(&a.total).then(name.cmp(other)));
-            say!(answer, "{:>8} {:>10} {:>10}  {title}", "pauses", "total ms", "longest ms");
-            for (name, Sum { count, total, longest }) in rows.into_iter().take(options.top) {
-                say!(answer, "{count:>8} {:>10} {:>10}  {name}", ms(*total), ms(*longest));
-            }
-        }
+            let row = |(name, sum): (&String, &Sum)| Row {
+                name: name.clone(),
+                pauses: sum.count,
+                total: sum.total,
+                longest: sum.longest,
+            };
+            rows.into_iter().take(options.top).map(row).collect::<Vec<_>>()
+        };
         let mut longest: Vec<_> = self.longest.values().collect();
         longest.sort_by_key(|pause| Reverse(pause.total()));
-        for pause in longest.into_iter().take(options.top) {
+        let mut lines = SourceLines::new();
+        let mut in_source = |place: &Place| place.in_source(options.depth, &mut lines);
+        let longest = longest.into_iter().take(options.top).map(|pause| Longest {
+            time: pause.total(),
+            at_seconds: pause.start.saturating_duration_since(options.start).as_secs_f64(),
+            reason: pause.reason.clone(),
+            stopping: pause.stopping(),
+            caused_by: pause.cause.as_ref().map(&mut in_source),
+            delayed_by: pause.delayed_by.values().map(&mut in_source).collect(),
+        });
+        PauseReport {
+            pauses: self.count,
+            paused: self.total,
+            stopping: self.stopping,
+            paused_percent: 100.0 * self.total.as_secs_f64() / elapsed.as_secs_f64(),
+            longest: longest.collect(),
+            reasons: rows(&self.by_reason),
+            delayed_by: rows(&self.by_delay),
+        }
+    }
+}
+
+impl Report for PauseReport {
+    fn text(&self, head: &Head, answer: &mut Answer) {
+        say!(
+            answer,
+            "{} in {:.1} s: {} ms, {:.1} % of the time; {} ms of it until all threads had stopped",
+            self.pauses,
+            head.seconds,
+            ms(self.paused),
+            self.paused_percent,
+            ms(self.stopping)
+        );
+        for (title, rows) in [("reason", &self.reasons), ("delayed by", &self.delayed_by)] {
+            say!(answer, "{:>8} {:>10} {:>10}  {title}", "pauses", "total ms", "longest ms");
+            for Row { name, pauses, total, longest } in rows {
+                say!(answer, "{pauses:>8} {:>10} {:>10}  {name}", ms(*total), ms(*longest));
+            }
+        }
+        for pause in &self.longest {
             say!(
                 answer,
                 "{} ms at {:.3} s: {}; {} ms until all threads had stopped",
-                ms(pause.total()),
-                pause.start.saturating_duration_since(options.start).as_secs_f64(),
+                ms(pause.time),
+                pause.at_seconds,
                 pause.reason,
-                ms(pause.stopping())
+                ms(pause.stopping)
             );
-            let delayed_by = pause.delayed_by.values().map(|place| ("delayed by", place));
-            for (title, place) in pause.cause.iter().map(|place| ("caused by", place)).chain(delayed_by) {
-                say!(answer, "  {title}: {}", place.thread);
-                place.frames.iter().take(options.depth).for_each(|frame| say!(answer, "    {frame}"));
+            let delayed_by = pause.delayed_by.iter().map(|stack| ("delayed by", stack));
+            for (title, stack) in pause.caused_by.iter().map(|stack| ("caused by", stack)).chain(delayed_by) {
+                say!(answer, "  {title}: {}", titled(stack.thread, stack.name.as_deref()));
+                stack.frames.iter().for_each(|frame| say!(answer, "    {frame}"));
             }
         }
     }
@@ -281,7 +374,7 @@ impl Pauses {
         let lacks = lacks.map(|why| format!("the threads that delay pauses are not shown: {why}"));
         cx.start_runtime_events(KeywordSet::GC)?;
         answer_when_asked(cx, &asker)?;
-        Ok(Self { options, state, asker, lacks })
+        Ok(Self { options, code: CodeFrames::default(), state, asker, lacks })
     }
 
     /// Has signals sample the threads that run on towards a safepoint. An error says why there are none.
@@ -292,13 +385,15 @@ impl Pauses {
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
         let state = Arc::clone(state);
         let sampler = Sampler::every(interval).mode(Mode::Cpu).strategy(Strategy::Signals);
+        let code = CodeFrames::default();
         sampler.start(cx, move |round| {
             // The samples are those of the threads that ran in the round before.
             let Some(time) = Instant::now().checked_sub(round.elapsed()) else { return };
             if state.lock(round.cx()).current.is_none() {
                 return;
             }
-            let places = round.samples().map(|sample| (sample.thread().id, Place::of_sample(round, &sample))).collect();
+            let place = |sample: Sample<'_>| (sample.thread().id, Place::of_sample(round, &code, &sample));
+            let places = round.samples().map(place).collect();
             if let Some(pause) = &mut state.lock(round.cx()).current {
                 pause.see(time, places);
             }
@@ -324,7 +419,7 @@ impl Callbacks for Pauses {
     fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
         let Some(event) = event.of_runtime(cx) else { return };
         if event.decode::<GcTriggered>().is_ok() {
-            let cause = Place::of_current(cx, self.options.depth);
+            let cause = Place::of_current(cx, &self.code, self.options.depth);
             self.state.lock(cx).cause = Some(cause);
         } else {
             self.state.lock(cx).see(&event, cx.current_thread().ok().flatten());
@@ -334,9 +429,7 @@ impl Callbacks for Pauses {
     fn shutdown(&self, cx: &mut InCallback<'_>) {
         let state = &mut *self.state.lock(cx);
         state.finish();
-        self.asker.answer(|answer| {
-            self.lacks.iter().for_each(|lack| say!(answer, "{lack}"));
-            state.answer(&self.options, answer);
-        });
+        let notes: Vec<String> = self.lacks.iter().cloned().collect();
+        self.asker.report(&notes, &state.report(&self.options), &[]);
     }
 }

@@ -20,7 +20,7 @@ use corprof::detach::{DetachState, Detacher};
 use corprof::prelude::*;
 use corprof_export::{Output, Profile};
 use corprof_profilers::settings::Settings;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::lease::Lease;
 use crate::report_files::{of_process, write};
@@ -42,7 +42,6 @@ pub(crate) struct Answer {
     text: String,
     /// What each line begins with: standard error is the application's, and a reader must know whose line it is.
     prefix: String,
-    is_for_command: bool,
 }
 
 impl Answer {
@@ -57,33 +56,13 @@ impl Answer {
         self.text += &text.to_string();
         self.text += "\n";
     }
-
-    /// Writes a profile, and says where `what` is.
-    pub(crate) fn written(&mut self, what: &str, output: &mut Output, profile: &Profile) {
-        match output.write(profile) {
-            Ok(written) => {
-                self.file(what, output.path());
-                if let Some(earlier) = written.kept {
-                    self.line(format_args!("the earlier file is kept as {}", earlier.display()));
-                }
-            }
-            Err(error) => self.line(format_args!("{}: {error}", output.path().display())),
-        }
-    }
-
-    /// Says where `what` is. A command that has asked knows that.
-    pub(crate) fn file(&mut self, what: &str, file: &Path) {
-        if !self.is_for_command {
-            self.line(format_args!("{what} in {}", file.display()));
-        }
-    }
 }
 
 /// What every document of an answer begins with.
 #[derive(Serialize)]
 pub(crate) struct Head {
-    /// The profiler's name.
-    question: &'static str,
+    /// The question's name.
+    question: String,
     pid: u32,
     /// For how long the profiler has gathered.
     pub(crate) seconds: f64,
@@ -95,6 +74,11 @@ pub(crate) struct Head {
 pub(crate) trait Report: Serialize {
     /// Adds the text.
     fn text(&self, head: &Head, answer: &mut Answer);
+}
+
+/// Writes a time in milliseconds, for fields that end in `_ms`.
+pub(crate) fn milliseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64() * 1e3)
 }
 
 /// A whole document.
@@ -123,6 +107,8 @@ pub(crate) enum Wake {
 #[derive(Clone)]
 pub(crate) struct Asker {
     name: &'static str,
+    /// The question's name: that of the profiler, or of the one in whose place it is attached.
+    question: String,
     detacher: Detacher,
     stop: Option<PathBuf>,
     lease: Option<Arc<Lease>>,
@@ -137,6 +123,7 @@ impl Asker {
     pub(crate) fn of_start(cx: &mut InInitialize<'_>, settings: &Settings) -> Result<Self> {
         Ok(Self {
             name: settings.profiler().name,
+            question: settings.profiler().prefix.to_ascii_lowercase(),
             detacher: cx.detacher()?,
             stop: settings.stop(),
             lease: None,
@@ -157,6 +144,7 @@ impl Asker {
         let lease = stop.as_deref().and_then(Lease::of).map(Arc::new);
         Ok(Self {
             name: settings.profiler().name,
+            question: settings.profiler().prefix.to_ascii_lowercase(),
             detacher,
             stop,
             lease,
@@ -229,14 +217,37 @@ impl Asker {
         }
     }
 
-    /// Answers. Call it in `shutdown`.
-    pub(crate) fn report(&self, notes: &[String], report: &impl Report) {
+    /// Writes a profile. The notes say where `what` is, or why it is not there; a command that has asked knows the first.
+    pub(crate) fn write(&self, what: &str, output: &mut Output, profile: &Profile) -> Vec<String> {
+        match output.write(profile) {
+            Ok(written) => {
+                let kept = written.kept.map(|earlier| format!("the earlier file is kept as {}", earlier.display()));
+                self.where_is(what, output.path()).into_iter().chain(kept).collect()
+            }
+            Err(error) => vec![format!("{}: {error}", output.path().display())],
+        }
+    }
+
+    /// Says where `what` is. A command that has asked knows that.
+    pub(crate) fn where_is(&self, what: &str, file: &Path) -> Option<String> {
+        (!self.is_command()).then(|| format!("{what} in {}", file.display()))
+    }
+
+    /// Whether the answer is a document.
+    pub(crate) fn is_json(&self) -> bool {
+        self.is_json
+    }
+
+    /// Answers. In text, the notes come first, and those about files last. Call it in `shutdown`.
+    pub(crate) fn report(&self, notes: &[String], report: &impl Report, files: &[String]) {
         let seconds = self.seconds();
-        let head = Head { question: self.name, pid: std::process::id(), seconds, notes: notes.to_vec() };
+        let head =
+            Head { question: self.question.clone(), pid: std::process::id(), seconds, notes: [notes, files].concat() };
         if !self.is_json {
             self.answer(|answer| {
+                notes.iter().for_each(|note| say!(answer, "{note}"));
                 report.text(&head, answer);
-                head.notes.iter().for_each(|note| say!(answer, "{note}"));
+                files.iter().for_each(|file| say!(answer, "{file}"));
             });
             return;
         }
@@ -255,7 +266,7 @@ impl Asker {
     pub(crate) fn answer(&self, say: impl FnOnce(&mut Answer)) {
         let is_for_command = self.is_command();
         let prefix = if is_for_command { String::new() } else { format!("{}: ", self.name) };
-        let mut answer = Answer { text: String::new(), prefix, is_for_command };
+        let mut answer = Answer { text: String::new(), prefix };
         say(&mut answer);
         match self.stop.as_deref() {
             Some(stop) if is_for_command => write(self.name, &of_process(stop, ".answer"), &answer.text),

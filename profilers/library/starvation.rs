@@ -7,6 +7,7 @@
 //! task. The profiler looks at the stacks for two seconds after each such report.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -15,13 +16,15 @@ use corprof::args::EventPipeEvent;
 use corprof::events::views::ThreadPoolWorkerThreadAdjustment;
 use corprof::events::{AdjustmentReason, KeywordSet};
 use corprof::prelude::*;
-use corprof::sampler::{Round, Sample, Sampler};
+use corprof::sampler::{Round, Sample, SampledFrame, Sampler};
 use corprof::sync::Mutex;
-use corprof_export::{Frame, Output, Profile, Unit, application_name};
+use corprof_export::{Frame, Output, Profile, SourceLines, Unit, application_name};
 use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::STARVATION;
+use serde::Serialize;
 
-use crate::question::{Answer, Asker, answer_when_asked};
+use crate::code_frames::{CodeFrame, CodeFrames, SourceFrame, in_source};
+use crate::question::{Answer, Asker, Head, Report, answer_when_asked, milliseconds};
 
 /// The time after a report of the runtime for which the pool counts as starved.
 const STARVED: Duration = Duration::from_secs(2);
@@ -91,8 +94,7 @@ struct State {
     workers: Option<(u32, u32)>,
     /// The time in which the pool was starved, as far as rounds have seen it.
     starved: Duration,
-    /// By the method that blocks, and its call.
-    blocked: HashMap<String, Blocked>,
+    blocked: HashMap<Blocker, Blocked>,
     profile: Profile,
     threads: HashMap<u32, corprof_export::ThreadId>,
 }
@@ -105,19 +107,60 @@ struct Blocked {
     threads: usize,
     threads_now: usize,
     /// A stack, leaf first.
-    frames: Vec<Name>,
+    frames: Vec<CodeFrame>,
 }
 
-/// The innermost method that is not of the framework, and the method of the framework that it has called.
-fn blocker(frames: &[Name]) -> String {
-    let is_framework = |name: &Name| name.starts_with("System.") || name.starts_with("Microsoft.");
-    match frames.iter().position(|name| !is_framework(name)) {
-        Some(own) => {
-            let called = own.checked_sub(1).and_then(|called| frames.get(called));
-            let called = called.map(|name| format!(" calls {name}")).unwrap_or_default();
-            format!("{}{called}", frames[own])
+/// The method that blocks, and the method of the framework that it has called.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Blocker {
+    method: String,
+    calls: Option<String>,
+}
+
+/// The answer.
+#[derive(Serialize)]
+struct StarvationReport {
+    /// How often the runtime has reported that the pool is starved.
+    reports: usize,
+    starved_seconds: f64,
+    /// The fewest and the most workers that the runtime wanted meanwhile.
+    least_workers: Option<u32>,
+    most_workers: Option<u32>,
+    blockers: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    method: String,
+    calls: Option<String>,
+    /// Of all threads together.
+    #[serde(rename = "blocked_ms", serialize_with = "milliseconds")]
+    blocked: Duration,
+    /// The most threads at the same time.
+    threads: usize,
+    /// One of its stacks.
+    frames: Vec<SourceFrame>,
+}
+
+impl Blocker {
+    fn of(frames: &[CodeFrame]) -> Self {
+        let is_framework =
+            |frame: &CodeFrame| frame.name.starts_with("System.") || frame.name.starts_with("Microsoft.");
+        let method = |frame: &CodeFrame| frame.name.to_string();
+        match frames.iter().position(|frame| !is_framework(frame)) {
+            Some(own) => {
+                let called = own.checked_sub(1).and_then(|called| frames.get(called));
+                Self { method: method(&frames[own]), calls: called.map(method) }
+            }
+            None => Self { method: frames.first().map(method).unwrap_or_default(), calls: None },
         }
-        None => frames.first().map(ToString::to_string).unwrap_or_default(),
+    }
+}
+
+impl fmt::Display for Blocker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.method)?;
+        self.calls.iter().try_for_each(|called| write!(f, " calls {called}"))
     }
 }
 
@@ -127,24 +170,26 @@ fn is_stop_point(name: &str) -> bool {
 }
 
 impl State {
-    fn see(&mut self, round: &Round<'_, '_>) {
+    fn see(&mut self, code: &CodeFrames, round: &Round<'_, '_>) {
         self.blocked.values_mut().for_each(|blocked| blocked.threads_now = 0);
         self.starved += round.elapsed().min(STARVED);
         // Other systems do not report whether a thread waits.
         let is_blocked = |sample: &Sample<'_>| sample.is_waiting() || cfg!(not(target_os = "linux"));
         for sample in round.samples().filter(is_blocked) {
-            let functions = sample.frames().iter().filter_map(|frame| frame.function);
-            let names = functions.map(|function| round.cx().names().csharp().function(function));
-            let frames: Vec<Name> = names.filter(|name| !is_stop_point(name)).collect();
-            let dispatch = frames.iter().position(|name| name.starts_with(DISPATCH));
+            let managed = |(depth, frame): (usize, &SampledFrame)| {
+                Some(code.frame(round.cx(), frame.function?, frame.ip, depth == 0))
+            };
+            let frames = sample.frames().iter().enumerate().filter_map(managed);
+            let frames: Vec<CodeFrame> = frames.filter(|frame| !is_stop_point(&frame.name)).collect();
+            let dispatch = frames.iter().position(|frame| frame.name.starts_with(DISPATCH));
             let Some(dispatch) = dispatch.filter(|&dispatch| dispatch > 0) else { continue };
             let profile = &mut self.profile;
             let os_id = sample.thread().os_id.unwrap_or_default();
             let thread = *self.threads.entry(os_id).or_insert_with(|| profile.thread(os_id, "pool"));
-            let ids: Vec<_> = frames.iter().map(|name| profile.frame(Frame::managed(name))).collect();
+            let ids: Vec<_> = frames.iter().map(|frame| profile.frame(Frame::managed(&frame.name))).collect();
             let stack = profile.stack_leaf_first(ids);
             profile.sample(thread, Duration::ZERO, stack, sample.weight().as_nanos() as u64);
-            let row = self.blocked.entry(blocker(&frames[..dispatch])).or_default();
+            let row = self.blocked.entry(Blocker::of(&frames[..dispatch])).or_default();
             row.time += sample.weight();
             row.threads_now += 1;
             row.threads = row.threads.max(row.threads_now);
@@ -154,31 +199,54 @@ impl State {
         }
     }
 
-    fn answer(&mut self, answer: &mut Answer) {
-        let Some((fewest, most)) = self.workers else {
+    fn report(&self) -> StarvationReport {
+        let mut rows: Vec<_> = self.blocked.iter().collect();
+        rows.sort_by(|(name, a), (other, b)| b.time.cmp(&a.time).then(name.cmp(other)));
+        let mut lines = SourceLines::new();
+        let blockers = rows.into_iter().take(self.options.top).map(|(blocker, blocked)| Row {
+            method: blocker.method.clone(),
+            calls: blocker.calls.clone(),
+            blocked: blocked.time,
+            threads: blocked.threads,
+            frames: in_source(&blocked.frames, self.options.depth, &mut lines),
+        });
+        StarvationReport {
+            reports: self.reports,
+            starved_seconds: self.starved.as_secs_f64(),
+            least_workers: self.workers.map(|(least, _)| least),
+            most_workers: self.workers.map(|(_, most)| most),
+            blockers: blockers.collect(),
+        }
+    }
+}
+
+impl Report for StarvationReport {
+    fn text(&self, _head: &Head, answer: &mut Answer) {
+        let (Some(fewest), Some(most)) = (self.least_workers, self.most_workers) else {
             say!(answer, "the pool was not starved");
             return;
         };
-        let seconds = self.starved.as_secs_f64();
+        let seconds = self.starved_seconds;
         say!(
             answer,
             "{} reports of the runtime; the pool was starved for about {seconds:.1} s, and grew from {fewest} to {most} \
              threads",
             self.reports
         );
-        let mut rows: Vec<_> = self.blocked.iter().collect();
-        rows.sort_by(|(name, a), (other, b)| b.time.cmp(&a.time).then(name.cmp(other)));
         say!(answer, "{:>9} {:>8}  blocks threads of the pool", "total s", "threads");
-        for (name, blocked) in rows.iter().take(self.options.top) {
-            say!(answer, "{:>9.1} {:>8}  {name}", blocked.time.as_secs_f64(), blocked.threads);
+        for row in &self.blockers {
+            say!(answer, "{:>9.1} {:>8}  {}", row.blocked.as_secs_f64(), row.threads, row.blocker());
         }
-        for (name, blocked) in rows.iter().take(self.options.top) {
-            say!(answer, "a stack of {name}");
-            blocked.frames.iter().take(self.options.depth).for_each(|frame| say!(answer, "    {frame}"));
+        for row in &self.blockers {
+            say!(answer, "a stack of {}", row.blocker());
+            row.frames.iter().for_each(|frame| say!(answer, "    {frame}"));
         }
-        if let Some(output) = &mut self.options.output {
-            answer.written("the blocked stacks are", output, &self.profile);
-        }
+    }
+}
+
+impl Row {
+    fn blocker(&self) -> Blocker {
+        Blocker { method: self.method.clone(), calls: self.calls.clone() }
     }
 }
 
@@ -201,9 +269,10 @@ impl Starvation {
         answer_when_asked(cx, &asker)?;
         let profiler = Self { state: Arc::clone(&state), clock: Arc::clone(&clock), asker };
         let asked = Arc::clone(&clock);
+        let code = CodeFrames::default();
         Sampler::every(interval).threads(move |_| asked.is_starved()).start(cx, move |round| {
             if clock.is_starved() {
-                state.lock(round.cx()).see(round);
+                state.lock(round.cx()).see(&code, round);
             }
         })?;
         cx.start_runtime_events(KeywordSet::THREAD_POOL)?;
@@ -240,6 +309,13 @@ impl Callbacks for Starvation {
     }
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {
-        self.asker.answer(|answer| self.state.lock(cx).answer(answer));
+        let mut state = self.state.lock(cx);
+        let report = state.report();
+        let State { options, profile, workers, .. } = &mut *state;
+        let files = match (&mut options.output, workers) {
+            (Some(output), Some(_)) => self.asker.write("the blocked stacks are", output, profile),
+            _ => Vec::new(),
+        };
+        self.asker.report(&[], &report, &files);
     }
 }

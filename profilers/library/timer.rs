@@ -14,9 +14,10 @@ use corprof_export::{Frame, Method, Mode, Output, Profile, Unit, application_nam
 use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::TIMER;
 use globset::{Glob, GlobMatcher};
+use serde::Serialize;
 
 use crate::hooked_by::{HookedBy, hooked_by, install, lines};
-use crate::question::{Answer, Asker, answer_when_asked};
+use crate::question::{Answer, Asker, Head, Report, answer_when_asked, milliseconds};
 
 /// The number of methods to print.
 const TOP: usize = 20;
@@ -35,13 +36,13 @@ struct Options {
     filter: GlobMatcher,
     /// The methods whose callers and callees are printed.
     callers: GlobMatcher,
-    output: Option<Report>,
+    output: Option<File>,
     path_limit: usize,
     hooked_by: HookedBy,
 }
 
-/// The output file. The report also goes to standard error.
-enum Report {
+/// The output file, besides the answer.
+enum File {
     Table(PathBuf),
     Profile(PathBuf),
 }
@@ -53,11 +54,11 @@ impl Options {
         let out = settings.of("TIMER_OUT");
         let output = match out.output()? {
             None => None,
-            Some(path) if path.extension().is_some_and(|extension| extension == "csv") => Some(Report::Table(path)),
+            Some(path) if path.extension().is_some_and(|extension| extension == "csv") => Some(File::Table(path)),
             Some(path) => {
                 // An unknown format is an error now, not at exit.
                 out.parsed(|path| Output::new(path))?;
-                Some(Report::Profile(path))
+                Some(File::Profile(path))
             }
         };
         Ok(Self {
@@ -122,6 +123,79 @@ impl FunctionHooks for Hooks {
     }
 }
 
+/// The answer.
+#[derive(Serialize)]
+struct TimerReport {
+    /// How many methods there are.
+    methods: usize,
+    /// What was subtracted in each call, and around it.
+    overhead_inside_ns: u64,
+    overhead_outside_ns: u64,
+    calls_without_callers: u64,
+    calls_without_time: u64,
+    /// The methods that took the most processor time.
+    top: Vec<MethodRow>,
+    /// Callers and callees of the methods that were asked for.
+    calls: Vec<CallRow>,
+}
+
+#[derive(Serialize)]
+struct MethodRow {
+    method: String,
+    #[serde(flatten)]
+    times: Times,
+}
+
+#[derive(Serialize)]
+struct CallRow {
+    caller: Option<String>,
+    callee: String,
+    #[serde(flatten)]
+    times: Times,
+}
+
+#[derive(Serialize)]
+struct Times {
+    calls: u64,
+    #[serde(rename = "inclusive_ms", serialize_with = "milliseconds")]
+    inclusive: Duration,
+    #[serde(rename = "exclusive_ms", serialize_with = "milliseconds")]
+    exclusive: Duration,
+    #[serde(rename = "processor_ms", serialize_with = "milliseconds")]
+    cpu: Duration,
+    #[serde(rename = "waiting_ms", serialize_with = "milliseconds")]
+    waiting: Duration,
+}
+
+impl Times {
+    fn of(totals: &CallTotals) -> Self {
+        let CallTotals { calls, inclusive, exclusive, cpu, waiting } = *totals;
+        Self { calls, inclusive, exclusive, cpu, waiting }
+    }
+
+    fn row<'a>(&self, name: &'a str) -> Method<'a> {
+        let Self { calls, inclusive, exclusive, cpu, waiting } = *self;
+        Method { name, calls, inclusive, exclusive, cpu, waiting }
+    }
+}
+
+impl Report for TimerReport {
+    fn text(&self, _head: &Head, answer: &mut Answer) {
+        let [inside, outside] = [self.overhead_inside_ns, self.overhead_outside_ns].map(Duration::from_nanos);
+        say!(answer, "{} methods; {inside:?} in each call and {outside:?} around it subtracted", self.methods);
+        let (cut, lost) = (self.calls_without_callers, self.calls_without_time);
+        say!(answer, "{cut} calls without their callers, {lost} without a time of their own");
+        say!(answer, "{}", Method::HEADER);
+        for MethodRow { method, times } in &self.top {
+            say!(answer, "{}", times.row(method));
+        }
+        for CallRow { caller, callee, times } in &self.calls {
+            let caller = caller.as_deref().unwrap_or("(nobody)");
+            say!(answer, "{}", times.row(&format!("{caller} -> {callee}")));
+        }
+    }
+}
+
 fn row<'a>(name: &'a str, totals: &CallTotals) -> Method<'a> {
     let CallTotals { calls, inclusive, exclusive, cpu, waiting } = *totals;
     Method { name, calls, inclusive, exclusive, cpu, waiting }
@@ -134,29 +208,48 @@ impl Hooks {
         Ok(Arc::new(Self { options, times }))
     }
 
-    fn answer(&self, answer: &mut Answer) -> Result<(), BoxError> {
+    fn report(&self) -> TimerReport {
         let tree = self.times.tree();
         let functions = tree.functions();
-        let rows: Vec<_> = functions.iter().map(|(name, totals)| row(name, totals)).collect();
-
-        let [inside, outside] = self.times.overhead();
-        say!(answer, "{} methods; {inside:?} in each call and {outside:?} around it subtracted", rows.len());
-        say!(answer, "{} calls without their callers, {} without a time of their own", tree.cut(), tree.lost());
-        say!(answer, "{}", Method::HEADER);
-        for method in rows.iter().take(TOP) {
-            say!(answer, "{method}");
+        let [inside, outside] = self.times.overhead().map(|time| time.as_nanos() as u64);
+        let is_wanted = |caller: Option<&str>, callee: &str| {
+            let callers = &self.options.callers;
+            callers.is_match(caller.unwrap_or("(nobody)")) || callers.is_match(callee)
+        };
+        let edges = tree.edges();
+        let wanted = edges.iter().filter(|((caller, callee), _)| is_wanted(*caller, callee));
+        TimerReport {
+            methods: functions.len(),
+            overhead_inside_ns: inside,
+            overhead_outside_ns: outside,
+            calls_without_callers: tree.cut(),
+            calls_without_time: tree.lost(),
+            top: functions
+                .iter()
+                .take(TOP)
+                .map(|(name, totals)| MethodRow { method: (*name).to_owned(), times: Times::of(totals) })
+                .collect(),
+            calls: wanted
+                .map(|((caller, callee), totals)| CallRow {
+                    caller: caller.map(str::to_owned),
+                    callee: (*callee).to_owned(),
+                    times: Times::of(totals),
+                })
+                .collect(),
         }
-        for ((caller, callee), totals) in tree.edges() {
-            let caller = caller.unwrap_or("(nobody)");
-            if self.options.callers.is_match(caller) || self.options.callers.is_match(callee) {
-                say!(answer, "{}", row(&format!("{caller} -> {callee}"), &totals));
-            }
-        }
+    }
 
+    /// Writes the file, if one is wanted. The notes say where it is.
+    fn write(&self, asker: &Asker) -> Result<Vec<String>, BoxError> {
+        let tree = self.times.tree();
         match &self.options.output {
             None => {}
-            Some(Report::Table(path)) => Method::write_csv(path, &rows)?,
-            Some(Report::Profile(path)) => {
+            Some(File::Table(path)) => {
+                let functions = tree.functions();
+                let rows: Vec<_> = functions.iter().map(|(name, totals)| row(name, totals)).collect();
+                Method::write_csv(path, &rows)?;
+            }
+            Some(File::Profile(path)) => {
                 let profile = Profile::summed(application_name(), Unit::Nanoseconds);
                 let mut profile = profile.of_process(std::process::id()).in_mode(Mode::Calls);
                 let all_threads = profile.thread(0, "all threads");
@@ -169,10 +262,10 @@ impl Hooks {
                     (waited > 0).then(|| (Some(place), Frame::native("[waits]"), waited))
                 });
                 profile.calls(all_threads, paths.chain(waits));
-                answer.written("the profile is", &mut Output::new(path)?, &profile);
+                return Ok(asker.write("the profile is", &mut Output::new(path)?, &profile));
             }
         }
-        Ok(())
+        Ok(Vec::new())
     }
 }
 
@@ -198,11 +291,7 @@ impl Callbacks for Timer {
     }
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {
-        self.asker.answer(|answer| {
-            lines(cx, "timed", &self.hooked).iter().for_each(|line| say!(answer, "{line}"));
-            if let Err(error) = self.hooks.answer(answer) {
-                say!(answer, "{error}");
-            }
-        });
+        let files = self.hooks.write(&self.asker).unwrap_or_else(|error| vec![error.to_string()]);
+        self.asker.report(&lines(cx, "timed", &self.hooked), &self.hooks.report(), &files);
     }
 }

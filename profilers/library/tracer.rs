@@ -21,9 +21,10 @@ use corprof_export::{Short, Trace, application_name};
 use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::TRACER;
 use globset::{Glob, GlobMatcher};
+use serde::Serialize;
 
 use crate::hooked_by::{HookedBy, hooked_by, install, lines};
-use crate::question::{Asker, answer_when_asked};
+use crate::question::{Answer, Asker, Head, Report, answer_when_asked, milliseconds};
 
 /// The time between two reads of the threads' buffers.
 const INTERVAL: Duration = Duration::from_millis(5);
@@ -161,11 +162,50 @@ fn short(CallEnd { folded, .. }: CallEnd) -> Short {
 /// Prints the calls as a tree.
 struct ToTree {
     out: BufWriter<Box<dyn Write + Send>>,
+    /// Whether each call is a document.
+    is_json: bool,
+}
+
+/// A call of the tree.
+#[derive(Serialize)]
+struct CallLine<'c> {
+    thread: u32,
+    depth: usize,
+    method: &'c str,
+}
+
+/// The answer.
+#[derive(Serialize)]
+struct TracerReport {
+    /// Beginnings and ends of calls that were lost.
+    lost: Option<u64>,
+    /// How long threads waited for the tracer.
+    #[serde(rename = "waited_ms", serialize_with = "milliseconds")]
+    waited: Duration,
+    /// Why calls are missing.
+    error: Option<String>,
+}
+
+impl Report for TracerReport {
+    fn text(&self, _head: &Head, answer: &mut Answer) {
+        let waited = self.waited;
+        if let Some(lost) = self.lost {
+            say!(answer, "{lost} beginnings and ends were lost; threads waited {waited:.1?}");
+        }
+        if let Some(error) = &self.error {
+            say!(answer, "calls are missing: {error}");
+        }
+    }
 }
 
 impl CallReader<Call> for ToTree {
     fn begin(&mut self, call: CallBegin<Call>) -> Result<(), BoxError> {
         let CallBegin { thread, function, .. } = call;
+        if self.is_json {
+            let line = CallLine { thread, depth: call.depth, method: &function.shown() };
+            serde_json::to_writer(&mut self.out, &line)?;
+            return Ok(writeln!(self.out)?);
+        }
         let dots = ".".repeat(call.depth.min(100));
         Ok(writeln!(self.out, "{thread:>4} {dots}{}", function.shown())?)
     }
@@ -196,7 +236,12 @@ impl Hooks {
                     None if crate::sdk::is_tool() => Box::new(sink()),
                     None => Box::new(stderr()),
                 };
-                hooks.log.start(cx, "tracer", INTERVAL, ToTree { out: BufWriter::new(out) })?;
+                hooks.log.start(
+                    cx,
+                    "tracer",
+                    INTERVAL,
+                    ToTree { out: BufWriter::new(out), is_json: asker.is_json() },
+                )?;
             }
         }
         Ok((hooks, hooked_by))
@@ -227,15 +272,11 @@ impl Callbacks for Tracer {
     fn shutdown(&self, cx: &mut InCallback<'_>) {
         // The tree is complete before the answer.
         let finished = self.hooks.log.finish();
-        self.asker.answer(|answer| {
-            lines(cx, "traced", &self.hooked).iter().for_each(|line| say!(answer, "{line}"));
-            match finished {
-                Ok(lost) => {
-                    let waited = self.hooks.log.waited();
-                    say!(answer, "{lost} beginnings and ends were lost; threads waited {waited:.1?}");
-                }
-                Err(error) => say!(answer, "calls are missing: {error}"),
-            }
-        });
+        let (lost, error) = match finished {
+            Ok(lost) => (Some(lost), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let report = TracerReport { lost, waited: self.hooks.log.waited(), error };
+        self.asker.report(&lines(cx, "traced", &self.hooked), &report, &[]);
     }
 }

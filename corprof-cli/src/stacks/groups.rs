@@ -50,7 +50,7 @@ pub(super) fn groups<'t>(threads: impl IntoIterator<Item = &'t Thread>, all: boo
             continue;
         }
         places.insert(key, groups.len());
-        let has_own = thread.frames.iter().any(|frame| is_own(frame));
+        let has_own = thread.frames.iter().any(is_own);
         groups.push(Group { threads: vec![thread], lines: lines(&thread.frames, all), has_own });
     }
     groups.sort_by_key(|group| !group.has_own);
@@ -114,7 +114,7 @@ pub(super) fn lines(frames: &[Frame], all: bool) -> Vec<String> {
 
 /// The frames without the outermost ones of the framework, and what those are.
 fn without_tail(frames: &[Frame]) -> (&[Frame], Option<&'static str>) {
-    let outermost_own = frames.iter().rposition(|frame| is_own(frame));
+    let outermost_own = frames.iter().rposition(is_own);
     let start = match outermost_own {
         Some(own) => own + 1,
         // Of a thread without a method of the application, what it does now is not part of the tail.

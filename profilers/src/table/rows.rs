@@ -256,6 +256,7 @@ pub static TIMER: Profiler = Profiler {
              the filter are compiled and timed. An attached profiler has `il-all` always. See \
              [Hooks by inserted code](tracing-calls.md#hooks-by-inserted-code)",
         ),
+        format("TIMER_FORMAT", "timer --json"),
         stop("TIMER_STOP"),
     ],
 };
@@ -287,6 +288,7 @@ pub static TRACER: Profiler = Profiler {
              the default is 0: every call is shown",
         ),
         by_option("TRACER_BY", HOOKED_BY, "runtime", "tracer --by WHO", "as `TIMER_BY`"),
+        format("TRACER_FORMAT", "tracer --json"),
         stop("TRACER_STOP"),
     ],
 };
@@ -356,6 +358,7 @@ const ALLOCATION_SETTINGS: &[Setting] = &[
         "allocations --output FILE",
         "with `stack`, or after an attach: a file with the stacks, with the class on top of its stack",
     ),
+    format("ALLOCATIONS_FORMAT", "allocations --json"),
     stop("ALLOCATIONS_STOP"),
 ];
 
@@ -388,6 +391,7 @@ pub static PAUSES: Profiler = Profiler {
             "pauses --rate HZ",
             "samplings of running threads per second, to see the threads that delay a pause (Linux)",
         ),
+        format("PAUSES_FORMAT", "pauses --json"),
         stop("PAUSES_STOP"),
     ],
 };
@@ -423,6 +427,7 @@ pub static LOCKS: Profiler = Profiler {
             "",
             "threads that are older than an attach: the runtime's number and the system's, as `1=4711,4=4713`. `corprof locks` sets it",
         ),
+        format("LOCKS_FORMAT", "locks --json"),
         stop("LOCKS_STOP"),
     ],
 };
@@ -446,6 +451,7 @@ pub static STARVATION: Profiler = Profiler {
             "starvation --rate HZ",
             "samplings per second while the pool is starved. Nothing is stopped otherwise",
         ),
+        format("STARVATION_FORMAT", "starvation --json"),
         stop("STARVATION_STOP"),
     ],
 };
@@ -481,6 +487,7 @@ pub static LEAKS: Profiler = Profiler {
             "groups of objects to print, those that have grown most first",
         ),
         by_option("LEAKS_OUT", PAGE, "", "leaks --output FILE", "a page about the second heap"),
+        format("LEAKS_FORMAT", "leaks --json"),
         stop("LEAKS_STOP"),
     ],
 };

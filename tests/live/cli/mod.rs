@@ -5,6 +5,7 @@ mod any_process;
 mod attach;
 mod counters;
 mod detach;
+mod documents;
 mod ends;
 mod il;
 mod ps;
@@ -210,6 +211,15 @@ impl Program {
         drop(self.input.take());
         let output = std::mem::replace(&mut self.child, Command::new("true").spawn()?).wait_with_output()?;
         Ok((output.status.code(), texts(&output).1))
+    }
+}
+
+impl Program {
+    /// Closes its input, and returns the lines that it still prints, and its exit code.
+    fn rest(mut self) -> Result<(Vec<String>, Option<i32>)> {
+        drop(self.input.take());
+        let lines = self.lines.iter().collect();
+        Ok((lines, self.child.wait()?.code()))
     }
 }
 

@@ -1,0 +1,261 @@
+//! Every command with --json: its documents have the fields that the book states, and no others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use super::*;
+
+/// The tables of book/src/json.md: the types of fields, by name.
+pub(super) struct Schema(BTreeMap<String, BTreeMap<String, String>>);
+
+impl Schema {
+    pub(super) fn read() -> Result<Self> {
+        let page = xtask::cargo::workspace_root().join("book").join("src").join("json.md");
+        let text = fs::read_to_string(page)?;
+        let mut tables: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+        let mut current = None;
+        for line in text.lines() {
+            if line.starts_with('#') {
+                let name = line.strip_prefix("### `").and_then(|name| name.strip_suffix('`'));
+                current = name.map(str::to_owned);
+            }
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            if let (Some(table), ["", field, kind, _, ""]) = (&current, cells.as_slice())
+                && let Some(field) = field.strip_prefix('`').and_then(|field| field.strip_suffix('`'))
+            {
+                tables.entry(table.clone()).or_default().insert(field.to_owned(), (*kind).to_owned());
+            }
+        }
+        ensure!(tables.len() > 20, "the page has {} tables", tables.len());
+        Ok(Self(tables))
+    }
+
+    fn table(&self, name: &str) -> Result<&BTreeMap<String, String>> {
+        self.0.get(name).with_context(|| format!("the page has no table `{name}`"))
+    }
+
+    /// Checks a document against a table; that of a question also has the fields of `answer`.
+    pub(super) fn check(&self, name: &str, document: &Value) -> Result<()> {
+        let fields = document.as_object().with_context(|| format!("{name} is not an object: {document}"))?;
+        let mut types = self.table(name)?.clone();
+        if fields.contains_key("question") {
+            ensure!(fields["question"] == name, "{name}: {document}");
+            types.extend(self.table("answer")?.clone());
+        }
+        self.check_fields(name, &types, fields).with_context(|| format!("{name}: {document}"))
+    }
+
+    fn check_fields(&self, at: &str, types: &BTreeMap<String, String>, fields: &Map<String, Value>) -> Result<()> {
+        let known: BTreeSet<&String> = types.keys().collect();
+        let unknown: Vec<_> = fields.keys().filter(|field| !known.contains(field)).collect();
+        ensure!(unknown.is_empty(), "{at} has fields that the page does not have: {unknown:?}");
+        for (field, kind) in types {
+            let at = format!("{at}.{field}");
+            match (fields.get(field), kind.strip_prefix("optional ")) {
+                (None, Some(_)) => {}
+                (None, None) => anyhow::bail!("there is no {at}"),
+                (Some(value), kind_of_optional) => self.check_value(&at, kind_of_optional.unwrap_or(kind), value)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn check_value(&self, at: &str, kind: &str, value: &Value) -> Result<()> {
+        if let Some(kind) = kind.strip_suffix(" or null") {
+            return if value.is_null() { Ok(()) } else { self.check_value(at, kind, value) };
+        }
+        if let Some(kind) = kind.strip_prefix("list of ") {
+            let list = value.as_array().with_context(|| format!("{at} is not a list: {value}"))?;
+            return list.iter().try_for_each(|value| self.check_value(at, kind, value));
+        }
+        let is_right = match kind {
+            "number" => value.is_number(),
+            "text" => value.is_string(),
+            "bool" => value.is_boolean(),
+            "any" => true,
+            table => {
+                let fields = value.as_object().with_context(|| format!("{at} is not an object: {value}"))?;
+                return self.check_fields(at, self.table(table)?, fields);
+            }
+        };
+        ensure!(is_right, "{at} is not of the type {kind}: {value}");
+        Ok(())
+    }
+}
+
+/// The documents of a command, one on each line.
+fn documents(text: &str) -> Result<Vec<Value>> {
+    text.lines().map(|line| serde_json::from_str(line).with_context(|| format!("no JSON: {line}"))).collect()
+}
+
+/// Whether an answer has what tests/managed/modern/Asked.cs makes it have.
+fn is_right(name: &str, document: &Value) -> bool {
+    let list = |field: &str| document[field].as_array().cloned().unwrap_or_default();
+    let begins = |value: &Value, text: &str| value.as_str().is_some_and(|value| value.starts_with(text));
+    let has_line = |frame: &Value| frame["line"].is_u64() && begins(&frame["method"], "Asked.");
+    let stands = |stack: &Value| stack["frames"].as_array().is_some_and(|frames| frames.iter().any(has_line));
+    match name {
+        "locks" => {
+            let waits = document["waits"].as_u64().is_some_and(|waits| waits > 0);
+            waits
+                && list("waiters").iter().any(|row| begins(&row["method"], "Asked.Wants("))
+                && list("owners").iter().any(|row| row["name"] == "keeper")
+                && list("longest").iter().any(|wait| stands(&wait["waiter"]))
+        }
+        "starvation" => list("blockers").iter().any(|row| begins(&row["method"], "Asked.Blocks(") && stands(row)),
+        "pauses" => list("longest").iter().any(|pause| stands(&pause["caused_by"])),
+        "exceptions" => list("kinds").iter().any(|kind| {
+            let message = &kind["messages"][0];
+            has_line(&kind["thrower"]) && begins(&kind["catcher"], "Asked.Catches(") && message["text"] == "asked for"
+        }),
+        "allocations" => list("rows").iter().any(|row| row["class"] == "Order"),
+        "leaks" => {
+            let groups = document["grown"]["groups"].as_array().cloned().unwrap_or_default();
+            groups
+                .iter()
+                .any(|group| group["way"].as_array().is_some_and(|way| way.iter().any(|step| step["class"] == "Node")))
+        }
+        "timer" => list("top").iter().any(|row| begins(&row["method"], "Asked.Outer(")),
+        "tracer" => document["lost"] == 0,
+        _ => false,
+    }
+}
+
+/// The options with which a question has its answer soon.
+fn options(name: &str) -> &'static [&'static str] {
+    match name {
+        "leaks" => &["--first", "0.2"],
+        "timer" | "tracer" => &["--filter", "Asked.*"],
+        _ => &[],
+    }
+}
+
+fn answers_by_document(name: &str) -> Result<()> {
+    let schema = Schema::read()?;
+    for runtime in runtimes()? {
+        let program = Program::start(Run::new(&runtime, "Asked").args([name]).command()?)?;
+        program.expect("ready")?;
+        let pid = program.child.id().to_string();
+        let mut is_done = false;
+        let mut seen = String::new();
+        for seconds in [2, 4, 8, 16] {
+            let mut command = corprof()?;
+            command.args([name, &pid, "--json", "--duration", &seconds.to_string()]).args(options(name));
+            let output = command.output()?;
+            let (stdout, stderr) = texts(&output);
+            ensure!(output.status.success(), "{runtime}: {stdout}{stderr}");
+            let mut all = documents(&stdout)?;
+            let answer = all.pop().with_context(|| format!("{runtime}: no document: {stderr}"))?;
+            schema.check(name, &answer).with_context(|| runtime.to_string())?;
+            ensure!(answer["pid"] == program.child.id(), "{runtime}: {answer}");
+            ensure!(all.is_empty() || name == "tracer", "{runtime}: {stdout}");
+            for call in &all {
+                schema.check("call", call)?;
+            }
+            is_done = is_right(name, &answer) && (name != "tracer" || !all.is_empty());
+            seen = stdout;
+            // The runtime keeps those that have changed code.
+            if is_done || ["timer", "tracer"].contains(&name) {
+                break;
+            }
+        }
+        ensure!(is_done, "{runtime}: {seen}");
+        program.end()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn locks_answers_by_a_document() -> Result<()> {
+    answers_by_document("locks")
+}
+
+#[test]
+fn starvation_answers_by_a_document() -> Result<()> {
+    answers_by_document("starvation")
+}
+
+#[test]
+fn pauses_answers_by_a_document() -> Result<()> {
+    answers_by_document("pauses")
+}
+
+#[test]
+fn exceptions_answers_by_a_document() -> Result<()> {
+    answers_by_document("exceptions")
+}
+
+#[test]
+fn allocations_answers_by_a_document() -> Result<()> {
+    answers_by_document("allocations")
+}
+
+#[test]
+fn leaks_answers_by_a_document() -> Result<()> {
+    answers_by_document("leaks")
+}
+
+#[test]
+fn timer_answers_by_a_document() -> Result<()> {
+    answers_by_document("timer")
+}
+
+#[test]
+fn tracer_answers_by_a_document() -> Result<()> {
+    answers_by_document("tracer")
+}
+
+#[test]
+fn an_application_is_answered_for_after_its_own_output() -> Result<()> {
+    let schema = Schema::read()?;
+    for runtime in runtimes()? {
+        for name in ["exceptions", "allocations"] {
+            let mut command = corprof()?;
+            command.args([name, "--json", "--"]).args(application(&runtime, "Asked")?).arg(name);
+            let program = Program::start(command)?;
+            program.expect("ready")?;
+            thread::sleep(Duration::from_secs(1));
+            let (lines, code) = program.rest()?;
+            ensure!(code == Some(0), "{runtime}: {code:?}: {lines:?}");
+            let line = lines.last().with_context(|| format!("{runtime}: no line"))?;
+            let answer: Value = serde_json::from_str(line).with_context(|| format!("{runtime}: {lines:?}"))?;
+            schema.check(name, &answer).with_context(|| runtime.to_string())?;
+            ensure!(is_right(name, &answer), "{runtime}: {answer}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn other_commands_print_documents() -> Result<()> {
+    let schema = Schema::read()?;
+    for runtime in runtimes()? {
+        let program = Program::start(Run::new(&runtime, "Asked").args(["locks"]).command()?)?;
+        program.expect("ready")?;
+        let pid = program.child.id().to_string();
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("heap.json");
+        let heap = file.display().to_string();
+        for (name, arguments) in [
+            ("stacks", &["stacks", &pid, "--json"][..]),
+            ("ps", &["ps", "--json"]),
+            ("counters", &["counters", &pid, "--json", "--duration", "3"]),
+            ("events", &["events", &pid, "--set", "contention", "--json", "--duration", "2"]),
+            ("heap", &["heap", &pid, "-o", &heap]),
+        ] {
+            let output = corprof()?.args(arguments).output()?;
+            ensure!(output.status.success(), "{runtime}: {output:?}");
+            let all = match name {
+                "heap" => vec![serde_json::from_str(&fs::read_to_string(&file)?)?],
+                _ => documents(&texts(&output).0)?,
+            };
+            ensure!(!all.is_empty(), "{runtime}: {name} prints nothing: {output:?}");
+            for document in &all {
+                schema.check(name, document).with_context(|| runtime.to_string())?;
+            }
+        }
+        program.end()?;
+    }
+    Ok(())
+}
