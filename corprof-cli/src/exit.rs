@@ -24,10 +24,10 @@ Exit codes:
     2  the command line is wrong
     3  the command could not do its work: no such process, an unreadable file
 
-`corprof run`, `corprof record`, questions before `--` and `corprof attach --wait` exit with the
-code of the application, or with one of these.
-If Ctrl-C ends `record`, a question or `run` with a built-in profiler, the code is 0 if there is a
-profile or an answer.
+`corprof run`, `corprof record`, `corprof attach --wait`, and questions, `requests` and `waits`
+before `--` exit with the code of the application, or with one of these.
+If Ctrl-C ends `record`, a question, `requests`, `waits` or `run` with a built-in profiler, the
+code is 0 if there is a profile or an answer.
 
   124  the application ran, but a profiler was not loaded (`run`: with --require-load), or
        there is no profile, or none has arrived (`record`; without a profile, the code of

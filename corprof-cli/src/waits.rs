@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
@@ -31,15 +30,21 @@ const CHAINS: usize = 100_000;
 /// other operations, or a thread of the pool. A place is the innermost method of the application that awaits, `in`
 /// names the framework's method below. Chains without a method of the application, such as connections that nobody
 /// uses, are left out without --all.
+///
+/// With a command, starts the application, whose runtime waits for the session before it runs managed code: no request is
+/// missed. The answer comes at its end, after --duration, or at Ctrl-C, which then ends it. If this command is killed, .NET
+/// processes that the application starts later wait for it in vain.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof waits 4711 --duration 10
   corprof waits 4711 --duration 10 -o waits.html
+  corprof waits -- dotnet App.dll
   corprof waits service.nettrace --json
 
 For a file: dotnet-trace collect --providers System.Runtime.CompilerServices.AsyncProfilerEventSource:0xB4CD:4
 
-Exits with 3 if the process is not there, its runtime is older than .NET 11, or it told nothing. Exit codes: corprof help exit-codes")]
+Exits with 3 if the process is not there, its runtime is older than .NET 11, or it told nothing; with a command, with the code of the
+application, or with 0 if Ctrl-C ended it. Exit codes: corprof help exit-codes")]
 pub struct Args {
     #[command(flatten)]
     listened: Listened,
@@ -149,12 +154,15 @@ struct Still {
 /// Runs the command.
 ///
 /// # Errors
-/// If the process or file tells nothing of async operations, or the file cannot be written.
+/// If the process or file tells nothing of async operations, the application is not started, or the file cannot be
+/// written.
 pub fn run(args: &Args) -> Outcome {
     let output = args.output.as_deref().map(Output::new).transpose();
     let output = output.map_err(|error| Failure::new(exit::USAGE, error))?;
-    let mut sums = Sums::new();
-    let traced = async_trace::follow(&args.listened, false, &mut sums)?;
+    async_trace::follow(&args.listened, false, Sums::new(), |sums, traced| answer(args, output, &sums, traced))
+}
+
+fn answer(args: &Args, output: Option<Output>, sums: &Sums, traced: &Traced) -> Result<(), Failure> {
     traced.warn();
     if sums.told.left_out > 0 {
         eprintln!("corprof: {} waits are missing: there are more than {CHAINS} chains of methods", sums.told.left_out);
@@ -163,7 +171,7 @@ pub fn run(args: &Args) -> Outcome {
         return Err(anyhow!("no operation waited and was resumed meanwhile").into());
     }
     let mut names = Names::new(&traced.methods, traced.pid);
-    let report = report(&traced, &mut names, &sums, args.all);
+    let report = report(traced, &mut names, sums, args.all);
     let mut out = crate::output::stdout();
     if args.json {
         let mut report = report;
@@ -174,10 +182,10 @@ pub fn run(args: &Args) -> Outcome {
     }
     out.flush()?;
     if let Some(mut output) = output {
-        output.write(&profile(&traced, &mut names, &sums, args.all)).map_err(anyhow::Error::from)?;
+        output.write(&profile(traced, &mut names, sums, args.all)).map_err(anyhow::Error::from)?;
         eprintln!("corprof: {} is written", output.path().display());
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn report(traced: &Traced, names: &mut Names<'_>, sums: &Sums, is_all: bool) -> Report {

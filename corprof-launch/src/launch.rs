@@ -303,8 +303,8 @@ impl Seen {
 /// How long a profiler may take to write what it has. Another Ctrl-C ends the application at once.
 const LAST_WORDS: Duration = Duration::from_secs(60);
 
-/// Ends the process, and the .NET processes that it has started: a shell would not tell them.
-fn end(pid: u32, is_forced: bool) {
+/// Ends the process, and the .NET processes that it has started: a shell would not tell them. With `is_forced` at once.
+pub fn end(pid: u32, is_forced: bool) {
     let is_dotnet = |pid: u32| processes::mapped(pid).is_some_and(|mapped| processes::has_runtime(&mapped));
     let family = processes::family(pid);
     let family: Vec<u32> = family.into_iter().filter(|other| *other == pid || is_dotnet(*other)).collect();

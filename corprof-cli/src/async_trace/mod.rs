@@ -1,14 +1,18 @@
 //! What the async operations of a process do, as the runtime of .NET 11 tells it: of a running process, over the
 //! diagnostics port, or of a `.nettrace` that somebody has recorded.
 //!
-//! `names` says what a chain of methods is called, `spread` holds many durations in little memory.
+//! `names` says what a chain of methods is called, `spread` holds many durations in little memory, `started` starts an
+//! application to be listened to.
 
 mod names;
 mod spread;
+mod started;
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -21,7 +25,9 @@ use corprof_nettrace::{Event, FormatErrorKind, Reader};
 pub(crate) use self::names::{Names, Place};
 pub(crate) use self::spread::Spread;
 
-use crate::exit::Failure;
+use self::started::Started;
+
+use crate::exit::{Failure, Outcome};
 use crate::inspect;
 use crate::options::seconds;
 use crate::signals::Signals;
@@ -69,12 +75,16 @@ impl Source {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Listened {
     /// The process, as `corprof ps` numbers it, or a .nettrace file
-    #[arg(value_name = "PID|FILE", value_parser = Source::parse)]
-    source: Source,
+    #[arg(value_name = "PID|FILE", value_parser = Source::parse, required_unless_present = "command", conflicts_with = "command")]
+    source: Option<Source>,
 
-    /// End after this many seconds [default: until Ctrl-C]
+    /// End after this many seconds [default: until Ctrl-C, or the end of the application]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     duration: Option<f64>,
+
+    /// The command that starts an application: it is listened to from its first request on
+    #[arg(value_name = "COMMAND", last = true, num_args = 1..)]
+    command: Vec<OsString>,
 }
 
 /// Who wants to know.
@@ -124,19 +134,56 @@ impl Traced {
     }
 }
 
-/// Follows what is told, for this long or until Ctrl-C; a file to its end.
+/// Follows what is told, for this long or until Ctrl-C; a file and an application to their end. Then `answer` prints what
+/// was found out. After Ctrl-C, an application ends when it has.
 ///
 /// # Errors
-/// If the process or the file is not there, or tells nothing of async operations.
-pub(crate) fn follow(
+/// If the process or the file is not there, or tells nothing of async operations, or the application is not started.
+pub(crate) fn follow<L: Listener>(
     listened: &Listened,
     with_activities: bool,
-    listener: &mut impl Listener,
-) -> Result<Traced, Failure> {
+    mut listener: L,
+    answer: impl FnOnce(L, &Traced) -> Result<(), Failure>,
+) -> Outcome {
     let duration = listened.duration.map(Duration::from_secs_f64);
-    match &listened.source {
-        Source::File(path) => Ok(of_file(path, listener)?),
-        Source::Process(pid) => of_process(*pid, with_activities, duration, listener),
+    let traced = match &listened.source {
+        None => return of_application(&listened.command, with_activities, duration, listener, answer),
+        Some(Source::File(path)) => of_file(path, &mut listener)?,
+        Some(Source::Process(pid)) => of_process(*pid, with_activities, duration, &mut listener)?,
+    };
+    answer(listener, &traced)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Starts an application, and listens to it from its start.
+fn of_application<L: Listener>(
+    command: &[OsString],
+    with_activities: bool,
+    duration: Option<Duration>,
+    mut listener: L,
+    answer: impl FnOnce(L, &Traced) -> Result<(), Failure>,
+) -> Outcome {
+    let mut started = Started::start(command)?;
+    let runtime = started.runtime()?;
+    let mut target = Target {
+        pid: u32::try_from(runtime.advertise().pid).unwrap_or_default(),
+        client: runtime.client(),
+        is_starting: true,
+        with_activities,
+    };
+    let traced = target.listen(duration, &mut listener, || started.is_to_stop());
+    let traced = traced.and_then(|traced| answer(listener, &traced));
+    match traced {
+        Ok(()) => started.finish(),
+        Err(failure) => {
+            // Without a session it still waits for its first managed code.
+            if target.is_starting {
+                started.kill();
+            } else {
+                started.finish()?;
+            }
+            Err(failure)
+        }
     }
 }
 
@@ -179,48 +226,84 @@ fn of_process(
     listener: &mut impl Listener,
 ) -> Result<Traced, Failure> {
     let process = Process::open(pid)?;
-    let client = process.client();
-    let info = client.process_info()?;
-    // There is nothing in the process that could be asked, and without this everybody would wait for nothing.
-    if let Some(major) = info.clr_major().filter(|major| *major < FIRST) {
-        return Err(anyhow!(
-            "process {pid} runs on .NET {major}: .NET {FIRST} is the first that tells of async operations"
-        )
-        .into());
-    }
     let signals = Signals::catch().context("cannot catch signals")?;
-    let operations = || Provider::new(PROVIDER, OPERATIONS, Level::Informational);
-    let activities = Provider::new(ACTIVITY_PROVIDER, ACTIVITIES, Level::Verbose).with_arguments(ACTIVITY_ARGUMENTS);
-    let providers = [operations()].into_iter().chain(with_activities.then_some(activities));
-    let config = SessionConfig::new(providers).with_buffer_mb(64).with_rundown(Rundown::Keywords(RUNDOWN));
-    let mut session = client.start_session(&config).context("cannot start the session of async operations")?;
-    session.set_read_timeout(Some(PATIENCE));
-    let mut reader = Reader::new(session);
-    let mut follower = Follower::new(listener);
-    follower.frequency = frequency(&mut reader)?;
-    reader.get_mut().set_read_timeout(Some(POLL));
-    let until = duration.map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {} s", time.as_secs_f64()));
-    eprintln!("corprof: listening to process {pid} {until}");
-    let mut live = Live { reader, follower, is_over: false };
-    live.read(|| signals.is_interrupted(), duration)?;
-    live.follower.end();
-    live.flush(&client, &SessionConfig::new([operations()]))?;
-    if !live.is_over {
-        // A process that ends just now has sent the rest.
-        let _ = live.reader.get_mut().stop();
+    let mut target = Target { pid, client: &process.client(), is_starting: false, with_activities };
+    target.listen(duration, listener, || signals.is_interrupted())
+}
+
+/// A process that is listened to.
+struct Target<'c> {
+    pid: u32,
+    client: &'c Client,
+    /// Whether it waits before its first managed code, for the session.
+    is_starting: bool,
+    with_activities: bool,
+}
+
+impl Target<'_> {
+    fn listen(
+        &mut self,
+        duration: Option<Duration>,
+        listener: &mut impl Listener,
+        mut is_interrupted: impl FnMut() -> bool,
+    ) -> Result<Traced, Failure> {
+        let Self { pid, client, .. } = *self;
+        let info = client.process_info()?;
+        // There is nothing in the process that could be asked, and without this everybody would wait for nothing.
+        if let Some(major) = info.clr_major().filter(|major| *major < FIRST) {
+            return Err(anyhow!(
+                "process {pid} runs on .NET {major}: .NET {FIRST} is the first that tells of async operations"
+            )
+            .into());
+        }
+        let mut session =
+            client.start_session(&self.config()).context("cannot start the session of async operations")?;
+        // A process that ends takes its command line with it.
+        let title = inspect::title(pid);
+        session.set_read_timeout(Some(PATIENCE));
+        if self.is_starting {
+            client.resume_runtime().context("cannot let the application go on")?;
+            self.is_starting = false;
+        }
+        let mut reader = Reader::new(session);
+        let mut follower = Follower::new(listener);
+        follower.frequency = frequency(&mut reader)?;
+        reader.get_mut().set_read_timeout(Some(POLL));
+        let until = duration.map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {} s", time.as_secs_f64()));
+        eprintln!("corprof: listening to process {pid} {until}");
+        let mut live = Live { reader, follower, is_over: false };
+        live.read(&mut is_interrupted, duration)?;
+        live.follower.end();
+        live.flush(client, &SessionConfig::new([operations()]))?;
+        if !live.is_over {
+            // A process that ends just now has sent the rest.
+            let _ = live.reader.get_mut().stop();
+        }
+        eprintln!("corprof: reading the names of methods");
+        live.read(&mut is_interrupted, Some(PATIENCE))?;
+        if live.follower.buffers == 0 {
+            return Err(anyhow!(
+                "process {pid} has told nothing of async operations: it has run none, or event sources are turned off \
+                 (System.Diagnostics.Tracing.EventSource.IsSupported)"
+            )
+            .into());
+        }
+        let lost = live.reader.stats().lost;
+        Ok(live.follower.finish(title, Some(pid), lost))
     }
-    eprintln!("corprof: reading the names of methods");
-    live.read(|| signals.is_interrupted(), Some(PATIENCE))?;
-    if live.follower.buffers == 0 {
-        return Err(anyhow!(
-            "process {pid} has told nothing of async operations: it has run none, or event sources are turned off \
-             (System.Diagnostics.Tracing.EventSource.IsSupported)"
-        )
-        .into());
+
+    fn config(&self) -> SessionConfig {
+        let activities =
+            Provider::new(ACTIVITY_PROVIDER, ACTIVITIES, Level::Verbose).with_arguments(ACTIVITY_ARGUMENTS);
+        let mut providers = vec![operations()];
+        providers.extend(self.with_activities.then_some(activities));
+        SessionConfig::new(providers).with_buffer_mb(64).with_rundown(Rundown::Keywords(RUNDOWN))
     }
-    let lost = live.reader.stats().lost;
-    let title = inspect::title(pid);
-    Ok(live.follower.finish(title, Some(pid), lost))
+}
+
+/// The source of operations.
+fn operations() -> Provider {
+    Provider::new(PROVIDER, OPERATIONS, Level::Informational)
 }
 
 /// A session that is read.
@@ -233,7 +316,7 @@ struct Live<'l, L> {
 
 impl<L: Listener> Live<'_, L> {
     /// Reads what comes until the end, for this long, or until an interrupt.
-    fn read(&mut self, is_interrupted: impl Fn() -> bool, limit: Option<Duration>) -> Result<()> {
+    fn read(&mut self, mut is_interrupted: impl FnMut() -> bool, limit: Option<Duration>) -> Result<()> {
         let begin = Instant::now();
         while !self.is_over && !is_interrupted() && limit.is_none_or(|limit| begin.elapsed() < limit) {
             self.step()?;

@@ -4,7 +4,6 @@ mod endpoints;
 mod timeline;
 
 use std::io::Write;
-use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use serde::Serialize;
@@ -30,16 +29,22 @@ const LEAST_PART: f64 = 0.005;
 /// A request runs while a thread works for it. It waits while none does: for input and output, timers, locks, other
 /// requests, or a thread of the pool. Where it waits is the innermost method of the application that awaits; `in` names
 /// the framework's method below. Where several operations of a request wait at once, the one counts that was made last.
+///
+/// With a command, starts the application, whose runtime waits for the session before it runs managed code: no request is
+/// missed. The answer comes at its end, after --duration, or at Ctrl-C, which then ends it. If this command is killed, .NET
+/// processes that the application starts later wait for it in vain.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof requests 4711 --duration 10
   corprof requests 4711 --duration 60 --endpoint /orders --slowest 20
+  corprof requests -- dotnet App.dll
   corprof requests service.nettrace --json | jq '.endpoints[] | {endpoint, mean_ms}'
 
 For a file: dotnet-trace collect --providers
 'System.Runtime.CompilerServices.AsyncProfilerEventSource:0xB4CD:4,Microsoft-Diagnostics-DiagnosticSource:0x2:5:FilterAndPayloadSpecs=\"[AS]*\"'
 
-Exits with 3 if the process is not there, its runtime is older than .NET 11, or it told nothing. Exit codes: corprof help exit-codes")]
+Exits with 3 if the process is not there, its runtime is older than .NET 11, or it told nothing; with a command, with the code of the
+application, or with 0 if Ctrl-C ended it. Exit codes: corprof help exit-codes")]
 pub struct Args {
     #[command(flatten)]
     listened: Listened,
@@ -109,16 +114,19 @@ struct Line {
 /// Runs the command.
 ///
 /// # Errors
-/// If the process or file tells nothing of requests.
+/// If the process or file tells nothing of requests, or the application is not started.
 pub fn run(args: &Args) -> Outcome {
-    let mut endpoints = Endpoints::new(args.slowest, args.endpoint.clone());
-    let traced = async_trace::follow(&args.listened, true, &mut endpoints)?;
+    let endpoints = Endpoints::new(args.slowest, args.endpoint.clone());
+    async_trace::follow(&args.listened, true, endpoints, |endpoints, traced| answer(args, endpoints, traced))
+}
+
+fn answer(args: &Args, endpoints: Endpoints, traced: &Traced) -> Result<(), Failure> {
     traced.warn();
     let told = endpoints.finish();
     if told.sums.is_empty() {
         return Err(nothing(args));
     }
-    let report = report(&traced, told);
+    let report = report(traced, told);
     let mut out = crate::output::stdout();
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&report).map_err(anyhow::Error::from)?)?;
@@ -126,7 +134,7 @@ pub fn run(args: &Args) -> Outcome {
         print(&report, &mut out)?;
     }
     out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn nothing(args: &Args) -> Failure {

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::super::documents::Schema;
 use super::*;
 
 /// A run of tests/managed/modern/WebWaits.cs.
@@ -33,6 +34,7 @@ fn requests_tell_where_they_wait() -> Result<()> {
         let (stdout, stderr) = texts(&output);
         ensure!(output.status.success(), "{runtime}: {stderr}");
         let report: Value = serde_json::from_str(&stdout)?;
+        Schema::read()?.check("requests", &report)?;
         let endpoints = report["endpoints"].as_array().context("no endpoints")?;
         let endpoint = |path: &str| {
             let found = endpoints.iter().find(|endpoint| endpoint["endpoint"] == format!("GET {path}"));
@@ -85,6 +87,8 @@ fn waits_are_summed_up_and_drawn() -> Result<()> {
         let mean: f64 = words.get(2).context("no mean")?.parse()?;
         ensure!((150.0..=500.0).contains(&mean), "{runtime}: {stdout}");
         row("Shop.Query")?;
+        let output = asked(&program, &["waits", "--duration", "2", "--json"])?;
+        Schema::read()?.check("waits", &serde_json::from_slice(&output.stdout)?)?;
         let folded = fs::read_to_string(&file)?;
         let chain = folded.lines().find(|line| line.contains("Collect")).context("no stack of Collect")?;
         // Who awaits comes first.
@@ -92,6 +96,118 @@ fn waits_are_summed_up_and_drawn() -> Result<()> {
         ensure!(position("Reports")? < position("Collect")?, "{runtime}: {chain}");
         program.end()?;
     }
+    Ok(())
+}
+
+/// `corprof COMMAND --json -- WebWaits 7`, which has begun to answer its requests.
+fn started(runtime: &Runtime, command: &str) -> Result<Program> {
+    let mut corprof = corprof()?;
+    corprof.args([command, "--json", "--"]).args(application(runtime, "WebWaits")?).arg("7");
+    let program = Program::start(corprof)?;
+    program.expect("ready")?;
+    thread::sleep(Duration::from_secs(3));
+    Ok(program)
+}
+
+/// The document on the last line.
+fn last(lines: &[String]) -> Result<Value> {
+    serde_json::from_str(lines.last().context("no line")?).with_context(|| format!("no JSON: {lines:?}"))
+}
+
+#[test]
+fn an_application_is_listened_to_from_its_start_to_its_end() -> Result<()> {
+    for runtime in runtimes()? {
+        if !runtime.has(Difference::AsyncOperations) {
+            continue;
+        }
+        let (lines, code) = started(&runtime, "requests")?.rest()?;
+        ensure!(code == Some(7), "{runtime}: the code of the application is lost: {code:?}: {lines:?}");
+        let report = last(&lines)?;
+        let endpoints = report["endpoints"].as_array().context("no endpoints")?;
+        let reports = endpoints.iter().find(|endpoint| endpoint["endpoint"] == "GET /reports").context("no reports")?;
+        let first = &reports["waits"][0];
+        ensure!(first["method"] == "Shop.Collect" && first["is_mine"] == true, "{runtime}: {reports}");
+
+        let (lines, code) = started(&runtime, "waits")?.rest()?;
+        ensure!(code == Some(7), "{runtime}: {code:?}: {lines:?}");
+        let report = last(&lines)?;
+        let places = report["places"].as_array().context("no places")?;
+        ensure!(places.iter().any(|place| place["method"] == "Shop.Collect"), "{runtime}: {report}");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_interrupt_has_the_answer_before_the_application_ends() -> Result<()> {
+    for runtime in runtimes()? {
+        if !runtime.has(Difference::AsyncOperations) {
+            continue;
+        }
+        for command in ["requests", "waits"] {
+            let mut program = started(&runtime, command)?;
+            // The application stops its server at SIGTERM, and runs on until its input ends.
+            let input = program.input.take();
+            program.signal("-INT")?;
+            let line = program.lines.recv_timeout(PATIENCE).context("no answer")?;
+            ensure!(line.contains("Shop.Collect"), "{runtime}: {command}: {line}");
+            let document: Value = serde_json::from_str(&line)?;
+            Schema::read()?.check(command, &document)?;
+            ensure!(program.child.try_wait()?.is_none(), "{runtime}: {command} does not wait for the application");
+            drop(input);
+            let (lines, code) = program.rest()?;
+            ensure!(code == Some(0) && lines.is_empty(), "{runtime}: {command}: {code:?}: {lines:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn children_of_the_application_do_not_wait() -> Result<()> {
+    for runtime in runtimes()? {
+        if !runtime.has(Difference::AsyncOperations) {
+            continue;
+        }
+        // The shell's second runtime is let go on, too.
+        let web = application(&runtime, "WebWaits")?;
+        let hello = application(&runtime, "Hello")?;
+        let words = |words: &[std::ffi::OsString]| {
+            words.iter().map(|word| format!("'{}'", word.display())).collect::<Vec<_>>().join(" ")
+        };
+        let script = format!("{} && {}", words(&web), words(&hello));
+        let mut command = corprof()?;
+        command.args(["requests", "--json", "--", "sh", "-c", &script]);
+        let program = Program::start(command)?;
+        program.expect("ready")?;
+        thread::sleep(Duration::from_secs(2));
+        let (lines, code) = program.rest()?;
+        ensure!(code == Some(0), "{runtime}: {code:?}: {lines:?}");
+        ensure!(lines.iter().any(|line| line.contains("GET /reports")), "{runtime}: {lines:?}");
+        ensure!(lines.len() > 1, "{runtime}: the second program has not run: {lines:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_application_of_an_older_runtime_is_not_run() -> Result<()> {
+    for runtime in runtimes()? {
+        if runtime.has(Difference::AsyncOperations) {
+            continue;
+        }
+        for command in ["waits", "requests"] {
+            let output = corprof()?.args([command, "--"]).args(application(&runtime, "Diagnosed")?).output()?;
+            let (stdout, stderr) = texts(&output);
+            ensure!(output.status.code() == Some(3) && stdout.is_empty(), "{runtime}: {output:?}");
+            ensure!(stderr.contains(".NET 11 is the first that tells of async operations"), "{runtime}: {stderr}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_not_dotnet_ends_as_it_does() -> Result<()> {
+    let output = corprof()?.args(["waits", "--", "sh", "-c", "exit 9"]).output()?;
+    ensure!(output.status.code() == Some(9), "{output:?}");
+    ensure!(texts(&output).1.contains("it has ended without a .NET process"), "{output:?}");
     Ok(())
 }
 

@@ -2,7 +2,9 @@
 // framework: aspnet
 // A web application whose requests wait at known places for known times, until its input ends. It asks itself.
 //
-//     WebWaits
+//     WebWaits [CODE = 0]
+//
+// Its exit code is CODE.
 using System;
 using System.Linq;
 using System.Net.Http;
@@ -40,7 +42,7 @@ static class Shop
 
 static class Program
 {
-    static async Task<int> Main()
+    static async Task<int> Main(string[] args)
     {
         WebApplicationBuilder builder = WebApplication.CreateBuilder();
         builder.Logging.ClearProviders();
@@ -58,7 +60,7 @@ static class Program
         end.Cancel();
         await Task.WhenAll(clients);
         await app.StopAsync();
-        return 0;
+        return args.Length > 0 ? int.Parse(args[0]) : 0;
     }
 
     static async Task Ask(HttpClient http, string address, CancellationToken end)
