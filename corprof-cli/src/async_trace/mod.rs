@@ -421,8 +421,11 @@ impl<'l, L: Listener> Follower<'l, L> {
 
     /// What ends from now on does not count.
     fn end(&mut self) {
-        self.ended = Some(self.last);
-        self.listener.end(self.last);
+        // If nothing has come so far, all that threads have held back until now counts.
+        if self.first.is_some() {
+            self.ended = Some(self.last);
+            self.listener.end(self.last);
+        }
     }
 
     fn finish(self, title: String, pid: Option<u32>, lost: u64) -> Traced {
