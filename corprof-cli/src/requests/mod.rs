@@ -32,7 +32,8 @@ const LEAST_PART: f64 = 0.005;
 ///
 /// With a command, starts the application, whose runtime waits for the session before it runs managed code: no request is
 /// missed. The answer comes at its end, after --duration, or at Ctrl-C, which then ends it. If this command is killed, .NET
-/// processes that the application starts later wait for it in vain.
+/// processes that the application starts later wait for it in vain. What threads have held back when an application ends by
+/// itself is not told; Ctrl-C has them tell it first.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof requests 4711 --duration 10
