@@ -108,8 +108,8 @@ impl Detacher {
     /// reason why the runtime would have refused.
     ///
     /// # Errors
-    /// `CORPROF_E_PROFILER_DETACHING`: a detach has begun before, or the application is ending. `E_OUTOFMEMORY`: the
-    /// system could not make a thread.
+    /// `CORPROF_E_PROFILER_DETACHING`: a detach has begun before, or the application is ending; once that one has ended,
+    /// the reason of its end. `E_OUTOFMEMORY`: the system could not make a thread.
     pub fn retire(&self) -> Result<()> {
         self.0.ending.retire()
     }
