@@ -38,6 +38,13 @@ mod schedule;
 mod strategy;
 mod unsampled;
 
+/// Now, in ticks of the clock by which the runtime gives times to events, as `Stopwatch.GetTimestamp` does: so that the
+/// time of a [`Sample`] can be compared with them. On Linux nanoseconds; 0 on systems other than Linux and Windows.
+#[must_use]
+pub fn ticks() -> u64 {
+    crate::system::ticks()
+}
+
 pub use crate::walk::stack_writer::SampledFrame;
 pub use options::{Mode, Sampler, SamplerError};
 pub use report::{CodeCounts, Report, SkippedRounds, SuspensionTimes, ThreadCounts};

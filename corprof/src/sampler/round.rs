@@ -125,6 +125,11 @@ impl<'r> Sample<'r> {
         self.stack.weight
     }
 
+    /// When the thread had this stack, in ticks of [`ticks`](super::ticks).
+    pub fn ticks(&self) -> u64 {
+        self.stack.ticks
+    }
+
     /// Whether the thread was waiting: it was neither running nor runnable. Always `false` with
     /// [`Mode::Cpu`](super::Mode::Cpu), and if the system does not report it.
     pub fn is_waiting(&self) -> bool {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use windows_core::HRESULT;
 
 use crate::info::Info;
+use crate::system;
 use crate::walk::stack_writer::{SampledFrame, StackMarks, StackWriter};
 
 /// The initial capacity in frames, for all stacks together: some 50 threads of 300 frames.
@@ -34,6 +35,8 @@ pub(crate) struct Stack {
     pub(crate) is_repeated: bool,
     /// The time that it stands for.
     pub(crate) weight: Duration,
+    /// When the thread had it, by [`ticks`](system::ticks).
+    pub(crate) ticks: u64,
 }
 
 impl SampleBuffer {
@@ -62,7 +65,17 @@ impl SampleBuffer {
         let Some(code) = walk(&mut writer) else { return };
         let marks = writer.marks();
         let end = self.frames.len();
-        self.stacks.push(Stack { thread, start, end, code, marks, is_repeated: false, weight: Duration::ZERO });
+        let weight = Duration::ZERO;
+        let ticks = system::ticks();
+        self.stacks.push(Stack { thread, start, end, code, marks, is_repeated: false, weight, ticks });
+    }
+
+    /// Sets when the thread had the stack that was recorded last.
+    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+    pub(crate) fn set_ticks(&mut self, ticks: u64) {
+        if let Some(stack) = self.stacks.last_mut() {
+            stack.ticks = ticks;
+        }
     }
 
     /// Records the functions, like all that the runtime hands out. Not while threads are suspended: it may allocate.
@@ -74,7 +87,8 @@ impl SampleBuffer {
     pub(crate) fn repeat(&mut self, thread: usize, stack: &Stack, frames: &[SampledFrame]) {
         let start = self.frames.len();
         self.frames.extend_from_slice(frames);
-        self.stacks.push(Stack { thread, start, end: self.frames.len(), is_repeated: true, ..*stack });
+        let end = self.frames.len();
+        self.stacks.push(Stack { thread, start, end, is_repeated: true, ticks: system::ticks(), ..*stack });
     }
 
     /// Adds the stacks of another buffer, all of this thread. It may allocate.

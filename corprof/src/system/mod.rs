@@ -25,6 +25,12 @@ pub(crate) use imp::ThreadClock;
 
 use std::time::Duration;
 
+/// Now, in ticks of the clock by which the runtime gives times to events (`Stopwatch.GetTimestamp`); 0 where that is not
+/// known. May be called in a signal handler.
+pub(crate) fn ticks() -> u64 {
+    imp::ticks()
+}
+
 /// Keeps the library of this code loaded for as long as the process lives.
 ///
 /// The runtime unloads a profiler's library when `Initialize` fails, without asking `DllCanUnloadNow`. A thread of the

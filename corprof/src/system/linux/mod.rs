@@ -29,6 +29,14 @@ pub(super) fn latest_wake_up() -> Duration {
     Duration::ZERO
 }
 
+/// Nanoseconds of `CLOCK_MONOTONIC`.
+pub(super) fn ticks() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes the time; it cannot fail for this clock. POSIX allows it in signal handlers.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+}
+
 pub(super) fn prepare_barrier() -> bool {
     membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
 }

@@ -24,6 +24,11 @@ pub(crate) use listener::Listener;
 #[cfg(not(unix))]
 pub(super) fn pin_library() {}
 
+/// Not implemented.
+pub(super) fn ticks() -> u64 {
+    0
+}
+
 /// This system has no such barrier.
 pub(super) fn prepare_barrier() -> bool {
     false

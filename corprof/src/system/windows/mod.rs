@@ -26,7 +26,16 @@ use windows_sys::Win32::System::Diagnostics::Debug::ReadProcessMemory;
 use windows_sys::Win32::System::LibraryLoader::{
     GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GET_MODULE_HANDLE_EX_FLAG_PIN, GetModuleHandleExW,
 };
+use windows_sys::Win32::System::Performance::QueryPerformanceCounter;
 use windows_sys::Win32::System::Threading::{FlushProcessWriteBuffers, GetCurrentProcess};
+
+/// The performance counter.
+pub(super) fn ticks() -> u64 {
+    let mut ticks = 0_i64;
+    // SAFETY: the call writes one number, and does not fail on a system that runs .NET.
+    unsafe { QueryPerformanceCounter(&raw mut ticks) };
+    ticks.cast_unsigned()
+}
 
 /// Waits end at a tick of the clock, which comes every 15.6 ms unless a program has asked for more.
 /// `std::thread::sleep` uses a timer of high resolution. Wine's waits have no such ticks, and its timers are late, so

@@ -348,4 +348,5 @@ fn record(buffer: &mut SampleBuffer, thread: usize, sample: &RawSample, look_up:
         }
         Some(S_OK)
     });
+    buffer.set_ticks(sample.ticks);
 }

@@ -83,6 +83,8 @@ unsafe impl Sync for Slot {}
 /// A thread's registers and stack, as numbers.
 #[derive(Debug)]
 pub(crate) struct RawSample {
+    /// When it was recorded, by [`ticks`](crate::system::ticks).
+    pub(crate) ticks: u64,
     pub(crate) ip: usize,
     pub(crate) stack_pointer: usize,
     /// The frame pointer; `link` is the link register on processors that have one.
@@ -333,6 +335,7 @@ impl RawSample {
     /// Room for a sample with this many frames.
     pub(super) fn with_room(frames: usize) -> Self {
         Self {
+            ticks: 0,
             ip: 0,
             stack_pointer: 0,
             frame_pointer: 0,
