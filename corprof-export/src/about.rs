@@ -42,5 +42,7 @@ pub(crate) struct About {
     pub(crate) rate_reached: Option<f64>,
     pub(crate) skipped: Vec<(String, u64)>,
     pub(crate) notes: Vec<String>,
+    /// Notes by their subjects.
+    pub(crate) changing: Vec<(String, String)>,
     pub(crate) warnings: Vec<String>,
 }

@@ -48,6 +48,12 @@ impl Profile {
         add(&mut self.about.notes, text.into());
     }
 
+    /// Something a reader should know, which may change: a later text replaces that of the same subject.
+    pub fn set_note(&mut self, subject: &str, text: impl Into<String>) {
+        self.about.changing.retain(|(known, _)| known != subject);
+        self.about.changing.push((subject.to_owned(), text.into()));
+    }
+
     /// Something without which a reader would be misled; pictures show it in red. The same words are kept once. That
     /// there are few samples, or less than half of those asked for, is added without asking.
     pub fn warn(&mut self, text: impl Into<String>) {
@@ -145,6 +151,7 @@ impl Caption {
             ));
         }
         notes.extend(about.notes.iter().cloned());
+        notes.extend(about.changing.iter().map(|(_, text)| text.clone()));
         Self { facts, warnings, notes }
     }
 
