@@ -63,7 +63,8 @@
 //! | keywords | for |
 //! |---|---|
 //! | `0xB04C` | logical stacks without creators |
-//! | `0xB4CD` | these, creators, and waits with their places |
+//! | `0x2F65D` | these, and creators |
+//! | `0xB4CD` | logical stacks, creators with methods that had returned already, and waits with their places |
 //! | `0x3FFFF` | everything, also how many methods have returned |
 //!
 //! A thread writes its buffer when it is full, or a second after it was idle for 250 ms; the end of a session writes
