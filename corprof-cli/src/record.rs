@@ -61,6 +61,9 @@ const DEFAULT: &str = "profile.html";
 /// another maker's profiler is in the process, the runtime's own sampler takes the samples, by EventPipe: threads stop
 /// at safe points, and waits are not told from work.
 ///
+/// On .NET 11 the callers of a resumed async method are the methods that await it, then "[started by]" and those that
+/// started these; --physical shows stacks as threads have them.
+///
 /// Each .NET process that the application starts writes its own file, with its assembly and its process id in the name.
 /// Those of an SDK (`dotnet run`, MSBuild, compilers) do not get the name of FILE, and their files are kept only if
 /// there is no application. Build servers, which would live on with the sampler, are not started.
@@ -113,6 +116,10 @@ pub struct Args {
         value_parser = options::number(&SAMPLER, "SAMPLER_HZ"),
     )]
     rate: f64,
+
+    /// Show stacks as threads have them, not who awaits a resumed async method (.NET 11)
+    #[arg(long)]
+    physical: bool,
 
     /// Open the file in its default program
     #[arg(long)]
@@ -293,6 +300,7 @@ fn settings(args: &Args, output: Option<PathBuf>, stop: PathBuf) -> Result<Vec<(
         ("SAMPLER_STOP", stop.into_os_string()),
         ("SAMPLER_MODE", args.mode.clone().into()),
         ("SAMPLER_HZ", args.rate.to_string().into()),
+        ("SAMPLER_STACKS", if args.physical { "physical" } else { "async" }.into()),
         // Standard error is the application's.
         ("SAMPLER_REPORT", "none".into()),
     ];

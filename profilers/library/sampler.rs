@@ -9,23 +9,29 @@
 //! command whose folder has SAMPLER_STOP was killed (`lease`). With SAMPLER_STOP it then creates /tmp/stop.4711.left,
 //! which contains the reason if it could not detach.
 //!
+//! Where the runtime tells of async operations (.NET 11), the methods that await a resumed one are on its stack
+//! (`async_session`, `async_callers`), unless SAMPLER_STACKS=physical.
+//!
 //! If a module has a portable PDB, methods and lambdas have file and line.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use corprof::args::EventPipeEvent;
 use corprof::detach::{DetachState, Detacher};
-use corprof::id::Inert;
 use corprof::metadata::MethodDef;
 use corprof::prelude::*;
-use corprof::sampler::{Mode, Report, Round, SampledFrame, Sampler, Strategy};
+use corprof::sampler::{Mode, Report, Round, Sample, SampledFrame, Sampler, Strategy};
 use corprof::sync::Mutex;
 use corprof_export::{self as export, FrameId, Output, Profile, SourceLines, Unit, application_name};
 use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::SAMPLER;
 
+use self::async_callers::{AsyncCallers, Joined, LONGEST, Role, StackFrame, ThreadKey, Waiting, has_async};
+use self::async_session::Inbox;
+use self::async_work::AsyncWork;
 use self::push::{Push, PushOptions};
 use self::quota::Quota;
 use crate::lease::Lease;
@@ -33,6 +39,9 @@ use crate::own_frames::is_of_the_runtime;
 use crate::question::leave;
 use crate::report_files::{of_process, write};
 
+mod async_callers;
+mod async_session;
+mod async_work;
 mod push;
 mod quota;
 mod told;
@@ -53,6 +62,8 @@ pub struct SamplerProfiler {
     state: Arc<Mutex<State>>,
     /// Held by the thread that ends sampling: the end of the application waits for it.
     ending: Arc<Mutex<()>>,
+    /// What the runtime tells of async operations.
+    inbox: Arc<Inbox>,
 }
 
 struct Options {
@@ -61,6 +72,7 @@ struct Options {
     push: Option<PushOptions>,
     mode: Mode,
     is_only_mine: bool,
+    has_async_callers: bool,
     hertz: f64,
     budget_percent: f64,
     delay: Duration,
@@ -92,6 +104,7 @@ impl Options {
             push,
             mode: settings.of("SAMPLER_MODE").word(&[("cpu", Mode::Cpu), ("wall", Mode::Wall)])?,
             is_only_mine: settings.of("SAMPLER_CODE").word(&[("all", false), ("mine", true)])?,
+            has_async_callers: settings.of("SAMPLER_STACKS").word(&[("async", true), ("physical", false)])?,
             hertz: settings.of("SAMPLER_HZ").number()?,
             budget_percent: settings.of("SAMPLER_BUDGET").number()?,
             delay: seconds(settings, "SAMPLER_DELAY")?,
@@ -119,9 +132,13 @@ struct State {
     kind: Kind,
     profile: Profile,
     /// The profile's thread for each thread of the runtime. A thread may move to another system thread.
-    threads: HashMap<(Inert<ThreadId>, Option<u32>), export::ThreadId>,
+    threads: HashMap<ThreadKey, export::ThreadId>,
     methods: Methods,
+    /// None where the runtime does not tell of async operations.
+    callers: Option<AsyncCallers>,
     start: Instant,
+    /// How long was sampled, once that is over.
+    sampled: Option<Duration>,
     duration: Option<Duration>,
     stop: Option<PathBuf>,
     is_finished: bool,
@@ -165,7 +182,9 @@ impl State {
             profile,
             threads: HashMap::new(),
             methods: Methods::default(),
+            callers: None,
             start: Instant::now() + options.delay,
+            sampled: None,
             duration: options.duration,
             stop: options.stop,
             is_finished: false,
@@ -177,11 +196,33 @@ impl State {
         }
     }
 
+    /// How long was sampled so far.
+    fn elapsed(&self) -> Duration {
+        self.sampled.unwrap_or_else(|| self.start.elapsed())
+    }
+
+    /// The time until the begin of sampling.
+    fn begins_in(&self) -> Duration {
+        self.start.saturating_duration_since(Instant::now())
+    }
+
+    /// Says why async callers are missing.
+    fn say_without_callers(&mut self, error: &Error) {
+        self.profile.set_note("async callers", format!("Async callers are not shown: {error}"));
+    }
+
+    /// From now on no samples are added.
+    fn end_sampling(&mut self) {
+        self.sampled = Some(self.elapsed());
+    }
+
     /// Writes the file for the last time, and sends the last samples later.
-    fn finish(&mut self) -> Option<Finished> {
+    fn finish(&mut self, cx: &InNoGc<'_>) -> Option<Finished> {
         if std::mem::replace(&mut self.is_finished, true) {
             return None;
         }
+        self.end_sampling();
+        self.settle(cx, true);
         match self.write() {
             Ok(samples) if self.is_reporting => {
                 report!("sampler: {}", self.report);
@@ -215,31 +256,13 @@ impl State {
 
     /// Adds the samples of a round, unless sampling has ended. Returns whether it has.
     fn add(&mut self, round: &Round<'_, '_>) -> bool {
-        if self.is_finished {
+        if self.is_finished || self.sampled.is_some() {
             return true;
         }
-        let profile = &mut self.profile;
         for sample in round.samples() {
-            let thread = sample.thread();
-            let profile_thread = *self
-                .threads
-                .entry((thread.id, thread.os_id))
-                .or_insert_with(|| profile.thread(thread.os_id.unwrap_or_default(), ""));
-            profile.rename_thread(profile_thread, thread.name.as_deref().unwrap_or_default());
-            let mut frames: Vec<FrameId> = Vec::new();
-            for (depth, frame) in sample.frames().iter().enumerate() {
-                let Some(id) = self.methods.frame(profile, round, depth, frame) else { continue };
-                // Adjacent native functions without names make one frame.
-                if frame.function.is_some() || frames.last() != Some(&id) {
-                    frames.push(id);
-                }
-            }
-            if sample.is_waiting() {
-                frames.push(profile.frame(export::Frame::native("[waits]")));
-            }
-            let stack = profile.stack_leaf_first(frames);
-            profile.sample(profile_thread, self.start.elapsed(), stack, sample.weight().as_nanos() as u64);
+            self.add_sample(round, &sample);
         }
+        self.settle(round.cx(), false);
         self.report = round.report().clone();
         let seconds = self.start.elapsed().as_secs();
         if self.is_reporting && seconds > self.reported {
@@ -250,6 +273,90 @@ impl State {
             self.push();
         }
         false
+    }
+
+    /// Adds a sample to the profile, or to those that wait for their async callers.
+    fn add_sample(&mut self, round: &Round<'_, '_>, sample: &Sample<'_>) {
+        let thread = sample.thread();
+        let key = (thread.id, thread.os_id);
+        let profile = &mut self.profile;
+        let profile_thread =
+            *self.threads.entry(key).or_insert_with(|| profile.thread(thread.os_id.unwrap_or_default(), ""));
+        profile.rename_thread(profile_thread, thread.name.as_deref().unwrap_or_default());
+        let frames = sample.frames().iter().enumerate();
+        let frames = frames.map(|(depth, frame)| self.methods.stack_frame(profile, round, depth, frame)).collect();
+        let sample = Waiting {
+            thread: key,
+            ticks: sample.ticks(),
+            at: self.start.elapsed(),
+            weight: sample.weight().as_nanos() as u64,
+            frames,
+            is_waiting: sample.is_waiting(),
+        };
+        match &mut self.callers {
+            Some(callers) if callers.holds(key) || has_async(&sample.frames) => callers.push(sample),
+            _ => {
+                let physical = Joined { physical: &sample.frames, awaiting: Vec::new(), creators: Vec::new() };
+                self.add_joined(round.cx(), &sample, &physical);
+            }
+        }
+    }
+
+    /// Adds the waiting samples whose time has come; all of them with `is_last`.
+    fn settle(&mut self, cx: &InNoGc<'_>, is_last: bool) {
+        let Some(mut callers) = self.callers.take() else { return };
+        callers.take_buffers(cx);
+        let now = self.start.elapsed();
+        while let Some(sample) = callers.next_due(now, is_last) {
+            let can_wait = !is_last && now.saturating_sub(sample.at) < LONGEST;
+            let Some(joined) = callers.join(cx, &sample, can_wait) else {
+                callers.put_back(sample);
+                break;
+            };
+            self.add_joined(cx, &sample, &joined);
+        }
+        if let Some(note) = callers.note(cx) {
+            self.profile.set_note("async callers", note);
+        }
+        self.callers = Some(callers);
+    }
+
+    fn add_joined(&mut self, cx: &InNoGc<'_>, sample: &Waiting, joined: &Joined<'_>) {
+        let profile = &mut self.profile;
+        let mut frames: Vec<FrameId> = Vec::new();
+        for frame in joined.physical {
+            match frame {
+                StackFrame::Managed(function, _) => frames.extend(self.methods.managed(profile, cx, *function).frame),
+                StackFrame::Native(name) => {
+                    let frame = profile.frame(export::Frame::native(name));
+                    // Adjacent native functions without names make one frame.
+                    if frames.last() != Some(&frame) {
+                        frames.push(frame);
+                    }
+                }
+            }
+        }
+        let mut method = |profile: &mut Profile, function: &Option<FunctionId>| match function {
+            Some(function) => self.methods.managed(profile, cx, *function).frame,
+            None => Some(profile.frame(export::Frame::native("[unknown code]"))),
+        };
+        for function in &joined.awaiting {
+            frames.extend(method(profile, function));
+        }
+        if !joined.creators.is_empty() {
+            frames.push(profile.frame(export::Frame::runtime("[started by]")));
+        }
+        for function in &joined.creators {
+            frames.extend(method(profile, function));
+        }
+        if sample.is_waiting {
+            frames.push(profile.frame(export::Frame::native("[waits]")));
+        }
+        let stack = profile.stack_leaf_first(frames);
+        let thread = sample.thread;
+        let profile_thread =
+            *self.threads.entry(thread).or_insert_with(|| profile.thread(thread.1.unwrap_or_default(), ""));
+        profile.sample(profile_thread, sample.at, stack, sample.weight);
     }
 
     /// Whether the time is over, or somebody has asked for the end.
@@ -264,7 +371,7 @@ impl State {
 
     /// Replaces the previous snapshot when its time has come: an application that dies loses little.
     fn write_snapshot(&mut self) {
-        let elapsed = self.start.elapsed();
+        let elapsed = self.elapsed();
         let pause = if elapsed < SNAPSHOT { FIRST_SNAPSHOTS } else { SNAPSHOT };
         if self.is_finished || elapsed.saturating_sub(self.written) < pause {
             return;
@@ -292,14 +399,15 @@ impl State {
     }
 
     fn why_empty(&self) -> String {
-        told::why_empty(&self.report, self.start.elapsed())
+        told::why_empty(&self.report, self.elapsed())
     }
 
     fn write_file(&mut self) -> Result<(), corprof_export::Error> {
+        let elapsed = self.elapsed();
         let report = &self.report;
         let profile = &mut self.profile;
         self.methods.place(profile);
-        profile.set_duration(self.start.elapsed());
+        profile.set_duration(elapsed);
         profile.set_rounds(report.rounds);
         profile.set_rate_reached(report.rate());
         profile.set_skipped("rounds over the budget", report.skipped.budget);
@@ -341,12 +449,21 @@ fn report(stop: &Path, what: &str, text: &str) {
 /// The managed methods seen so far.
 #[derive(Default)]
 struct Methods {
-    /// By id, with the name: after an unload the runtime may reuse the id for another method. None for the runtime's
-    /// own.
-    known: HashMap<FunctionId, (Name, Option<FrameId>)>,
+    /// By id: after an unload the runtime may reuse the id for another method.
+    known: HashMap<FunctionId, Method>,
+    /// The names of native functions.
+    natives: HashSet<Arc<str>>,
     /// The methods without a look-up of file and line so far.
     unplaced: Vec<Unplaced>,
     lines: SourceLines,
+}
+
+#[derive(Clone)]
+struct Method {
+    name: Name,
+    /// None for the runtime's own.
+    frame: Option<FrameId>,
+    role: Role,
 }
 
 struct Unplaced {
@@ -356,48 +473,58 @@ struct Unplaced {
 }
 
 impl Methods {
-    /// The frame's id in the profile; none for the runtime's own frames.
-    fn frame(
+    /// A frame of a sample.
+    fn stack_frame(
         &mut self,
         profile: &mut Profile,
         round: &Round<'_, '_>,
         depth: usize,
         frame: &SampledFrame,
-    ) -> Option<FrameId> {
-        let Some(function) = frame.function else {
-            // The address of a caller's frame is the return address, which may be behind the end of the function.
-            let native = round.native_name(frame.ip.saturating_sub(usize::from(depth > 0)));
-            return Some(profile.frame(export::Frame::native(native.as_deref().unwrap_or("[native code]"))));
-        };
-        let name = round.cx().names().csharp().function(function);
-        if let Some((known, frame)) = self.known.get(&function)
-            && *known == name
+    ) -> StackFrame {
+        if let Some(function) = frame.function {
+            return StackFrame::Managed(function, self.managed(profile, round.cx(), function).role);
+        }
+        // The address of a caller's frame is the return address, which may be behind the end of the function.
+        let name = round.native_name(frame.ip.saturating_sub(usize::from(depth > 0)));
+        let name = name.as_deref().unwrap_or("[native code]");
+        if let Some(known) = self.natives.get(name) {
+            return StackFrame::Native(Arc::clone(known));
+        }
+        let name: Arc<str> = name.into();
+        self.natives.insert(Arc::clone(&name));
+        StackFrame::Native(name)
+    }
+
+    fn managed(&mut self, profile: &mut Profile, cx: &InNoGc<'_>, function: FunctionId) -> Method {
+        let name = cx.names().csharp().function(function);
+        if let Some(known) = self.known.get(&function)
+            && known.name == name
         {
-            return *frame;
+            return known.clone();
         }
-        if is_of_the_runtime(round.cx(), function, &name) {
-            self.known.insert(function, (name, None));
-            return None;
-        }
-        let frame = match Self::definition(round, function) {
-            None => profile.frame(export::Frame::managed(&name)),
-            Some((module, token)) => {
-                let frame = profile.frame(export::Frame::managed(&name).in_module(&module));
-                self.unplaced.push(Unplaced { frame, module: module.into(), token });
-                frame
-            }
+        let role = Role::of(&name);
+        let frame = (!is_of_the_runtime(cx, function, &name)).then(|| self.new_frame(profile, cx, function, &name));
+        let method = Method { name, frame, role };
+        self.known.insert(function, method.clone());
+        method
+    }
+
+    fn new_frame(&mut self, profile: &mut Profile, cx: &InNoGc<'_>, function: FunctionId, name: &str) -> FrameId {
+        let Some((module, token)) = Self::definition(cx, function) else {
+            return profile.frame(export::Frame::managed(name));
         };
-        self.known.insert(function, (name, Some(frame)));
-        Some(frame)
+        let frame = profile.frame(export::Frame::managed(name).in_module(&module));
+        self.unplaced.push(Unplaced { frame, module: module.into(), token });
+        frame
     }
 
     /// The path of a method's module, and its token there. Dynamic methods have neither.
-    fn definition(round: &Round<'_, '_>, function: FunctionId) -> Option<(String, MethodDef)> {
-        let info = round.cx().function_info(function).ok()?;
+    fn definition(cx: &InNoGc<'_>, function: FunctionId) -> Option<(String, MethodDef)> {
+        let info = cx.function_info(function).ok()?;
         if info.token.is_nil() {
             return None;
         }
-        Some((round.cx().module_info(info.module).ok()?.path, info.token))
+        Some((cx.module_info(info.module).ok()?.path, info.token))
     }
 
     /// Looks up file and line of new methods. This reads files, so it must not be done during a round.
@@ -428,8 +555,12 @@ impl SamplerProfiler {
             }
             None => None,
         };
-        let profiler =
-            Self { state: Arc::new(Mutex::new(State::new(options, interval, push))), ending: Arc::default() };
+        let has_async_callers = options.has_async_callers;
+        let profiler = Self {
+            state: Arc::new(Mutex::new(State::new(options, interval, push))),
+            ending: Arc::default(),
+            inbox: Arc::default(),
+        };
         let state = Arc::clone(&profiler.state);
         sampler.start(cx, move |round| {
             let is_over = state.lock(round.cx()).add(round);
@@ -441,19 +572,25 @@ impl SamplerProfiler {
         let state = Arc::clone(&profiler.state);
         let ending = Arc::clone(&profiler.ending);
         let lease = stop.as_deref().filter(|_| detacher.is_some()).and_then(Lease::of).map(Arc::new);
+        let mut work = has_async_callers.then(|| AsyncWork::new(Arc::clone(&state), Arc::clone(&profiler.inbox)));
         cx.spawn_profiler_thread("writes and ends", move |cx| {
             while !state.lock(cx).is_due() && !lease.as_ref().is_some_and(|lease| lease.is_over()) {
+                let pause = work.as_mut().map_or(LOOK, |work| work.step(cx));
                 state.lock(cx).write_snapshot();
-                if cx.wait(LOOK).is_continue() {
+                if cx.wait(pause).is_continue() {
                     continue;
                 }
                 match detacher {
                     // `corprof detach` has asked for it.
-                    Some(detacher) if detacher.state() == DetachState::Detaching => leave(NAME, &detacher, stop, lease),
+                    Some(detacher) if detacher.state() == DetachState::Detaching => {
+                        work.into_iter().for_each(|work| work.end(cx));
+                        leave(NAME, &detacher, stop, lease);
+                    }
                     _ => {} // the application ends
                 }
                 return;
             }
+            work.into_iter().for_each(|work| work.end(cx));
             finish(cx, &state, &ending);
             if let Some(detacher) = detacher {
                 leave(NAME, &detacher, stop, lease);
@@ -466,7 +603,7 @@ impl SamplerProfiler {
 /// Ends sampling once. A second call waits for the first.
 fn finish(cx: &InCallback<'_>, state: &Mutex<State>, ending: &Mutex<()>) {
     let _one = ending.lock(cx);
-    let finished = state.lock(cx).finish();
+    let finished = state.lock(cx).finish(cx);
     if let Some(finished) = finished {
         finished.end();
     }
@@ -487,6 +624,10 @@ impl Callbacks for SamplerProfiler {
             is_listening?;
         }
         Self::start(cx, options, Some(detacher))
+    }
+
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
+        self.inbox.take(cx, &event);
     }
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {

@@ -38,7 +38,7 @@ const OPERATIONS: u64 = 0xB4CD;
 /// The keyword of activities.
 const ACTIVITIES: u64 = 0x2;
 /// The first runtime that tells.
-const FIRST: u32 = 11;
+pub(crate) const FIRST: u32 = 11;
 /// How late a thread that is never idle may tell what it did.
 const LATEST: Duration = Duration::from_secs(15);
 /// The time that threads need to write what they hold, when they are asked to.

@@ -141,6 +141,14 @@ pub static SAMPLER: Profiler = Profiler {
             "record --duration SECONDS",
             "sample for this many seconds, then write the file; the application runs on. 0: until it ends",
         ),
+        by_option(
+            "SAMPLER_STACKS",
+            Kind::Word(&["async", "physical"]),
+            "async",
+            "record --physical",
+            "`async`: the callers of a resumed async method are those that await it, on .NET 11 and later; `physical`: stacks as \
+             threads have them",
+        ),
         setting("SAMPLER_CODE", Kind::Word(&["all", "mine"]), "all", "`mine` hides methods of frameworks"),
         setting(
             "SAMPLER_BUDGET",

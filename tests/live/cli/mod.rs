@@ -24,6 +24,7 @@ mod top;
 mod differs {
     use super::*;
 
+    mod async_callers;
     mod doctor;
     mod events;
     mod foreign_profiler;

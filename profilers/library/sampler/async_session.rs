@@ -1,0 +1,124 @@
+//! The profiler's own session of the runtime's event source of async operations (.NET 11 and later).
+
+use std::collections::VecDeque;
+
+use corprof::args::EventPipeEvent;
+use corprof::events::Level;
+use corprof::id::EventPipeSessionId;
+use corprof::info::EventPipeProviderConfig;
+use corprof::prelude::*;
+use corprof::profiler_thread::ProfilerThread;
+use corprof::sampler::ticks;
+use corprof::sync::Mutex;
+use corprof_async::{ASYNC_EVENTS, PROVIDER};
+
+/// Resumptions with their chains, suspensions, ends, creations, and the ends of methods: without these, the creators of
+/// an operation would begin with methods that had returned before.
+const KEYWORDS: u64 = 0x2F65D;
+/// How many buffers may wait, of 16 KB each. They are taken many times a second.
+const MOST_BUFFERS: usize = 1024;
+
+/// A buffer of a thread of the application, and when it was written.
+pub(super) struct Written {
+    pub(super) ticks: u64,
+    pub(super) payload: Vec<u8>,
+}
+
+/// The buffers that were delivered, and not taken yet.
+#[derive(Default)]
+pub(super) struct Inbox(Mutex<Buffers>);
+
+#[derive(Default)]
+struct Buffers {
+    written: VecDeque<Written>,
+    /// How many there was no room for.
+    lost: u64,
+}
+
+impl Inbox {
+    /// Keeps an event of the source. The runtime delivers it on the thread that writes it, which is the application's.
+    pub(super) fn take(&self, cx: &InNoGc<'_>, event: &EventPipeEvent<'_>) {
+        if event.id != ASYNC_EVENTS || !cx.event_pipe_provider_info(event.provider).is_ok_and(|name| name == PROVIDER) {
+            return;
+        }
+        let written = Written { ticks: ticks(), payload: event.data.to_vec() };
+        let mut buffers = self.0.lock(cx);
+        if buffers.written.len() < MOST_BUFFERS {
+            buffers.written.push_back(written);
+        } else {
+            buffers.lost += 1;
+        }
+    }
+
+    /// The oldest buffer.
+    pub(super) fn next(&self, cx: &InNoGc<'_>) -> Option<Written> {
+        self.0.lock(cx).written.pop_front()
+    }
+
+    /// How many buffers were lost.
+    pub(super) fn lost(&self, cx: &InNoGc<'_>) -> u64 {
+        self.0.lock(cx).lost
+    }
+}
+
+/// The session, from the first look for the source on.
+#[derive(Default)]
+pub(super) struct AsyncSession {
+    session: Option<EventPipeSessionId>,
+    /// A second session, whose start or end has all threads write what they hold.
+    second: Option<EventPipeSessionId>,
+}
+
+/// What the runtime has answered.
+pub(super) enum Started {
+    /// It is still starting: ask again.
+    NotYet,
+    /// It has no such source.
+    NoSource,
+    /// From now on buffers come.
+    Yes(AsyncSession),
+    /// The session was refused.
+    Refused(Error),
+}
+
+fn provider(level: Level) -> EventPipeProviderConfig<'static> {
+    EventPipeProviderConfig { name: PROVIDER, keywords: KEYWORDS, level, filter: None }
+}
+
+impl AsyncSession {
+    /// Starts the session, if the runtime has the source.
+    pub(super) fn start(cx: &mut ProfilerThread<'_>) -> Started {
+        // The list is refused while the runtime starts, and for a moment after an attach.
+        let Ok(modules) = cx.enum_modules() else { return Started::NotYet };
+        let core = modules.into_iter().find(|module| &*cx.names().module(*module) == "System.Private.CoreLib.dll");
+        let Some(core) = core else { return Started::NotYet };
+        match cx.metadata(core).and_then(|metadata| metadata.find_type_def(PROVIDER, None)) {
+            Ok(Some(_)) => {}
+            Ok(None) => return Started::NoSource,
+            Err(_) => return Started::NotYet,
+        }
+        match cx.event_pipe_start_session(&[provider(Level::Informational)], false) {
+            Ok(session) => Started::Yes(Self { session: Some(session), second: None }),
+            Err(error) => Started::Refused(error),
+        }
+    }
+
+    /// Has all threads write what they hold: each start and each end of a session of the source does that. A thread does
+    /// it at its next async operation, and the runtime does it within 1.3 s for those that have none.
+    ///
+    /// The second session wants a level without events, as each session gets all that any of them wants.
+    pub(super) fn flush(&mut self, cx: &mut ProfilerThread<'_>) -> Result<()> {
+        if let Some(second) = self.second.take() {
+            return cx.event_pipe_stop_session(second);
+        }
+        self.second = Some(cx.event_pipe_start_session(&[provider(Level::Error)], false)?);
+        Ok(())
+    }
+
+    /// Ends it. What threads hold is lost.
+    pub(super) fn stop(self, cx: &mut ProfilerThread<'_>) {
+        for session in self.second.into_iter().chain(self.session) {
+            let _ = cx.event_pipe_stop_session(session); // the end of the process has ended it
+        }
+    }
+}

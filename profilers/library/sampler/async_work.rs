@@ -1,0 +1,121 @@
+//! What the thread that writes the file does for async callers: starts the session, has threads tell what they hold as
+//! long as samples wait for it, and ends the session.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use corprof::profiler_thread::ProfilerThread;
+use corprof::sync::Mutex;
+
+use super::async_callers::{ANSWER, AsyncCallers};
+use super::async_session::{AsyncSession, Inbox, Started};
+use super::{LOOK, State};
+
+/// The pause between two looks whether the runtime has started.
+const START: Duration = Duration::from_millis(10);
+/// How often threads are asked for what they hold, and how often at the beginning: at the end of a process they do not
+/// tell, and many a process is short.
+const FLUSH: Duration = Duration::from_secs(1);
+const FIRST_FLUSHES: Duration = Duration::from_millis(250);
+const BEGINNING: Duration = Duration::from_secs(10);
+/// How often it is forgotten what no sample needs any more.
+const FORGET: Duration = Duration::from_secs(1);
+/// How long samples wait at the end.
+const LAST: Duration = ANSWER.saturating_add(Duration::from_millis(100));
+
+/// The work of that thread.
+pub(super) struct AsyncWork {
+    state: Arc<Mutex<State>>,
+    inbox: Arc<Inbox>,
+    source: Source,
+    begun: Instant,
+    flushed: Instant,
+    forgotten: Instant,
+}
+
+enum Source {
+    /// The runtime has not answered yet.
+    Unknown,
+    /// The runtime has none, or refuses the session.
+    Absent,
+    On(AsyncSession),
+}
+
+impl AsyncWork {
+    pub(super) fn new(state: Arc<Mutex<State>>, inbox: Arc<Inbox>) -> Self {
+        let now = Instant::now();
+        Self { state, inbox, source: Source::Unknown, begun: now, flushed: now, forgotten: now }
+    }
+
+    /// Does what is due. Returns the time until the next call.
+    pub(super) fn step(&mut self, cx: &mut ProfilerThread<'_>) -> Duration {
+        match self.source {
+            Source::Unknown => self.start(cx),
+            Source::Absent => LOOK,
+            Source::On(_) => {
+                self.state.lock(cx).settle(cx, false);
+                if self.forgotten.elapsed() >= FORGET {
+                    self.forgotten = Instant::now();
+                    self.state.lock(cx).callers.as_mut().into_iter().for_each(AsyncCallers::forget);
+                }
+                let pause = if self.begun.elapsed() < BEGINNING { FIRST_FLUSHES } else { FLUSH };
+                if self.flushed.elapsed() >= pause && self.is_waiting(cx) {
+                    self.flush(cx);
+                }
+                LOOK
+            }
+        }
+    }
+
+    fn start(&mut self, cx: &mut ProfilerThread<'_>) -> Duration {
+        if self.state.lock(cx).begins_in() > START {
+            return START;
+        }
+        self.source = match AsyncSession::start(cx) {
+            Started::NotYet => return START,
+            Started::NoSource => Source::Absent,
+            Started::Refused(error) => {
+                self.state.lock(cx).say_without_callers(&error);
+                Source::Absent
+            }
+            Started::Yes(session) => {
+                self.begun = Instant::now();
+                self.state.lock(cx).callers = Some(AsyncCallers::new(Arc::clone(&self.inbox)));
+                Source::On(session)
+            }
+        };
+        LOOK
+    }
+
+    fn flush(&mut self, cx: &mut ProfilerThread<'_>) {
+        let Source::On(session) = &mut self.source else { return };
+        self.flushed = Instant::now();
+        if session.flush(cx).is_ok()
+            && let Some(callers) = &mut self.state.lock(cx).callers
+        {
+            callers.ask();
+        }
+    }
+
+    /// Ends sampling, has the waiting samples joined, and ends the session.
+    pub(super) fn end(mut self, cx: &mut ProfilerThread<'_>) {
+        self.state.lock(cx).end_sampling();
+        if self.is_waiting(cx) {
+            self.flush(cx);
+            let start = Instant::now();
+            // Not the wait of this thread, which ends at once when the profiler is to detach.
+            while self.is_waiting(cx) && start.elapsed() < LAST {
+                thread::sleep(START);
+                self.state.lock(cx).settle(cx, false);
+            }
+        }
+        if let Source::On(session) = self.source {
+            session.stop(cx);
+        }
+    }
+
+    fn is_waiting(&self, cx: &ProfilerThread<'_>) -> bool {
+        self.state.lock(cx).callers.as_ref().is_some_and(AsyncCallers::is_waiting)
+    }
+}

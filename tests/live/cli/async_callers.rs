@@ -1,0 +1,163 @@
+//! `corprof record` shows who awaits a resumed method, where the runtime tells it (.NET 11).
+
+use corprof_tests::{ensure_or_longer, patiently};
+
+use super::*;
+
+/// The entry methods of tests/managed/modern/AsyncShares.cs, the innermost frames that tell whose a sample is, and the
+/// shares of the processor time, in per cent.
+const ENTRIES: [(&str, &str, f64); 4] = [
+    ("Orders", "Witness.Of48(", 4800.0 / 101.0),
+    ("Users", "Witness.Of29(", 2900.0 / 101.0),
+    ("Reports", "Witness.Of19(", 1900.0 / 101.0),
+    ("Stock", "Witness.Of5(", 500.0 / 101.0),
+];
+
+/// The methods that the runtime suspends itself, and state machines.
+const KINDS: [&str; 2] = ["shop", "machines"];
+
+/// So many samples are enough for shares.
+const SAMPLES: u64 = 400;
+
+/// What a folded profile has of the helper, in nanoseconds.
+#[derive(Debug, Default)]
+struct Helper {
+    total: f64,
+    /// Below each entry method, and by the witnesses.
+    entries: [f64; 4],
+    witnessed: [f64; 4],
+    /// Below the entry method that the witness names, and no other.
+    right: f64,
+    /// Below a frame of the thread pool.
+    in_pool: f64,
+}
+
+impl Helper {
+    fn read(file: &Path) -> Result<Self> {
+        let mut helper = Self::default();
+        for line in fs::read_to_string(file)?.lines() {
+            let (stack, weight) = line.rsplit_once(' ').with_context(|| format!("no weight: {line}"))?;
+            let weight: f64 = weight.parse()?;
+            let Some((callers, callees)) = stack.split_once("Helper.Burn(") else { continue };
+            let Some(witness) = ENTRIES.iter().position(|(_, witness, _)| callees.contains(witness)) else { continue };
+            helper.total += weight;
+            helper.witnessed[witness] += weight;
+            let is_in =
+                |entry: &str| callers.contains(&format!(".{entry}(")) || callers.contains(&format!(".<{entry}>"));
+            let found = (0..ENTRIES.len()).filter(|entry| is_in(ENTRIES[*entry].0)).collect::<Vec<_>>();
+            found.iter().for_each(|entry| helper.entries[*entry] += weight);
+            if found == [witness] {
+                helper.right += weight;
+            }
+            if callers.contains("ThreadPoolWorkQueue.Dispatch") {
+                helper.in_pool += weight;
+            }
+        }
+        Ok(helper)
+    }
+
+    /// Whether nearly each sample has its entry method, and so each of these its share.
+    fn check(&self) -> Result<()> {
+        ensure!(self.total > 0.0 && self.right >= 0.97 * self.total, "{self:?}");
+        for (entry, (name, _, share)) in ENTRIES.into_iter().enumerate() {
+            let percent = |time: f64| 100.0 * time / self.total;
+            let found = percent(self.entries[entry]);
+            ensure!((found - percent(self.witnessed[entry])).abs() <= 4.0, "{name}: {self:?}");
+            // So much more by the chance of few samples.
+            ensure!((found - share).abs() <= 12.0, "{name} has {found:.1} % instead of {share:.1}: {self:?}");
+        }
+        Ok(())
+    }
+}
+
+/// `corprof record` of this program, or of this process.
+fn record(file: &Path, options: &[&str], seconds: u64) -> Result<Command> {
+    let mut command = corprof()?;
+    command.arg("record").arg("-o").arg(file).args(["--rate", "1000", "--duration", &seconds.to_string()]);
+    command.args(options);
+    Ok(command)
+}
+
+/// The number of samples that the command names.
+fn samples(stderr: &str) -> Result<u64> {
+    let (before, _) = stderr.split_once(" samples in ").with_context(|| format!("no samples: {stderr}"))?;
+    let number = before.rsplit(' ').next().unwrap_or_default();
+    Ok(number.replace(',', "").parse()?)
+}
+
+fn is_said(stderr: &str) -> bool {
+    stderr.contains("Async callers: known of ")
+}
+
+#[test]
+fn callers_are_those_that_await_from_the_start() -> Result<()> {
+    patiently(runtimes()?, |runtime, times| {
+        if !runtime.has(Difference::AsyncOperations) {
+            return Ok(());
+        }
+        let folder = tempfile::tempdir()?;
+        for kind in KINDS {
+            let file = folder.path().join("p.folded");
+            let mut command = record(&file, &[], 6 * times)?;
+            let program = application(runtime, "AsyncShares")?;
+            let output = command.arg("--").args(program).args([kind, &(8000 * times).to_string()]).output()?;
+            let (_, stderr) = texts(&output);
+            ensure!(output.status.success(), "{runtime}: {output:?}");
+            ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}, {kind}: {stderr}");
+            Helper::read(&file)?.check().with_context(|| format!("{runtime}, {kind}: {stderr}"))?;
+            ensure!(is_said(&stderr), "{runtime}, {kind}: {stderr}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn callers_are_those_that_await_after_an_attach_and_stacks_are_physical_on_request() -> Result<()> {
+    patiently(runtimes()?, |runtime, times| {
+        if !runtime.has(Difference::AsyncOperations) {
+            return Ok(());
+        }
+        let folder = tempfile::tempdir()?;
+        for kind in KINDS {
+            let program = Program::start(Run::new(runtime, "AsyncShares").args([kind]).command()?)?;
+            program.expect("ready")?;
+            let pid = program.child.id().to_string();
+            let file = folder.path().join("p.folded");
+            let output = record(&file, &["--pid", &pid], 6 * times)?.output()?;
+            let (_, stderr) = texts(&output);
+            ensure!(output.status.success(), "{runtime}: {output:?}");
+            ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}, {kind}: {stderr}");
+            Helper::read(&file)?.check().with_context(|| format!("{runtime}, {kind}: {stderr}"))?;
+            ensure!(is_said(&stderr), "{runtime}, {kind}: {stderr}");
+
+            let output = record(&file, &["--pid", &pid, "--physical"], 1)?.output()?;
+            let (_, stderr) = texts(&output);
+            ensure!(output.status.success() && !is_said(&stderr), "{runtime}: {output:?}");
+            let physical = Helper::read(&file)?;
+            ensure!(physical.in_pool > 0.9 * physical.total, "{runtime}, {kind}: {physical:?}");
+            program.end()?;
+        }
+        Ok(())
+    })
+}
+
+/// Where the runtime tells nothing, all is as with `--physical`, and nothing is said of it.
+#[test]
+fn stacks_are_physical_where_the_runtime_tells_nothing() -> Result<()> {
+    patiently(runtimes()?, |runtime, times| {
+        if runtime.has(Difference::AsyncOperations) {
+            return Ok(());
+        }
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("p.folded");
+        let mut command = record(&file, &[], times)?;
+        let output =
+            command.arg("--").args(application(runtime, "AsyncShares")?).args(["machines", "2000"]).output()?;
+        let (_, stderr) = texts(&output);
+        ensure!(output.status.success() && !is_said(&stderr), "{runtime}: {output:?}");
+        let physical = Helper::read(&file)?;
+        ensure_or_longer!(physical.total > 0.0, "{runtime}: {stderr}");
+        ensure!(physical.in_pool > 0.9 * physical.total, "{runtime}: {physical:?}");
+        Ok(())
+    })
+}
