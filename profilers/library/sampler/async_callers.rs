@@ -20,7 +20,7 @@ use super::async_session::Inbox;
 pub(super) const LONGEST: Duration = Duration::from_secs(4);
 /// How long threads may take for an answer: the runtime writes each second what threads hold that were idle for 250 ms,
 /// and others write it at their next async operation.
-pub(super) const ANSWER: Duration = Duration::from_millis(1400);
+pub(super) const ANSWER: Duration = Duration::from_millis(1800);
 /// How many frames all waiting samples may have, of 24 bytes each.
 const MOST_FRAMES: usize = 1 << 20;
 /// How many addresses of code are remembered.

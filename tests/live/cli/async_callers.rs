@@ -70,6 +70,12 @@ impl Helper {
     }
 }
 
+/// The runtimes that run the program.
+fn modern() -> Result<Vec<Runtime>> {
+    let all = Runtime::all_for_modern("AsyncShares")?;
+    Ok(all.into_iter().filter(|runtime| !runtime.is_windows() && !runtime.is_emulated()).collect())
+}
+
 /// `corprof record` of this program, or of this process.
 fn record(file: &Path, options: &[&str], seconds: u64) -> Result<Command> {
     let mut command = corprof()?;
@@ -91,7 +97,7 @@ fn is_said(stderr: &str) -> bool {
 
 #[test]
 fn callers_are_those_that_await_from_the_start() -> Result<()> {
-    patiently(runtimes()?, |runtime, times| {
+    patiently(modern()?, |runtime, times| {
         if !runtime.has(Difference::AsyncOperations) {
             return Ok(());
         }
@@ -113,7 +119,7 @@ fn callers_are_those_that_await_from_the_start() -> Result<()> {
 
 #[test]
 fn callers_are_those_that_await_after_an_attach_and_stacks_are_physical_on_request() -> Result<()> {
-    patiently(runtimes()?, |runtime, times| {
+    patiently(modern()?, |runtime, times| {
         if !runtime.has(Difference::AsyncOperations) {
             return Ok(());
         }
@@ -144,13 +150,13 @@ fn callers_are_those_that_await_after_an_attach_and_stacks_are_physical_on_reque
 /// Where the runtime tells nothing, all is as with `--physical`, and nothing is said of it.
 #[test]
 fn stacks_are_physical_where_the_runtime_tells_nothing() -> Result<()> {
-    patiently(runtimes()?, |runtime, times| {
+    patiently(modern()?, |runtime, times| {
         if runtime.has(Difference::AsyncOperations) {
             return Ok(());
         }
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("p.folded");
-        let mut command = record(&file, &[], times)?;
+        let mut command = record(&file, &["--env", "DOTNET_RuntimeAsync=1"], times)?;
         let output =
             command.arg("--").args(application(runtime, "AsyncShares")?).args(["machines", "2000"]).output()?;
         let (_, stderr) = texts(&output);
