@@ -303,8 +303,8 @@ impl AsyncCallers {
         let lost = self.inbox.lost(cx) + self.damaged;
         let lost = if lost == 0 { String::new() } else { format!("; {lost} buffers of the runtime are lost") };
         Some(format!(
-            "Async callers: known of {share:.1} % of {} samples in resumed methods{lost}. The others have their physical \
-             stacks",
+            "Async callers: known of {share:.1} % of {} samples in resumed methods{lost}. The others have their \
+             physical stacks",
             self.resumed
         ))
     }

@@ -103,8 +103,8 @@ impl AsyncSession {
         }
     }
 
-    /// Has all threads write what they hold: each start and each end of a session of the source does that. A thread does
-    /// it at its next async operation, and the runtime does it within 1.3 s for those that have none.
+    /// Has all threads write what they hold: each start and each end of a session of the source does that. A thread
+    /// writes at its next async operation, and the runtime within 1.3 s for those that have none.
     ///
     /// The second session wants a level without events, as each session gets all that any of them wants.
     pub(super) fn flush(&mut self, cx: &mut ProfilerThread<'_>) -> Result<()> {
