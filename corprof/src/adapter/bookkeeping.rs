@@ -2,8 +2,6 @@
 //!
 //! It runs before and after the user's method, even if the profiler has no method for the event or is disabled.
 
-use std::ffi::c_void;
-
 use corprof_sys as sys;
 use windows_core::{BOOL, HRESULT, Ref};
 
@@ -11,12 +9,9 @@ use crate::context::{Heap, InNoGc};
 use crate::event_mask::Event;
 use crate::id::{FunctionId, ReJitId, ThreadId};
 use crate::info::Info;
-use crate::profiler::Profiler;
 use crate::sampler;
 use crate::session::liveness::Subject;
-use crate::session::{CompileSlot, Inlinings, RejitSlot, event_pipe_sessions, searcher, wire};
-
-use super::Adapter;
+use crate::session::{Inlinings, Interests, MethodKey, Observer, event_pipe_sessions, searcher, wire};
 
 /// Whether an event changes what is tracked.
 #[inline]
@@ -98,9 +93,7 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
     match event {
         Event::ModuleLoadFinished => {
             info.liveness().module_loaded(info.runtime(), subject);
-            if let Some(instrumentation) = info.instrumentation() {
-                instrumentation.module_loaded(subject);
-            }
+            info.observers(Interests::MODULES).for_each(|observer| observer.module_loaded(subject));
         }
         Event::ModuleAttachedToAssembly => {
             info.liveness().module_loaded(info.runtime(), subject);
@@ -110,18 +103,15 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
         Event::ModuleUnloadFinished => {
             info.liveness().module_gone(subject);
             info.known_names().evict_all();
-            info.for_each_extension(|extension| extension.module_gone(subject));
-            if let Some(hooks) = info.compile_slot() {
-                hooks.module_gone(subject);
-            }
+            info.observers(Interests::MODULES).for_each(|observer| observer.module_gone(subject));
         }
         Event::ClassUnloadStarted => info.liveness().class_going(info.runtime(), subject),
         Event::ThreadCreated => {
             info.liveness().thread_created(subject);
-            prepare_hooks(info);
+            info.observers(Interests::THREADS).for_each(Observer::thread_began);
         }
         Event::ThreadAssignedToOsThread => {
-            prepare_hooks(info);
+            info.observers(Interests::THREADS).for_each(Observer::thread_began);
             sampler::thread_assigned(info);
         }
         Event::ThreadDestroyed => {
@@ -140,9 +130,7 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
         Event::RuntimeSuspendStarted => info.runtime().searches().suspension_begins(),
         Event::RuntimeSuspendFinished => info.runtime().searches().suspended(),
         event if event.is_unwind_point() => {
-            if let Some(hooks) = info.hook_slot() {
-                hooks.unwound(event);
-            }
+            info.observers(Interests::UNWINDING).for_each(|observer| observer.unwound(event));
         }
         _ => {}
     }
@@ -154,16 +142,11 @@ pub(super) fn after(info: &Info, event: Event, subject: usize) {
     match event {
         Event::ModuleLoadFinished => {
             // After the user's method, whose own requests are waited for as well.
-            if let Some(instrumentation) = info.instrumentation() {
-                let _waits = info.inlinings().waits();
-                instrumentation.wait_at_module_load();
-            }
+            info.observers(Interests::MODULES).for_each(|observer| observer.module_load_ends(info));
         }
         Event::ModuleUnloadStarted => {
             info.liveness().module_going(info.runtime(), subject);
-            if let Some(instrumentation) = info.instrumentation() {
-                instrumentation.module_gone(subject);
-            }
+            info.observers(Interests::MODULES).for_each(|observer| observer.module_unloading(subject));
             // Names stay known until the module is gone. Its metadata are released while they are still in memory.
             info.known_names().let_go();
         }
@@ -195,211 +178,164 @@ fn compilation(info: &Info, tell: fn(&Inlinings)) {
 /// itself answers, and the runtime may do what both allow.
 ///
 /// # Safety
-/// The runtime calls the thunk on `this`, an [`Adapter`] of this `P`; `answer` is null or room for a truth value.
+/// `answer` is null or room for a truth value.
 #[inline]
-pub(crate) unsafe fn answered<P: Profiler>(this: *mut c_void, event: Event, allows: bool, answer: *mut BOOL) {
+pub(crate) unsafe fn answered(info: Option<&Info>, event: Event, allows: bool, answer: *mut BOOL) {
     // SAFETY: the same promise.
     let is_yes = unsafe { answer.as_ref().is_some_and(|it| it.as_bool()) };
     if !is_yes {
         return;
     }
-    if !allows {
-        // SAFETY: the caller's promise.
-        unsafe { wire::answer(answer, false) };
-        return;
-    }
-    if event != Event::JitInlining || P::NOTIFICATION_ONLY {
-        return;
-    }
-    // SAFETY: the caller's promise.
-    let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
-    let Some(info) = adapter.info.get() else { return };
-    if !info.inlinings().may_inline() {
+    let is_refused = !allows || event == Event::JitInlining && !info.is_none_or(may_inline_anything);
+    if is_refused {
         // SAFETY: the caller's promise.
         unsafe { wire::answer(answer, false) };
     }
 }
 
-/// Gives the calling thread its state for hooks. It certainly runs managed code, and it is nearly always the new
-/// thread.
-fn prepare_hooks(info: &Info) {
-    if let Some(hooks) = info.hook_slot() {
-        hooks.prepare_thread();
-    }
+/// Whether the current compilation may inline a function, as far as requests to recompile are concerned.
+fn may_inline_anything(info: &Info) -> bool {
+    info.profiler().is_notification_only || info.inlinings().may_inline()
 }
 
 /// Records the name of a thread, which may come before the thread. A separate thunk, because it has more arguments than
 /// one id.
 ///
 /// # Safety
-/// The runtime calls the thunk on `this`, an [`Adapter`] of this `P`; `name` points at `count` units of text, or is
-/// null.
-pub(crate) unsafe fn thread_name_changed<P: Profiler>(this: *mut c_void, thread: usize, count: u32, name: *const u16) {
-    // SAFETY: the same promises; the runtime holds a reference while it calls (fact: profiler-object).
-    let (adapter, name): (&Adapter<P>, _) = unsafe { (Adapter::of(this), wire::utf16(count, name)) };
-    if let (Some(info), Some(thread)) = (adapter.info.get(), ThreadId::from_raw(thread)) {
+/// `name` points at `count` units of text, or is null.
+pub(crate) unsafe fn thread_name_changed(info: &Info, thread: usize, count: u32, name: *const u16) {
+    // SAFETY: the same promise.
+    let name = unsafe { wire::utf16(count, name) };
+    if let Some(thread) = ThreadId::from_raw(thread) {
         info.thread_names().named(thread, &name);
     }
 }
 
-/// The compiler begins to compile a function: the last moment to give it another body.
+/// The compiler begins to compile a function.
 ///
 /// # Safety
-/// As [`thread_name_changed`].
-pub(crate) unsafe fn jit_compilation_started<P: Profiler>(this: *mut c_void, function: usize, _is_safe_to_block: BOOL) {
-    // SAFETY: the same promise.
-    let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
-    with_hooks(adapter, function, |hooks, function| {
-        // SAFETY: this is that callback.
-        unsafe { hooks.compiling(function) }
-    });
+/// The calling thread is inside this callback of the runtime.
+#[inline]
+pub(crate) unsafe fn jit_compilation_started(info: &Info, function: usize, _is_safe_to_block: BOOL) {
+    let group = Interests::COMPILATIONS;
+    let Some((function, _subject)) = observed_function(info, group, function) else { return };
+    for observer in info.observers(group) {
+        // SAFETY: the same promise.
+        unsafe { observer.compilation_started(function) };
+    }
 }
 
-/// The runtime has found precompiled code of a function, and asks whether it may use it: answers what the hooks say.
+/// The runtime has found precompiled code of a function, and asks whether it may use it.
 ///
 /// # Safety
-/// As [`thread_name_changed`].
-pub(crate) unsafe fn jit_cached_function_search_started<P: Profiler>(this: *mut c_void, function: usize) -> bool {
+/// The calling thread is inside this callback of the runtime.
+#[inline]
+pub(crate) unsafe fn jit_cached_function_search_started(info: &Info, function: usize) -> bool {
+    let group = Interests::COMPILATIONS;
+    let Some((function, _subject)) = observed_function(info, group, function) else { return true };
     // SAFETY: the same promise.
-    let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
-    let answer = with_hooks(adapter, function, |hooks, function| {
-        // SAFETY: this is that callback.
-        unsafe { hooks.may_use_precompiled(function) }
-    });
-    answer.unwrap_or(true)
+    info.observers(group).all(|observer| unsafe { observer.may_use_precompiled(function) })
 }
 
 /// The runtime has ended its search for precompiled code of a function.
 ///
 /// # Safety
-/// As [`thread_name_changed`].
-pub(crate) unsafe fn jit_cached_function_search_finished<P: Profiler>(
-    this: *mut c_void,
-    function: usize,
-    result: sys::COR_PRF_JIT_CACHE,
-) {
-    // SAFETY: the same promise.
-    let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
-    if result == sys::COR_PRF_CACHED_FUNCTION_FOUND {
-        with_hooks(adapter, function, |hooks, function| hooks.uses_precompiled(function));
+/// The calling thread is inside this callback of the runtime.
+#[inline]
+pub(crate) unsafe fn jit_cached_function_search_finished(info: &Info, function: usize, result: sys::COR_PRF_JIT_CACHE) {
+    if result != sys::COR_PRF_CACHED_FUNCTION_FOUND {
+        return;
     }
+    let group = Interests::COMPILATIONS;
+    let Some((function, _subject)) = observed_function(info, group, function) else { return };
+    info.observers(group).for_each(|observer| observer.precompiled_code_found(function));
 }
 
-/// The compiler asks whether it may inline a function: answers what the hooks say.
+/// The compiler asks whether it may inline a function.
 ///
 /// # Safety
-/// As [`thread_name_changed`].
-pub(crate) unsafe fn jit_inlining<P: Profiler>(this: *mut c_void, _caller: usize, callee: usize) -> bool {
+/// The calling thread is inside this callback of the runtime.
+#[inline]
+pub(crate) unsafe fn jit_inlining(info: &Info, _caller: usize, callee: usize) -> bool {
+    let group = Interests::COMPILATIONS;
+    let Some((function, _subject)) = observed_function(info, group, callee) else { return true };
     // SAFETY: the same promise.
-    let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
-    let answer = with_hooks(adapter, callee, |hooks, function| {
-        // SAFETY: this is that callback.
-        unsafe { hooks.may_inline(function) }
-    });
-    answer.unwrap_or(true)
+    info.observers(group).all(|observer| unsafe { observer.may_inline(function) })
 }
 
-/// Asks or tells the hooks, if there are some, about a function that the current callback is about.
-fn with_hooks<P: Profiler, R>(
-    adapter: &Adapter<P>,
-    function: usize,
-    tell: impl FnOnce(&'static dyn CompileSlot, FunctionId) -> R,
-) -> Option<R> {
-    let info = adapter.info.get()?;
-    let hooks = info.compile_slot()?;
-    let _subject = Subject::begin(function);
-    // The function is alive, as the callback is about it.
-    let function = info.function(function)?;
-    Some(tell(hooks, function))
+/// The function that the current callback is about, which keeps it alive, if anybody observes the group.
+#[inline]
+fn observed_function(info: &Info, group: Interests, function: usize) -> Option<(FunctionId, Subject)> {
+    if !info.is_observed(group) {
+        return None;
+    }
+    let subject = Subject::begin(function);
+    Some((info.function(function)?, subject))
 }
 
 /// The runtime asks for the new body of a method.
 ///
 /// # Safety
-/// As [`thread_name_changed`]; `control` lasts as long as the callback.
-pub(crate) unsafe fn get_rejit_parameters<P: Profiler>(
-    this: *mut c_void,
+/// The calling thread is inside this callback of the runtime.
+pub(crate) unsafe fn get_rejit_parameters(
+    info: &Info,
     module: usize,
     method: u32,
     control: &Ref<'_, sys::ICorProfilerFunctionControl>,
 ) {
-    // SAFETY: the same promise.
-    let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
+    let profiler = info.profiler();
     // A disabled profiler has no effect any more: the old body is compiled.
-    let instrumentation = adapter.info.get().and_then(Info::instrumentation).filter(|_| adapter.state.gate.is_open());
-    if let (Some(instrumentation), Some(control)) = (instrumentation, control.as_ref()) {
-        // Methods that nobody has asked for come along as callers, unless the profiler makes requests of its own.
-        let is_sole = !P::EVENTS.contains(Event::GetRejitParameters);
-        instrumentation.parameters(module, method, control, is_sole);
+    if !profiler.gate.is_open() {
+        return;
+    }
+    let Some(control) = control.as_ref() else { return };
+    // Methods that nobody has asked for come along as callers, unless the profiler makes requests of its own.
+    let is_sole = !profiler.events.contains(Event::GetRejitParameters);
+    for observer in info.observers(Interests::REJITS) {
+        observer.rejit_parameters((module, method), control, is_sole);
     }
 }
 
 /// The compiler begins to compile a function again.
 ///
 /// # Safety
-/// As [`thread_name_changed`].
-pub(crate) unsafe fn rejit_compilation_started<P: Profiler>(
-    this: *mut c_void,
-    function: usize,
-    rejit: usize,
-    _is_safe_to_block: BOOL,
-) {
-    // SAFETY: the same promise.
-    let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
-    with_function(adapter, function, |instrumentation, method, function| {
-        instrumentation.compiling(method, function, ReJitId(rejit));
-    });
+/// The calling thread is inside this callback of the runtime.
+pub(crate) unsafe fn rejit_compilation_started(info: &Info, function: usize, rejit: usize, _is_safe_to_block: BOOL) {
+    let group = Interests::REJITS;
+    let Some((function, _subject)) = observed_function(info, group, function) else { return };
+    let Some(method) = method_of(info, function) else { return };
+    info.observers(group).for_each(|observer| observer.rejit_started(method, function, ReJitId(rejit)));
 }
 
 /// A function has been compiled again, or could not be.
 ///
 /// # Safety
-/// As [`thread_name_changed`].
-pub(crate) unsafe fn rejit_compilation_finished<P: Profiler>(
-    this: *mut c_void,
+/// The calling thread is inside this callback of the runtime.
+pub(crate) unsafe fn rejit_compilation_finished(
+    info: &Info,
     function: usize,
     rejit: usize,
     status: HRESULT,
     _is_safe_to_block: BOOL,
 ) {
-    // SAFETY: the same promise.
-    let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
-    with_function(adapter, function, |instrumentation, method, function| {
-        instrumentation.compiled(method, function, ReJitId(rejit), status);
-    });
+    let group = Interests::REJITS;
+    let Some((function, _subject)) = observed_function(info, group, function) else { return };
+    let Some(method) = method_of(info, function) else { return };
+    info.observers(group).for_each(|observer| observer.rejit_finished(method, function, ReJitId(rejit), status));
 }
 
-/// Tells the instrumentation, if there is one, of the function that the current callback is about, and its method.
-fn with_function<P: Profiler>(
-    adapter: &Adapter<P>,
-    function: usize,
-    tell: impl FnOnce(&dyn RejitSlot, (usize, u32), FunctionId),
-) {
-    let Some(info) = adapter.info.get() else { return };
-    let Some(instrumentation) = info.instrumentation() else { return };
-    let _subject = Subject::begin(function);
-    // The function is alive, as the callback is about it.
-    if let Some(function) = info.function(function)
-        && let Ok(known) = info.runtime().ask_function(function)
-    {
-        tell(instrumentation.as_ref(), (known.module.as_raw(), known.token.as_raw()), function);
-    }
+/// The method of a function that is alive.
+fn method_of(info: &Info, function: FunctionId) -> Option<MethodKey> {
+    let known = info.runtime().ask_function(function).ok()?;
+    Some((known.module.as_raw(), known.token.as_raw()))
 }
 
 /// A ReJIT request has failed for a method.
 ///
 /// # Safety
-/// As [`thread_name_changed`].
-pub(crate) unsafe fn rejit_error<P: Profiler>(
-    this: *mut c_void,
-    module: usize,
-    method: u32,
-    _function: usize,
-    status: HRESULT,
-) {
-    // SAFETY: the same promise.
-    let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
-    if let Some(instrumentation) = adapter.info.get().and_then(Info::instrumentation) {
-        instrumentation.failed((module, method), status);
+/// The calling thread is inside this callback of the runtime.
+pub(crate) unsafe fn rejit_error(info: &Info, module: usize, method: u32, _function: usize, status: HRESULT) {
+    for observer in info.observers(Interests::REJITS) {
+        observer.rejit_failed((module, method), status);
     }
 }

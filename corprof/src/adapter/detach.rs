@@ -37,6 +37,7 @@ use crate::info::Info;
 use crate::profiler::Profiler;
 use crate::report;
 use crate::sampler;
+use crate::session::Observer;
 use crate::session::ending::{DETACH, Functions, Object, Stage};
 use crate::session::panics::catch;
 
@@ -66,9 +67,8 @@ impl<P: Profiler> Adapter<P> {
         let Some(info) = self.info.get() else { return Ok(()) };
         let error = |code, what, rule| Err(Error::new(code, DETACH).about(what, rule));
         let code = sys::CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT;
-        if info.hook_slot().is_some() {
-            let rule = "the profiler has hooks in compiled code: it cannot be detached";
-            return error(code, "SetEnterLeaveFunctionHooks3", rule);
+        if let Some((what, rule)) = info.all_observers().find_map(Observer::detach_obstacle) {
+            return error(code, what, rule);
         }
         if let Some(call) = info.what_prevents_detach() {
             return error(code, call, "the runtime does not detach a profiler that has made this call");
@@ -110,16 +110,15 @@ impl<P: Profiler> Adapter<P> {
         if !ending.advance(Stage::LastWord) {
             return;
         }
-        let hooks = info.hook_slot();
-        if let Some(hooks) = hooks {
+        for observer in info.all_observers() {
             // SAFETY: the gate is closed and no thread is inside.
-            unsafe { hooks.end_all_threads(was_quiet) };
+            unsafe { observer.profiler_ending(was_quiet) };
         }
         self.say_last_word(info, was_quiet);
         let _ = info.stop_event_pipe_sessions(); // those that `shutdown` has started
-        if let Some(hooks) = hooks {
+        for observer in info.all_observers() {
             // SAFETY: as above.
-            unsafe { hooks.drop_user() };
+            unsafe { observer.profiler_ended() };
         }
         // SAFETY: as above.
         unsafe { self.drop_profiler() };

@@ -221,10 +221,10 @@ impl<P: Profiler> Adapter<P> {
             ));
         }
         self.end_profiler_threads();
-        let hooks = self.info.get().and_then(Info::hook_slot).filter(|_| is_empty);
-        if let Some(hooks) = hooks {
+        let observers = || self.info.get().filter(|_| is_empty).into_iter().flat_map(Info::all_observers);
+        for observer in observers() {
             // SAFETY: the gate is closed and no thread is inside.
-            unsafe { hooks.end_all_threads(is_disabled) };
+            unsafe { observer.profiler_ending(is_disabled) };
         }
         if let Some(info) = self.info.get() {
             if is_empty && !is_disabled && !info.profiler_threads().has_panicked() {
@@ -236,9 +236,9 @@ impl<P: Profiler> Adapter<P> {
             }
             info.seal_event_mask();
         }
-        if let Some(hooks) = hooks {
+        for observer in observers() {
             // SAFETY: as above.
-            unsafe { hooks.drop_user() };
+            unsafe { observer.profiler_ended() };
         }
         if is_empty {
             // SAFETY: the gate is closed and no thread is inside.

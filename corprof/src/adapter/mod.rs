@@ -78,6 +78,16 @@ impl<P: Profiler> Adapter<P> {
         unsafe { &*this.cast() }
     }
 
+    /// The handle to the runtime behind one of its interface pointers, once Initialize has been called.
+    ///
+    /// # Safety
+    /// The runtime calls a thunk on `this`, which came from [`create`](Self::create).
+    #[inline]
+    pub(crate) unsafe fn info_of<'a>(this: *mut c_void) -> Option<&'a Info> {
+        // SAFETY: the runtime holds a reference while it calls (fact: profiler-object).
+        unsafe { Self::of(this) }.info.get()
+    }
+
     /// The user's profiler, once it is made.
     ///
     /// # Safety

@@ -3,7 +3,7 @@
 use windows_core::GUID;
 
 use crate::id::{EventPipeProviderId, ThreadId};
-use crate::session::{DeliveredEvent, Info, wire};
+use crate::session::{DeliveredEvent, Info, Interests, wire};
 
 /// An event of an EventPipe session that this profiler started. It is valid until the callback returns.
 #[derive(Clone, Copy, Debug)]
@@ -110,9 +110,8 @@ impl EventPipeEvent<'_> {
     ) -> Option<Self> {
         // SAFETY: the caller's promise.
         let data = unsafe { wire::slice(data_size, data) };
-        if let Some(observer) = info.event_observer()
-            && observer.keeps(info, DeliveredEvent { provider, id, version, data })
-        {
+        let delivered = DeliveredEvent { provider, id, version, data };
+        if info.observers(Interests::EVENTS).any(|observer| observer.keeps_event(info, delivered)) {
             return None;
         }
         // The runtime passes a thread only for events of its sample profiler; any other event is delivered on the

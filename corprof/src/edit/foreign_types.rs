@@ -10,7 +10,7 @@ use corprof_il::verify::TypeInfo;
 use crate::id::ModuleId;
 use crate::info::{Info, SoleAssembly};
 use crate::lock::unpoisoned;
-use crate::session::Extension;
+use crate::session::{Interests, Observer};
 use crate::suspension;
 
 /// A type that another module defines.
@@ -84,7 +84,11 @@ impl ForeignTypes {
     }
 }
 
-impl Extension for ForeignTypes {
+impl Observer for ForeignTypes {
+    fn interests(&self) -> Interests {
+        Interests::MODULES
+    }
+
     fn module_gone(&self, module: usize) {
         self.known().remove(&module);
     }

@@ -66,7 +66,7 @@ use crate::id::{ClassId, EventPipeProviderId};
 use crate::info::EventPipeProviderConfig;
 use crate::lock::unpoisoned;
 use crate::profiler_thread::ProfilerThread;
-use crate::session::{DeliveredEvent, EventObserver, Info};
+use crate::session::{DeliveredEvent, Info, Interests, Observer};
 
 pub use error::HeapDumpError;
 use fields::FieldReader;
@@ -225,8 +225,12 @@ impl ProfilerThread<'_> {
     }
 }
 
-impl EventObserver for Snapshots {
-    fn keeps(&self, info: &Info, event: DeliveredEvent<'_>) -> bool {
+impl Observer for Arc<Snapshots> {
+    fn interests(&self) -> Interests {
+        Interests::EVENTS
+    }
+
+    fn keeps_event(&self, info: &Info, event: DeliveredEvent<'_>) -> bool {
         self.is_listening.load(Relaxed) && self.event(info, event)
     }
 }
@@ -250,9 +254,7 @@ fn is_past(until: Option<Instant>) -> bool {
 impl Snapshots {
     /// Those of the profiler whose thread this is.
     fn of(info: &Info) -> Arc<Self> {
-        let observer = info.event_observer_or(|| Arc::<Self>::default());
-        // No other feature observes events.
-        (observer as Arc<dyn Any + Send + Sync>).downcast().unwrap_or_default()
+        Arc::clone(info.extension::<Arc<Self>>())
     }
 
     fn begin(&self, sink: Box<dyn BlockSink>, fields: Option<FieldReader>) -> Result<(), HeapDumpError> {

@@ -13,7 +13,7 @@ use super::inlined::is_inlined;
 use super::inserted_calls::calls;
 use super::installed::{Installed, Record};
 use super::left_out::broken;
-use super::setup::refuse_second;
+use super::setup::{refuse_second, set_hooks};
 use super::stubs::OURS;
 use super::suspensions::Role;
 use super::{FunctionHooks, Hook, HookedFunctions, fitness};
@@ -27,9 +27,9 @@ use crate::lock::unpoisoned;
 use crate::metadata::is_of_the_runtime;
 use crate::profiler_thread::ProfilerThread;
 use crate::report;
-use crate::session::CompileSlot;
 use crate::session::event_pipe_sessions::Callback;
 use crate::session::panics::catch;
+use crate::session::{Interests, MethodKey as Key, Observer};
 use crate::suspension;
 use crate::values::{Lookup, Plan, Types};
 
@@ -50,9 +50,6 @@ pub enum Precompiled {
 
 /// Why a method that the compiler inlines has no hooks.
 const INLINED: &str = "the compiler inlines it, which a hook would prevent (`Hook::Exact` hooks it all the same)";
-
-/// A method: its module and its token.
-type Key = (usize, u32);
 
 /// What was decided about a method.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -137,8 +134,8 @@ fn prepare<H: FunctionHooks>(
     };
     let inserted: &'static Inserted<H> = Box::leak(Box::new(inserted));
     cx.prevent_detach(CALL);
-    cx.set_hook_slot(installed);
-    cx.set_compile_slot(inserted);
+    set_hooks(cx, installed);
+    cx.register_observer(inserted);
     Ok(inserted)
 }
 
@@ -303,15 +300,19 @@ impl<H: FunctionHooks> Inserted<H> {
     }
 }
 
-impl<H: FunctionHooks> CompileSlot for Inserted<H> {
-    unsafe fn compiling(&'static self, function: FunctionId) {
+impl<H: FunctionHooks> Observer for &'static Inserted<H> {
+    fn interests(&self) -> Interests {
+        Interests::COMPILATIONS | Interests::MODULES
+    }
+
+    unsafe fn compilation_started(&self, function: FunctionId) {
         if self.precompiled == Precompiled::Compile || !self.kept().contains(&function) {
             // SAFETY: the caller's promise.
             unsafe { self.decide(function, Types::AreLoaded) };
         }
     }
 
-    unsafe fn may_inline(&'static self, function: FunctionId) -> bool {
+    unsafe fn may_inline(&self, function: FunctionId) -> bool {
         // Its code is not hooked, whatever the user says.
         if self.precompiled == Precompiled::Keep && self.kept().contains(&function) {
             return true;
@@ -327,7 +328,7 @@ impl<H: FunctionHooks> CompileSlot for Inserted<H> {
             None => {}
         }
         let ask = || {
-            if !Self::is_fit(&cx, function) {
+            if !Inserted::<H>::is_fit(&cx, function) {
                 return None;
             }
             catch(|| self.ask(&mut cx, function), || self.installed.disable_after_panic("select"))
@@ -335,19 +336,19 @@ impl<H: FunctionHooks> CompileSlot for Inserted<H> {
         !self.answers.is_exact(key, ask)
     }
 
-    unsafe fn may_use_precompiled(&'static self, function: FunctionId) -> bool {
+    unsafe fn may_use_precompiled(&self, function: FunctionId) -> bool {
         // SAFETY: the caller's promise.
         self.precompiled == Precompiled::Keep || unsafe { !self.decide(function, Types::MayLoad) }
     }
 
-    fn uses_precompiled(&'static self, function: FunctionId) {
+    fn precompiled_code_found(&self, function: FunctionId) {
         let is_new = self.kept().insert(function);
         if is_new {
             self.hooked().note_precompiled();
         }
     }
 
-    fn module_gone(&'static self, module: usize) {
+    fn module_gone(&self, module: usize) {
         self.methods().retain(|(of, _), _| *of != module);
         self.answers.forget(|(of, _)| *of == module);
     }

@@ -2,7 +2,7 @@
 //! what it would refuse.
 
 use super::installed::Installed;
-use super::setup::refuse_second;
+use super::setup::{refuse_second, set_hooks};
 use super::{FunctionHooks, HookValues, HookedFunctions, stubs};
 use crate::context::InInitialize;
 use crate::error::{E_NOTIMPL, Error, Result};
@@ -49,8 +49,7 @@ pub(super) fn install<H: FunctionHooks>(cx: &InInitialize<'_>, hooks: H) -> Resu
         } else {
             cx.set_fast_hooks(H::KINDS, stubs)?;
         }
-        cx.set_hook_slot(installed);
-        cx.set_compile_slot(installed);
+        set_hooks(cx, installed);
         Ok(installed.hooked().clone())
     });
     if set.is_err() {

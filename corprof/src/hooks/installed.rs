@@ -25,7 +25,7 @@ use super::threads::{CallThreadState, State, Threads};
 use super::{FunctionHooks, Hook, HookedFunctions, InHook, clock, fitness, signature};
 use crate::context::{InCallback, InInitialize};
 use crate::error::{E_NOTIMPL, Error, Result};
-use crate::event_mask::Event;
+use crate::event_mask::{Event, EventMask};
 use crate::id::FunctionId;
 use crate::info::{Info, StringLayout};
 use crate::metadata::is_of_the_runtime;
@@ -34,7 +34,7 @@ use crate::session::gate::Gate;
 use crate::session::panics::{PanicPlace, ProfilerState, catch, discard};
 use crate::session::slot::{First, Tag};
 use crate::session::wire;
-use crate::session::{CompileSlot, HookSlot};
+use crate::session::{Interests, Observer};
 use crate::values::{Lookup, Plan};
 
 /// A profiler's hooks. They live as long as the process.
@@ -90,6 +90,9 @@ pub(super) trait AnyHooks: Send + Sync {
     fn key(&self) -> NonZeroUsize;
     /// Ends the calling thread's state.
     fn end_thread(&'static self, state: State);
+    /// Calls `borrower` with the calling thread's state, if it exists and is not in use. An error if states are of
+    /// another type.
+    fn lend_thread(&'static self, of: TypeId, borrower: &mut dyn FnMut(NonNull<()>)) -> Result<()>;
 }
 
 impl<H: FunctionHooks> Installed<H> {
@@ -149,11 +152,11 @@ impl<H: FunctionHooks> Installed<H> {
         self.string_layout
     }
 
-    /// The user's hooks. Only for code inside the gate, or code that knows that no thread is inside and `drop_user` has
+    /// The user's hooks. Only for code inside the gate, or code that knows that no thread is inside and `profiler_ended` has
     /// not run.
     #[inline]
     pub(super) fn user(&self) -> &H {
-        // SAFETY: only `drop_user` writes to the cell, and it runs after all callers of this.
+        // SAFETY: only `profiler_ended` writes to the cell, and it runs after all callers of this.
         unsafe { &*self.user.get() }
     }
 
@@ -362,13 +365,37 @@ impl<H: FunctionHooks> AnyHooks for Installed<H> {
     fn end_thread(&'static self, state: State) {
         self.end_current_thread(state);
     }
+
+    fn lend_thread(&'static self, of: TypeId, borrower: &mut dyn FnMut(NonNull<()>)) -> Result<()> {
+        if of != TypeId::of::<H::Thread>() {
+            let rule = "use the `FunctionHooks::Thread` type of the hooks that are set";
+            return Err(Error::new(E_NOTIMPL, "with_hook_thread").about("a state of another type", rule));
+        }
+        if let Some(inside) = self.gate().enter() {
+            self.lend(&inside, |state| borrower(state.cast()));
+        }
+        Ok(())
+    }
 }
 
-/// For hooks that the runtime calls; inserted code has a slot of its own.
-impl<H: FunctionHooks> CompileSlot for Installed<H> {
-    unsafe fn compiling(&'static self, _function: FunctionId) {}
+/// Inserted code has an observer of compilations of its own (`inserted.rs`).
+impl<H: FunctionHooks> Observer for &'static Installed<H> {
+    fn interests(&self) -> Interests {
+        if self.is_inserted {
+            return Interests::THREADS;
+        }
+        let unwinding = if H::UNWINDS { Interests::UNWINDING } else { Interests::empty() };
+        Interests::THREADS | Interests::COMPILATIONS | Interests::MODULES | unwinding
+    }
 
-    unsafe fn may_inline(&'static self, function: FunctionId) -> bool {
+    fn thread_began(&self) {
+        let hooks = *self;
+        if let Some(inside) = hooks.gate().enter() {
+            hooks.thread(&inside);
+        }
+    }
+
+    unsafe fn may_inline(&self, function: FunctionId) -> bool {
         let Some(_inside) = self.gate().enter() else { return true };
         let ask = || {
             // SAFETY: the caller's promise.
@@ -387,57 +414,34 @@ impl<H: FunctionHooks> CompileSlot for Installed<H> {
         !self.answers.is_exact(function, ask)
     }
 
-    unsafe fn may_use_precompiled(&'static self, _function: FunctionId) -> bool {
-        true
-    }
-
-    fn uses_precompiled(&'static self, _function: FunctionId) {}
-
-    fn module_gone(&'static self, _module: usize) {
+    fn module_gone(&self, _module: usize) {
         // Functions of other modules may have gone with it: instantiations over its types.
         self.answers.forget(|_| true);
     }
-}
 
-impl<H: FunctionHooks> HookSlot for Installed<H> {
-    fn prepare_thread(&'static self) {
-        if let Some(inside) = self.gate().enter() {
-            self.thread(&inside);
-        }
+    fn unwound(&self, event: Event) {
+        self.tell_unwound(event);
     }
 
-    fn lend_thread(&'static self, of: TypeId, borrower: &mut dyn FnMut(NonNull<()>)) -> Result<()> {
-        if of != TypeId::of::<H::Thread>() {
-            let rule = "use the `FunctionHooks::Thread` type of the hooks that are set";
-            return Err(Error::new(E_NOTIMPL, "with_hook_thread").about("a state of another type", rule));
-        }
-        if let Some(inside) = self.gate().enter() {
-            self.lend(&inside, |state| borrower(state.cast()));
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn unwound(&'static self, event: Event) {
-        if H::UNWINDS && !self.is_inserted {
-            self.tell_unwound(event);
-        }
-    }
-
-    fn note_unasked(&'static self) {
+    fn event_mask_changes(&self, info: &Info, mask: EventMask) {
         /// The interface of .NET 9, the last without runtime async, has number 15, and that of .NET 10 as well.
         const NET_9: u8 = 15;
-        if self.info.version() >= NET_9 {
+        // Without this flag the runtime may compile functions without asking these hooks.
+        if !mask.contains(EventMask::MONITOR_ENTERLEAVE) && info.version() >= NET_9 {
             self.slow_path.note_unasked();
         }
     }
 
-    unsafe fn end_all_threads(&self, is_disabled: bool) {
+    fn detach_obstacle(&self) -> Option<(&'static str, &'static str)> {
+        Some(("SetEnterLeaveFunctionHooks3", "the profiler has hooks in compiled code: it cannot be detached"))
+    }
+
+    unsafe fn profiler_ending(&self, is_disabled: bool) {
         // SAFETY: the caller's promise.
         unsafe { self.end_threads(is_disabled) }
     }
 
-    unsafe fn drop_user(&self) {
+    unsafe fn profiler_ended(&self) {
         if !self.is_dropped.swap(true, Ordering::Relaxed) {
             // SAFETY: the caller promises that no thread uses it, and the flag makes this the only drop.
             let drop = || unsafe { ManuallyDrop::drop(&mut *self.user.get()) };

@@ -1,12 +1,15 @@
 //! [`HookSetup`]: who calls the hooks of a profiler.
 
+use std::sync::OnceLock;
+
 use super::inserted::{Precompiled, attach, install as install_inserted};
 use super::install::install;
+use super::installed::{AnyHooks, Installed};
 use super::{FunctionHooks, HookKinds, HookValues, HookedFunctions};
 use crate::context::{InAttach, InInitialize};
 use crate::error::{E_FAIL, Error, Result};
 use crate::instrumentation::StartError;
-use crate::session::Info;
+use crate::session::{Info, Observer};
 
 /// Hooks that are to be set: made by [`InInitialize::hooks`] and [`InAttach::hooks`]. [`install`](Self::install) sets
 /// them.
@@ -160,9 +163,26 @@ const fn check_frames<H: FunctionHooks>() {
     }
 }
 
+/// The hooks of a session, once they are set: in `initialize`, or never.
+#[derive(Default)]
+struct SetHooks(OnceLock<&'static dyn AnyHooks>);
+
+impl Observer for SetHooks {}
+
+/// The hooks of the session, if they are set.
+pub(super) fn known_hooks(info: &Info) -> Option<&'static dyn AnyHooks> {
+    info.find_observer::<SetHooks>()?.0.get().copied()
+}
+
+/// Sets the hooks, and has them hear of callbacks.
+pub(super) fn set_hooks<H: FunctionHooks>(info: &Info, hooks: &'static Installed<H>) {
+    let _ = info.extension::<SetHooks>().0.set(hooks); // `refuse_second` has found none
+    info.register_observer(hooks);
+}
+
 /// An error if hooks are set already.
-pub(super) fn refuse_second(cx: &Info, call: &'static str) -> Result<()> {
-    if cx.hook_slot().is_none() {
+pub(super) fn refuse_second(info: &Info, call: &'static str) -> Result<()> {
+    if known_hooks(info).is_none() {
         return Ok(());
     }
     let rule = "a profiler has one `FunctionHooks`: combine the two";

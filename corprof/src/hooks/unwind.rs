@@ -13,6 +13,7 @@ use crate::session::slot::Inside;
 
 use super::FunctionHooks;
 use super::installed::Installed;
+use super::setup::known_hooks;
 use super::threads::CallThreadState;
 
 /// A place in a stack. Functions whose callers' stack pointers
@@ -67,7 +68,7 @@ impl InNoGc<'_> {
     /// itself.
     pub fn with_hook_thread<T: Send + 'static, R>(&self, look: impl FnOnce(&mut T) -> R) -> Result<R> {
         const CALL: &str = "with_hook_thread";
-        let Some(hooks) = self.hook_slot() else {
+        let Some(hooks) = known_hooks(self) else {
             return Err(Error::new(E_NOTIMPL, CALL)
                 .about("hooks", "none are set: call `cx.hooks(…).install()` in `initialize`"));
         };
@@ -159,7 +160,7 @@ impl<H: FunctionHooks> Installed<H> {
         }
     }
 
-    /// [`AnyHooks::unwound`](super::AnyHooks::unwound).
+    /// Reports how far an exception has unwound the stack.
     #[cold]
     pub(super) fn tell_unwound(&'static self, event: Event) {
         let Some(inside) = self.gate().enter() else { return };

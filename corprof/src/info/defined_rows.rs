@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard};
 
 use crate::lock::unpoisoned;
-use crate::session::{Extension, Info};
+use crate::session::{Info, Interests, Observer};
 use crate::suspension;
 
 /// The contents of a row, without those that every row of its table has.
@@ -85,7 +85,11 @@ impl DefinedRows {
     }
 }
 
-impl Extension for DefinedRows {
+impl Observer for DefinedRows {
+    fn interests(&self) -> Interests {
+        Interests::MODULES
+    }
+
     fn module_gone(&self, module: usize) {
         self.rows().remove(&module);
     }

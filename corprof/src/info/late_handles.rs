@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use corprof_sys as sys;
 
 use crate::lock::unpoisoned;
-use crate::session::{Extension, Info};
+use crate::session::{Info, Observer};
 
 /// Handles that were dropped too deep inside `handle_destroyed`. The outer call that is freeing a handle frees these
 /// next.
@@ -18,7 +18,7 @@ struct Raw(sys::ObjectHandleID);
 // SAFETY: the handle is a place in one of the runtime's tables; the runtime accepts it from any thread (fact: handles).
 unsafe impl Send for Raw {}
 
-impl Extension for LateHandles {}
+impl Observer for LateHandles {}
 
 impl Info {
     /// The handles that are still to be freed.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::id::ModuleId;
 use crate::lock::unpoisoned;
-use crate::session::{Extension, Info};
+use crate::session::{Info, Observer};
 
 /// The loaded assemblies by name.
 #[derive(Default)]
@@ -47,7 +47,7 @@ impl SoleAssembly {
     }
 }
 
-impl Extension for Assemblies {}
+impl Observer for Assemblies {}
 
 impl Info {
     /// The loaded assemblies by name, as they were last listed.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::lock::unpoisoned;
-use crate::session::{Extension, Info};
+use crate::session::{Info, Interests, Observer};
 use crate::suspension;
 
 /// By module and method.
@@ -55,7 +55,11 @@ impl OriginalBodies {
     }
 }
 
-impl Extension for OriginalBodies {
+impl Observer for OriginalBodies {
+    fn interests(&self) -> Interests {
+        Interests::MODULES
+    }
+
     fn module_gone(&self, module: usize) {
         self.bodies().retain(|(of, _), _| *of != module);
     }

@@ -12,15 +12,13 @@ use crate::edit::CheckedBody;
 use crate::error::Error;
 use crate::id::{FunctionId, ModuleId, ReJitId};
 use crate::lock::unpoisoned;
+use crate::session::MethodKey as Key;
 use crate::session::liveness::{Lifeline, Liveness};
 use crate::session::profiler_threads::{self, ProfilerThreads};
 use crate::suspension;
 
 use super::outcome::{Preparation, State};
 use super::queue::{Command, Queue};
-
-/// A method: its module and its token.
-pub(super) type Key = (usize, u32);
 
 pub(super) struct Shared {
     liveness: Arc<Liveness>,

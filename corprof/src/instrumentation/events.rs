@@ -1,4 +1,6 @@
-//! The runtime's questions and answers: see [`RejitSlot`].
+//! What the instrumentation hears of callbacks.
+
+use std::sync::Arc;
 
 use corprof_sys as sys;
 use windows_core::HRESULT;
@@ -6,29 +8,34 @@ use windows_core::HRESULT;
 use crate::args::FunctionControl;
 use crate::error::Error;
 use crate::id::{FunctionId, ModuleId, ReJitId};
-use crate::session::RejitSlot;
+use crate::session::{Info, Interests, MethodKey as Key, Observer};
 
-use super::books::{Key, Shared};
+use super::books::Shared;
 use super::queue::Command;
 
-impl RejitSlot for Shared {
+impl Observer for Arc<Shared> {
+    fn interests(&self) -> Interests {
+        Interests::MODULES | Interests::REJITS
+    }
+
     fn module_loaded(&self, module: usize) {
         self.push([Command::ModuleLoaded(module)]);
     }
 
-    fn wait_at_module_load(&self) {
-        Shared::wait_at_module_load(self);
+    fn module_load_ends(&self, info: &Info) {
+        let _waits = info.inlinings().waits();
+        self.wait_at_module_load();
     }
 
-    fn module_gone(&self, module: usize) {
+    fn module_unloading(&self, module: usize) {
         let states = self.books().module_gone(module);
         states.iter().for_each(|state| state.unloaded());
         // It drops the edits, and tells those of which nothing was requested.
         self.push([Command::ModuleGone(module)]);
     }
 
-    fn parameters(&self, module: usize, method: u32, control: &sys::ICorProfilerFunctionControl, is_sole: bool) {
-        let key = (module, method);
+    fn rejit_parameters(&self, key: Key, control: &sys::ICorProfilerFunctionControl, is_sole: bool) {
+        let (module, method) = key;
         let body = self.books().body(key);
         match body {
             Some(Some(body)) => {
@@ -50,15 +57,15 @@ impl RejitSlot for Shared {
         }
     }
 
-    fn compiling(&self, method: Key, function: FunctionId, rejit: ReJitId) {
+    fn rejit_started(&self, method: Key, function: FunctionId, rejit: ReJitId) {
         self.note_compiling(method, function, rejit);
     }
 
-    fn compiled(&self, method: Key, function: FunctionId, rejit: ReJitId, status: HRESULT) {
+    fn rejit_finished(&self, method: Key, function: FunctionId, rejit: ReJitId, status: HRESULT) {
         self.note_compiled(method, function, rejit, Error::check(status, "ReJITCompilationFinished"));
     }
 
-    fn failed(&self, method: Key, status: HRESULT) {
+    fn rejit_failed(&self, method: Key, status: HRESULT) {
         let states = self.books().clients(method);
         states.iter().for_each(|state| state.failed(Error::new(status, "ReJITError")));
         self.nudge();

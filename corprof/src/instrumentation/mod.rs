@@ -69,7 +69,6 @@ use crate::event_mask::EventMask;
 use crate::id::ModuleId;
 use crate::metadata::MethodDef;
 use crate::profiler_thread::ProfilerThread;
-use crate::session::RejitSlot;
 
 pub use outcome::{Compiled, Outcome, Preparation, Rewrite};
 pub use selector::{Selection, Selector};
@@ -131,14 +130,13 @@ fn start(cx: &InCallback<'_>) -> Result<Instrumentation, StartError> {
     let shared = Arc::new(Shared::new(Arc::clone(cx.liveness()), Arc::clone(cx.profiler_threads())));
     let of_thread = Arc::clone(&shared);
     cx.spawn_profiler_thread("instrumentation", move |cx| Worker::run(&of_thread, cx))?;
-    let slot: Arc<dyn RejitSlot> = Arc::clone(&shared) as _;
-    cx.set_instrumentation(slot);
+    cx.register_observer(Arc::clone(&shared));
     Ok(Instrumentation { shared })
 }
 
 fn started(cx: &InCallback<'_>) -> Option<Instrumentation> {
-    let slot: Arc<dyn std::any::Any + Send + Sync> = Arc::clone(cx.instrumentation()?) as _;
-    Some(Instrumentation { shared: slot.downcast().ok()? })
+    let shared = Arc::clone(cx.find_observer::<Arc<Shared>>()?);
+    Some(Instrumentation { shared })
 }
 
 impl Instrumentation {

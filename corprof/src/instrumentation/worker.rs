@@ -22,11 +22,12 @@ use crate::session::liveness::Lifeline;
 use crate::session::panics::catch;
 use crate::values::Types;
 
-use super::books::{Key, Shared, take_module};
+use super::books::{Shared, take_module};
 use super::fitness::{Fit, Unfit, recompiles_suspended};
 use super::outcome::{Rewrite, State};
 use super::queue::{Client, Command, Edit, Leave};
 use super::selector::{Selection, Selector};
+use crate::session::MethodKey as Key;
 
 pub(super) struct Worker<'s> {
     shared: &'s Arc<Shared>,

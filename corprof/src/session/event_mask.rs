@@ -45,11 +45,7 @@ impl Info {
             }
         }
         EventMask::check(current, mask, self.phase(), self.profiler().is_notification_only)?;
-        if !mask.contains(EventMask::MONITOR_ENTERLEAVE)
-            && let Some(hooks) = self.hook_slot()
-        {
-            hooks.note_unasked();
-        }
+        self.all_observers().for_each(|observer| observer.event_mask_changes(self, mask));
         if mask.contains(EventMask::ENABLE_REJIT) {
             self.prevent_detach("SetEventMask2(COR_PRF_ENABLE_REJIT)");
         }

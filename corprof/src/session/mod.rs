@@ -1,37 +1,32 @@
 //! The session: the state of one profiler that a runtime has loaded.
 //!
 //! Everything else is built on it: [`Info`] is the handle that all contexts lead to. Public calls are in `info/`; this
-//! folder serves the rest of the SDK. It knows no feature: hooks are a [trait](HookSlot), and names are stored without
-//! knowing how they are spelt.
+//! folder serves the rest of the SDK. It knows no feature: a feature keeps its state as an [`Observer`], which its own
+//! room defines, and hears of callbacks by it; names are stored without knowing how they are spelt.
 //!
 //! `runtime.rs` has the pointer to the runtime and `questions.rs` the calls that the SDK makes for itself; `liveness`
 //! tracks which identifiers are alive, `names` stores names, `event_mask.rs` sets which events the runtime reports.
 //! `gate.rs` lets callbacks and hooks in, and `slot.rs` counts them by thread; `panics.rs` disables a profiler that
 //! panics, `profiler_threads.rs` tracks the threads that it has made, `searches.rs` keeps searches for code and its
 //! removal apart, and `searcher.rs` makes them for threads that have never run managed code. `inlinings.rs` keeps
-//! inlining off requests to recompile; the instrumentation is a [trait](RejitSlot) as well, and so is [what hooks have
-//! to do with compilations](CompileSlot). What else a feature keeps is an [`Extension`], which its own room defines.
-//! `wire.rs` converts the arguments of callbacks, and `catch_up.rs` keeps what is reported after an attach from being
+//! inlining off requests to recompile. `wire.rs` converts the arguments of callbacks, and `catch_up.rs` keeps what is reported after an attach from being
 //! reported twice.
 
 mod calls;
 pub(crate) mod catch_up;
-mod compile_slot;
 pub(crate) mod ending;
 mod event_mask;
-mod event_observer;
 pub(crate) mod event_pipe_sessions;
 mod extensions;
 mod frame;
 pub(crate) mod gate;
-mod hook_slot;
 mod inlinings;
 pub(crate) mod liveness;
 pub(crate) mod names;
+mod observer;
 pub(crate) mod panics;
 pub(crate) mod profiler_threads;
 mod questions;
-mod rejit_slot;
 mod runtime;
 mod runtime_info;
 pub(crate) mod searcher;
@@ -52,22 +47,18 @@ use crate::event_mask::Phase;
 pub(crate) use calls::{Call, Calls};
 pub(crate) use catch_up::Attaching;
 use catch_up::CatchUp;
-pub(crate) use compile_slot::CompileSlot;
-pub(crate) use event_observer::{DeliveredEvent, EventObserver};
 pub(crate) use event_pipe_sessions::Sessions;
-pub(crate) use extensions::Extension;
 use extensions::Extensions;
 pub use frame::FrameInfo;
 pub(crate) use frame::WalkStart;
-pub(crate) use hook_slot::HookSlot;
 pub(crate) use inlinings::Inlinings;
 use liveness::Liveness;
 use names::NameStore;
+pub(crate) use observer::{DeliveredEvent, Interests, MethodKey, Observer};
 use panics::ProfilerState;
 use profiler_threads::ProfilerThreads;
 pub use questions::{ArrayClass, ClassInfo, FunctionInfo};
 pub(crate) use questions::{CLASS_INFO, FUNCTION_INFO};
-pub(crate) use rejit_slot::RejitSlot;
 pub use runtime::InfoVersion;
 pub(crate) use runtime::{Runtime, UnsupportedRuntime, first_runtime_with};
 pub use runtime_info::RuntimeInfo;
@@ -90,19 +81,11 @@ struct Session {
     liveness: Arc<Liveness>,
     names: NameStore,
     profiler: Arc<ProfilerState>,
-    /// Set in `initialize`, or never.
-    hooks: OnceLock<&'static dyn HookSlot>,
-    /// Set with the hooks.
-    compile_slot: OnceLock<&'static dyn CompileSlot>,
     thread_names: ThreadNames,
     event_pipe_sessions: Sessions,
-    /// Set by the first heap snapshot.
-    event_observer: OnceLock<Arc<dyn EventObserver>>,
     /// Set in `initialize_for_attach`, or never.
     catch_up: OnceLock<CatchUp>,
     inlinings: Inlinings,
-    /// Set by the first `start_instrumentation`.
-    instrumentation: OnceLock<Arc<dyn RejitSlot>>,
     prevents_detach: OnceLock<&'static str>,
     extensions: Extensions,
 }
@@ -124,14 +107,10 @@ impl Info {
             liveness: Arc::new(Liveness::new()),
             names: NameStore::new(),
             profiler,
-            hooks: OnceLock::new(),
-            compile_slot: OnceLock::new(),
             thread_names: ThreadNames::default(),
             event_pipe_sessions: Sessions::default(),
-            event_observer: OnceLock::new(),
             catch_up: OnceLock::new(),
             inlinings: Inlinings::default(),
-            instrumentation: OnceLock::new(),
             prevents_detach: OnceLock::new(),
             extensions: Extensions::default(),
         });
@@ -203,17 +182,6 @@ impl Info {
         &self.0.event_pipe_sessions
     }
 
-    /// The feature that receives EventPipe events before the profiler, if there is one.
-    #[inline]
-    pub(crate) fn event_observer(&self) -> Option<&Arc<dyn EventObserver>> {
-        self.0.event_observer.get()
-    }
-
-    /// The same; the first call registers what `make` returns.
-    pub(crate) fn event_observer_or(&self, make: impl FnOnce() -> Arc<dyn EventObserver>) -> Arc<dyn EventObserver> {
-        Arc::clone(self.0.event_observer.get_or_init(make))
-    }
-
     /// What an attached profiler has been told of, if it catches up.
     #[inline]
     pub(crate) fn catch_up(&self) -> Option<&CatchUp> {
@@ -238,36 +206,6 @@ impl Info {
     /// The threads that the profiler has made.
     pub(crate) fn profiler_threads(&self) -> &Arc<ProfilerThreads> {
         self.0.profiler.profiler_threads()
-    }
-
-    /// The hooks that functions have, if any.
-    pub(crate) fn hook_slot(&self) -> Option<&'static dyn HookSlot> {
-        self.0.hooks.get().copied()
-    }
-
-    /// Registers the hooks; only the first registration counts.
-    pub(crate) fn set_hook_slot(&self, hooks: &'static dyn HookSlot) {
-        let _ = self.0.hooks.set(hooks);
-    }
-
-    /// The same hooks, for what is compiled.
-    pub(crate) fn compile_slot(&self) -> Option<&'static dyn CompileSlot> {
-        self.0.compile_slot.get().copied()
-    }
-
-    /// Registers the same hooks for what is compiled; only the first registration counts.
-    pub(crate) fn set_compile_slot(&self, hooks: &'static dyn CompileSlot) {
-        let _ = self.0.compile_slot.set(hooks);
-    }
-
-    /// The instrumentation, if the profiler has started one.
-    pub(crate) fn instrumentation(&self) -> Option<&Arc<dyn RejitSlot>> {
-        self.0.instrumentation.get()
-    }
-
-    /// Registers the instrumentation; only the first registration counts.
-    pub(crate) fn set_instrumentation(&self, slot: Arc<dyn RejitSlot>) {
-        let _ = self.0.instrumentation.set(slot);
     }
 
     /// Whether a clone exists besides the adapter's own.

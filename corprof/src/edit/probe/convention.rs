@@ -16,7 +16,7 @@ use crate::info::Row;
 use crate::metadata::{
     AssemblyIdentity, AssemblyRef, CORE_LIBRARY, MetadataImport, StandAloneSignature, Token, TypeDefOrRef,
 };
-use crate::session::Extension;
+use crate::session::Observer;
 use crate::values::Lookup;
 
 const SUPPRESSION: &str = "System.Runtime.CompilerServices.CallConvSuppressGCTransition";
@@ -31,7 +31,7 @@ const CORE_KEY: [u8; 8] = [0x7c, 0xec, 0x85, 0xd7, 0xbe, 0xa7, 0x79, 0x8e];
 #[derive(Default)]
 struct HasSuppression(OnceLock<bool>);
 
-impl Extension for HasSuppression {}
+impl Observer for HasSuppression {}
 
 impl InCallback<'_> {
     /// Finds out, once, whether the core library has the modifier.

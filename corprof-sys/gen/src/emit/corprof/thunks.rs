@@ -97,8 +97,15 @@ fn thunk(model: &Model, callback: &Callback<'_>) -> Result<TokenStream, Error> {
             // The user's method needs the interface as well.
             if typed.to_string().contains("Ref <") { quote!(&#name) } else { quote!(#name) }
         });
-        let allows = out.map(|_| quote!(let allows =));
-        quote!(#allows bookkeeping::#name::<P>(this, #(#wires),*);)
+        let call = quote!(bookkeeping::#name(info, #(#wires),*));
+        let call = match out {
+            Some(_) => quote!(let allows = info.is_none_or(|info| #call);),
+            None => quote!(if let Some(info) = info { #call; }),
+        };
+        quote! {
+            let info = Adapter::<P>::info_of(this);
+            #call
+        }
     });
     // Constants, so that the compiler makes no code for the many callbacks that a profiler does not implement.
     let enter = quote! {
@@ -115,7 +122,7 @@ fn thunk(model: &Model, callback: &Callback<'_>) -> Result<TokenStream, Error> {
     let enter = match answered {
         Some(out) => quote! {
             let result = #enter;
-            bookkeeping::answered::<P>(this, Event::#event, allows, #out);
+            bookkeeping::answered(info, Event::#event, allows, #out);
             result
         },
         None => enter,
