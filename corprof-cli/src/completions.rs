@@ -30,27 +30,27 @@ pub struct ManArgs {
     folder: PathBuf,
 }
 
-/// Runs `corprof completions`.
+/// Runs `corprof completions`; `command` is the command line of `corprof`.
 ///
 /// # Errors
 /// If standard output cannot be written.
-pub fn run(args: &Args) -> Outcome {
+pub fn run(args: &Args, mut command: clap::Command) -> Outcome {
+    let name = command.get_name().to_owned();
     // The crate ends this process if it cannot write.
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut crate::command(), crate::NAME, &mut text);
+    clap_complete::generate(args.shell, &mut command, name, &mut text);
     output::stdout().write_all(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs `corprof man`.
+/// Runs `corprof man`; `command` is the command line of `corprof`.
 ///
 /// # Errors
 /// If the folder cannot be written.
-pub fn man(args: &ManArgs) -> Outcome {
+pub fn man(args: &ManArgs, command: clap::Command) -> Outcome {
     let folder = args.folder.as_path();
     fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    clap_mangen::generate_to(crate::command(), folder)
-        .with_context(|| format!("cannot write into {}", folder.display()))?;
+    clap_mangen::generate_to(command, folder).with_context(|| format!("cannot write into {}", folder.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 

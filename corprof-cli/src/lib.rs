@@ -138,8 +138,8 @@ fn run_command(cli: &Cli) -> Outcome {
         Command::Tasks(args) => tasks::run(args),
         Command::Heap(args) => heap::run(args),
         Command::Il(command) => il::run(command),
-        Command::Completions(args) => completions::run(args),
-        Command::Man(args) => completions::man(args),
+        Command::Completions(args) => completions::run(args, command()),
+        Command::Man(args) => completions::man(args, command()),
         Command::ExitCodes => {
             writeln!(output::stdout(), "{}", exit::TABLE)?;
             Ok(ExitCode::SUCCESS)

@@ -1,7 +1,7 @@
 //! Reads little-endian values from a payload.
 
+use crate::scalar::Widths;
 use crate::text::Text;
-use crate::types::Widths;
 
 /// The payload ended before the value did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

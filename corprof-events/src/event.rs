@@ -2,12 +2,13 @@
 
 use crate::cursor::Cursor;
 use crate::description::{Description, FieldList};
-use crate::manifest::{self, ManifestEvent};
+use crate::manifest;
+use crate::manifest_event::ManifestEvent;
 use crate::provider::Provider;
+use crate::scalar::Widths;
 use crate::text::Text;
-use crate::types::{Definitions, Widths};
+use crate::types::Definitions;
 use crate::value::{Fields, Record, Value};
-use crate::view::{DecodeError, View};
 
 /// An event: its provider, its number and its payload. It is decoded on request only.
 ///
@@ -126,16 +127,6 @@ impl<'a> Event<'a> {
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.is_known() && self.record().is_whole()
-    }
-
-    /// The event as `V`: a type of [`views`](crate::views), or a struct with `#[derive(ProviderEvent)]`.
-    ///
-    /// # Errors
-    /// If it is another event, of an older version than the view reads, or its payload is too short; for a
-    /// `ProviderEvent`, if it lacks a field, or one is of another type.
-    #[inline]
-    pub fn decode<V: View<'a>>(&self) -> Result<V, DecodeError> {
-        V::decode(self)
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use crate::file_time;
-use crate::provider_event::Misfit;
+use crate::misfit::Misfit;
 use crate::text::Text;
 use crate::value::Value;
 

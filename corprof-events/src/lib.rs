@@ -50,10 +50,14 @@ mod event;
 mod field;
 mod file_time;
 mod generated;
+mod keyword_names;
 mod keywords;
 mod manifest;
+mod manifest_event;
+mod misfit;
 mod provider;
 mod provider_event;
+mod scalar;
 mod shown;
 mod text;
 mod types;
@@ -64,17 +68,20 @@ mod view;
 /// Implements [`ProviderEvent`](trait@ProviderEvent) and [`View`] for a struct.
 #[cfg(feature = "derive")]
 pub use corprof_macros::ProviderEvent;
-pub use description::{Description, FieldList, Layout};
+pub use description::{Description, FieldList};
 pub use event::Event;
 pub use field::{EventField, FieldType};
 pub use generated::views;
 pub use keywords::{KeywordSet, Keywords, Level};
-pub use manifest::{ManifestEvent, private_events, rundown_events, runtime_events, sample_profiler_events};
+pub use manifest::{private_events, rundown_events, runtime_events, sample_profiler_events};
+pub use manifest_event::ManifestEvent;
+pub use misfit::Misfit;
 pub use provider::Provider;
 #[doc(hidden)]
 pub use provider_event::Decoder;
-pub use provider_event::{EncodeError, EventDefinition, FieldDefinition, Misfit, ProviderEvent};
+pub use provider_event::{EncodeError, EventDefinition, FieldDefinition, ProviderEvent};
 pub use text::Text;
+pub use types::described::Layout;
 pub use value::{Fields, List, Record, Value};
 pub use values::{
     AdjustmentReason, AllocationKind, ContentionFlags, GcKind, GcReason, RootFlags, RootKind, SuspendReason, WaitSource,

@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use crate::event::Event;
 use crate::field::FieldType;
 use crate::keywords::{Keywords, Level};
+use crate::misfit::Misfit;
 use crate::value::{Fields, Value};
 use crate::view::DecodeError;
 
@@ -55,27 +56,6 @@ pub struct FieldDefinition {
     pub ty: FieldType,
     /// Whether it is a list.
     pub is_list: bool,
-}
-
-/// What no event can have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Misfit {
-    /// A list of more than 65,535 elements.
-    LongList,
-    /// A time before the year 1601, where the units of EventPipe begin, or after 9999, where `DateTime` ends.
-    Time,
-}
-
-impl Misfit {
-    /// The rule that the value breaks.
-    #[must_use]
-    pub const fn rule(self) -> &'static str {
-        match self {
-            Self::LongList => "a list has at most 65,535 elements",
-            Self::Time => "a time is of the years 1601 to 9999",
-        }
-    }
 }
 
 /// An event cannot have the value of a field.

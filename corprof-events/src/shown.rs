@@ -3,7 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 
 use crate::description::FieldList;
-use crate::types::{Count, Definitions, Scalar, Shape, Type};
+use crate::scalar::Scalar;
+use crate::types::{Count, Definitions, Shape, Type};
 
 impl Display for FieldList<'_> {
     /// Names and types: `id: i32, items: [utf16z], at: {x: f64, y: f64}`.

@@ -5,8 +5,9 @@ use std::time::SystemTime;
 
 use crate::cursor::{Cursor, Truncated};
 use crate::file_time;
+use crate::scalar::{Scalar, Widths};
 use crate::text::Text;
-use crate::types::{Count, DEEPEST, Definitions, Scalar, Shape, Type, Walk, Widths};
+use crate::types::{Count, DEEPEST, Definitions, Shape, Type, Walk};
 
 /// The value of a field. It borrows from the payload.
 #[derive(Debug, Clone, Copy)]

@@ -72,6 +72,18 @@ impl Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
+impl<'a> Event<'a> {
+    /// The event as `V`: a type of [`views`](crate::views), or a struct with `#[derive(ProviderEvent)]`.
+    ///
+    /// # Errors
+    /// If it is another event, of an older version than the view reads, or its payload is too short; for a
+    /// `ProviderEvent`, if it lacks a field, or one is of another type.
+    #[inline]
+    pub fn decode<V: View<'a>>(&self) -> Result<V, DecodeError> {
+        V::decode(self)
+    }
+}
+
 /// What [`Event::decode`](crate::Event::decode) returns: a type of [`views`](crate::views), or a
 /// [`ProviderEvent`](trait@crate::ProviderEvent). Only the derive of the latter implements it for other types.
 pub trait View<'a>: Sized {

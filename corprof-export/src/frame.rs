@@ -1,6 +1,6 @@
 //! Frames: one function on a stack.
 
-use crate::{kind, label};
+use crate::label;
 
 /// The kind of a frame's code; viewers colour by it, and "only my code" is [`User`](Self::User).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -89,11 +89,6 @@ impl<'a> Frame<'a> {
             FrameKind::Native | FrameKind::Runtime => label::native(self.name),
             _ => label::managed(self.name, label::Machine::Async),
         }
-    }
-
-    /// Its kind: as it was given, or, of managed code, by module and namespace.
-    pub fn kind_found(&self) -> FrameKind {
-        kind::of(self)
     }
 
     /// Its kind, as it was given.

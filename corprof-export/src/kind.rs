@@ -77,6 +77,13 @@ const NATIVE_WAITS: [&str; 22] = [
 const GENERATED: [&str; 6] =
     ["<dynamic method ", "<stub ", "<PrivateImplementationDetails>", "<Module>", "DynamicClass.", "lambda_method"];
 
+impl Frame<'_> {
+    /// Its kind: as it was given, or, of managed code, by module and namespace.
+    pub fn kind_found(&self) -> FrameKind {
+        of(self)
+    }
+}
+
 /// The kind of a frame, by its rules of thumb. Only managed code is judged, and whether native code waits.
 pub(crate) fn of(frame: &Frame<'_>) -> FrameKind {
     match frame.kind {

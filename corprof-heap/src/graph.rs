@@ -4,22 +4,10 @@ use std::ops::Range;
 
 use crate::addresses::Addresses;
 use crate::classes::Shape;
-use crate::{Class, ClassId, Losses, Root};
+use crate::{Class, ClassId, Losses, ObjectId, Root};
 
 /// Stands for "no object" where an object's number is kept in 4 bytes.
 pub(crate) const NONE: u32 = u32::MAX;
-
-/// An object: its number in a [`HeapGraph`], in the order of addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectId(pub(crate) u32);
-
-impl ObjectId {
-    /// The number, from 0 on.
-    #[must_use]
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// A pair of a weak table (`ConditionalWeakTable`): `value` is alive if `key` and, where it is known, `table` are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -17,8 +17,8 @@ use corprof_profilers::table;
 use xtask::cargo::BUILT_IN;
 use xtask::emulator::Emulator;
 use xtask::managed;
-use xtask::runtime::profiler_environment;
 use xtask::stacks;
+use xtask::system::profiler_environment;
 use xtask::torture::PRELOADED;
 
 /// Long enough for any test on a machine with twenty times as much to do as it can, short enough for a person to wait

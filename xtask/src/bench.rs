@@ -32,7 +32,7 @@ use clap::ValueEnum;
 
 use crate::cache::Cache;
 use crate::process::{announce, note};
-use crate::runtime::Choice;
+use crate::runtime_choice::Choice;
 
 use bed::Bed;
 use table::Line;

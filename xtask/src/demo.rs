@@ -17,7 +17,9 @@ use crate::cargo::{self, BUILT_IN, Example, Metadata};
 use crate::known;
 use crate::managed::{self, Compiler};
 use crate::process::{self, announce, note};
-use crate::runtime::{Choice, Runtime, profiler_environment};
+use crate::runtime::Runtime;
+use crate::runtime_choice::Choice;
+use crate::system::profiler_environment;
 use crate::target::{System, Target};
 use crate::windows::{self, Wine};
 

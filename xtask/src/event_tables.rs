@@ -157,15 +157,16 @@ impl Tables {
     }
 
     fn events_file(&self) -> Result<String> {
-        let mut out = format!("{HEADER}\nuse crate::manifest::ManifestEvent;\nuse crate::types::ManifestField;\n");
-        out += "use crate::types::ManifestType::{self, Bytes, Fixed, List, Padding16, Padding64, Record};\nuse crate::types::Scalar::*;\n\n";
+        let mut out =
+            format!("{HEADER}\nuse crate::manifest_event::ManifestEvent;\nuse crate::types::ManifestField;\n");
+        out += "use crate::types::ManifestType::{self, Bytes, Fixed, List, Padding16, Padding64, Record};\nuse crate::scalar::Scalar::*;\n\n";
         out += "const fn e(id: u16, version: u8, level: u8, keywords: u64, name: &'static str, fields: &'static [ManifestField]) -> ManifestEvent {\n";
         out += "    ManifestEvent { id, version, level, keywords, name, fields }\n}\n\n";
         out += "/// A field.\nconst fn f(name: &'static str, ty: ManifestType) -> ManifestField {\n";
         out += "    ManifestField { name, ty, is_count: false }\n}\n\n";
         out += "/// A field that others have as their length.\nconst fn n(name: &'static str, ty: ManifestType) -> ManifestField {\n";
         out += "    ManifestField { name, ty, is_count: true }\n}\n\n";
-        out += "/// A value without parts.\nconst fn s(scalar: crate::types::Scalar) -> ManifestType {\n    ManifestType::Scalar(scalar)\n}\n\n";
+        out += "/// A value without parts.\nconst fn s(scalar: crate::scalar::Scalar) -> ManifestType {\n    ManifestType::Scalar(scalar)\n}\n\n";
         for (provider, name) in PROVIDERS {
             writeln!(out, "pub(crate) static {name}: &[ManifestEvent] = &[")?;
             for event in self.events.iter().filter(|event| event.provider == provider) {

@@ -5,8 +5,10 @@ use anyhow::{Context, Result, bail};
 use crate::arm64::Qemu;
 use crate::cache::Cache;
 use crate::folder::Folder;
+use crate::musl;
 use crate::process::note;
-use crate::runtime::{Origin, Runtime, this_system};
+use crate::runtime::{Origin, Runtime};
+use crate::system::this_system;
 use crate::wheel::Wheel;
 use crate::windows::Wine;
 
@@ -177,6 +179,15 @@ pub fn newest(system: &str) -> &'static str {
 pub fn for_windows(name: &str, wine: &Wine, cache: &Cache) -> Result<Runtime> {
     let runtime = Known::find(name, "win-x64")?.install(cache)?;
     Ok(Runtime { emulator: Some(wine.clone().into()), ..runtime })
+}
+
+/// The runtime `name` for musl.
+///
+/// # Errors
+/// As [`musl::unpack`].
+pub fn for_musl(name: &str, cache: &Cache) -> Result<Runtime> {
+    let (root, emulator) = musl::unpack(name, cache)?;
+    Ok(Runtime { emulator: Some(emulator.into()), ..Runtime::in_folder(&root, "dotnet", Origin::Folder)? })
 }
 
 /// Linux on arm64, as .NET names systems.

@@ -12,7 +12,6 @@ use anyhow::{Context, Result, ensure};
 use crate::cache::Cache;
 use crate::folder::Folder;
 use crate::process::{self, find_on_path};
-use crate::runtime::{Origin, Runtime};
 use crate::target::{System, Target};
 use crate::tools::{self, Packages};
 
@@ -75,28 +74,27 @@ pub fn lacks(name: &str) -> Option<String> {
     (!is_here(name)).then(|| missing(name))
 }
 
-/// The runtime `name` for musl.
+/// Unpacks the runtime `name` for musl; returns its folder, and what runs it.
 ///
 /// # Errors
 /// As [`Folder::unpack`], or if no folder has it.
-pub fn runtime(name: &str, cache: &Cache) -> Result<Runtime> {
+pub fn unpack(name: &str, cache: &Cache) -> Result<(PathBuf, Musl)> {
     let [glibc, musl] = archives(name);
     let folder = Folder::find().filter(|folder| folder.has(&glibc) && folder.has(&musl));
     let folder = folder.with_context(|| missing(name))?;
     let root = folder.unpack_over(&musl, &folder.unpack(&glibc, cache)?, cache)?;
     let emulator = Musl { libraries: root.join(LIBRARIES) };
-    Ok(Runtime { emulator: Some(emulator.into()), ..Runtime::in_folder(&root, "dotnet", Origin::Folder)? })
+    Ok((root, emulator))
 }
 
 /// `cargo build` for musl by `target`, linked dynamically: a library that has a C library in it cannot be loaded.
 ///
 /// # Errors
-/// As [`runtime`], of which it takes libgcc_s.
+/// As [`unpack`], whose libgcc_s it takes.
 pub fn cargo_build(target: &Target, cache: &Cache) -> Result<Command> {
     // The same for all runtimes, or everything would be built anew for each.
     let newest = RUNTIMES.into_iter().find(|name| is_here(name)).unwrap_or(RUNTIMES[0]);
-    let host = runtime(newest, cache)?.host;
-    let libraries = host.parent().context("dotnet lies in no folder")?.join(LIBRARIES);
+    let (_, Musl { libraries }) = unpack(newest, cache)?;
     let mut flags = format!("-C target-feature=-crt-static -L native={}", libraries.display());
     let mut cargo = target.cargo("build");
     cargo.env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER", GCC);

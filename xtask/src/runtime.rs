@@ -7,9 +7,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 
-use crate::cache::Cache;
 use crate::emulator::Emulator;
-use crate::known::{self, KNOWN, Known};
 use crate::process::{self, env_path, find_on_path};
 
 /// The framework that contains the CLR.
@@ -144,77 +142,6 @@ fn host_file() -> String {
     format!("dotnet{}", std::env::consts::EXE_SUFFIX)
 }
 
-/// The name of this system in .NET.
-#[must_use]
-pub fn this_system() -> String {
-    let system = match std::env::consts::OS {
-        "windows" => "win",
-        "macos" => "osx",
-        other => other,
-    };
-    let processor = match std::env::consts::ARCH {
-        "x86_64" => "x64",
-        "aarch64" => "arm64",
-        other => other,
-    };
-    format!("{system}-{processor}")
-}
-
-/// The value of `--runtime`.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Choice {
-    /// A known runtime, by its name.
-    Known(&'static str),
-    /// A `dotnet` host, or the folder it lies in.
-    Path(PathBuf),
-}
-
-impl FromStr for Choice {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let text_or_major = text.strip_suffix(".0").unwrap_or(text);
-        if let Some(known) = KNOWN.iter().find(|known| known.name == text_or_major) {
-            return Ok(Self::Known(known.name));
-        }
-        let path = PathBuf::from(text);
-        let looks_like_path = path.exists() || path.components().count() > 1;
-        if looks_like_path {
-            Ok(Self::Path(path))
-        } else {
-            Err(format!("neither {}, nor the path of a `dotnet`", known::names("linux-x64")))
-        }
-    }
-}
-
-impl Choice {
-    /// The requested runtime. Without a choice: the user's own, else .NET 10 from the folder of runtimes, else .NET 8.
-    ///
-    /// # Errors
-    /// If the requested runtime is not available and cannot be fetched.
-    pub fn resolve(choice: Option<&Self>, cache: &Cache) -> Result<Runtime> {
-        match choice {
-            Some(Self::Path(path)) => return Runtime::at(path),
-            Some(Self::Known(name)) => return known::here(name, cache),
-            None => {}
-        }
-        match Runtime::own() {
-            Some(Ok(own)) => return Ok(own),
-            Some(Err(reason)) => process::note(format_args!("your own dotnet cannot serve: {reason:#}")),
-            None => {}
-        }
-        let lacks = match Known::find("10", &this_system()) {
-            Ok(known) => match known.lacks() {
-                None => return known.install(cache),
-                Some(lacks) => lacks,
-            },
-            Err(error) => error.to_string(),
-        };
-        process::note(format_args!("{lacks}; .NET 8 serves meanwhile"));
-        known::here("8", cache)
-    }
-}
-
 /// Three numbers; a suffix behind a hyphen (`-preview.1`) is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
@@ -245,20 +172,6 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// The environment that makes the CLR load a profiler, as pairs of name and value: both families of names, because .NET
-/// 11 prefers the second, whoever has set it. `library` is its path in the runtime ([`Runtime::path`]).
-#[must_use]
-pub fn profiler_environment(clsid: &str, library: OsString) -> [(&'static str, OsString); 6] {
-    [
-        ("CORECLR_ENABLE_PROFILING", "1".into()),
-        ("CORECLR_PROFILER", clsid.into()),
-        ("CORECLR_PROFILER_PATH", library.clone()),
-        ("DOTNET_ENABLE_PROFILING", "1".into()),
-        ("DOTNET_PROFILER", clsid.into()),
-        ("DOTNET_PROFILER_PATH", library),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -275,15 +188,6 @@ mod tests {
         assert_eq!(versions, ["2.1.30", "10.0.0", "8.0.4"]);
         let (_, folder) = frameworks(listed).max().unwrap();
         assert_eq!(folder, Path::new("/a folder/shared/Microsoft.NETCore.App/10.0.0-preview.2.1"));
-    }
-
-    #[test]
-    fn a_choice_is_a_name_or_a_path() {
-        assert_eq!("8".parse(), Ok(Choice::Known("8")));
-        assert_eq!("10.0".parse(), Ok(Choice::Known("10")));
-        assert_eq!("11".parse(), Ok(Choice::Known("11")));
-        assert_eq!("/opt/dotnet".parse(), Ok(Choice::Path("/opt/dotnet".into())));
-        assert!("3.1".parse::<Choice>().unwrap_err().contains("neither 11, 10 or 8, nor"));
     }
 
     #[cfg(unix)]

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::cache::Cache;
 use crate::cargo;
 use crate::process::{self, announce, find_on_path, note};
-use crate::runtime::this_system;
+use crate::system::this_system;
 use crate::wheel::Wheel;
 
 /// The command that installs packages on Debian and its derivatives.

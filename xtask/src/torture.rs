@@ -26,7 +26,9 @@ use crate::emulator::Emulator;
 use crate::known;
 use crate::managed::{self, Compiler};
 use crate::process::{announce, note};
-use crate::runtime::{Choice, Runtime, profiler_environment, this_system};
+use crate::runtime::Runtime;
+use crate::runtime_choice::Choice;
+use crate::system::{profiler_environment, this_system};
 use crate::target::{System, Target};
 use crate::windows::{self, Wine};
 

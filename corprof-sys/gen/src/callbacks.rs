@@ -51,7 +51,7 @@ pub struct Callback<'t> {
 impl Callbacks {
     /// Reads the table.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        crate::read_toml(path)
+        crate::tables::read_toml(path)
     }
 
     /// All callbacks, in the order of their slots; an error if the table and the IDL do not speak of the same ones.

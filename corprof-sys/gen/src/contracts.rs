@@ -310,7 +310,7 @@ const MASKS: [(Mask, &str); 2] = [(Mask::Low, "COR_PRF_MONITOR"), (Mask::High, "
 impl Contracts {
     /// Reads the table.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        crate::read_toml(path)
+        crate::tables::read_toml(path)
     }
 
     /// The table and the model must speak of the same methods, slots and flags.

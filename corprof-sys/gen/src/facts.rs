@@ -30,6 +30,6 @@ pub struct Facts {
 impl Facts {
     /// Reads the table.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        crate::read_toml(path)
+        crate::tables::read_toml(path)
     }
 }

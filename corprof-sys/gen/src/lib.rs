@@ -10,6 +10,7 @@ pub mod callbacks;
 pub mod codes;
 pub mod contracts;
 pub mod emit;
+mod emitter;
 pub mod error;
 pub mod expr;
 pub mod facts;
@@ -20,14 +21,14 @@ pub mod preprocess;
 pub mod resolve;
 pub mod sources;
 pub mod syntax;
+mod tables;
 mod tokens;
 mod write;
 
 use std::path::{Path, PathBuf};
 
-use serde::de::DeserializeOwned;
-
 pub use crate::contracts::Contracts;
+pub use crate::emitter::{Context, Output};
 pub use crate::error::{Diagnostic, Error};
 pub use crate::facts::Facts;
 pub use crate::model::Model;
@@ -43,30 +44,6 @@ pub struct Options {
     pub root: PathBuf,
     /// Write nothing; fail if anything would be written.
     pub check: bool,
-}
-
-/// The input of an emitter.
-#[derive(Clone, Debug)]
-pub struct Context {
-    /// The declarations of the inputs.
-    pub model: Model,
-    /// The facts that they cannot state.
-    pub facts: Facts,
-    /// The rules of the runtime.
-    pub contracts: Contracts,
-    /// Where this crate stands, for tables that one emitter alone reads.
-    pub directory: PathBuf,
-    /// Warnings for the user.
-    pub warnings: Vec<String>,
-}
-
-/// A file to be generated.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Output {
-    /// Its path from the root of the workspace.
-    pub path: PathBuf,
-    /// All of its text.
-    pub contents: String,
 }
 
 /// Makes files of the context.
@@ -129,9 +106,4 @@ pub fn outputs(context: &Context, emitters: &[Emitter]) -> Result<Vec<Output>, E
         outputs.extend(emitter(context)?);
     }
     Ok(outputs)
-}
-
-fn read_toml<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
-    let text = std::fs::read_to_string(path).map_err(Error::io(path))?;
-    toml::from_str(&text).map_err(|source| Error::Toml { path: path.to_owned(), source: Box::new(source) })
 }

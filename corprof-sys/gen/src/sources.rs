@@ -107,7 +107,7 @@ pub struct Sources(BTreeMap<String, Source>);
 impl Sources {
     /// Reads the table.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        crate::read_toml(path)
+        crate::tables::read_toml(path)
     }
 
     /// The row of an input.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::Output;
+use crate::emitter::Output;
 use crate::error::Error;
 
 /// How every generated file starts.

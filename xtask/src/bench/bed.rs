@@ -13,7 +13,9 @@ use crate::cache::Cache;
 use crate::cargo::{self, BUILT_IN, Metadata, TEST_PROFILERS, workspace_root};
 use crate::managed::{self, Compiler};
 use crate::process::{self, announce, env_path, find_on_path, note};
-use crate::runtime::{Choice, Runtime, profiler_environment};
+use crate::runtime::Runtime;
+use crate::runtime_choice::Choice;
+use crate::system::profiler_environment;
 
 /// The profiler of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -18,7 +18,8 @@ use crate::cache::Cache;
 use crate::cargo::{self, Metadata, TEST_PROFILERS};
 use crate::managed::{self, Compiler};
 use crate::process::{announce, note};
-use crate::runtime::{Choice, profiler_environment};
+use crate::runtime_choice::Choice;
+use crate::system::profiler_environment;
 
 use super::bed::output;
 use super::table::Line;

@@ -14,7 +14,8 @@ use crate::cargo::{self, ELSEWHERE, Metadata};
 use crate::known;
 use crate::musl;
 use crate::process::{self, announce, note};
-use crate::runtime::{Choice, Runtime};
+use crate::runtime::Runtime;
+use crate::runtime_choice::Choice;
 use crate::target::{System, Target};
 use crate::windows::{self, Wine};
 
@@ -170,7 +171,7 @@ impl Musl {
         };
         let target = self.target()?;
         let cache = Cache::open()?;
-        let runtime = musl::runtime(name, &cache)?;
+        let runtime = known::for_musl(name, &cache)?;
         let mut build = musl::cargo_build(target, &cache)?;
         announce("Building the profilers of the command `corprof` for musl");
         let mut profilers = musl::cargo_build(target, &cache)?;

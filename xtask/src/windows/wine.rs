@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::{CC, GCC};
 use crate::cache::Cache;
 use crate::process::{self, announce, note};
-use crate::runtime::profiler_environment;
+use crate::system::profiler_environment;
 use crate::wheel::hex;
 
 /// A library that Rust's standard library needs and older Wines lack.

@@ -1,4 +1,5 @@
-//! The imports between the rooms of `corprof/src`, and their circles. `cargo xtask structure` prints them.
+//! The imports between the rooms of `corprof/src`, and their circles; and circles in the other crates. `cargo xtask
+//! structure` prints them.
 //!
 //! A room is a module directly below the root, a folder or a file. An arrow goes from one file to another from which it
 //! names an item: by `use`, by a path in the code, or inside a macro call. It ends at the item's definition, not at a
@@ -59,6 +60,25 @@ const ORDER: [&[&str]; 36] = [
     &["system"],
 ];
 
+/// The other crates whose files must not import each other in a circle.
+pub const CRATES: [&str; 15] = [
+    "corprof-sys/gen",
+    "corprof-macros",
+    "corprof-events",
+    "corprof-il",
+    "corprof-export",
+    "corprof-heap",
+    "corprof-nettrace",
+    "corprof-async",
+    "corprof-diagnostics",
+    "profilers",
+    "corprof-launch",
+    "corprof-cli",
+    "tests",
+    "xtask",
+    "xtask/structure",
+];
+
 /// One file names an item of another; both are paths below `src`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Arrow {
@@ -99,15 +119,9 @@ impl Structure {
         // The place in the order of each file's room.
         let places: Vec<usize> = tree.files.iter().map(|file| place(&file.module, order)).collect::<Result<_>>()?;
         let arrows = tree.arrows();
-        let name = |file: usize| tree.files.get(file).map_or_else(String::new, |file| file.name.clone());
+        let circles = circles(tree, &arrows, &places);
+        let name = |file: usize| tree.name(file);
         let place = |file: usize| places.get(file).copied().unwrap_or_default();
-
-        let mut graph = DiGraphMap::<usize, ()>::new();
-        arrows.iter().for_each(|&(from, to)| _ = graph.add_edge(from, to, ()));
-        let circles = tarjan_scc(&graph).into_iter();
-        let circles = circles.filter(|files| files.iter().map(|&file| place(file)).collect::<BTreeSet<_>>().len() > 1);
-        let mut circles: Vec<Vec<String>> = circles.map(|files| files.into_iter().map(name).collect()).collect();
-        circles.iter_mut().for_each(|files| files.sort());
 
         let upward = arrows.iter().filter(|&&(from, to)| place(to) < place(from));
         let upward = upward.map(|&(from, to)| Arrow { from: name(from), to: name(to) }).collect();
@@ -128,6 +142,44 @@ impl Structure {
         }
         Ok(Self { rooms, between, circles, upward })
     }
+}
+
+/// The circles of imports in each of [`CRATES`], of the workspace at `root`: the crate, and the files of a circle.
+///
+/// # Errors
+/// If a file cannot be read or parsed.
+pub fn circles_of_crates(root: &Path) -> Result<Vec<(&'static str, Vec<String>)>> {
+    let mut found = Vec::new();
+    for name in CRATES {
+        let circles = circles_below(&root.join(name).join("src"))?;
+        found.extend(circles.into_iter().map(|files| (name, files)));
+    }
+    Ok(found)
+}
+
+/// The circles of files in several modules directly below the root.
+fn circles_below(src: &Path) -> Result<Vec<Vec<String>>> {
+    let tree = Tree::read(src)?;
+    let rooms: Vec<Option<&String>> = tree.files.iter().map(|file| file.module.first()).collect();
+    Ok(circles(&tree, &tree.arrows(), &rooms))
+}
+
+/// The files that reach each other, if they are of several rooms. `rooms` has that of each file.
+fn circles<R: Ord>(tree: &Tree, arrows: &BTreeSet<(usize, usize)>, rooms: &[R]) -> Vec<Vec<String>> {
+    let mut graph = DiGraphMap::<usize, ()>::new();
+    for &(from, to) in arrows {
+        graph.add_edge(from, to, ());
+    }
+    let mut found = Vec::new();
+    for files in tarjan_scc(&graph) {
+        let rooms: BTreeSet<_> = files.iter().filter_map(|&file| rooms.get(file)).collect();
+        if rooms.len() > 1 {
+            let mut names: Vec<String> = files.into_iter().map(|file| tree.name(file)).collect();
+            names.sort();
+            found.push(names);
+        }
+    }
+    found
 }
 
 /// The place of a module's room in the order: the longest entry that the module begins with.
@@ -193,6 +245,24 @@ mod tests {
     }
 
     #[test]
+    fn circles_of_a_crate_without_an_order_are_between_modules_of_the_root() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = [
+            ("lib.rs", "mod one; mod two; mod three; pub struct Root;"),
+            ("one.rs", "mod part; pub struct One(part::Part);"),
+            ("one/part.rs", "pub struct Part; fn up(_: super::One, _: crate::three::Three) {}"),
+            ("two.rs", "pub struct Two(crate::three::Three);"),
+            ("three.rs", "pub struct Three; fn back(_: crate::two::Two, _: crate::Root) {}"),
+        ];
+        std::fs::create_dir(dir.path().join("one")).unwrap();
+        for (name, text) in files {
+            std::fs::write(dir.path().join(name), text).unwrap();
+        }
+        let found = circles_below(dir.path()).unwrap();
+        assert_eq!(found, [["three.rs", "two.rs"]], "a module and its own part may name each other");
+    }
+
+    #[test]
     fn tests_documentation_and_exported_macros_do_not_count() {
         let files = [
             ("lib.rs", "mod high; mod low; pub use high::Thing;"),
@@ -224,6 +294,7 @@ mod tests {
             "mod inner { use super::super::high::F; }",
             "#[cfg(not(test))] use crate::high::A;",
             "use crate::Exported;",
+            "fn f() { quote!(crate::lib::Lib); let _: crate::high::A; }",
         ];
         for low in forms {
             let root = "mod high; mod low; pub use high::A as Exported;";

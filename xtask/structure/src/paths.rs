@@ -5,8 +5,6 @@ use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Meta, Token};
 
-use super::tree::imports;
-
 /// The paths in a file, each with the module it is written in. Code for tests and documentation is left out.
 pub(super) fn paths_in(file: &syn::File, module: &[String]) -> Vec<(Vec<String>, Vec<String>)> {
     let mut visitor = Paths { module: module.to_owned(), found: Vec::new() };
@@ -115,6 +113,11 @@ impl<'ast> Visit<'ast> for Paths {
 
     fn visit_macro(&mut self, node: &'ast syn::Macro) {
         self.visit_path(&node.path);
+        // Quoted code is of another crate.
+        let is_quoted = node.path.segments.last().is_some_and(|last| last.ident == "quote");
+        if is_quoted {
+            return;
+        }
         self.add_tokens(node.tokens.clone());
     }
 
@@ -139,5 +142,19 @@ fn may_hold(condition: &Meta) -> bool {
         Some("all") => parts().iter().all(may_hold),
         Some("any") => parts().iter().any(may_hold),
         _ => true,
+    }
+}
+
+/// The imports of a `use`: paths with their local names, or none for a glob.
+pub(super) fn imports(tree: &syn::UseTree, before: &[String]) -> Vec<(Vec<String>, Option<String>)> {
+    let with = |name: &syn::Ident| [before, &[name.to_string()]].concat();
+    match tree {
+        syn::UseTree::Path(path) => imports(&path.tree, &with(&path.ident)),
+        syn::UseTree::Name(name) if name.ident == "self" => vec![(before.to_owned(), before.last().cloned())],
+        syn::UseTree::Name(name) => vec![(with(&name.ident), Some(name.ident.to_string()))],
+        syn::UseTree::Rename(name) if name.ident == "self" => vec![(before.to_owned(), Some(name.rename.to_string()))],
+        syn::UseTree::Rename(name) => vec![(with(&name.ident), Some(name.rename.to_string()))],
+        syn::UseTree::Glob(_) => vec![(before.to_owned(), None)],
+        syn::UseTree::Group(group) => group.items.iter().flat_map(|tree| imports(tree, before)).collect(),
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use syn::{Attribute, Expr, ExprLit, Item, ItemMod, Lit, Meta, UseTree};
 
-use super::paths::{is_counted, paths_in};
+use super::paths::{imports, is_counted, paths_in};
 
 /// The limit on re-exports before a definition; more are a circle.
 const MOST_EXPORTS: usize = 16;
@@ -105,6 +105,11 @@ impl Tree {
         Ok(())
     }
 
+    /// The name of a file.
+    pub(super) fn name(&self, file: usize) -> String {
+        self.files.get(file).map_or_else(String::new, |file| file.name.clone())
+    }
+
     /// The pairs of files of which the first names an item of the second, by number.
     pub(super) fn arrows(&self) -> BTreeSet<(usize, usize)> {
         let mut arrows = BTreeSet::new();
@@ -176,20 +181,6 @@ impl Module {
                 None => self.globs.push(path),
             }
         }
-    }
-}
-
-/// The imports of a `use`: paths with their local names, or none for a glob.
-pub(super) fn imports(tree: &UseTree, before: &[String]) -> Vec<(Vec<String>, Option<String>)> {
-    let with = |name: &syn::Ident| [before, &[name.to_string()]].concat();
-    match tree {
-        UseTree::Path(path) => imports(&path.tree, &with(&path.ident)),
-        UseTree::Name(name) if name.ident == "self" => vec![(before.to_owned(), before.last().cloned())],
-        UseTree::Name(name) => vec![(with(&name.ident), Some(name.ident.to_string()))],
-        UseTree::Rename(name) if name.ident == "self" => vec![(before.to_owned(), Some(name.rename.to_string()))],
-        UseTree::Rename(name) => vec![(with(&name.ident), Some(name.rename.to_string()))],
-        UseTree::Glob(_) => vec![(before.to_owned(), None)],
-        UseTree::Group(group) => group.items.iter().flat_map(|tree| imports(tree, before)).collect(),
     }
 }
 

@@ -5,7 +5,7 @@ use quote::{format_ident, quote};
 
 use super::types::param_type;
 use super::{ident, output};
-use crate::Output;
+use crate::emitter::Output;
 use crate::error::Error;
 use crate::model::{Interface, Model};
 use crate::sources::Input;

@@ -15,10 +15,10 @@ use std::collections::BTreeSet;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote};
 
+use crate::emitter::{Context, Output};
 use crate::error::Error;
 use crate::model::{Interface, Model};
 use crate::sources::Input;
-use crate::{Context, Output};
 
 pub use types::rust_type;
 

@@ -19,9 +19,9 @@ use quote::{format_ident, quote};
 use super::{doc, output};
 use crate::callbacks::{Callback, Callbacks};
 use crate::contracts::Wrapper;
+use crate::emitter::{Context, Output};
 use crate::error::Error;
 use crate::sources::Input;
-use crate::{Context, Output};
 
 const INPUT: &[Input] = &[Input::Corprof];
 

@@ -1,0 +1,22 @@
+//! [`Misfit`]: a value that no event can have.
+
+/// What no event can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Misfit {
+    /// A list of more than 65,535 elements.
+    LongList,
+    /// A time before the year 1601, where the units of EventPipe begin, or after 9999, where `DateTime` ends.
+    Time,
+}
+
+impl Misfit {
+    /// The rule that the value breaks.
+    #[must_use]
+    pub const fn rule(self) -> &'static str {
+        match self {
+            Self::LongList => "a list has at most 65,535 elements",
+            Self::Time => "a time is of the years 1601 to 9999",
+        }
+    }
+}
