@@ -12,10 +12,10 @@ use corprof_profilers::settings;
 use corprof_profilers::table::Profiler;
 
 use crate::attach_request::{attach, leave_alone_if_unloadable};
+use crate::attached_profiler::folder;
 use crate::delayed::DelayedAttach;
 use crate::exit::{self, Failure, Outcome};
-use crate::visit::folder;
-use crate::{embedded, question, select, signals};
+use crate::{embedded, profiler_choice, question, signals};
 
 /// Attach a profiler to a running process.
 ///
@@ -111,8 +111,8 @@ pub fn run(args: &Args) -> Outcome {
     let built_in = Profiler::named(library);
     // Another one may attach in the place of a built-in one.
     let chosen = match built_in.filter(|_| args.clsid.is_none()) {
-        Some(profiler) => select::choose(Path::new(profiler.to_attach().name), None)?,
-        None => select::choose(library, args.clsid.as_deref())?,
+        Some(profiler) => profiler_choice::choose(Path::new(profiler.to_attach().name), None)?,
+        None => profiler_choice::choose(library, args.clsid.as_deref())?,
     };
     let data = data()?;
     check_settings(library, &data)?;
@@ -138,8 +138,8 @@ fn check_settings(library: &Path, data: &[u8]) -> Result<(), Failure> {
 fn start(args: &Args, library: &OsStr, data: Vec<u8>) -> Outcome {
     let library = Path::new(library);
     let profiler = match Profiler::named(library).filter(|_| args.clsid.is_none()) {
-        Some(profiler) => select::choose_to_start(Path::new(profiler.to_attach().name), None)?,
-        None => select::choose_to_start(library, args.clsid.as_deref())?,
+        Some(profiler) => profiler_choice::choose_to_start(Path::new(profiler.to_attach().name), None)?,
+        None => profiler_choice::choose_to_start(library, args.clsid.as_deref())?,
     };
     check_settings(library, &data)?;
     let delay = Duration::ZERO;

@@ -64,13 +64,13 @@ mod tests {
     fn each_shell_and_the_manual_know_the_commands() {
         for shell in Shell::value_variants() {
             let mut text = Vec::new();
-            clap_complete::generate(*shell, &mut crate::command(), crate::NAME, &mut text);
+            clap_complete::generate(*shell, &mut crate::command(), "corprof", &mut text);
             let text = String::from_utf8(text).unwrap();
             assert!(["record", "stacks", "duration"].iter().all(|word| text.contains(word)), "{shell}");
         }
         let folder = tempfile::tempdir().unwrap();
         let pages = folder.path().join("man1");
-        man(&ManArgs { folder: pages.clone() }).unwrap();
+        man(&ManArgs { folder: pages.clone() }, crate::command()).unwrap();
         let page = |name: &str| fs::read_to_string(pages.join(name)).unwrap();
         assert!(page("corprof.1").contains("record") && page("corprof-record.1").contains("duration"));
     }

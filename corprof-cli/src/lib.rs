@@ -11,6 +11,7 @@
 mod async_trace;
 pub mod attach;
 mod attach_request;
+mod attached_profiler;
 mod complete;
 pub mod completions;
 pub mod counters;
@@ -28,19 +29,18 @@ pub mod inspect;
 pub mod new;
 mod options;
 mod output;
+pub mod profiler_choice;
 pub mod ps;
 pub mod question;
 pub mod record;
 pub mod requests;
 pub mod run;
 mod screen;
-pub mod select;
 mod signals;
 pub mod stacks;
 pub mod tasks;
 pub mod top;
 mod trace_methods;
-mod visit;
 pub mod waits;
 
 use std::io::Write;
@@ -86,9 +86,6 @@ enum Command {
     #[command(name = "exit-codes", long_about = exit::TABLE)]
     ExitCodes,
 }
-
-/// The name of the command.
-const NAME: &str = "corprof";
 
 /// The command line.
 pub(crate) fn command() -> clap::Command {

@@ -13,23 +13,23 @@ use corprof_launch::bundled;
 use corprof_launch::folder::Folder;
 use corprof_launch::launch::{Ended, Launch};
 use corprof_launch::processes;
-use corprof_launch::stop::Stop;
+use corprof_launch::stop_file::StopFile;
 use corprof_launch::vigil::Vigil;
 use corprof_profilers::settings::SettingError;
 use corprof_profilers::table::SAMPLER;
 
 use crate::attach_request::Occupied;
+use crate::attached_profiler::{self, Place};
 use crate::exit::{self, Failure, Outcome};
 use crate::options;
-use crate::select;
+use crate::profiler_choice;
 use crate::signals::Signals;
-use crate::visit::{self, Place};
 
 mod event_pipe;
 mod push;
-mod told;
+mod sampler_result;
 
-use told::Told;
+use sampler_result::SamplerResult;
 
 /// The file extensions that the sampler can write. A longer one precedes its own suffixes.
 const ENDINGS: [&str; 12] = [
@@ -151,10 +151,10 @@ pub fn run(args: &Args) -> Outcome {
     if let Some(pid) = args.pid {
         return of_process(args, pid, output.as_ref());
     }
-    let sampler = select::choose_to_start(Path::new("sampler"), None)?;
+    let sampler = profiler_choice::choose_to_start(Path::new("sampler"), None)?;
     let mut changes = options::given(&args.env)?;
     let temporary = Folder::new().context("cannot make a folder")?;
-    let stop = Stop::new(output.as_ref().map_or(temporary.path(), |output| &output.folder));
+    let stop = StopFile::new(output.as_ref().map_or(temporary.path(), |output| &output.folder));
     // The options count, not variables that the shell has for another run.
     for name in ["SAMPLER_DURATION", "SAMPLER_DELAY", "SAMPLER_OUT"] {
         changes.insert(name.to_owned(), None);
@@ -176,7 +176,7 @@ pub fn run(args: &Args) -> Outcome {
         let code = if code == exit::OK { exit::NOT_LOADED } else { code };
         Failure::new(code, anyhow!("there is no profile: {why}{death}"))
     };
-    let told = |pid| Told::read(&stop.answer(pid));
+    let told = |pid| SamplerResult::read(&stop.answer(pid));
     let survivors = finish_survivors(&ended, &stop)?;
     if let Some(output) = &output {
         let missing_files = output.missing(&ended, told);
@@ -231,7 +231,7 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// Has the processes that outlive the application, such as a server that it has started, write their files now: at
 /// their end nobody would tell of the files. Returns these processes.
-fn finish_survivors(ended: &Ended, stop: &Stop) -> Result<Vec<u32>> {
+fn finish_survivors(ended: &Ended, stop: &StopFile) -> Result<Vec<u32>> {
     if cfg!(not(unix)) {
         // Other systems do not show whether a process lives.
         return Ok(Vec::new());
@@ -264,13 +264,13 @@ fn not_kept(of_sdk: &[String]) -> Option<String> {
 }
 
 /// Lists the files with what the samplers tell of them, and opens the first with `--open`.
-fn tell(args: &Args, files: &[Written], stop: &Stop) {
+fn tell(args: &Args, files: &[Written], stop: &StopFile) {
     for Written { path, pid, command } in files.iter().filter(|_| !args.quiet) {
         let of = command.as_ref().filter(|_| files.len() > 1);
         let of = of.map(|command| format!("is of {command}")).unwrap_or_else(|| "is written".to_owned());
         eprintln!("corprof: {} {of}", path.display());
-        let told = Told::read(&stop.answer(*pid));
-        for line in told.iter().flat_map(Told::lines) {
+        let told = SamplerResult::read(&stop.answer(*pid));
+        for line in told.iter().flat_map(SamplerResult::lines) {
             eprintln!("corprof:   {line}");
         }
         if let Some(why) = told.and_then(|told| told.why_missing()) {
@@ -317,7 +317,7 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
     let signals = Signals::catch().context("cannot catch signals")?;
     let place = Place::new(&process)?;
     let file = output.map(|output| output.file_of_visit(&process, &place));
-    let stop = Stop::new(place.folder());
+    let stop = StopFile::new(place.folder());
     let told_file = file.as_ref().map(|file| place.told_pattern(file));
     let mut settings = settings(args, told_file, place.told(&stop.path()))?;
     settings.extend(args.push.authorization());
@@ -348,10 +348,10 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
     let answer = push::answer(&place.of_process(&stop.path(), ""));
     let is_there = file.as_ref().map_or(answer.is_some(), |file| file.is_file());
     if !is_there {
-        let why = Told::read(&stop.answer(process.inner_pid())).and_then(|told| told.why_missing());
+        let why = SamplerResult::read(&stop.answer(process.inner_pid())).and_then(|told| told.why_missing());
         let why =
             why.as_deref().unwrap_or("the process was ended before, or has no room for it: see its standard error");
-        visit::tell("sampler", pid, &place.wait(&stop.path(), &signals));
+        attached_profiler::tell("sampler", pid, &place.wait(&stop.path(), &signals));
         return Err(Failure::new(exit::NOT_LOADED, anyhow!("there is no profile of process {pid}: {why}")));
     }
     if let (Some(file), Some(output)) = (file, output) {
@@ -360,12 +360,12 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
             fs::rename(&file, &path)
                 .with_context(|| format!("cannot rename {} to {}", file.display(), path.display()))?;
         } else {
-            visit::folder::take(&file, &path)?;
+            attached_profiler::folder::take(&file, &path)?;
         }
         tell(args, &[Written { path, pid: process.inner_pid(), command: None }], &stop);
     }
     let told = args.push.tell(answer, args.quiet);
-    visit::tell("sampler", pid, &place.wait(&stop.path(), &signals));
+    attached_profiler::tell("sampler", pid, &place.wait(&stop.path(), &signals));
     told?;
     Ok(ExitCode::SUCCESS)
 }
@@ -429,7 +429,7 @@ impl Output {
     /// What to say about the applications that have no file, though they have loaded the sampler.
     ///
     /// A tool of the SDK may be a server that runs on; its profile is not what the user wants.
-    fn missing(&self, ended: &Ended, told: impl Fn(u32) -> Option<Told>) -> Vec<String> {
+    fn missing(&self, ended: &Ended, told: impl Fn(u32) -> Option<SamplerResult>) -> Vec<String> {
         let applications = ended.loaded.iter().copied().filter(|pid| !ended.is_of_sdk(*pid));
         let missing = applications.filter(|pid| !bundled::file_of(&self.pattern(), *pid).is_file());
         let line = |pid| {
@@ -564,7 +564,7 @@ mod tests {
         let output = Output::new(&folder.path().join("a.svg")).unwrap();
         let loaded = [(5, "dotnet run"), (6, "vstest.console"), (7, "testhost"), (8, "App")];
         fs::write(bundled::file_of(&output.pattern(), 8), "").unwrap();
-        let told = |pid| (pid == 7).then(|| Told::Empty("idle".to_owned()));
+        let told = |pid| (pid == 7).then(|| SamplerResult::Empty("idle".to_owned()));
         let missing = output.missing(&ended(5, &loaded), told);
         assert_eq!(missing, ["process 7 loaded the sampler but wrote no file (no samples: idle): testhost args"]);
     }

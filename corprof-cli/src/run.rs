@@ -16,7 +16,7 @@ use corprof_profilers::table::{self, Loading, Profiler, Setting};
 use crate::delayed::{self, DelayedAttach};
 use crate::exit::{self, Failure, Outcome};
 use crate::options::{given, seconds};
-use crate::{embedded, output, question, select};
+use crate::{embedded, output, profiler_choice, question};
 
 /// Run an application under a profiler.
 ///
@@ -96,7 +96,7 @@ pub fn run(args: &Args) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     let library = args.library.as_deref().context("no library")?;
-    let main = select::choose_to_start(library, args.clsid.as_deref())?;
+    let main = profiler_choice::choose_to_start(library, args.clsid.as_deref())?;
     let built_in = Profiler::named(library);
     let changes = given(&args.env)?;
     if let Some(profiler) = built_in {
@@ -105,7 +105,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     if args.delay.is_some() || args.duration.is_some() {
         let main = match built_in {
-            Some(profiler) => select::choose(Path::new(profiler.to_attach().name), None)?,
+            Some(profiler) => profiler_choice::choose(Path::new(profiler.to_attach().name), None)?,
             None => main,
         };
         return run_late(args, main, built_in, changes);
@@ -116,7 +116,7 @@ pub fn run(args: &Args) -> Outcome {
             Some((library, wanted)) => (library, Some(wanted)),
             None => (text.as_str(), None),
         };
-        profilers.push(select::choose_to_start(Path::new(library), wanted)?);
+        profilers.push(profiler_choice::choose_to_start(Path::new(library), wanted)?);
     }
     let has_own_stop = |setting: &Setting| launch::value_of(&changes, setting.variable).is_some();
     let asked = built_in.filter(|profiler| profiler.stop().is_some_and(|setting| !has_own_stop(setting)));

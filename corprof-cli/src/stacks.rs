@@ -17,11 +17,11 @@ use corprof_launch::processes;
 use serde::Serialize;
 
 use crate::attach_request::Occupied;
+use crate::attached_profiler::{self as visit, Place};
 use crate::event_pipe_samples::{self, LIMITS};
 use crate::exit::{Failure, Outcome};
 use crate::output;
 use crate::signals::Signals;
-use crate::visit::{self, Place};
 
 use locks::Locks;
 

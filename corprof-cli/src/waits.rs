@@ -76,12 +76,12 @@ const SAMPLES: u64 = 10_000;
 /// Waits by chain.
 struct Sums {
     waits: Waits,
-    told: Told,
+    ended: EndedWaits,
 }
 
 /// Those that have ended.
 #[derive(Default)]
-struct Told {
+struct EndedWaits {
     by_chain: HashMap<Option<Chain>, Spread>,
     /// Waits of chains beyond the limit.
     left_out: u64,
@@ -91,25 +91,25 @@ struct Told {
 
 impl Sums {
     fn new() -> Self {
-        Self { waits: Waits::new(STEPS, OPERATIONS), told: Told::default() }
+        Self { waits: Waits::new(STEPS, OPERATIONS), ended: EndedWaits::default() }
     }
 }
 
 impl Listener for Sums {
     fn step(&mut self, step: Step) {
-        self.waits.push(step, |wait| self.told.add(wait));
+        self.waits.push(step, |wait| self.ended.add(wait));
     }
 
     fn end(&mut self, at: u64) {
-        self.told.end = Some(at);
+        self.ended.end = Some(at);
     }
 
     fn release(&mut self, until: u64) {
-        self.waits.release(until, |wait| self.told.add(wait));
+        self.waits.release(until, |wait| self.ended.add(wait));
     }
 }
 
-impl Told {
+impl EndedWaits {
     fn add(&mut self, wait: Wait) {
         if self.end.is_some_and(|end| wait.to > end) {
             return;
@@ -165,10 +165,10 @@ pub fn run(args: &Args) -> Outcome {
 
 fn answer(args: &Args, output: Option<Output>, sums: &Sums, traced: &Traced) -> Result<(), Failure> {
     traced.warn();
-    if sums.told.left_out > 0 {
-        eprintln!("corprof: {} waits are missing: there are more than {CHAINS} chains of methods", sums.told.left_out);
+    if sums.ended.left_out > 0 {
+        eprintln!("corprof: {} waits are missing: there are more than {CHAINS} chains of methods", sums.ended.left_out);
     }
-    if sums.told.by_chain.is_empty() {
+    if sums.ended.by_chain.is_empty() {
         return Err(anyhow!("no operation waited and was resumed meanwhile").into());
     }
     let mut names = Names::new(&traced.methods, traced.pid);
@@ -192,7 +192,7 @@ fn answer(args: &Args, output: Option<Output>, sums: &Sums, traced: &Traced) -> 
 fn report(traced: &Traced, names: &mut Names<'_>, sums: &Sums, is_all: bool) -> Report {
     let mut by_place: HashMap<Place, Spread> = HashMap::new();
     let mut hidden_waits = 0;
-    for (chain, spread) in &sums.told.by_chain {
+    for (chain, spread) in &sums.ended.by_chain {
         let place = names.place(chain.as_ref());
         if !is_all && !place.is_mine {
             hidden_waits += spread.count();
@@ -237,7 +237,7 @@ fn print(report: &Report, rows: usize, out: &mut impl Write) -> Result<()> {
         writeln!(out, "{} waits are not of the application: --all", report.hidden_waits)?;
     }
     if !report.still_waiting.is_empty() {
-        writeln!(out, "\noperations that were told to wait and waited at the end")?;
+        writeln!(out, "\noperations that were ended to wait and waited at the end")?;
         for Still { place, operations } in report.still_waiting.iter().take(rows) {
             writeln!(out, "{operations:>8}  {place}")?;
         }
@@ -249,7 +249,7 @@ fn print(report: &Report, rows: usize, out: &mut impl Write) -> Result<()> {
 fn profile(traced: &Traced, names: &mut Names<'_>, sums: &Sums, is_all: bool) -> Profile {
     let mut profile = Profile::summed(format!("waits of {}", traced.title), Unit::Nanoseconds).in_mode(Mode::Wall);
     let thread = profile.thread(0, "async operations");
-    for (chain, spread) in &sums.told.by_chain {
+    for (chain, spread) in &sums.ended.by_chain {
         let Some(chain) = chain else { continue };
         if !is_all && !names.place(Some(chain)).is_mine {
             continue;

@@ -11,9 +11,9 @@ use rustc_hash::FxHashMap;
 use crate::graph::NONE;
 use crate::{Dominators, HeapGraph, ObjectId};
 
-mod select;
+mod selection;
 
-use select::Selection;
+use selection::Selection;
 
 /// The most objects that are written unless the caller says otherwise.
 pub const DEFAULT_CAP: usize = 1_000_000;

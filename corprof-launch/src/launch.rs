@@ -15,10 +15,10 @@ use crate::environment::{self, Chosen};
 use crate::exit::{self, Failure};
 use crate::image::{self, Image};
 use crate::processes::{self, Program};
+use crate::runtime_messages::{self, ProcessMessages, RuntimeMessages, Verdict};
 use crate::signals::Interrupt;
 use crate::starts::Starts;
-use crate::stop::Stop;
-use crate::witness::{self, Testimony, Verdict, Witness};
+use crate::stop_file::StopFile;
 
 /// The changes of an application's environment: a value, or none for a cleared variable.
 pub type Changes = BTreeMap<String, Option<OsString>>;
@@ -33,7 +33,7 @@ pub struct Launch<'a> {
     /// The command that starts the application.
     pub command: &'a [OsString],
     /// Stops the main profiler, if Ctrl-C is to do that before it ends the application.
-    pub stop: Option<&'a Stop>,
+    pub stop: Option<&'a StopFile>,
     /// Whether only errors are printed.
     pub is_quiet: bool,
 }
@@ -142,8 +142,8 @@ impl Launch<'_> {
         // A session that the user has set up stays unchanged.
         let is_recording =
             ["DOTNET_EnableEventPipe", "COMPlus_EnableEventPipe"].iter().any(|name| value_of(changes, name).is_some());
-        let witness = if is_recording { None } else { Some(Witness::new()?) };
-        for (name, value) in witness.iter().flat_map(Witness::variables) {
+        let messages_of_runtimes = if is_recording { None } else { Some(RuntimeMessages::new()?) };
+        for (name, value) in messages_of_runtimes.iter().flat_map(RuntimeMessages::variables) {
             changes.insert(name.to_owned(), Some(value));
         }
         prepare_the_sdk(changes);
@@ -155,22 +155,22 @@ impl Launch<'_> {
         let application = Application::start(&mut command, &program, interrupt)?;
         // The folder of messages has files of this application only; in the other, each runtime of the machine makes a
         // socket.
-        let folder = match &witness {
-            Some(witness) => witness.folder().to_owned(),
+        let folder = match &messages_of_runtimes {
+            Some(messages_of_runtimes) => messages_of_runtimes.folder().to_owned(),
             None => value_of(&self.changes, "TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from),
         };
         let watched = watch(application, &self.profilers, self.stop, &folder)?;
-        let testimonies = witness.as_ref().map(Witness::testimonies).transpose()?.unwrap_or_default();
-        let is_loaded = report(&self.profilers, &testimonies, &watched.seen, self.is_quiet);
+        let processes = messages_of_runtimes.as_ref().map(RuntimeMessages::by_process).transpose()?.unwrap_or_default();
+        let is_loaded = report(&self.profilers, &processes, &watched.seen, self.is_quiet);
         let Watched { status, pid, seen, is_interrupted } = watched;
         let text_of = |name: &str| value_of(&self.changes, name).map(|value| value.to_string_lossy().into_owned());
         if let Some(hint) = crash::hint(status, text_of).filter(|_| !self.is_quiet) {
             eprintln!("corprof: {hint}");
         }
         let clsid = self.profilers.first().map(|main| main.clsid.as_str()).unwrap_or_default();
-        let told = testimonies.iter().filter(|testimony| testimony.verdict(clsid) == Verdict::Loaded);
+        let told = processes.iter().filter(|process| process.verdict(clsid) == Verdict::Loaded);
         let mapped = seen.mapped.iter().filter(|(_, number)| *number == 0).map(|(pid, _)| *pid);
-        let loaded = told.map(|testimony| testimony.pid).chain(mapped).collect();
+        let loaded = told.map(|process| process.pid).chain(mapped).collect();
         let Seen { programs, parents, .. } = seen;
         Ok(Ended { status, pid, loaded, programs, parents, is_loaded, is_interrupted })
     }
@@ -355,7 +355,12 @@ impl Looks {
 
 /// Waits for the end of the application. Meanwhile it looks at the mapped files of the application and its children,
 /// whenever a runtime makes a file in `folder`.
-fn watch(mut application: Application, profilers: &[Chosen], stop: Option<&Stop>, folder: &Path) -> Result<Watched> {
+fn watch(
+    mut application: Application,
+    profilers: &[Chosen],
+    stop: Option<&StopFile>,
+    folder: &Path,
+) -> Result<Watched> {
     let pid = application.id();
     let mut seen = Seen::default();
     // Without it, only the first runtime is looked at, and those that run at Ctrl-C.
@@ -401,7 +406,7 @@ fn watch(mut application: Application, profilers: &[Chosen], stop: Option<&Stop>
 
 /// The time between Ctrl-C and the end of the application.
 struct Stopping<'a> {
-    stop: &'a Stop,
+    stop: &'a StopFile,
     since: Instant,
     /// Whether the application was requested to end.
     is_ended: bool,
@@ -424,13 +429,13 @@ impl Stopping<'_> {
 }
 
 /// Says what became of each profiler; whether each was loaded by a process at least.
-fn report(profilers: &[Chosen], testimonies: &[Testimony], seen: &Seen, is_quiet: bool) -> bool {
-    let silent = seen.runtimes.iter().filter(|pid| !testimonies.iter().any(|testimony| testimony.pid == **pid));
+fn report(profilers: &[Chosen], processes: &[ProcessMessages], seen: &Seen, is_quiet: bool) -> bool {
+    let silent = seen.runtimes.iter().filter(|pid| !processes.iter().any(|process| process.pid == **pid));
     let silent: Vec<u32> = silent.copied().collect();
     for (pid, finding) in &seen.too_old {
         eprintln!("corprof: NOT loaded in process {pid}: {finding}");
     }
-    if testimonies.is_empty() && silent.is_empty() && seen.mapped.is_empty() && seen.too_old.is_empty() {
+    if processes.is_empty() && silent.is_empty() && seen.mapped.is_empty() && seen.too_old.is_empty() {
         let reason = if cfg!(target_os = "linux") {
             "no .NET runtime was seen to start in the application: is it a .NET application, not compiled ahead of time (NativeAOT)?"
         } else {
@@ -443,18 +448,18 @@ fn report(profilers: &[Chosen], testimonies: &[Testimony], seen: &Seen, is_quiet
     for (number, profiler) in profilers.iter().enumerate() {
         let mut loaded = Vec::new();
         let mut failed: BTreeMap<String, Vec<u32>> = BTreeMap::new();
-        for testimony in testimonies {
-            match testimony.verdict(&profiler.clsid) {
-                Verdict::Loaded => loaded.push(testimony.pid),
+        for process in processes {
+            match process.verdict(&profiler.clsid) {
+                Verdict::Loaded => loaded.push(process.pid),
                 Verdict::Failed(message) => {
                     // The number of the process makes each message another one.
-                    failed.entry(without_pid(&message, testimony.pid)).or_default().push(testimony.pid);
+                    failed.entry(without_pid(&message, process.pid)).or_default().push(process.pid);
                 }
-                Verdict::Silent if seen.mapped.contains(&(testimony.pid, number)) => loaded.push(testimony.pid),
+                Verdict::Silent if seen.mapped.contains(&(process.pid, number)) => loaded.push(process.pid),
                 Verdict::Silent => {
                     let text =
                         "its runtime tried no profiler (were the variables cleared, or was it killed at its start?)";
-                    failed.entry(text.into()).or_default().push(testimony.pid);
+                    failed.entry(text.into()).or_default().push(process.pid);
                 }
             }
         }
@@ -469,7 +474,7 @@ fn report(profilers: &[Chosen], testimonies: &[Testimony], seen: &Seen, is_quiet
         }
         for (message, pids) in &failed {
             eprintln!("corprof: {} was NOT loaded in {}: {message}", profiler.name, shown(pids));
-            if let Some(cure) = witness::cure(message) {
+            if let Some(cure) = runtime_messages::cure(message) {
                 eprintln!("corprof:   {cure}");
             }
         }

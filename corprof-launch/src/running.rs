@@ -67,12 +67,12 @@ impl Running {
     }
 }
 
-/// Calls `then` on a thread of its own when `child` has ended.
-pub(crate) fn at_end(child: &Child, then: impl FnOnce() + Send + 'static) -> io::Result<()> {
+/// Calls `on_end` on a thread of its own when `child` has ended.
+pub(crate) fn at_end(child: &Child, on_end: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let wait = system::end_of(child)?;
     thread::Builder::new().name("corprof-wait".to_owned()).spawn(move || {
         wait();
-        then();
+        on_end();
     })?;
     Ok(())
 }

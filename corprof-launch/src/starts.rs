@@ -27,18 +27,18 @@ mod system {
     }
 
     impl Starts {
-        /// Calls `then` on another thread when a runtime has made a file in `folder`.
+        /// Calls `on_start` on another thread when a runtime has made a file in `folder`.
         ///
         /// # Errors
         /// If the folder cannot be watched, or no thread can be started.
-        pub(crate) fn watch(folder: &Path, then: impl Fn() + Send + 'static) -> io::Result<Self> {
+        pub(crate) fn watch(folder: &Path, on_start: impl Fn() + Send + 'static) -> io::Result<Self> {
             let files = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
             inotify::add_watch(&files, folder, WatchFlags::CREATE)?;
             let (end, writer) = io::pipe()?;
             thread::Builder::new().name("corprof-starts".to_owned()).spawn(move || {
                 while is_before_end(&files, &end) {
                     if has_runtime_file(&files) {
-                        then();
+                        on_start();
                     }
                 }
             })?;
@@ -111,7 +111,7 @@ mod elsewhere {
     pub(crate) struct Starts;
 
     impl Starts {
-        pub(crate) fn watch(_folder: &Path, _then: impl Fn() + Send + 'static) -> io::Result<Self> {
+        pub(crate) fn watch(_folder: &Path, _on_start: impl Fn() + Send + 'static) -> io::Result<Self> {
             Ok(Self)
         }
     }

@@ -44,7 +44,7 @@ mod async_session;
 mod async_work;
 mod push;
 mod quota;
-mod told;
+mod result_file;
 
 /// The name in messages.
 const NAME: &str = "sampler";
@@ -393,13 +393,13 @@ impl State {
     fn write(&mut self) -> Result<u64, corprof_export::Error> {
         let written = self.write_file();
         if let (Some(stop), Some(_)) = (&self.stop, &self.output) {
-            report(stop, ".told", &told::text(&self.profile, written.as_ref().err(), &self.why_empty()));
+            report(stop, ".told", &result_file::text(&self.profile, written.as_ref().err(), &self.why_empty()));
         }
         written.map(|()| self.profile.samples())
     }
 
     fn why_empty(&self) -> String {
-        told::why_empty(&self.report, self.elapsed())
+        result_file::why_empty(&self.report, self.elapsed())
     }
 
     fn write_file(&mut self) -> Result<(), corprof_export::Error> {

@@ -42,10 +42,10 @@ struct Program {
 const FILTERS: Program = Program { name: "Filters", args: &["all", "1000"] };
 /// The quickest to die, also where an emulator makes everything slow.
 const WHEN: Program = Program { name: "Filters", args: &["when", "3000"] };
-const TORTURE: Program = Program { name: "Torture", args: &["1", "12", "whole"] };
+const STRESS: Program = Program { name: "Stress", args: &["1", "12", "whole"] };
 /// Under Wine 12 rounds take four minutes on a busy machine, and half of one without a profiler that prints each
 /// exception.
-const TORTURE_OF_FEW: Program = Program { name: "Torture", args: &["1", "2", "whole"] };
+const STRESS_OF_FEW: Program = Program { name: "Stress", args: &["1", "2", "whole"] };
 
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -124,13 +124,13 @@ fn an_application_that_does_everything_at_once_outlives_a_profiler_of_exceptions
             continue;
         }
         if runtime.is_windows() && !has_fault(&runtime) {
-            println!("SKIPPED on {runtime}: it has no fault to be mended, and torture takes minutes under Wine");
+            println!("SKIPPED on {runtime}: it has no fault to be mended, and stress takes minutes under Wine");
             continue;
         }
-        let torture = if runtime.is_windows() { TORTURE_OF_FEW } else { TORTURE };
-        torture.lives_with_pins(&runtime, runs.unwrap_or(repetitions(1, 2)))?;
+        let stress = if runtime.is_windows() { STRESS_OF_FEW } else { STRESS };
+        stress.lives_with_pins(&runtime, runs.unwrap_or(repetitions(1, 2)))?;
         if let (true, Some(runs)) = (has_fault(&runtime), runs) {
-            torture.dies_without(&runtime, Some(runs.div_ceil(5)))?;
+            stress.dies_without(&runtime, Some(runs.div_ceil(5)))?;
         }
     }
     Ok(())

@@ -1,17 +1,17 @@
 //! The matrix under fire: every call from every context that has it, while other threads work against it. See
-//! `xtask/src/torture/fire.rs`.
+//! `xtask/src/stress/fire.rs`.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Run, Runtime, repetitions};
-use xtask::torture::{Condition, Fire, FireBed, any_number};
+use xtask::stress::{Condition, Fire, FireBed, any_number};
 
 fn every_call_from_every_context(condition: Condition) -> Result<()> {
     let programs = std::env::var_os("CORPROF_APPS").map(PathBuf::from).context("CORPROF_APPS is not set")?;
     for runtime in Runtime::all()? {
         if runtime.is_windows() || runtime.is_emulated() {
-            println!("SKIPPED on {runtime}: so many calls take hours there; `cargo xtask torture --matrix` has it");
+            println!("SKIPPED on {runtime}: so many calls take hours there; `cargo xtask stress --matrix` has it");
             continue;
         }
         let bed = FireBed {

@@ -11,7 +11,7 @@ use std::{env, fs};
 use anyhow::{Context, Result, bail, ensure};
 use corprof_tests::{Outcome, Run, Runtime, minutes};
 use fastrand::Rng;
-use xtask::torture::any_number;
+use xtask::stress::any_number;
 
 /// The profiler acts for 8 seconds at most. A machine on which everything is compiled at once is thirty times as slow.
 const LONGEST: Duration = Duration::from_secs(300);
@@ -37,7 +37,7 @@ const APPS: &[App] = &[
     ("World", &[], 0, false),
     ("Generics", &[], 0, false),
     ("Dynamic", &[], 0, false),
-    ("Torture", &["1", "20", "whole"], 0, false),
+    ("Stress", &["1", "20", "whole"], 0, false),
     ("Chain", &[], 0, false),
     ("Tails", &[], 0, false),
 ];

@@ -6,26 +6,26 @@
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Outcome, Run, Runtime, ensure_or_longer, patiently, repetitions};
 
-/// What is told of one loop: samples, those with the right callers, and how often it was compiled.
-struct Told {
+/// What is results of one loop: samples, those with the right callers, and how often it was compiled.
+struct LoopResult {
     name: String,
     samples: u64,
     right: u64,
     compiled: u64,
 }
 
-fn told(outcome: &Outcome) -> Result<Vec<Told>> {
+fn results(outcome: &Outcome) -> Result<Vec<LoopResult>> {
     let parse = |line: &str| {
         let (name, rest) = line.split_once(": ")?;
         let (right, rest) = rest.split_once(" of ")?;
         let (samples, rest) = rest.split_once(", compiled ")?;
         let compiled = rest.strip_suffix(" times")?;
         let [right, samples, compiled] = [right, samples, compiled].map(|number| number.parse().ok());
-        Some(Told { name: name.to_owned(), samples: samples?, right: right?, compiled: compiled? })
+        Some(LoopResult { name: name.to_owned(), samples: samples?, right: right?, compiled: compiled? })
     };
-    let told: Vec<_> = outcome.stderr.lines().filter_map(parse).collect();
-    ensure!(!told.is_empty(), "nothing is told: {outcome}");
-    Ok(told)
+    let results: Vec<_> = outcome.stderr.lines().filter_map(parse).collect();
+    ensure!(!results.is_empty(), "nothing is results: {outcome}");
+    Ok(results)
 }
 
 /// The runtimes on Linux that have the program.
@@ -34,7 +34,7 @@ fn runtimes(app: &str) -> Result<Vec<Runtime>> {
     Ok(runtimes.into_iter().filter(|runtime| !runtime.is_windows()).collect())
 }
 
-/// Runs a program for so many milliseconds, and returns what is told of its loops.
+/// Runs a program for so many milliseconds, and returns what is results of its loops.
 fn sample(runtime: &Runtime, app: &str, milliseconds: u64) -> Result<Outcome> {
     let outcome = Run::new(runtime, app).args([milliseconds.to_string()]).profiler("loops").run()?;
     outcome.exited_with(0)?;
@@ -48,16 +48,16 @@ fn the_hot_loops_of_methods_keep_their_callers() -> Result<()> {
         let outcome = sample(runtime, "Loops", times * longer * repetitions(100, 1000))?;
         let methods = outcome.stdout.strip_prefix("methods: ").and_then(|number| number.trim().parse::<u64>().ok());
         let methods = methods.with_context(|| outcome.to_string())?;
-        let told = told(&outcome)?;
-        let samples: u64 = told.iter().map(|told| told.samples).sum();
-        let right: u64 = told.iter().map(|told| told.right).sum();
+        let results = results(&outcome)?;
+        let samples: u64 = results.iter().map(|result| result.samples).sum();
+        let right: u64 = results.iter().map(|result| result.right).sum();
         // Each is called once, so what is compiled again is compiled for its loop.
-        let replaced = told.iter().filter(|told| told.compiled >= 2).count() as u64;
+        let replaced = results.iter().filter(|result| result.compiled >= 2).count() as u64;
         println!("{runtime}: {right} of {samples} samples right, {replaced} of {methods} methods replaced");
         ensure_or_longer!(replaced * 10 >= methods * 9, "{replaced} of {methods} methods replaced: {outcome}");
         ensure_or_longer!(samples >= repetitions(10, 50) * methods, "{samples} samples: {outcome}");
         ensure!(right * 100 >= samples * 99, "{right} of {samples} samples have the right callers: {outcome}");
-        for Told { name, samples, right, .. } in told {
+        for LoopResult { name, samples, right, .. } in results {
             // One of few samples is more than a twentieth.
             let is_right = right * 100 >= samples * 95;
             ensure_or_longer!(is_right || samples >= 50, "{name}: {right} of {samples}: {outcome}");
@@ -74,9 +74,9 @@ fn the_hot_loops_of_a_web_application_keep_their_callers() -> Result<()> {
     patiently(runtimes, |runtime, times| {
         let outcome = sample(runtime, "WebLoops", times * repetitions(1500, 6000))?;
         ensure!(outcome.stdout == "wrong: 0\n", "{outcome}");
-        let told = told(&outcome)?;
-        let request = told.iter().find(|told| told.name == "Request").with_context(|| outcome.to_string())?;
-        let &Told { samples, right, compiled, .. } = request;
+        let results = results(&outcome)?;
+        let request = results.iter().find(|result| result.name == "Request").with_context(|| outcome.to_string())?;
+        let &LoopResult { samples, right, compiled, .. } = request;
         println!("{runtime}: {right} of {samples} samples right, compiled {compiled} times");
         ensure_or_longer!(samples >= repetitions(100, 1000) && compiled >= 2, "{outcome}");
         ensure!(right * 100 >= samples * 99, "{right} of {samples} samples have the right callers: {outcome}");

@@ -14,6 +14,7 @@ mod examples;
 mod fire;
 #[cfg(target_os = "linux")]
 mod generator;
+mod guest;
 mod hooks;
 mod hosts;
 mod il;
@@ -21,7 +22,6 @@ mod inserts;
 mod instrumentation;
 mod keeps;
 mod leaks;
-mod manners;
 mod outputs;
 mod own_events;
 mod probes;
@@ -33,7 +33,7 @@ mod signals;
 mod signatures;
 mod slides;
 mod smoke;
-mod torture;
+mod stress;
 #[cfg(target_os = "linux")]
 mod wine;
 

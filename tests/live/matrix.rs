@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use corprof_gen::contracts::{Contracts, Entry, InfoRow, SyncInfo, Wrapper};
 use corprof_tests::{Difference, Outcome, Run, Runtime};
 
-use xtask::torture::is_session_refused;
+use xtask::stress::is_session_refused;
 
 use crate::contract;
 

@@ -12,7 +12,7 @@ use corprof::prelude::*;
 #[derive(Profiler, Default)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1321")]
 struct CatchesUp {
-    told: Mutex<Told>,
+    reported: Mutex<Reported>,
     has_tiers: AtomicBool,
     is_complete: AtomicBool,
     by_catch_up: AtomicUsize,
@@ -21,7 +21,7 @@ struct CatchesUp {
 
 /// What is there, as far as it was reported.
 #[derive(Default)]
-struct Told {
+struct Reported {
     things: BTreeSet<(&'static str, usize)>,
     /// Where functions are from: their ids are reused when their module is gone.
     functions: BTreeMap<usize, Option<ModuleId>>,
@@ -31,8 +31,8 @@ struct Told {
 }
 
 impl CatchesUp {
-    fn told<R>(&self, act: impl FnOnce(&mut Told) -> R) -> R {
-        act(&mut self.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    fn reported<R>(&self, act: impl FnOnce(&mut Reported) -> R) -> R {
+        act(&mut self.reported.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 
     /// The catch-up is made on a thread of the runtime's own.
@@ -44,15 +44,15 @@ impl CatchesUp {
 
     fn begins(&self, cx: &InNoGc<'_>, what: &'static str, id: usize) {
         self.count(cx);
-        self.told(|told| {
-            if !told.things.insert((what, id)) {
-                told.wrong.push(format!("{what} {id:#x} again"));
+        self.reported(|reported| {
+            if !reported.things.insert((what, id)) {
+                reported.wrong.push(format!("{what} {id:#x} again"));
             }
         });
     }
 
     fn ends(&self, what: &'static str, id: usize) {
-        self.told(|told| _ = told.things.remove(&(what, id)));
+        self.reported(|reported| _ = reported.things.remove(&(what, id)));
     }
 }
 
@@ -101,7 +101,7 @@ impl Callbacks for CatchesUp {
         self.ends("module", module.as_raw());
         self.ends("attached", module.as_raw());
         // Shared code says neither its class nor, before .NET 10, all its modules, so any may have gone.
-        self.told(|told| told.functions.retain(|_, of| of.is_some_and(|of| of != module)));
+        self.reported(|reported| reported.functions.retain(|_, of| of.is_some_and(|of| of != module)));
     }
 
     fn thread_created(&self, cx: &mut InCallback<'_>, thread: ThreadId) {
@@ -132,11 +132,11 @@ impl Callbacks for CatchesUp {
         let of = cx.function_info(function).ok();
         let of = of.filter(|of| of.class.is_some() && of.type_args.is_empty()).map(|of| of.module);
         let has_tiers = self.has_tiers.load(Relaxed);
-        self.told(|told| {
-            told.ever.insert(function.as_raw());
-            let is_again = told.functions.insert(function.as_raw(), of).flatten().is_some();
+        self.reported(|reported| {
+            reported.ever.insert(function.as_raw());
+            let is_again = reported.functions.insert(function.as_raw(), of).flatten().is_some();
             if is_again && of.is_some() && !has_tiers {
-                told.wrong.push(format!("function {:#x} again", function.as_raw()));
+                reported.wrong.push(format!("function {:#x} again", function.as_raw()));
             }
         });
     }
@@ -147,27 +147,27 @@ impl Callbacks for CatchesUp {
             ("thread", cx.enum_threads().map(|ids| ids.into_iter().map(ThreadId::as_raw).collect())),
             ("function", cx.jitted_functions().map(|ids| ids.into_iter().map(FunctionId::as_raw).collect())),
         ];
-        self.told(|told| {
+        self.reported(|reported| {
             for (what, ids) in listed {
                 let ids = match ids {
                     Ok(ids) => ids,
                     Err(error) => {
-                        told.wrong.push(format!("{what}s are not listed: {error}"));
+                        reported.wrong.push(format!("{what}s are not listed: {error}"));
                         continue;
                     }
                 };
-                let is_told = |id| told.things.contains(&(what, id)) || told.ever.contains(&id);
+                let is_told = |id| reported.things.contains(&(what, id)) || reported.ever.contains(&id);
                 let missing: Vec<_> = ids.iter().copied().filter(|&id| !is_told(id)).collect();
                 eprintln!("catches_up| {} {what}s are listed", ids.len());
                 if !missing.is_empty() {
-                    told.wrong.push(format!("{what}s that were not reported: {missing:x?}"));
+                    reported.wrong.push(format!("{what}s that were not reported: {missing:x?}"));
                 }
             }
-            let count = |what: &str| told.things.iter().filter(|(other, _)| *other == what).count();
+            let count = |what: &str| reported.things.iter().filter(|(other, _)| *other == what).count();
             for what in ["domain", "assembly", "module", "attached", "thread", "assigned"] {
                 eprintln!("catches_up| {what}: {}", count(what));
             }
-            told.wrong.iter().for_each(|wrong| eprintln!("catches_up| WRONG: {wrong}"));
+            reported.wrong.iter().for_each(|wrong| eprintln!("catches_up| WRONG: {wrong}"));
         });
         let caught_up = self.by_catch_up.load(Relaxed);
         let events = self.by_events.load(Relaxed);

@@ -1,4 +1,4 @@
-//! Shadow stacks of all functions, for `torture.rs`: kept by fast hooks, or by slow ones that read all values besides.
+//! Shadow stacks of all functions, for `stress.rs`: kept by fast hooks, or by slow ones that read all values besides.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -18,8 +18,8 @@ use xtask::cargo::BUILT_IN;
 use xtask::emulator::Emulator;
 use xtask::managed;
 use xtask::stacks;
+use xtask::stress::PRELOADED;
 use xtask::system::profiler_environment;
-use xtask::torture::PRELOADED;
 
 /// Long enough for any test on a machine with twenty times as much to do as it can, short enough for a person to wait
 /// for.
@@ -37,7 +37,7 @@ const UNDER_WINE: u32 = 2;
 
 /// Programs with native threads that end, for which .NET 8 on Linux aborts now and then, with or without a profiler:
 /// they run with tests/profilers/exited_threads.rs.
-const WITH_NATIVE_THREADS: [&str; 4] = ["Farewell", "Fire", "Foreign", "Torture"];
+const WITH_NATIVE_THREADS: [&str; 4] = ["Farewell", "Fire", "Foreign", "Stress"];
 
 /// A runtime that the live tests run on.
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! The project's own tooling: `cargo xtask demo`, `test`, `generate`, `lint`, `package`, `book`, `bench`, `torture`,
+//! The project's own tooling: `cargo xtask demo`, `test`, `generate`, `lint`, `package`, `book`, `bench`, `stress`,
 //! `structure`, `release`.
 //!
 //! Each command is a module with one `run`; the modules below them are shared.
@@ -26,12 +26,12 @@ pub mod release;
 pub mod runtime;
 pub mod runtime_choice;
 pub mod stacks;
+pub mod stress;
 pub mod structure;
 pub mod system;
 pub mod target;
 pub mod test;
 pub mod tools;
-pub mod torture;
 mod viewers;
 pub mod wheel;
 pub mod windows;

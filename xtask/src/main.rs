@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use xtask::{bench, book, clippy, demo, generate, guard, lint, package, release, structure, test, torture};
+use xtask::{bench, book, clippy, demo, generate, guard, lint, package, release, stress, structure, test};
 
 /// All commands of this repository.
 ///
@@ -28,7 +28,7 @@ enum Command {
     Release(release::Args),
     Bench(bench::Args),
     Book(book::Args),
-    Torture(torture::Args),
+    Stress(stress::Args),
     Structure(structure::Args),
     #[command(hide = true)]
     Guard(guard::Args),
@@ -55,7 +55,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Release(args) => release::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Book(args) => book::run(&args),
-        Command::Torture(args) => torture::run(&args),
+        Command::Stress(args) => stress::run(&args),
         Command::Structure(args) => structure::run(&args),
         Command::Guard(args) => guard::run(&args),
     }

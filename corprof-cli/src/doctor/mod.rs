@@ -18,8 +18,8 @@ use corprof_launch::crash;
 use corprof_launch::environment;
 use corprof_launch::image::{self, Image};
 use corprof_launch::processes;
+use corprof_launch::runtime_messages::{self, RuntimeMessages};
 use corprof_launch::signals::Interrupt;
-use corprof_launch::witness::{self, Witness};
 
 use crate::embedded;
 use crate::exit::{self, Failure, Outcome};
@@ -195,8 +195,8 @@ fn of_inspected(seen: &Inspected, now: &[(String, String)], major: Option<u32>, 
     let place = Place { program: program.as_ref(), library_path: value_of("LD_LIBRARY_PATH").map(str::as_ref) };
     let root = PathBuf::from(format!("/proc/{pid}/root"));
     let mut findings = variables::check(value_of, major, place, is_inside.then_some(root.as_path()));
-    if let Some(then) = inspect::started_with(pid) {
-        findings.extend(changed(&then, now));
+    if let Some(at_start) = inspect::started_with(pid) {
+        findings.extend(changed(&at_start, now));
     }
     if seen.profiler == State::Configured && seen.mapped.is_some() && findings.is_empty() {
         let what = "its variables ask for a profiler, and no library of one is mapped";
@@ -208,11 +208,11 @@ fn of_inspected(seen: &Inspected, now: &[(String, String)], major: Option<u32>, 
 }
 
 /// A variable of profilers whose value has changed since the start of the process.
-fn changed(then: &[(String, String)], now: &[(String, String)]) -> Option<Finding> {
+fn changed(at_start: &[(String, String)], now: &[(String, String)]) -> Option<Finding> {
     let names = environment::profiler_variables();
-    let name = names.iter().find(|name| inspect::value_in(then, name) != inspect::value_in(now, name))?;
+    let name = names.iter().find(|name| inspect::value_in(at_start, name) != inspect::value_in(now, name))?;
     let value = |variables| inspect::value_in(variables, name).unwrap_or("nothing").to_owned();
-    let what = format!("{name} was {} when the process began, and is {} now", value(then), value(now));
+    let what = format!("{name} was {} when the process began, and is {} now", value(at_start), value(now));
     let cure = "a runtime reads these variables at its start only: set them before it starts, or attach the profiler";
     Some(Finding::new("variables-set-too-late", what, cure))
 }
@@ -233,16 +233,16 @@ fn of_command(args: &Args) -> Result<Report, Failure> {
         // It need not be started: there is no runtime that could say more.
         return Ok(Report { findings: vec![finding], good: Vec::new() });
     }
-    let witness = Witness::new()?;
+    let messages_of_runtimes = RuntimeMessages::new()?;
     let mut command = Interrupt::PassOn.command(&program);
-    command.args(arguments).envs(witness.variables()).stdin(Stdio::null());
+    command.args(arguments).envs(messages_of_runtimes.variables()).stdin(Stdio::null());
     eprintln!("corprof: starting {}", program.display());
     let mut application = Application::start(&mut command, &program, Interrupt::PassOn)?;
     let end = Instant::now() + Duration::from_secs(args.wait);
     let mut wait = Wait::TimedOut;
     while Instant::now() < end && wait == Wait::TimedOut {
         wait = application.wait(LOOK).context("cannot wait for the application")?;
-        if witness.testimonies()?.iter().any(|testimony| !testimony.messages.is_empty()) {
+        if messages_of_runtimes.by_process()?.iter().any(|process| !process.messages.is_empty()) {
             break;
         }
     }
@@ -258,7 +258,7 @@ fn of_command(args: &Args) -> Result<Report, Failure> {
         processes::end(&family, true);
         application.kill().context("cannot end the application")?;
     }
-    said(&witness, has_runtime, &mut report)?;
+    said(&messages_of_runtimes, has_runtime, &mut report)?;
     Ok(report)
 }
 
@@ -268,27 +268,27 @@ fn inspect_runtime(pid: u32) -> bool {
 }
 
 /// Sorts the messages of the runtimes into findings and passed checks.
-fn said(witness: &Witness, has_runtime: bool, report: &mut Report) -> Result<()> {
-    let testimonies = witness.testimonies()?;
-    if testimonies.is_empty() && !has_runtime {
+fn said(messages_of_runtimes: &RuntimeMessages, has_runtime: bool, report: &mut Report) -> Result<()> {
+    let processes = messages_of_runtimes.by_process()?;
+    if processes.is_empty() && !has_runtime {
         let what = "no .NET runtime has started in the application";
         let cure = "is it a .NET application? One compiled ahead of time (NativeAOT) has no profilers, and others need .NET 8 or \
                     later";
         report.findings.push(Finding::new("no-runtime", what, cure));
     }
-    for testimony in &testimonies {
-        for message in &testimony.messages {
-            let text = format!("process {}: {message}", testimony.pid);
+    for process in &processes {
+        for message in &process.messages {
+            let text = format!("process {}: {message}", process.pid);
             if message.contains("loaded successfully") {
                 report.good.push(text);
             } else {
-                let cure =
-                    witness::cure(message).unwrap_or("see the findings about variables and library, if there are any");
+                let cure = runtime_messages::cure(message)
+                    .unwrap_or("see the findings about variables and library, if there are any");
                 report.findings.push(Finding::new("runtime-says", text, cure));
             }
         }
     }
-    if !testimonies.is_empty() && testimonies.iter().all(|testimony| testimony.messages.is_empty()) {
+    if !processes.is_empty() && processes.iter().all(|process| process.messages.is_empty()) {
         report.good.push("the runtime tried to load no profiler".into());
     }
     Ok(())

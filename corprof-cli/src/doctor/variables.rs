@@ -8,7 +8,7 @@ use corprof_launch::environment::{self, Configured, FAMILIES};
 use corprof_launch::profiler;
 use uuid::Uuid;
 
-use crate::select::braced;
+use crate::profiler_choice::braced;
 
 /// Common profilers, by CLSID.
 const VENDORS: [(&str, &str); 4] = [

@@ -19,7 +19,7 @@ use corprof_launch::processes;
 
 use super::cost::Cost;
 use super::title::title;
-use crate::visit::{self, Place};
+use crate::attached_profiler::{self, Place};
 use crate::{embedded, exit};
 
 /// The longest block that is read: the runtime's are of at most 64 KB.
@@ -151,7 +151,7 @@ pub(crate) fn take(
         graph.len(),
         description.objects
     );
-    visit::tell("dumper", process.pid(), &place.wait_unless(&out, || stop.load(Ordering::Relaxed)));
+    attached_profiler::tell("dumper", process.pid(), &place.wait_unless(&out, || stop.load(Ordering::Relaxed)));
     let cost = Cost {
         objects: graph.len(),
         bytes: description.bytes,
@@ -171,13 +171,14 @@ fn prepare(process: &Process) -> Result<(Place, File)> {
     let place = Place::new(process).map_err(|failure| failure.error)?;
     let blocks = place.file("heap");
     make(&blocks, process.pid())?;
-    let file = visit::folder::reader(&blocks).with_context(|| format!("cannot read {}", blocks.display()))?;
+    let file =
+        attached_profiler::folder::reader(&blocks).with_context(|| format!("cannot read {}", blocks.display()))?;
     Ok((place, file))
 }
 
 /// Makes an empty file that the process can write.
 fn make(file: &Path, pid: u32) -> Result<()> {
-    let made = visit::folder::make(file).and_then(|made| processes::give(&made, pid));
+    let made = attached_profiler::folder::make(file).and_then(|made| processes::give(&made, pid));
     made.with_context(|| format!("cannot make {}", file.display()))
 }
 
@@ -189,7 +190,7 @@ fn written(place: &Place, blocks: &File, pid: u32, timeout: Duration, stop: &Ato
     loop {
         // Asked before the file: a process may create the file and end right afterwards.
         let has_ended = place.has_ended();
-        match visit::folder::read(&file) {
+        match attached_profiler::folder::read(&file) {
             Ok(text) => return Ok(text),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error).context("cannot read the snapshot"),
@@ -201,13 +202,13 @@ fn written(place: &Place, blocks: &File, pid: u32, timeout: Duration, stop: &Ato
         }
         let is_stopped = stop.load(Ordering::Relaxed);
         if !is_stopped && last.elapsed() < timeout {
-            thread::sleep(visit::LOOK);
+            thread::sleep(attached_profiler::LOOK);
             continue;
         }
         // The profiler detaches when it misses this file.
         let _ = fs::remove_file(place.file("heap.wanted"));
         if is_stopped {
-            visit::tell("dumper", pid, &place.wait_unless(&place.file("heap"), || false));
+            attached_profiler::tell("dumper", pid, &place.wait_unless(&place.file("heap"), || false));
             bail!("the dump was stopped, and thrown away");
         }
         let waiting = if size > 0 { "in the middle of the dump" } else { "no dump begins" };

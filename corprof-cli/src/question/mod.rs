@@ -21,16 +21,16 @@ use corprof_diagnostics::Process;
 use corprof_launch::bundled;
 use corprof_launch::folder::Folder;
 use corprof_launch::launch::{Ended, Launch};
-use corprof_launch::stop::Stop;
+use corprof_launch::stop_file::StopFile as Stop;
 use corprof_launch::vigil::Vigil;
 use corprof_profilers::table::{ALLOCATIONS, LOCKS, Profiler};
 
+use crate::attached_profiler::{self as visit, Left, Place};
 use crate::exit::{self, Failure, Outcome};
 use crate::options::given;
 use crate::output;
-use crate::select;
+use crate::profiler_choice as select;
 use crate::signals::Signals;
-use crate::visit::{self, Left, Place};
 
 /// The setting with the threads of a process.
 const LOCKS_THREADS: &str = "LOCKS_THREADS";

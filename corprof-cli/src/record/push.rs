@@ -8,9 +8,9 @@ use corprof_export::push::{Destination, Label};
 use corprof_launch::launch::Changes;
 use corprof_profilers::table::SAMPLER;
 
+use crate::attached_profiler::folder;
 use crate::exit::{self, Failure};
 use crate::options;
-use crate::visit::folder;
 
 /// The variables, without the one for the header Authorization: a secret does not belong on a command line.
 const VARIABLES: [&str; 5] =

@@ -12,7 +12,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::visit::folder::{make, overwrite};
+use crate::attached_profiler::folder::{make, overwrite};
 
 /// The interval at which the lease is renewed.
 const RENEW: Duration = Duration::from_secs(1);

@@ -25,13 +25,13 @@ use self::lease::Lease;
 use self::rates::Session;
 use self::table::{Condition, View};
 use crate::attach_request::Occupied;
+use crate::attached_profiler::{self, Place};
 use crate::event_pipe_samples::{self, LIMITS};
 use crate::exit::Outcome;
 use crate::options::{self, seconds};
 use crate::output;
 use crate::screen::{self, Pressed, Screen};
 use crate::signals::Signals;
-use crate::visit::{self, Place};
 
 /// The time that the percentages of the live table are of.
 const WINDOW: Duration = Duration::from_secs(5);
@@ -160,7 +160,7 @@ pub fn run(args: &Args) -> Outcome {
     // The end of the lease has the profiler detach; meanwhile the session ends.
     drop(watched);
     if !is_lost {
-        visit::tell("top", args.pid, &place.wait(&out, &signals));
+        attached_profiler::tell("top", args.pid, &place.wait(&out, &signals));
     }
     shown?;
     Ok(ExitCode::SUCCESS)
@@ -210,7 +210,7 @@ impl Watched<'_> {
         if self.written.replace(written) == Some(written) {
             return Ok(None);
         }
-        let text = visit::folder::read(&self.file).context("cannot read the numbers of the profiler")?;
+        let text = attached_profiler::folder::read(&self.file).context("cannot read the numbers of the profiler")?;
         let snapshot = Snapshot::parse(&text).with_context(|| {
             format!("the profiler has written an unknown format:\n{}", text.lines().next().unwrap_or(""))
         })?;

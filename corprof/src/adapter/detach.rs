@@ -90,7 +90,7 @@ impl<P: Profiler> Adapter<P> {
     fn detach(&self) {
         let (state, ending) = (&self.state, &self.state.ending);
         let Some(info) = self.info.get() else { return };
-        let was_quiet = !state.gate.is_open();
+        let was_disabled = !state.gate.is_open();
         state.profiler_threads().stop();
         if !self.wait("callbacks to end", || state.gate.close(SLICE)) {
             return;
@@ -112,9 +112,9 @@ impl<P: Profiler> Adapter<P> {
         }
         for observer in info.all_observers() {
             // SAFETY: the gate is closed and no thread is inside.
-            unsafe { observer.profiler_ending(was_quiet) };
+            unsafe { observer.profiler_ending(was_disabled) };
         }
-        self.say_last_word(info, was_quiet);
+        self.say_last_word(info, was_disabled);
         let _ = info.stop_event_pipe_sessions(); // those that `shutdown` has started
         for observer in info.all_observers() {
             // SAFETY: as above.
@@ -139,8 +139,8 @@ impl<P: Profiler> Adapter<P> {
         }
     }
 
-    fn say_last_word(&self, info: &Info, was_quiet: bool) {
-        if was_quiet || info.profiler_threads().has_panicked() {
+    fn say_last_word(&self, info: &Info, was_disabled: bool) {
+        if was_disabled || info.profiler_threads().has_panicked() {
             return;
         }
         // SAFETY: this thread never ran managed code: the runtime answers all sync calls on it. Only the code below

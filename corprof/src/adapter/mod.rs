@@ -33,7 +33,7 @@ use crate::session::event_pipe_sessions::Callback;
 use crate::session::liveness::Subject;
 use crate::session::panics::{PanicPlace, ProfilerState, catch};
 use crate::session::searches::InSuspension;
-use crate::session::slot::Inside;
+use crate::session::thread_slot::Inside;
 
 use exception_pins::ExceptionPins;
 

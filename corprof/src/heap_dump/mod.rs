@@ -221,7 +221,7 @@ impl ProfilerThread<'_> {
         if self.is_stopping() {
             return Err(HeapDumpError::Stopping);
         }
-        Err(late(deadline, &run))
+        Err(deadline_error(deadline, &run))
     }
 }
 
@@ -236,7 +236,7 @@ impl Observer for Arc<Snapshots> {
 }
 
 /// The error for a dump that has not ended in time.
-fn late(deadline: Duration, run: &Run) -> HeapDumpError {
+fn deadline_error(deadline: Duration, run: &Run) -> HeapDumpError {
     let reason = if run.has_begun() {
         "the runtime is still reporting objects"
     } else if run.has_events {
@@ -280,7 +280,7 @@ impl Snapshots {
                 return Err(HeapDumpError::Stopping);
             }
             if is_past(until) {
-                let error = late(deadline, current);
+                let error = deadline_error(deadline, current);
                 current.give_up();
                 return Err(error);
             }

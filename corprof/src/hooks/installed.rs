@@ -32,7 +32,7 @@ use crate::metadata::is_of_the_runtime;
 use crate::session::event_pipe_sessions::Callback;
 use crate::session::gate::Gate;
 use crate::session::panics::{PanicPlace, ProfilerState, catch, discard};
-use crate::session::slot::{First, Tag};
+use crate::session::thread_slot::{First, Tag};
 use crate::session::wire;
 use crate::session::{Interests, Observer};
 use crate::values::{Lookup, Plan};

@@ -40,10 +40,10 @@ impl Reasons {
 /// What became of the functions that were selected: returned by [`HookSetup::install`](super::HookSetup::install). A
 /// clone is another handle to the same.
 #[derive(Clone, Debug, Default)]
-pub struct HookedFunctions(Arc<Mutex<Books>>);
+pub struct HookedFunctions(Arc<Mutex<Counts>>);
 
 #[derive(Debug, Default)]
-struct Books {
+struct Counts {
     hooked: usize,
     precompiled: usize,
     left_out: Reasons,
@@ -53,23 +53,23 @@ struct Books {
 
 impl HookedFunctions {
     /// No user code and no call of the runtime runs under this lock.
-    fn books(&self) -> MutexGuard<'_, Books> {
-        suspension::forbid("the books of the hooks");
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        suspension::forbid("the counts of the hooks");
         unpoisoned(self.0.lock())
     }
 
     /// How many functions have hooks; with inserted code, how many methods.
     pub fn hooked(&self) -> usize {
-        let books = self.books();
+        let counts = self.counts();
         let is_active = |rewrite: &&(FunctionId, Rewrite)| matches!(rewrite.1.outcome(), Outcome::Active(_));
-        books.hooked + books.rewrites.iter().filter(is_active).count()
+        counts.hooked + counts.rewrites.iter().filter(is_active).count()
     }
 
     /// The functions that were selected and have no hooks, by reason.
     pub fn left_out(&self) -> Vec<LeftOut> {
-        let books = self.books();
-        let mut all = books.left_out.clone();
-        for (function, rewrite) in &books.rewrites {
+        let counts = self.counts();
+        let mut all = counts.left_out.clone();
+        for (function, rewrite) in &counts.rewrites {
             let reason = match rewrite.outcome() {
                 Outcome::Refused(why) => why.to_string(),
                 Outcome::Rejected(errors) => broken(&errors),
@@ -84,30 +84,30 @@ impl HookedFunctions {
     /// How many functions run precompiled code, and so have no hooks. None, if the runtime calls the hooks: it then
     /// compiles all.
     pub fn precompiled(&self) -> usize {
-        self.books().precompiled
+        self.counts().precompiled
     }
 
     /// How many methods are to have hooks when they are called next: nobody has called them since the profiler
     /// attached.
     pub fn waiting(&self) -> usize {
-        let books = self.books();
-        books.rewrites.iter().filter(|(_, rewrite)| !rewrite.outcome().is_known()).count()
+        let counts = self.counts();
+        counts.rewrites.iter().filter(|(_, rewrite)| !rewrite.outcome().is_known()).count()
     }
 
     pub(super) fn note_hooked(&self) {
-        self.books().hooked += 1;
+        self.counts().hooked += 1;
     }
 
     pub(super) fn note_precompiled(&self) {
-        self.books().precompiled += 1;
+        self.counts().precompiled += 1;
     }
 
     pub(super) fn note_rewrite(&self, function: FunctionId, rewrite: Rewrite) {
-        self.books().rewrites.push((function, rewrite));
+        self.counts().rewrites.push((function, rewrite));
     }
 
     pub(super) fn leave_out(&self, function: FunctionId, reason: String) {
-        self.books().left_out.add(reason, function);
+        self.counts().left_out.add(reason, function);
     }
 }
 

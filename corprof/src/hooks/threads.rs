@@ -1,6 +1,6 @@
 //! Each thread's state: a hook finds it without a lock or an allocation, and it ends once.
 //!
-//! A thread that passes the gate has its slot in hand (`session/slot.rs`), and the slot points to the state. The state
+//! A thread that passes the gate has its slot in hand (`session/thread_slot.rs`), and the slot points to the state. The state
 //! is made on the thread when the runtime announces it; if it was not announced, by its first hook. A thread-local,
 //! unused in the usual case, lists the states of its thread. Its destructor ends them with the operating-system thread,
 //! before another thread can get the same slot; and it replaces the slot when there are more threads than slots.
@@ -17,7 +17,7 @@ use super::FunctionHooks;
 use super::installed::{AnyHooks, Installed};
 use crate::lock::unpoisoned;
 use crate::session::panics::catch;
-use crate::session::slot::Inside;
+use crate::session::thread_slot::Inside;
 use crate::sync::thread_end::{EndsWithThread, OwnThings};
 
 /// The states of one profiler's hooks.

@@ -9,7 +9,7 @@ use crate::context::{Heap, InNoGc};
 use crate::error::{E_FAIL, E_NOTIMPL, Error, Result};
 use crate::event_mask::Event;
 use crate::session::panics::catch;
-use crate::session::slot::Inside;
+use crate::session::thread_slot::Inside;
 
 use super::FunctionHooks;
 use super::installed::Installed;

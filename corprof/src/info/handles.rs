@@ -137,7 +137,7 @@ impl ObjectHandle {
     fn free(&self) -> Result<()> {
         const CALL: &str = "DestroyHandle";
         let info = self.info.as_version::<sys::ICorProfilerInfo13>(CALL)?;
-        let late = self.info.late_handles();
+        let late = self.info.deferred_handles();
         let Some(_freeing) = Freeing::begin() else {
             late.push(self.raw);
             return Ok(());

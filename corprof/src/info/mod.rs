@@ -3,12 +3,13 @@
 //! One pointer serves all versions of the runtime's interface. A call says which version it needs, and returns an error
 //! on an older runtime. Each file has the calls about one subject; the contract table decides which type has a call as
 //! a method ([`context`](crate::context)). The state of the profiler is in `corprof/src/session/`; what only some calls
-//! need is an extension of it (`original_bodies.rs`, `defined_rows.rs`, `loaded_assemblies.rs`, `late_handles.rs`).
+//! need is an extension of it (`original_bodies.rs`, `defined_rows.rs`, `loaded_assemblies.rs`, `deferred_handles.rs`).
 
 mod app_domains;
 mod assemblies;
 mod classes;
 mod code;
+mod deferred_handles;
 mod defined_rows;
 mod definitions;
 mod environment;
@@ -20,7 +21,6 @@ mod handles;
 mod heap;
 mod il;
 mod jitted;
-mod late_handles;
 mod layouts;
 mod loaded_assemblies;
 mod manifest;

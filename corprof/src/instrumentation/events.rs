@@ -10,8 +10,8 @@ use crate::error::Error;
 use crate::id::{FunctionId, ModuleId, ReJitId};
 use crate::session::{Info, Interests, MethodKey as Key, Observer};
 
-use super::books::Shared;
 use super::queue::Command;
+use super::shared_state::Shared;
 
 impl Observer for Arc<Shared> {
     fn interests(&self) -> Interests {
@@ -28,7 +28,7 @@ impl Observer for Arc<Shared> {
     }
 
     fn module_unloading(&self, module: usize) {
-        let states = self.books().module_gone(module);
+        let states = self.request_table().module_gone(module);
         states.iter().for_each(|state| state.unloaded());
         // It drops the edits, and tells those of which nothing was requested.
         self.push([Command::ModuleGone(module)]);
@@ -36,12 +36,12 @@ impl Observer for Arc<Shared> {
 
     fn rejit_parameters(&self, key: Key, control: &sys::ICorProfilerFunctionControl, is_sole: bool) {
         let (module, method) = key;
-        let body = self.books().body(key);
+        let body = self.request_table().body(key);
         match body {
             Some(Some(body)) => {
                 // Without a body the method's own is compiled.
                 if let Err(error) = FunctionControl::of(control, module, method).set_checked_body(&body) {
-                    let states = self.books().clients(key);
+                    let states = self.request_table().clients(key);
                     states.iter().for_each(|state| state.failed(error));
                     self.nudge();
                 }
@@ -50,7 +50,7 @@ impl Observer for Arc<Shared> {
             None if is_sole => {
                 let lifeline = ModuleId::from_raw(module).and_then(|module| self.lifeline(module));
                 if let Some(lifeline) = lifeline {
-                    self.books().caller(key, lifeline);
+                    self.request_table().caller(key, lifeline);
                 }
             }
             None => {}
@@ -66,7 +66,7 @@ impl Observer for Arc<Shared> {
     }
 
     fn rejit_failed(&self, method: Key, status: HRESULT) {
-        let states = self.books().clients(method);
+        let states = self.request_table().clients(method);
         states.iter().for_each(|state| state.failed(Error::new(status, "ReJITError")));
         self.nudge();
     }

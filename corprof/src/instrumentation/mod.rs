@@ -50,12 +50,12 @@
 //! A profiler that also requests ReJIT by itself is asked after the instrumentation, and a body that it sets replaces
 //! that of the instrumentation.
 
-mod books;
 mod events;
 mod fitness;
 mod outcome;
 mod queue;
 mod selector;
+mod shared_state;
 mod worker;
 
 use std::fmt;
@@ -73,9 +73,9 @@ use crate::profiler_thread::ProfilerThread;
 pub use outcome::{Compiled, Outcome, Preparation, Rewrite};
 pub use selector::{Selection, Selector};
 
-use books::Shared;
 use outcome::State;
 use queue::{Client, Command, Edit};
+use shared_state::Shared;
 use worker::Worker;
 
 /// Instruments methods. A clone is another handle to the same; all code may use it, on any thread. Only

@@ -14,8 +14,8 @@ use crate::metadata::MethodDef;
 use crate::profiler_thread::ProfilerThread;
 use crate::suspension;
 
-use super::books::Shared;
 use super::queue::{Client, Command, Leave};
+use super::shared_state::Shared;
 
 /// What became of one client's edit of one method.
 #[derive(Clone, Debug)]

@@ -11,9 +11,9 @@ use crate::lock::unpoisoned;
 use crate::metadata::{MetadataImport, MethodDef, TypeDef};
 use crate::profiler_thread::ProfilerThread;
 
-use super::books::Shared;
 use super::outcome::{Preparation, Rewrite};
 use super::queue::{Command, Leave};
+use super::shared_state::Shared;
 
 /// Methods by their names.
 ///

@@ -22,11 +22,11 @@ use crate::session::liveness::Lifeline;
 use crate::session::panics::catch;
 use crate::values::Types;
 
-use super::books::{Shared, take_module};
 use super::fitness::{Fit, Unfit, recompiles_suspended};
 use super::outcome::{Rewrite, State};
 use super::queue::{Client, Command, Edit, Leave};
 use super::selector::{Selection, Selector};
+use super::shared_state::{Shared, take_module};
 use crate::session::MethodKey as Key;
 
 pub(super) struct Worker<'s> {
@@ -111,7 +111,7 @@ impl<'s> Worker<'s> {
     fn work(&mut self, cx: &mut ProfilerThread<'_>) {
         while let Some(commands) = self.shared.take() {
             let count = commands.len() as u64;
-            let number = self.shared.books().begin_round();
+            let number = self.shared.request_table().begin_round();
             let mut round = Round::default();
             for command in commands {
                 self.apply(cx, command, &mut round);
@@ -309,8 +309,8 @@ impl<'s> Worker<'s> {
         let alive = || ready.iter().zip(&held).filter(|(_, held)| held.is_ok()).map(|(ready, _)| ready);
         let now = Instant::now();
         {
-            let mut books = self.shared.books();
-            alive().for_each(|ready| books.request(ready.key, ready.body.clone(), ready.states.clone(), now));
+            let mut request_table = self.shared.request_table();
+            alive().for_each(|ready| request_table.request(ready.key, ready.body.clone(), ready.states.clone(), now));
         }
         let methods: Vec<_> = alive().filter_map(Ready::method).collect();
         if methods.is_empty() {
@@ -338,7 +338,7 @@ impl<'s> Worker<'s> {
         let own = reverted.len();
         let requested = self.methods.values().filter_map(|method| method.requested.as_ref());
         let oldest = requested.map(|(_, since)| *since).min();
-        reverted.extend(self.shared.books().take_callers(oldest));
+        reverted.extend(self.shared.request_table().take_callers(oldest));
         let held: Vec<_> = reverted.iter().map(|(_, lifeline)| lifeline.pin("RequestRevert")).collect();
         let alive = || reverted.iter().zip(&held).enumerate().filter(|(_, (_, held))| held.is_ok());
         let methods: Vec<_> = alive().filter_map(|(_, ((key, _), _))| named(*key)).collect();
@@ -354,7 +354,7 @@ impl<'s> Worker<'s> {
                 Err(error) if at < own => {
                     leaving.iter().filter(|state| self::key(state) == *key).for_each(|state| state.failed(error));
                 }
-                _ => self.shared.books().reverted(*key),
+                _ => self.shared.request_table().reverted(*key),
             }
         }
     }

@@ -41,7 +41,7 @@ use crate::generated::contract::contract;
 use crate::info::Info;
 use crate::report;
 use crate::session::panics::{PanicPlace, catch};
-use crate::session::profiler_threads::ThreadSlot;
+use crate::session::profiler_threads::ThreadPermit;
 
 /// The context of a thread that corprof has made, and that never ran managed code.
 ///
@@ -98,20 +98,20 @@ impl InCallback<'_> {
         if name.contains('\0') {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the thread's name contains a NUL: remove it"));
         }
-        let slot = self.profiler_threads().slot(name)?;
+        let permit = self.profiler_threads().permit(name)?;
         let info = Info::clone(self);
         let title = name.to_owned();
-        let number = slot.number();
+        let number = permit.number();
         let thread = std::thread::Builder::new().name(name.to_owned());
-        let handle = thread.spawn(move || begin(&slot, &info, &title, run))?;
+        let handle = thread.spawn(move || begin(&permit, &info, &title, run))?;
         self.profiler_threads().keep(number, handle);
         Ok(())
     }
 }
 
-/// The thread, from start to end. The closure is dropped before the slot is returned.
-fn begin(slot: &ThreadSlot, info: &Info, name: &str, run: impl FnOnce(&mut ProfilerThread<'_>)) {
-    slot.take();
+/// The thread, from start to end. The closure is dropped before the permit is returned.
+fn begin(permit: &ThreadPermit, info: &Info, name: &str, run: impl FnOnce(&mut ProfilerThread<'_>)) {
+    permit.take();
     let life = || {
         // SAFETY: corprof has just made this thread, which has no managed code to run, and the runtime answers all sync
         // calls on it (fact: contexts).

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use corprof_sys as sys;
 
-use super::slot;
+use super::thread_slot;
 use crate::error::{Error, Result};
 
 /// Calls are made and not counted: the runtime's object stays.
@@ -59,7 +59,7 @@ impl Calls {
 
     #[inline(never)]
     fn begin_counted(&self, call: &'static str) -> Result<Counted> {
-        let calls = slot::own_calls();
+        let calls = thread_slot::own_calls();
         // Sequentially consistent, like the load that follows and both operations of `close`: either this call sees
         // that calls are closed, or the closing thread sees this call.
         calls.fetch_add(1, Ordering::SeqCst);
@@ -76,7 +76,7 @@ impl Calls {
     /// it does.
     pub(crate) fn close(&self) -> impl FnMut() -> bool + use<> {
         self.0.store(CLOSED, Ordering::SeqCst);
-        let mut all = slot::all_calls();
+        let mut all = thread_slot::all_calls();
         let mut next = all.next();
         // A counter seen at zero once stays there, except for calls that are refused. Each counter is polled until it
         // was zero once and then never again, so refused calls made without pause do not block the detach.

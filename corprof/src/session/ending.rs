@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use corprof_sys as sys;
 
-use super::{profiler_threads, slot};
+use super::{profiler_threads, thread_slot};
 use crate::error::{E_OUTOFMEMORY, Error, Result};
 use crate::lock::unpoisoned;
 use crate::report;
@@ -318,7 +318,7 @@ impl Ending {
     /// Waits for the end of a detach. An error is the reason why it did not succeed.
     pub(crate) fn wait(&self) -> Result<()> {
         let error = |rule| Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, DETACH).about("wait", rule);
-        if IS_DETACHING.get() || profiler_threads::is_current() || slot::is_inside() {
+        if IS_DETACHING.get() || profiler_threads::is_current() || thread_slot::is_inside() {
             return Err(error("the detach waits for this callback or thread of the profiler: wait on a `std::thread`"));
         }
         let mut state = self.state();

@@ -4,7 +4,7 @@
 //! callbacks after Shutdown (observed, not documented). So passing must cost next to nothing, and closing must be
 //! certain: once [`Gate::close`] returns `true`, no callback is inside and none will get in.
 //!
-//! Passing is therefore asymmetric. A thread counts itself in and out in a slot that only it writes (`slot.rs`; no
+//! Passing is therefore asymmetric. A thread counts itself in and out in a slot that only it writes (`thread_slot.rs`; no
 //! locked instruction), and checks in between that the gate is open. The closing thread pays for both sides with a
 //! process-wide memory barrier (`system/`), then waits for the slots to empty. If the application has forbidden that
 //! barrier since the profiler was loaded, the closing thread waits instead until the writes of other threads must be
@@ -17,7 +17,7 @@
 use std::sync::atomic::{AtomicU8, Ordering, compiler_fence, fence};
 use std::time::{Duration, Instant};
 
-use super::slot::{self, First, Inside, Tag};
+use super::thread_slot::{self, First, Inside, Tag};
 use crate::system;
 
 /// Callbacks pass; the closing thread pays for the barrier.
@@ -120,10 +120,10 @@ impl Gate {
         let deadline = Instant::now() + patience;
         let own = system::thread_key();
         // A slot seen empty once stays empty, except for a thread that came too late and is leaving again.
-        let mut slots = slot::all();
+        let mut slots = thread_slot::all();
         let mut is_inside = false;
         let mut busy = slots.next();
-        while busy.is_some() || slot::is_crowd_inside() {
+        while busy.is_some() || thread_slot::is_crowd_inside() {
             match busy {
                 Some(slot) if slot.is_owned_by(own) => {
                     is_inside = slot.is_busy();

@@ -6,7 +6,7 @@
 //!
 //! `runtime.rs` has the pointer to the runtime and `questions.rs` the calls that the SDK makes for itself; `liveness`
 //! tracks which identifiers are alive, `names` stores names, `event_mask.rs` sets which events the runtime reports.
-//! `gate.rs` lets callbacks and hooks in, and `slot.rs` counts them by thread; `panics.rs` disables a profiler that
+//! `gate.rs` lets callbacks and hooks in, and `thread_slot.rs` counts them by thread; `panics.rs` disables a profiler that
 //! panics, `profiler_threads.rs` tracks the threads that it has made, `searches.rs` keeps searches for code and its
 //! removal apart, and `searcher.rs` makes them for threads that have never run managed code. `inlinings.rs` keeps
 //! inlining off requests to recompile. `wire.rs` converts the arguments of callbacks, and `catch_up.rs` keeps what is reported after an attach from being
@@ -31,8 +31,8 @@ mod runtime;
 mod runtime_info;
 pub(crate) mod searcher;
 pub(crate) mod searches;
-pub(crate) mod slot;
 mod thread_names;
+pub(crate) mod thread_slot;
 pub(crate) mod wire;
 
 use std::fmt;

@@ -1,6 +1,6 @@
 //! The threads that a profiler has made: which ones run, how they are asked to stop, and the wait for their end.
 //!
-//! A thread gets a [`ThreadSlot`] before it is made and returns it when the user's code on it has finished. At Shutdown
+//! A thread gets a [`ThreadPermit`] before it is made and returns it when the user's code on it has finished. At Shutdown
 //! the threads are asked to stop before anything is waited for, which also releases a callback that waits for one of
 //! them.
 
@@ -33,7 +33,7 @@ struct State {
 }
 
 /// The registration of one running thread.
-pub(crate) struct ThreadSlot {
+pub(crate) struct ThreadPermit {
     threads: Arc<ProfilerThreads>,
     number: u64,
 }
@@ -50,7 +50,7 @@ impl ProfilerThreads {
     }
 
     /// Registers a thread that is about to be made; an error once the threads are being stopped.
-    pub(crate) fn slot(self: &Arc<Self>, name: &str) -> io::Result<ThreadSlot> {
+    pub(crate) fn permit(self: &Arc<Self>, name: &str) -> io::Result<ThreadPermit> {
         let mut state = self.state();
         if state.is_stopping {
             return Err(io::Error::other("the profiler is being shut down and starts no more threads"));
@@ -58,7 +58,7 @@ impl ProfilerThreads {
         let number = state.next;
         state.next += 1;
         state.running.push((number, name.to_owned()));
-        Ok(ThreadSlot { threads: Arc::clone(self), number })
+        Ok(ThreadPermit { threads: Arc::clone(self), number })
     }
 
     /// Whether the threads are asked to stop.
@@ -144,7 +144,7 @@ impl ProfilerThreads {
         }
     }
 
-    /// Takes the handle of a thread that was made for the slot with this number.
+    /// Takes the handle of a thread that was made for the permit with this number.
     pub(crate) fn keep(&self, number: u64, handle: JoinHandle<()>) {
         let mut state = self.state();
         state.handles.retain(|(_, handle)| !handle.is_finished());
@@ -152,7 +152,7 @@ impl ProfilerThreads {
     }
 
     /// Call it after [`wait`](Self::wait), when the runtime is about to release the profiler and the process lives on:
-    /// a thread that has returned its slot may still have an `Info`.
+    /// a thread that has returned its permit may still have an `Info`.
     ///
     /// Never call it at the end of the process: a thread that ran managed code may then wait for ever in the runtime.
     pub(crate) fn join(&self) {
@@ -180,7 +180,7 @@ pub(crate) fn is_current() -> bool {
     NUMBER.get().is_some()
 }
 
-impl ThreadSlot {
+impl ThreadPermit {
     /// The number of its thread.
     pub(crate) fn number(&self) -> u64 {
         self.number
@@ -192,7 +192,7 @@ impl ThreadSlot {
     }
 }
 
-impl Drop for ThreadSlot {
+impl Drop for ThreadPermit {
     fn drop(&mut self) {
         self.threads.state().running.retain(|&(number, _)| number != self.number);
         self.threads.changed.notify_all();
@@ -210,11 +210,11 @@ mod tests {
     #[test]
     fn a_thread_that_sleeps_is_woken_to_stop_and_waited_for() {
         let threads = threads();
-        let slot = threads.slot("sleeper").unwrap();
+        let permit = threads.permit("sleeper").unwrap();
         let sleepers = Arc::clone(&threads);
         let (slept, has_slept) = std::sync::mpsc::channel();
         let sleeper = std::thread::spawn(move || {
-            slot.take();
+            permit.take();
             let threads = sleepers;
             assert!(!threads.sleep(Duration::from_millis(1)), "no stop was requested");
             slept.send(()).unwrap();
@@ -226,21 +226,21 @@ mod tests {
         threads.wait(Duration::from_secs(60));
         assert!(threads.state().running.is_empty());
         sleeper.join().unwrap();
-        assert!(threads.slot("late").is_err());
+        assert!(threads.permit("late").is_err());
     }
 
     #[test]
     fn a_thread_that_does_not_stop_is_not_waited_for_for_ever_nor_is_ones_own() {
         let threads = threads();
-        let _stuck = threads.slot("stuck").unwrap();
+        let _stuck = threads.permit("stuck").unwrap();
         let start = Instant::now();
         threads.wait(Duration::from_millis(20));
         assert!(start.elapsed() >= Duration::from_millis(20));
 
         let own = self::threads();
-        let slot = own.slot("own").unwrap();
+        let permit = own.permit("own").unwrap();
         std::thread::spawn(move || {
-            slot.take();
+            permit.take();
             let start = Instant::now();
             own.wait(Duration::from_secs(60));
             assert!(start.elapsed() < Duration::from_secs(30));

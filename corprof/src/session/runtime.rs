@@ -15,7 +15,7 @@ use super::ending::DETACH;
 use super::runtime_info::RuntimeInfo;
 use super::searcher::{NotMade, Searcher};
 use super::searches::{self, Search, Searches};
-use super::slot;
+use super::thread_slot;
 use super::{Info, Session};
 use crate::error::{E_NOINTERFACE, Error, Result};
 
@@ -196,7 +196,7 @@ impl Runtime {
         let are_safe_everywhere = self.searches.are_safe_everywhere();
         // Callbacks come on threads that the runtime knows, or in suspensions. To ask would take half as long as the
         // search.
-        if are_safe_everywhere && slot::is_surely_inside() {
+        if are_safe_everywhere && thread_slot::is_surely_inside() {
             return search(self, ThreadKind::Known);
         }
         let kind = self.thread_kind();

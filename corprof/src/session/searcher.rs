@@ -19,7 +19,7 @@ use corprof_sys as sys;
 
 use crate::lock::unpoisoned;
 
-use super::profiler_threads::ThreadSlot;
+use super::profiler_threads::ThreadPermit;
 use super::{Info, Runtime};
 
 /// What the thread does for another; it gets no runtime if the thread could not begin to work.
@@ -113,18 +113,18 @@ impl Searcher {
 /// Makes the thread; returns whether it is there.
 fn begin(info: &Info) -> bool {
     const NAME: &str = "code searcher";
-    let Ok(slot) = info.profiler_threads().slot(NAME) else { return false };
+    let Ok(permit) = info.profiler_threads().permit(NAME) else { return false };
     let own = info.clone();
-    let number = slot.number();
+    let number = permit.number();
     let thread = std::thread::Builder::new().name(NAME.to_owned());
-    let Ok(handle) = thread.spawn(move || live(&slot, &own)) else { return false };
+    let Ok(handle) = thread.spawn(move || live(&permit, &own)) else { return false };
     info.profiler_threads().keep(number, handle);
     true
 }
 
 /// The thread, from start to end.
-fn live(slot: &ThreadSlot, info: &Info) {
-    slot.take();
+fn live(permit: &ThreadPermit, info: &Info) {
+    permit.take();
     IS_WANTED.set(true);
     if let Ok(sessions) = info.as_version::<sys::ICorProfilerInfo12>("EventPipeStopSession") {
         // SAFETY: the call takes a number, and checks that a session has it; none has 0 (fact: event-pipe).

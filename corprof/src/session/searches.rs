@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::report;
 use crate::system;
 
-use super::slot;
+use super::thread_slot;
 
 /// The searches of one profiler.
 #[derive(Default)]
@@ -95,11 +95,8 @@ impl Searches {
         if IS_SUSPENDED.get() {
             return Ok(Search::NONE);
         }
-        self.begin_in(&self.under_way, call).or_else(
-            |refusal| {
-                if slot::is_inside() { Ok(Search::NONE) } else { Err(refusal) }
-            },
-        )
+        self.begin_in(&self.under_way, call)
+            .or_else(|refusal| if thread_slot::is_inside() { Ok(Search::NONE) } else { Err(refusal) })
     }
 
     /// Call it before a search on a thread that the runtime knows, for code that may be gone. There a search may wait

@@ -29,7 +29,7 @@ impl Random {
 }
 
 #[derive(Default)]
-struct Told {
+struct Tally {
     accepted: BTreeSet<String>,
     refused: BTreeMap<String, BTreeSet<String>>,
     inserted: usize,
@@ -40,7 +40,7 @@ struct Told {
 /// See the module.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1240", no_export)]
-pub(crate) struct Misuses(Mutex<Told>);
+pub(crate) struct Misuses(Mutex<Tally>);
 
 /// A constant of a type, or one of another.
 fn constant(random: &mut Random, ty: &Type) -> Constant {
@@ -174,7 +174,7 @@ impl Callbacks for Misuses {
         for name in &told.accepted {
             eprintln!("attacks| accepted {name}");
         }
-        let Told { tried, inserted, rejected, .. } = &*told;
+        let Tally { tried, inserted, rejected, .. } = &*told;
         eprintln!("attacks| tried={tried} inserted={inserted} rejected={rejected}");
     }
 }

@@ -55,7 +55,7 @@ pub(super) struct Batch<'a> {
 }
 
 /// The output of one process.
-struct Told {
+struct ProcessOutput {
     endings: Vec<Ending>,
     is_done: bool,
     stderr: String,
@@ -77,8 +77,8 @@ impl Batch<'_> {
         let mut refused = HashSet::new();
         let mut verdicts = HashMap::new();
         while endings.len() < self.methods.len() {
-            let told = self.one_process(endings.len())?;
-            for line in told.stderr.lines() {
+            let output = self.one_process(endings.len())?;
+            for line in output.stderr.lines() {
                 let Some((kind, path, token, rest)) = split(line) else { continue };
                 let Some(file) = self.files.iter().position(|file| file.as_os_str() == path) else { continue };
                 if kind == "verdict" {
@@ -87,8 +87,8 @@ impl Batch<'_> {
                     refused.insert((file, token));
                 }
             }
-            endings.extend(told.endings);
-            ensure!(!told.is_done || endings.len() == self.methods.len(), "too few were compiled: {}", told.stderr);
+            endings.extend(output.endings);
+            ensure!(!output.is_done || endings.len() == self.methods.len(), "too few were compiled: {}", output.stderr);
         }
         let outcome = |(ending, method)| Outcome {
             ending: if refused.contains(method) { Ending::NotTaken } else { ending },
@@ -97,7 +97,7 @@ impl Batch<'_> {
         Ok(endings.into_iter().zip(self.methods).map(outcome).collect())
     }
 
-    fn one_process(&self, first: usize) -> Result<Told> {
+    fn one_process(&self, first: usize) -> Result<ProcessOutput> {
         let run = Run::new(self.runtime, "Mutants")
             .profiler("mutants")
             .env("DOTNET_TieredCompilation", if self.is_optimised { "0" } else { "1" })
@@ -108,20 +108,20 @@ impl Batch<'_> {
         let lines = BufReader::new(child.stdout.take().context("stdout is a pipe")?).lines();
         let (send, receive) = mpsc::channel();
         let reader = thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| send.send(line)));
-        let mut told = Told { endings: Vec::new(), is_done: false, stderr: String::new() };
+        let mut output = ProcessOutput { endings: Vec::new(), is_done: false, stderr: String::new() };
         let mut begun = false;
         let has_hung = loop {
             // A failure to start or load is not a fault of the mutant.
             let patience = if begun { self.patience } else { PATIENCE };
             match receive.recv_timeout(patience) {
-                Ok(line) if line == "done" => told.is_done = true,
+                Ok(line) if line == "done" => output.is_done = true,
                 Ok(line) if line.starts_with("> ") => begun = true,
                 Ok(line) => {
                     let outcome = line.strip_prefix("= ").and_then(|rest| rest.split_once(' '));
                     let (number, outcome) = outcome.with_context(|| format!("an unknown line: {line}"))?;
-                    ensure!(number.parse() == Ok(first + told.endings.len()), "out of order: {line}");
+                    ensure!(number.parse() == Ok(first + output.endings.len()), "out of order: {line}");
                     begun = false;
-                    told.endings.push(match outcome {
+                    output.endings.push(match outcome {
                         "ok" => Ending::Compiled,
                         "none" => Ending::NotTried,
                         threw => {
@@ -143,17 +143,17 @@ impl Batch<'_> {
         stderr.rewind()?;
         let mut bytes = Vec::new();
         stderr.read_to_end(&mut bytes)?;
-        told.stderr = String::from_utf8_lossy(&bytes).into_owned();
-        match (told.is_done, begun, has_hung) {
+        output.stderr = String::from_utf8_lossy(&bytes).into_owned();
+        match (output.is_done, begun, has_hung) {
             (true, false, false) => {}
-            (false, true, true) => told.endings.push(Ending::Hung),
-            (false, true, false) => told.endings.push(Ending::Died(status.to_string())),
+            (false, true, true) => output.endings.push(Ending::Hung),
+            (false, true, false) => output.endings.push(Ending::Died(status.to_string())),
             _ => bail!(
                 "the program ended elsewhere, after {} methods, with {status}: {}",
-                told.endings.len(),
-                told.stderr
+                output.endings.len(),
+                output.stderr
             ),
         }
-        Ok(told)
+        Ok(output)
     }
 }

@@ -36,7 +36,7 @@ const ROWS: [(&str, &str, Option<f64>); 6] = [
 
 /// One process's result for one row: nanoseconds a call, by slice.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Told {
+pub(super) struct Timings {
     pub(super) c: Vec<f64>,
     pub(super) corprof: Vec<f64>,
 }
@@ -61,9 +61,9 @@ pub(super) fn measure(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
         let (all, names) = allocations.context("the profiler does not report the allocations of unknown names")?;
         a_miss_allocates = all.parse::<f64>()? / names.parse::<f64>()?;
         for ((_, name, _), (c, corprof)) in ROWS.into_iter().zip(&mut samples) {
-            let told = told(&stderr, name)?;
-            c.push(told.c);
-            corprof.push(told.corprof);
+            let row = timings(&stderr, name)?;
+            c.push(row.c);
+            corprof.push(row.corprof);
         }
     }
     let mut lines = Vec::new();
@@ -83,21 +83,21 @@ pub(super) fn measure(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
 }
 
 /// Parses the slices `NAME CALLS [NANOSECONDS-IN-C] NANOSECONDS`.
-pub(super) fn told(text: &str, name: &str) -> Result<Told> {
-    let mut told = Told::default();
+pub(super) fn timings(text: &str, name: &str) -> Result<Timings> {
+    let mut timings = Timings::default();
     for line in text.lines().filter_map(|line| line.strip_prefix(name)) {
         let numbers: Result<Vec<f64>, _> = line.split_whitespace().map(str::parse).collect();
         match *numbers.with_context(|| format!("`{name}{line}` contains a word that is not a number"))? {
             [calls, c, corprof] => {
-                told.c.push(c / calls);
-                told.corprof.push(corprof / calls);
+                timings.c.push(c / calls);
+                timings.corprof.push(corprof / calls);
             }
-            [calls, corprof] => told.corprof.push(corprof / calls),
+            [calls, corprof] => timings.corprof.push(corprof / calls),
             _ => bail!("`{name}{line}` is not a slice"),
         }
     }
-    ensure!(!told.corprof.is_empty(), "no slice of `{name}` in the output of the profiler: {text}");
-    Ok(told)
+    ensure!(!timings.corprof.is_empty(), "no slice of `{name}` in the output of the profiler: {text}");
+    Ok(timings)
 }
 
 #[cfg(test)]
@@ -107,9 +107,9 @@ mod tests {
     #[test]
     fn slices_are_read_by_name() {
         let text = "one 10 50 60\nother 10 20\none 10 70 80\n";
-        assert_eq!(told(text, "one").unwrap(), Told { c: vec![5.0, 7.0], corprof: vec![6.0, 8.0] });
-        assert_eq!(told(text, "other").unwrap(), Told { c: vec![], corprof: vec![2.0] });
-        assert!(told(text, "third").is_err());
-        assert!(told("one ten 50 60", "one").is_err());
+        assert_eq!(timings(text, "one").unwrap(), Timings { c: vec![5.0, 7.0], corprof: vec![6.0, 8.0] });
+        assert_eq!(timings(text, "other").unwrap(), Timings { c: vec![], corprof: vec![2.0] });
+        assert!(timings(text, "third").is_err());
+        assert!(timings("one ten 50 60", "one").is_err());
     }
 }

@@ -10,7 +10,7 @@ use anyhow::Result;
 use crate::process::announce;
 
 use super::bed::{Bed, output};
-use super::calls::told;
+use super::calls::timings;
 use super::samples::Samples;
 use super::table::Line;
 
@@ -47,8 +47,8 @@ pub(super) fn measure(bed: &Bed, rounds: u32) -> Result<Vec<Line>> {
 
 /// Adds one process's result for a row.
 fn push([c, corprof]: &mut [Samples; 2], stderr: &str, row: &str) -> Result<()> {
-    let told = told(stderr, row)?;
-    c.push(told.c);
-    corprof.push(told.corprof);
+    let row = timings(stderr, row)?;
+    c.push(row.c);
+    corprof.push(row.corprof);
     Ok(())
 }

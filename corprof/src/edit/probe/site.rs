@@ -14,7 +14,7 @@ use crate::metadata::MethodDef;
 use crate::report;
 use crate::session::gate::Gate;
 use crate::session::panics::{PanicPlace, catch};
-use crate::session::slot::Tag;
+use crate::session::thread_slot::Tag;
 use crate::values::{Arguments, Plan, ReturnValue, Unreadable};
 
 /// A probe in a method. It is never freed, as nothing says when compiled code is gone.

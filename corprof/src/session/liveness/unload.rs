@@ -74,17 +74,17 @@ struct Window {
     /// How many modules had been loaded when it opened: a module that was loaded later is unloaded in a later batch.
     opened: u64,
     /// The window has closed when a look-up finds none of these any more.
-    probes: Vec<Probe>,
-    /// Whether the probe is in this module's own code, which is removed all at once.
+    canaries: Vec<Canary>,
+    /// Whether the canary is in this module's own code, which is removed all at once.
     is_exact: bool,
-    /// Whether the probes cannot prove that it has closed.
+    /// Whether the canaries cannot prove that it has closed.
     is_blind: bool,
     since: Instant,
 }
 
 /// An address in a module's code, and its function.
 #[derive(Clone, PartialEq)]
-struct Probe {
+struct Canary {
     code: usize,
     function: usize,
     life: u32,
@@ -232,7 +232,7 @@ impl Liveness {
             let window = Window {
                 module,
                 opened: records.loads,
-                probes: Vec::new(),
+                canaries: Vec::new(),
                 is_exact: false,
                 is_blind: true,
                 since: Instant::now(),
@@ -263,7 +263,7 @@ impl Liveness {
         window.is_blind = !is_listed || is_in_doubt && !window.is_exact;
         let mut records = self.records();
         records.windows.retain(|window| window.module != module);
-        if window.is_blind || !window.probes.is_empty() {
+        if window.is_blind || !window.canaries.is_empty() {
             records.windows.push(window);
         }
     }
@@ -310,11 +310,11 @@ impl Liveness {
             // Code over types of several modules may lie in the heap of another module.
             window.is_exact = owners.modules == [window.module] && !owners.is_uncertain;
             if window.is_exact {
-                window.probes.clear();
+                window.canaries.clear();
             }
             let life = self.functions.get(id).map_or(0, Entry::life);
             match FunctionId::from_raw(id).and_then(|function| runtime.ask_code(function)) {
-                Some(code) => window.probes.push(Probe { code, function: id, life }),
+                Some(code) => window.canaries.push(Canary { code, function: id, life }),
                 None => window.is_exact = false,
             }
         }
@@ -334,14 +334,14 @@ impl Liveness {
             }
             records.windows.clone()
         };
-        let is_there = |probe: &Probe| {
-            // A function that has begun another life since is not the one of the probe.
-            let is_another = self.functions.get(probe.function).is_some_and(|entry| entry.life() != probe.life);
+        let is_there = |canary: &Canary| {
+            // A function that has begun another life since is not the one of the canary.
+            let is_another = self.functions.get(canary.function).is_some_and(|entry| entry.life() != canary.life);
             // While the runtime removes code it cannot be asked.
             !is_another
-                && runtime.ask_function_that_was_at(probe.code).map_or(true, |found| found == Some(probe.function))
+                && runtime.ask_function_that_was_at(canary.code).map_or(true, |found| found == Some(canary.function))
         };
-        let is_open = |window: &Window| window.is_blind || window.probes.iter().any(is_there);
+        let is_open = |window: &Window| window.is_blind || window.canaries.iter().any(is_there);
         let (open, closed): (Vec<_>, Vec<_>) = windows.into_iter().partition(is_open);
         self.records().windows.retain(|window| !closed.contains(window));
         open.is_empty()

@@ -1,12 +1,12 @@
 //! Windows.
 //!
-//! The parts of a walk of one stopped thread from its registers on: `thread.rs` stops it, `probe.rs` checks that the
+//! The parts of a walk of one stopped thread from its registers on: `thread.rs` stops it, `lock_check.rs` checks that the
 //! walk is safe, `unwind.rs` unwinds its native frames, under `guard.rs`.
 
 #[cfg(target_arch = "x86_64")]
 mod guard;
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod probe;
+pub(crate) mod lock_check;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod thread;
 #[cfg(target_arch = "x86_64")]

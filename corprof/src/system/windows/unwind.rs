@@ -1,7 +1,7 @@
 //! Unwinds the native frames of a stopped thread, by the tables in every x64 module.
 //!
 //! No code in here allocates memory or takes a lock of ours. RtlLookupFunctionEntry does take locks of the system,
-//! which the stopped thread may hold: `probe.rs` checks that first.
+//! which the stopped thread may hold: `lock_check.rs` checks that first.
 
 use std::ops::{ControlFlow, Range};
 

@@ -6,7 +6,7 @@
 //! once that is known.
 //!
 //! A thread is stopped anywhere, so it may hold any lock. Between the stop and the resumption this file takes no lock,
-//! but the system's and the runtime's calls do. Hence the probe before a thread's native frames are first walked, and
+//! but the system's and the runtime's calls do. Hence the lock check before a thread's native frames are first walked, and
 //! the watchdog.
 
 mod watchdog;
@@ -26,7 +26,7 @@ use crate::id::{FunctionId, ThreadId};
 use crate::info::Info;
 use crate::session::liveness::Pinned;
 use crate::suspension::Mark;
-use crate::system::probe::{self, Probe};
+use crate::system::lock_check::{self, LockCheck};
 use crate::system::thread::{self, Registers, Thread};
 use crate::system::unwind::{self, Seed, UnwindError};
 use crate::walk::stack_writer::{SampledFrame, StackWriter};
@@ -48,7 +48,7 @@ const CLOSED_AFTER: Duration = Duration::from_secs(10);
 /// Stops single threads, and walks them.
 pub(crate) struct Seeder<'i> {
     runtime: Runtime<'i>,
-    probe: Option<Probe>,
+    lock_check: Option<LockCheck>,
     watchdog: Watchdog,
     /// The threads that were walked a short time ago, by their ids in the runtime and in the system.
     open_threads: HashMap<(usize, u32), OpenThread>,
@@ -61,7 +61,7 @@ pub(crate) struct Seeder<'i> {
 struct OpenThread {
     thread: Thread,
     /// Whether its native frames still have to be walked while the necessary locks are free.
-    needs_probe: bool,
+    needs_lock_check: bool,
     last_used: Instant,
 }
 
@@ -131,7 +131,7 @@ impl<'i> Seeder<'i> {
         };
         Ok(Self {
             runtime: Runtime { info, raw, waiting },
-            probe: None,
+            lock_check: None,
             watchdog: Watchdog::new().map_err(no_thread)?,
             open_threads: HashMap::new(),
             last_closed: Instant::now(),
@@ -160,8 +160,8 @@ impl<'i> Seeder<'i> {
         let key = (pinned.as_raw(), os_id);
         let Some(mut open) = self.open(key) else { return without_stop(WalkResult::Ended) };
         if !self.prepare(&open) {
-            // On a machine as full as this there will be another round. The probe answers when it has the locks.
-            self.probe = None;
+            // On a machine as full as this there will be another round. The lock check answers when it has the locks.
+            self.lock_check = None;
             return without_stop(WalkResult::NotNow);
         }
         // Nor is code removed meanwhile.
@@ -175,8 +175,8 @@ impl<'i> Seeder<'i> {
                 open.last_used = Instant::now();
                 self.open_threads.insert(key, open);
             }
-            // The probe's thread ends by itself.
-            WalkResult::Stuck => self.probe = None,
+            // The lock check's thread ends by itself.
+            WalkResult::Stuck => self.lock_check = None,
             WalkResult::Ended | WalkResult::NotNow => {}
         }
         walk
@@ -215,11 +215,11 @@ impl<'i> Seeder<'i> {
             self.open_threads.retain(|_, open| now.saturating_duration_since(open.last_used) < CLOSED_AFTER);
             self.last_closed = now;
         }
-        let new = || Some(OpenThread { thread: Thread::open(key.1)?, needs_probe: true, last_used: now });
+        let new = || Some(OpenThread { thread: Thread::open(key.1)?, needs_lock_check: true, last_used: now });
         self.open_threads.remove(&key).or_else(new)
     }
 
-    /// Stops a thread, writes its stack, and resumes it. It needs no probe once the locks were free. Returns also how
+    /// Stops a thread, writes its stack, and resumes it. It needs no lock check once the locks were free. Returns also how
     /// long the thread stood still: a thread that waits for a processor stops late, and loses nothing by that.
     fn walk_once(
         &mut self,
@@ -228,15 +228,16 @@ impl<'i> Seeder<'i> {
         writer: &mut StackWriter<'_>,
         is_last: bool,
     ) -> (WalkResult, Duration) {
-        let OpenThread { thread, needs_probe, .. } = open;
+        let OpenThread { thread, needs_lock_check, .. } = open;
         let _mark = Mark::set();
         let Some(stop) = self.watchdog.stop(thread) else { return (WalkResult::Ended, Duration::ZERO) };
         let mut stopped = None;
         let result = self.runtime.walk_stopped(&stop, pinned, thread, writer, is_last, |ip| {
             stopped = Some(Instant::now());
-            if *needs_probe && self.runtime.function_at(ip).0.is_none() {
-                *needs_probe = !self.probe.as_ref().is_some_and(|probe| probe.can_walk(probe::LIMIT));
-                !*needs_probe
+            if *needs_lock_check && self.runtime.function_at(ip).0.is_none() {
+                *needs_lock_check =
+                    !self.lock_check.as_ref().is_some_and(|lock_check| lock_check.can_walk(lock_check::LIMIT));
+                !*needs_lock_check
             } else {
                 true
             }
@@ -247,13 +248,13 @@ impl<'i> Seeder<'i> {
         (if is_stuck { WalkResult::Stuck } else { result }, stood)
     }
 
-    /// Makes a probe, which allocates, if one is needed; returns whether its thread gets the locks while no thread is
+    /// Makes a lock check, which allocates, if one is needed; returns whether its thread gets the locks while no thread is
     /// stopped.
     fn prepare(&mut self, open: &OpenThread) -> bool {
-        if !open.needs_probe {
+        if !open.needs_lock_check {
             return true;
         }
-        if self.probe.is_none() {
+        if self.lock_check.is_none() {
             let info = self.runtime.info.clone();
             let waiting = self.runtime.waiting;
             let also = move || {
@@ -263,9 +264,9 @@ impl<'i> Seeder<'i> {
                     Runtime { info: &info, raw: &raw, waiting }.function_at(check as *const () as usize);
                 }
             };
-            self.probe = Probe::new(also).ok();
+            self.lock_check = LockCheck::new(also).ok();
         }
-        self.probe.as_ref().is_some_and(|probe| probe.can_walk(probe::PATIENCE))
+        self.lock_check.as_ref().is_some_and(|lock_check| lock_check.can_walk(lock_check::PATIENCE))
     }
 }
 

@@ -1,5 +1,5 @@
 //! The matrix under fire: the rows are asked over and over, from every place, while other threads collect, want the
-//! same lock, and load and unload assemblies. `xtask/src/torture/fire.rs` starts it and judges its output.
+//! same lock, and load and unload assemblies. `xtask/src/stress/fire.rs` starts it and judges its output.
 //!
 //! | variable | meaning |
 //! |---|---|

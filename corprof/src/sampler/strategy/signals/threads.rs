@@ -15,7 +15,7 @@ use crate::info::Info;
 use crate::lock::unpoisoned;
 use crate::system;
 use crate::system::signals::{
-    Address, AlternateStack, GivingBack, Preparation, PreparationRequest, Prepared, Sending, Slot, own_stack,
+    Address, AlternateStack, GivingBack, Preparation, PreparationRequest, Prepared, SampleSlot, Sending, own_stack,
 };
 
 /// The threads of this process, which has one sampler.
@@ -43,7 +43,7 @@ struct ThreadLists {
     /// Larger alternate stacks that these threads have had, or were meant to have, by the runtime's id. A handler that
     /// has not returned may set one again, so each is kept for its thread.
     spare_stacks: HashMap<usize, (Address, AlternateStack)>,
-    free_slots: Vec<&'static Slot>,
+    free_slots: Vec<&'static SampleSlot>,
     /// The alternate stacks of threads whose end was reported on another thread, until the system has ended them as
     /// well.
     orphaned_stacks: Vec<(Address, AlternateStack)>,
@@ -62,7 +62,7 @@ struct PreparingThread {
 /// A thread that can be sampled.
 pub(super) struct PreparedThread {
     pub(super) thread: ThreadId,
-    pub(super) slot: &'static Slot,
+    pub(super) slot: &'static SampleSlot,
     address: Address,
     /// Its processor time when it was prepared.
     pub(super) cpu_time_before: Duration,
@@ -138,7 +138,7 @@ impl PreparedThreads {
     }
 
     /// Returns the slot of a thread that has ended and will not write to it any more.
-    pub(super) fn give_back(&self, slot: &'static Slot) {
+    pub(super) fn give_back(&self, slot: &'static SampleSlot) {
         self.lists().free_slots.push(slot);
     }
 
@@ -208,11 +208,17 @@ impl PreparedThreads {
 }
 
 impl ThreadLists {
-    fn free_slot(&mut self) -> Option<&'static Slot> {
-        self.free_slots.pop().or_else(|| Slot::new(self.depth))
+    fn free_slot(&mut self) -> Option<&'static SampleSlot> {
+        self.free_slots.pop().or_else(|| SampleSlot::new(self.depth))
     }
 
-    fn add(&mut self, thread: ThreadId, address: Address, slot: &'static Slot, alternate: Option<AlternateStack>) {
+    fn add(
+        &mut self,
+        thread: ThreadId,
+        address: Address,
+        slot: &'static SampleSlot,
+        alternate: Option<AlternateStack>,
+    ) {
         let prepared = Arc::new(PreparedThread {
             thread,
             slot,

@@ -13,7 +13,7 @@
 
 use std::mem::MaybeUninit;
 
-use super::{Address, Sending, Slot};
+use super::{Address, SampleSlot, Sending};
 
 /// Room for several frames of the largest size, and the handlers between them. Untouched pages cost no memory.
 const SIZE: usize = 128 * 1024;
@@ -189,7 +189,7 @@ impl AlternateStack {
     }
 
     /// Asks the thread that has it to set its earlier one again.
-    pub(super) fn request_back(&self, slot: &Slot, thread: Address) -> Sending {
+    pub(super) fn request_back(&self, slot: &SampleSlot, thread: Address) -> Sending {
         slot.request_return(thread, self.address(), self.before)
     }
 

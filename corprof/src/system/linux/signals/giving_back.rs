@@ -3,13 +3,13 @@
 //! A thread is asked by a signal, and its handler exchanges the stack as `older.rs` describes. The memory of the larger
 //! stack is freed afterwards. So the handler refuses while another handler may have a frame there.
 
-use super::slot::ExchangeOutcome;
-use super::{Address, AlternateStack, Sending, Slot};
+use super::sample_slot::ExchangeOutcome;
+use super::{Address, AlternateStack, SampleSlot, Sending};
 
 /// A thread that gives its larger alternate stack back. It receives no other signals any more.
 pub(crate) struct GivingBack {
     address: Address,
-    slot: &'static Slot,
+    slot: &'static SampleSlot,
     larger: AlternateStack,
     is_asked: bool,
 }
@@ -17,13 +17,13 @@ pub(crate) struct GivingBack {
 /// What has come of it.
 pub(crate) enum Progress {
     /// The larger stack is freed, or it stays for good. The slot is idle.
-    Over(&'static Slot),
+    Over(&'static SampleSlot),
     /// The thread has not answered yet, or is to be asked again.
     Open(GivingBack),
 }
 
 impl GivingBack {
-    pub(crate) fn new(address: Address, slot: &'static Slot, larger: AlternateStack) -> Self {
+    pub(crate) fn new(address: Address, slot: &'static SampleSlot, larger: AlternateStack) -> Self {
         Self { address, slot, larger, is_asked: false }
     }
 
@@ -105,7 +105,7 @@ mod tests {
                 thread(&reader)
             });
             let address = told.recv().unwrap();
-            let slot = Slot::new(100).unwrap();
+            let slot = SampleSlot::new(100).unwrap();
             let Prepared::Yes(Some(larger)) = prepare(address, slot) else { panic!("not prepared") };
             let mut go_on = || writer.write_all(b"x").unwrap();
             test(GivingBack::new(address, slot, larger), &mut go_on);

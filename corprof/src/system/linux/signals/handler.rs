@@ -17,7 +17,7 @@ use std::ffi::c_void;
 use std::ops::Range;
 
 use super::alternate_stack::is_small;
-use super::slot::{FrameRecord, RawSample, Slot};
+use super::sample_slot::{FrameRecord, RawSample, SampleSlot};
 
 const WORD: usize = size_of::<usize>();
 
@@ -45,7 +45,7 @@ extern "C" fn handle(_signal: libc::c_int, info: *mut libc::siginfo_t, context: 
     // arbitrary, and is only compared with the numbers of slots.
     let (value, context) = unsafe { ((*info).si_value().sival_ptr.addr(), &mut *context.cast::<libc::ucontext_t>()) };
     let interrupted = interrupted(context);
-    let Some(slot) = Slot::numbered(value & !EXCHANGE) else { return };
+    let Some(slot) = SampleSlot::numbered(value & !EXCHANGE) else { return };
     if value & EXCHANGE == 0 {
         let has_small_stack = is_small(&context.uc_stack);
         slot.fill(|sample, stack| {
@@ -170,7 +170,7 @@ fn read(place: usize, live: &Range<usize>) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::slot::WORDS;
+    use super::super::sample_slot::WORDS;
     use super::*;
 
     /// The sample of a stack of these words, with the frame pointer at a word of it.

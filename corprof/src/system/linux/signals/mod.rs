@@ -1,7 +1,7 @@
 //! Samples a running thread of this process by a signal to that thread alone.
 //!
 //! The sampler's thread sends the signal. The handler, on the sampled thread, records its registers, its chain of frame
-//! pointers and the top of its stack in a [`Slot`] that was made for it before (`handler.rs`). A thread receives
+//! pointers and the top of its stack in a [`SampleSlot`] that was made for it before (`handler.rs`). A thread receives
 //! signals only after it was given an alternate stack with room for one (`alternate_stack.rs`).
 //!
 //! The signal is SIGURG. By default it is ignored, so it does no harm if it is still pending when the process calls
@@ -13,12 +13,12 @@ mod giving_back;
 mod handler;
 mod interrupted_handlers;
 mod older;
-mod slot;
+mod sample_slot;
 
 pub(crate) use alternate_stack::AlternateStack;
 pub(crate) use giving_back::{GivingBack, Progress};
 pub(crate) use older::{Mappings, OlderThread, Preparation, PreparationRequest, Prepared, Requested};
-pub(crate) use slot::{RawSample, Slot};
+pub(crate) use sample_slot::{RawSample, SampleSlot};
 
 pub(crate) use super::cpu_time::clocks_are_exact;
 pub(crate) use super::processors::change_processor;
@@ -115,13 +115,13 @@ impl Address {
         Self { thread: unsafe { libc::syscall(libc::SYS_gettid) as i32 } }
     }
 
-    /// Makes the thread fill `slot`, which was [prepared](Slot::request) for it.
-    fn send(self, slot: &Slot) -> Sending {
+    /// Makes the thread fill `slot`, which was [prepared](SampleSlot::request) for it.
+    fn send(self, slot: &SampleSlot) -> Sending {
         self.send_value(slot.number() as usize)
     }
 
-    /// Makes the thread exchange its alternate stack, as it was [asked](Slot::request_exchange) in its slot.
-    fn send_exchange(self, slot: &Slot) -> Sending {
+    /// Makes the thread exchange its alternate stack, as it was [asked](SampleSlot::request_exchange) in its slot.
+    fn send_exchange(self, slot: &SampleSlot) -> Sending {
         self.send_value(slot.number() as usize | handler::EXCHANGE)
     }
 

@@ -15,8 +15,8 @@ use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use super::slot::{Exchange, ExchangeOutcome};
-use super::{Address, AlternateStack, Sending, Slot};
+use super::sample_slot::{Exchange, ExchangeOutcome};
+use super::{Address, AlternateStack, SampleSlot, Sending};
 
 /// A thread whose state can be looked at, also while threads are suspended: looking allocates nothing.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ fn mapping(line: &str) -> Option<Range<usize>> {
 
 /// A slot and a larger alternate stack for an older thread, which it has not made its own yet.
 pub(crate) struct Preparation {
-    slot: &'static Slot,
+    slot: &'static SampleSlot,
     larger: AlternateStack,
 }
 
@@ -107,7 +107,7 @@ pub(crate) enum Prepared {
 /// Asks a thread to make a slot and an alternate stack its own.
 #[derive(Clone, Copy)]
 pub(crate) struct PreparationRequest {
-    slot: &'static Slot,
+    slot: &'static SampleSlot,
     new: libc::stack_t,
 }
 
@@ -134,12 +134,12 @@ impl PreparationRequest {
 
 impl Preparation {
     /// With an idle slot, and a stack that this thread had before; none if there is no memory.
-    pub(crate) fn new(slot: &'static Slot, spare: Option<AlternateStack>) -> Option<Self> {
+    pub(crate) fn new(slot: &'static SampleSlot, spare: Option<AlternateStack>) -> Option<Self> {
         let larger = spare.or_else(AlternateStack::unused)?;
         Some(Self { slot, larger })
     }
 
-    pub(crate) fn slot(&self) -> &'static Slot {
+    pub(crate) fn slot(&self) -> &'static SampleSlot {
         self.slot
     }
 
@@ -196,7 +196,7 @@ pub(super) mod tests {
         while unsafe { libc::read(pipe.as_raw_fd(), (&raw mut byte).cast(), 1) } < 0 {}
     }
 
-    pub(in super::super) fn prepare(address: Address, slot: &'static Slot) -> Prepared {
+    pub(in super::super) fn prepare(address: Address, slot: &'static SampleSlot) -> Prepared {
         let thread = OlderThread::open(address.thread.cast_unsigned()).unwrap();
         let mut preparation = Preparation::new(slot, None).unwrap();
         let start = Instant::now();
@@ -218,7 +218,7 @@ pub(super) mod tests {
     fn with_older<R: Send + 'static>(
         first: impl FnOnce() + Send + 'static,
         then: impl FnOnce() -> R + Send + 'static,
-    ) -> (Prepared, &'static Slot, R) {
+    ) -> (Prepared, &'static SampleSlot, R) {
         install().unwrap();
         let (reader, mut writer) = std::io::pipe().unwrap();
         let (tell, told) = mpsc::channel();
@@ -228,7 +228,7 @@ pub(super) mod tests {
             wait_for_byte(&reader);
             then()
         });
-        let slot = Slot::new(100).unwrap();
+        let slot = SampleSlot::new(100).unwrap();
         let prepared = prepare(told.recv().unwrap(), slot);
         std::io::Write::write_all(&mut writer, b"x").unwrap();
         (prepared, slot, thread.join().unwrap())
@@ -267,7 +267,7 @@ pub(super) mod tests {
             wait_for_byte(&reader);
         });
         let (address, stack) = told.recv().unwrap();
-        let slot = Slot::new(100).unwrap();
+        let slot = SampleSlot::new(100).unwrap();
         assert!(matches!(prepare(address, slot), Prepared::Yes(_)));
         for _ in 0..100 {
             assert_eq!(slot.request(address), Sending::Done);
@@ -318,7 +318,7 @@ pub(super) mod tests {
         let address = told.recv().unwrap();
         // It waits in the handler soon.
         std::thread::sleep(Duration::from_millis(50));
-        let slot = Slot::new(100).unwrap();
+        let slot = SampleSlot::new(100).unwrap();
         assert!(matches!(prepare(address, slot), Prepared::NotNow(_)));
         assert!(!slot.is_own());
         std::io::Write::write_all(&mut writer, b"x").unwrap();
@@ -347,7 +347,7 @@ pub(super) mod tests {
         });
         let address = told.recv().unwrap();
         std::thread::sleep(Duration::from_millis(50));
-        let slot = Slot::new(100).unwrap();
+        let slot = SampleSlot::new(100).unwrap();
         assert!(matches!(prepare(address, slot), Prepared::Yes(Some(_))));
         std::io::Write::write_all(&mut writer, b"x").unwrap();
         assert!(thread.join().unwrap() > 16 * 1024);

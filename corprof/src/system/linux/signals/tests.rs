@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use super::*;
 
 /// Runs `work` on a thread with a slot, until `test` has finished with it.
-fn with_thread(work: fn(&AtomicBool), test: impl FnOnce(&'static Slot, Address, Range<usize>)) {
+fn with_thread(work: fn(&AtomicBool), test: impl FnOnce(&'static SampleSlot, Address, Range<usize>)) {
     install().unwrap();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let (tell, told) = mpsc::channel();
         let is_over = &is_over;
         scope.spawn(move || {
-            let slot = Slot::new(100).unwrap();
+            let slot = SampleSlot::new(100).unwrap();
             let stack = own_stack().unwrap();
             slot.take(&stack);
             tell.send((slot, Address::own(), stack)).unwrap();
@@ -29,7 +29,7 @@ fn with_thread(work: fn(&AtomicBool), test: impl FnOnce(&'static Slot, Address, 
 }
 
 /// Waits for a requested sample.
-fn read<R>(slot: &Slot, read: impl FnOnce(&RawSample) -> R) -> R {
+fn read<R>(slot: &SampleSlot, read: impl FnOnce(&RawSample) -> R) -> R {
     let start = Instant::now();
     let mut read = Some(read);
     loop {
@@ -59,7 +59,7 @@ fn a_thread_that_runs_is_seen_where_it_is() {
             read(slot, |sample| {
                 assert_ne!(sample.ip, 0);
                 assert!(stack.contains(&sample.stack_pointer) && !sample.is_elsewhere);
-                assert!(!sample.words().is_empty() && sample.words().len() <= slot::WORDS);
+                assert!(!sample.words().is_empty() && sample.words().len() <= sample_slot::WORDS);
                 assert_eq!(sample.read(sample.stack_pointer), Some(sample.words()[0]));
                 assert_eq!(sample.read(stack.end), None);
             });
@@ -109,7 +109,7 @@ fn a_signal_that_nobody_asked_for_changes_nothing() {
 #[test]
 fn a_thread_that_has_ended_is_not_asked() {
     let (slot, address) = std::thread::spawn(|| {
-        let slot = Slot::new(10).unwrap();
+        let slot = SampleSlot::new(10).unwrap();
         slot.take(&own_stack().unwrap());
         (slot, Address::own())
     })
@@ -142,8 +142,12 @@ fn of_a_deep_stack_the_top_is_copied() {
             std::thread::sleep(Duration::from_millis(20));
             assert_eq!(slot.request(address), Sending::Done);
             read(slot, |sample| {
-                assert_eq!(sample.words().len(), slot::WORDS, "the stack is deeper than its copy");
-                assert_eq!(sample.read(sample.stack_pointer + slot::WORDS * size_of::<usize>() - 1), None, "unaligned");
+                assert_eq!(sample.words().len(), sample_slot::WORDS, "the stack is deeper than its copy");
+                assert_eq!(
+                    sample.read(sample.stack_pointer + sample_slot::WORDS * size_of::<usize>() - 1),
+                    None,
+                    "unaligned"
+                );
             });
         },
     );

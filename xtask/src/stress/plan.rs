@@ -122,7 +122,7 @@ impl Plan {
         Self { number, ending, after, parts, settings }
     }
 
-    /// The arguments of tests/managed/Torture.cs.
+    /// The arguments of tests/managed/Stress.cs.
     pub(super) fn arguments(&self, patience: Duration) -> Vec<String> {
         arguments(self.ending, self.after, patience)
     }

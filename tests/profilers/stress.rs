@@ -1,5 +1,5 @@
-//! All that corprof can do to an application at once, for `xtask/src/torture`: a sampler of 1 kHz that names every
-//! frame, and and the parts that `TORTURE_PARTS` lists. Twice a second and at Shutdown it prints its counts on standard
+//! All that corprof can do to an application at once, for `xtask/src/stress`: a sampler of 1 kHz that names every
+//! frame, and and the parts that `STRESS_PARTS` lists. Twice a second and at Shutdown it prints its counts on standard
 //! error.
 
 mod kept;
@@ -128,7 +128,7 @@ impl Shared {
     fn tell(&self, when: &str) {
         let report = lock(&self.report).clone();
         let Self { counts, answers, .. } = self;
-        let mut line = format!("torture: when={when}");
+        let mut line = format!("stress: when={when}");
         let mut put = |key: &str, value: u64| _ = write!(line, " {key}={value}");
         put("rounds", report.rounds);
         put("samples", report.samples);
@@ -178,13 +178,13 @@ impl Shared {
 
 #[derive(Default, Profiler)]
 #[profiler(clsid = "4E1B7C52-93A6-4F0D-8E21-7D5A6C3B0001", no_export)]
-struct Torture(Arc<Shared>);
+struct Stress(Arc<Shared>);
 
 #[callbacks]
-impl Callbacks for Torture {
+impl Callbacks for Stress {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let profiler = Self::default();
-        let parts = std::env::var("TORTURE_PARTS").unwrap_or_default();
+        let parts = std::env::var("STRESS_PARTS").unwrap_or_default();
         let has = |part: &str| parts.split(',').any(|listed| listed == part);
         for (part, events) in [
             (
@@ -302,4 +302,4 @@ impl Callbacks for Torture {
     }
 }
 
-corprof::export!(Torture);
+corprof::export!(Stress);

@@ -1,4 +1,4 @@
-//! The folder of a visit: a profiler in a process writes there what the command reads.
+//! The folder of an attached profiler: it writes there what the command reads.
 //!
 //! If the process has the files and the user of this command, it is a temporary folder. Else it is made where the
 //! process has its temporary files, by way of `/proc/PID/root`, belongs to the user of the process, and has a copy of

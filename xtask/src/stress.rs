@@ -1,7 +1,7 @@
-//! `cargo xtask torture`: checks that corprof does no harm to an application under the hardest conditions.
+//! `cargo xtask stress`: checks that corprof does no harm to an application under the hardest conditions.
 //!
-//! The program, tests/managed/Torture.cs, does everything at once and ends at a random moment; the profiler,
-//! tests/profilers/torture.rs, samples it at 1 kHz and does other work as well. `plan.rs` describes a run, `judge.rs`
+//! The program, tests/managed/Stress.cs, does everything at once and ends at a random moment; the profiler,
+//! tests/profilers/stress.rs, samples it at 1 kHz and does other work as well. `plan.rs` describes a run, `judge.rs`
 //! its rules; the live tests run a short session.
 
 mod fire;
@@ -39,7 +39,7 @@ pub use no_sessions::is_session_refused;
 pub use session::{Amount, Bed};
 pub use summary::Summary;
 
-const PROFILER: &str = "torture";
+const PROFILER: &str = "stress";
 const MATRIX: &str = "matrix";
 /// The library between the runtime and glibc: see tests/profilers/exited_threads.rs.
 pub const PRELOADED: &str = "exited_threads";
@@ -51,13 +51,13 @@ pub const PRELOADED: &str = "exited_threads";
 /// the rules of suspension. The output of a failed run is kept, with the stacks of its threads if it hung.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  cargo xtask torture                            a minute on .NET 10 and one on .NET 8
-  cargo xtask torture --minutes 30 --runtime 8   longer, on one runtime
-  cargo xtask torture --with signals --runs 50     every run samples by signals
-  cargo xtask torture --matrix --minutes 60      every call from every context, under fire
-  cargo xtask torture --windows                  on the runtimes for Windows, under Wine
-  cargo xtask torture --arm64 --minutes 10       on .NET 10 for arm64, in an emulator
-  cargo xtask torture --seed 1234 --runs 1       run 1234 once more")]
+  cargo xtask stress                            a minute on .NET 10 and one on .NET 8
+  cargo xtask stress --minutes 30 --runtime 8   longer, on one runtime
+  cargo xtask stress --with signals --runs 50     every run samples by signals
+  cargo xtask stress --matrix --minutes 60      every call from every context, under fire
+  cargo xtask stress --windows                  on the runtimes for Windows, under Wine
+  cargo xtask stress --arm64 --minutes 10       on .NET 10 for arm64, in an emulator
+  cargo xtask stress --seed 1234 --runs 1       run 1234 once more")]
 pub struct Args {
     /// How long, on each runtime
     #[arg(long, value_name = "N", default_value_t = 1.0)]
@@ -117,16 +117,16 @@ fn time(args: &Args) -> Result<Duration> {
 
 /// Everything at once, with the sampler.
 fn sampler(args: &Args, metadata: &Metadata, runtimes: &[Runtime], seed: u64) -> Result<bool> {
-    let folder = metadata.target_directory.join("torture");
+    let folder = metadata.target_directory.join("stress");
     // The first loads and unloads the second and the third.
-    let app = compile(&["Torture.cs", "Generics.cs", "Throw.cs"], &folder)?;
+    let app = compile(&["Stress.cs", "Generics.cs", "Throw.cs"], &folder)?;
     let (library, preloaded) = build(PROFILER, metadata, args)?;
     let clsid = profiler::pick(&library, None)?.clsid;
     let amount = match args.runs {
         Some(runs) => Amount::Runs(runs),
         None => Amount::Time(time(args)?),
     };
-    announce(format_args!("Torture, from run {seed} on: {amount:?} on each runtime"));
+    announce(format_args!("Stress, from run {seed} on: {amount:?} on each runtime"));
     let mut summaries = Vec::new();
     for runtime in runtimes {
         let bed = Bed {
@@ -141,7 +141,7 @@ fn sampler(args: &Args, metadata: &Metadata, runtimes: &[Runtime], seed: u64) ->
             always: args.with.clone(),
             exits: !args.windows,
         };
-        summaries.push(bed.torture(seed, amount)?);
+        summaries.push(bed.stress(seed, amount)?);
     }
     announce("Summary");
     summaries.iter().for_each(|summary| println!("{summary}"));
@@ -150,7 +150,7 @@ fn sampler(args: &Args, metadata: &Metadata, runtimes: &[Runtime], seed: u64) ->
 
 /// Every call from every context.
 fn matrix(args: &Args, metadata: &Metadata, runtimes: &[Runtime], seed: u64) -> Result<bool> {
-    let folder = metadata.target_directory.join("torture").join("matrix");
+    let folder = metadata.target_directory.join("stress").join("matrix");
     let app = compile(&["Fire.cs"], &folder)?;
     let (library, preloaded) = build(MATRIX, metadata, args)?;
     let clsid = profiler::pick(&library, None)?.clsid;

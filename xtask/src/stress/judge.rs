@@ -3,7 +3,7 @@
 use corprof_launch::exit;
 
 use super::plan::Plan;
-use super::summary::Told;
+use super::summary::ReportedValues;
 use super::watch::Run;
 
 /// The profiler's counts that must be zero.
@@ -36,7 +36,7 @@ pub(super) fn faults(plan: &Plan, run: &Run, reference: &str, is_windows: bool) 
         Some("") => {}
         Some(stuck) => faults.push(format!("threads that did not get on: {stuck}")),
     }
-    let Some(told) = Told::last(&run.stderr, "torture:") else {
+    let Some(told) = ReportedValues::last(&run.stderr, "stress:") else {
         // It reports twice a second, and at Shutdown.
         if plan.ending.is_orderly() {
             faults.push("the profiler has reported nothing".to_owned());
@@ -68,7 +68,7 @@ mod tests {
     use super::super::plan::Ending;
     use super::*;
 
-    const ERR: &str = "pulse: jobs=5 longest-away-ms=2 stuck=\ntorture: when=shutdown rounds=7 violations=0\n";
+    const ERR: &str = "pulse: jobs=5 longest-away-ms=2 stuck=\nstress: when=shutdown rounds=7 violations=0\n";
 
     fn judged(ending: Ending, code: i32, stdout: &str, stderr: &str) -> String {
         let plan = Plan { ending, ..Plan::new(0, &[]) };
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn background_collections_may_end_without_having_begun() {
-        let counts = "torture: when=shutdown collections.started=311 collections.finished=313\n";
+        let counts = "stress: when=shutdown collections.started=311 collections.finished=313\n";
         assert_eq!(judged(Ending::Exit, 7, "one\n", &format!("{ERR}{counts}")), "");
     }
 
@@ -118,8 +118,8 @@ mod tests {
             (Ending::Exit, 7, "one\n", ERR.replace("violations=0", "violations=2"), "2 memory or a lock was touched"),
             (Ending::Exit, 7, "one\n", ERR.replace("shutdown", "running"), "not heard of Shutdown"),
             (Ending::Exit, 7, "one\n", format!("{ERR}x corprof: it panicked\n"), "corprof says: it panicked"),
-            (Ending::Exit, 7, "one\n", format!("{ERR}torture: when=shutdown collections.started=3\n"), "3 collections"),
-            (Ending::Exit, 7, "one\n", "torture: when=shutdown\n".to_owned(), "did not get as far"),
+            (Ending::Exit, 7, "one\n", format!("{ERR}stress: when=shutdown collections.started=3\n"), "3 collections"),
+            (Ending::Exit, 7, "one\n", "stress: when=shutdown\n".to_owned(), "did not get as far"),
         ] {
             let judged = judged(ending, code, stdout, &stderr);
             assert!(judged.contains(fault) && !judged.contains(';'), "{fault}: {judged}");

@@ -1,9 +1,9 @@
 //! Checks whether the locks that a native walk needs are free while a thread is stopped.
 //!
 //! The stopped thread may hold the lock of a heap, of the loader or of the function tables. A thread that waits for
-//! such a lock waits until the stopped thread is resumed, and only the walker resumes it. So the probe's own thread
+//! such a lock waits until the stopped thread is resumed, and only the walker resumes it. So the lock check's own thread
 //! tries the locks first, and the walker waits for it up to a limit. After that the walker resumes its target and
-//! counts a failure; this also releases the probe's thread.
+//! counts a failure; this also releases the lock check's thread.
 
 use std::alloc::Layout;
 use std::io;
@@ -20,7 +20,7 @@ use windows_sys::Win32::System::Memory::{GetProcessHeap, HeapAlloc, HeapFree};
 use windows_sys::Win32::System::Threading::{CreateEventW, INFINITE, SetEvent, WaitForSingleObject};
 
 /// How long getting the locks may take while a thread is stopped. A running thread that holds one releases it within
-/// microseconds, so this is for the probe's own thread, which needs a processor; it has shown before the stop that it
+/// microseconds, so this is for the lock check's own thread, which needs a processor; it has shown before the stop that it
 /// gets one.
 pub(crate) const LIMIT: Duration = Duration::from_millis(50);
 
@@ -40,7 +40,7 @@ struct Shared {
 }
 
 /// A thread that tries the locks on demand.
-pub(crate) struct Probe {
+pub(crate) struct LockCheck {
     shared: Arc<Shared>,
 }
 
@@ -74,7 +74,7 @@ unsafe impl Send for Event {}
 // SAFETY: as above; the kernel orders the calls on it.
 unsafe impl Sync for Event {}
 
-impl Probe {
+impl LockCheck {
     /// A probe with its thread, which also tries `also`.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ impl Probe {
         let done = Event::new()?;
         let shared = Arc::new(Shared { begin, done, is_over: AtomicBool::new(false), also: Box::new(also) });
         let theirs = shared.clone();
-        std::thread::Builder::new().name("corprof probe".to_owned()).spawn(move || {
+        std::thread::Builder::new().name("corprof lock_check".to_owned()).spawn(move || {
             while theirs.begin.wait(INFINITE) && !theirs.is_over.load(SeqCst) {
                 try_locks();
                 (theirs.also)();
@@ -97,7 +97,7 @@ impl Probe {
     /// Whether the locks are free, found out within `limit` while a thread is stopped. Allocates no memory, and takes
     /// none of these locks on the calling thread.
     ///
-    /// After `false` the probe's thread is stuck as long as the target is stopped: resume the target, drop this probe,
+    /// After `false` the lock check's thread is stuck as long as the target is stopped: resume the target, drop this probe,
     /// and make another one later.
     pub(crate) fn can_walk(&self, limit: Duration) -> bool {
         self.shared.begin.set();
@@ -105,7 +105,7 @@ impl Probe {
     }
 }
 
-impl Drop for Probe {
+impl Drop for LockCheck {
     /// The thread ends by itself once it is no longer stuck. No thread waits for it.
     fn drop(&mut self) {
         self.shared.is_over.store(true, SeqCst);
@@ -149,38 +149,38 @@ mod tests {
 
     #[test]
     fn free_locks_can_be_had_again_and_again() {
-        let probe = Probe::new(|| {}).unwrap();
-        assert!((0..100).all(|_| probe.can_walk(Duration::from_secs(10))));
+        let lock_check = LockCheck::new(|| {}).unwrap();
+        assert!((0..100).all(|_| lock_check.can_walk(Duration::from_secs(10))));
     }
 
     #[test]
     fn a_lock_that_somebody_has_is_found_out_in_time() {
         let lock = Arc::new(Mutex::new(()));
-        let probe = Probe::new({
+        let lock_check = LockCheck::new({
             let lock = lock.clone();
             move || drop(lock.lock())
         })
         .unwrap();
         let held = lock.lock().unwrap();
         let start = Instant::now();
-        assert!(!probe.can_walk(LIMIT));
+        assert!(!lock_check.can_walk(LIMIT));
         assert!((LIMIT..Duration::from_secs(10)).contains(&(start.elapsed() + Duration::from_millis(20))));
         drop(held);
-        assert!(probe.shared.done.wait(10_000), "it is released");
+        assert!(lock_check.shared.done.wait(10_000), "it is released");
     }
 
     #[test]
     fn the_heap_s_own_lock_counts() {
-        let probe = Probe::new(|| {}).unwrap();
-        assert!(probe.can_walk(Duration::from_secs(10)));
+        let lock_check = LockCheck::new(|| {}).unwrap();
+        assert!(lock_check.can_walk(Duration::from_secs(10)));
         // SAFETY: locked and unlocked on this thread, which allocates in between only as the owner of the lock.
         let could = unsafe {
             HeapLock(GetProcessHeap());
-            let could = probe.can_walk(LIMIT);
+            let could = lock_check.can_walk(LIMIT);
             HeapUnlock(GetProcessHeap());
             could
         };
         assert!(!could);
-        assert!(probe.shared.done.wait(10_000), "it is released");
+        assert!(lock_check.shared.done.wait(10_000), "it is released");
     }
 }

@@ -1,5 +1,5 @@
-//! A visit: `corprof` attaches a built-in profiler to a running process, and the profiler detaches when its work is
-//! done.
+//! An attached profiler: `corprof` attaches a built-in one to a running process, and the profiler detaches when its
+//! work is done.
 //!
 //! The profiler reports its progress by files in a temporary folder: `NAME.PID` when its work is done, `NAME.PID.left`
 //! after the detach. It renames each file into place, so that a file is complete as soon as it exists. If the folder is
@@ -23,7 +23,7 @@ use crate::attach_request::{self, Occupied};
 use crate::embedded;
 use crate::exit::{self, Failure};
 use crate::inspect;
-use crate::select;
+use crate::profiler_choice;
 use crate::signals::Signals;
 
 /// The time limit for the runtime to load the profiler, and for the detach.
@@ -39,7 +39,7 @@ pub(crate) struct Place {
     inner_pid: u32,
 }
 
-/// How a visit ended.
+/// How the profiler ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Left {
     /// The profiler has detached: another one can attach.
@@ -108,7 +108,7 @@ impl Place {
     pub(crate) fn attach(&self, process: &Process, name: &str, told: &[(&str, &OsStr)]) -> Result<(), Failure> {
         attach_request::leave_alone_if_compiled_ahead(self.pid)?;
         leave_alone_if_profiled(self.pid)?;
-        let chosen = select::choose(Path::new(name), None)?;
+        let chosen = profiler_choice::choose(Path::new(name), None)?;
         let library = self.folder.library(&embedded::for_process(chosen.library.clone(), self.pid)?)?;
         attach_request::leave_alone_if_unloadable(process, &library)?;
         let lines: String = told.iter().map(|(name, value)| format!("{name}={}\n", value.display())).collect();

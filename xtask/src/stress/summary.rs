@@ -9,9 +9,9 @@ const LONGEST: &str = "longest";
 
 /// The values in one line `key=value …` of the program or the profiler.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Told(BTreeMap<String, u64>);
+pub(super) struct ReportedValues(BTreeMap<String, u64>);
 
-impl Told {
+impl ReportedValues {
     /// The last line that contains `mark`, which may be in the middle of a line of the runtime.
     pub(super) fn last(text: &str, mark: &str) -> Option<Self> {
         let at = text.rfind(mark)? + mark.len();
@@ -51,15 +51,15 @@ pub struct Summary {
     pub(super) elapsed: Duration,
     /// The failures, one entry a run.
     pub(super) failures: Vec<String>,
-    pub(super) profiler: Told,
-    pub(super) program: Told,
+    pub(super) profiler: ReportedValues,
+    pub(super) program: ReportedValues,
     /// The heartbeat's longest absence without a profiler, for comparison, in milliseconds.
     pub(super) away_alone: u64,
 }
 
 impl Summary {
     /// Adds a run.
-    pub(super) fn add(&mut self, profiler: &Told, program: &Told) {
+    pub(super) fn add(&mut self, profiler: &ReportedValues, program: &ReportedValues) {
         self.profiler.add(profiler);
         self.program.add(program);
     }
@@ -114,15 +114,15 @@ mod tests {
     #[test]
     fn the_last_line_counts_also_in_the_middle_of_the_runtime_s() {
         let text =
-            "torture: when=running rounds=1\nUnhandled exception. torture: when=shutdown rounds=2 walk.S_OK=3\nx=9\n";
-        let told = Told::last(text, "torture:").unwrap();
+            "stress: when=running rounds=1\nUnhandled exception. stress: when=shutdown rounds=2 walk.S_OK=3\nx=9\n";
+        let told = ReportedValues::last(text, "stress:").unwrap();
         assert_eq!((told.get("rounds"), told.get("walk.S_OK"), told.get("x")), (2, 3, 0));
-        assert_eq!(Told::last(text, "pulse:"), None);
+        assert_eq!(ReportedValues::last(text, "pulse:"), None);
     }
 
     #[test]
     fn runs_add_up_and_the_longest_stays() {
-        let told = |text| Told::last(text, "t:").unwrap();
+        let told = |text| ReportedValues::last(text, "t:").unwrap();
         let mut summary = Summary { runs: 2, ..Summary::default() };
         assert!(!summary.is_good(), "nothing was walked");
         summary

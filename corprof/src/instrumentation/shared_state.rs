@@ -24,14 +24,14 @@ pub(super) struct Shared {
     liveness: Arc<Liveness>,
     threads: Arc<ProfilerThreads>,
     queue: Mutex<Queue>,
-    books: Mutex<Books>,
+    request_table: Mutex<RequestTable>,
     /// How long callbacks about loaded modules wait, in milliseconds.
     patience: AtomicU64,
 }
 
 /// What the runtime was asked for.
 #[derive(Default)]
-pub(super) struct Books {
+pub(super) struct RequestTable {
     /// The requests for each method, the newest last.
     requests: BTreeMap<Key, Vec<Request>>,
     /// The methods that nobody has asked for, and that were recompiled because an instrumented one was inlined into
@@ -65,8 +65,8 @@ const REMEMBERED: usize = 4;
 impl Shared {
     pub(super) fn new(liveness: Arc<Liveness>, threads: Arc<ProfilerThreads>) -> Self {
         let queue = Mutex::default();
-        let books = Mutex::default();
-        Self { liveness, threads, queue, books, patience: AtomicU64::new(0) }
+        let request_table = Mutex::default();
+        Self { liveness, threads, queue, request_table, patience: AtomicU64::new(0) }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -74,9 +74,9 @@ impl Shared {
         unpoisoned(self.queue.lock())
     }
 
-    pub(super) fn books(&self) -> MutexGuard<'_, Books> {
-        suspension::forbid("the books of the instrumentation");
-        unpoisoned(self.books.lock())
+    pub(super) fn request_table(&self) -> MutexGuard<'_, RequestTable> {
+        suspension::forbid("the requests of the instrumentation");
+        unpoisoned(self.request_table.lock())
     }
 
     /// The lifeline of a module; none if it is gone.
@@ -173,7 +173,7 @@ impl Shared {
     }
 }
 
-impl Books {
+impl RequestTable {
     /// Begins a round of the thread, and returns its number.
     pub(super) fn begin_round(&mut self) -> u64 {
         self.round += 1;
@@ -268,7 +268,7 @@ pub(super) fn take_module<V>(methods: &mut BTreeMap<Key, V>, module: usize) -> B
 impl Shared {
     /// A function is about to be compiled from a requested body.
     pub(super) fn note_compiling(&self, key: Key, function: FunctionId, rejit: ReJitId) {
-        let states = self.books().compiled(key, rejit);
+        let states = self.request_table().compiled(key, rejit);
         let failed = states.iter().filter(|state| state.compiling(function, rejit)).count();
         if failed > 0 {
             self.nudge();
@@ -277,7 +277,7 @@ impl Shared {
 
     /// A function was compiled from a requested body, or the runtime says why not.
     pub(super) fn note_compiled(&self, key: Key, function: FunctionId, rejit: ReJitId, result: Result<(), Error>) {
-        let states = self.books().compiled(key, rejit);
+        let states = self.request_table().compiled(key, rejit);
         states.iter().for_each(|state| state.compiled(function, rejit, result));
         if !states.is_empty() {
             self.nudge();
@@ -307,9 +307,9 @@ mod tests {
         Arc::new(State::new(ModuleId::from_raw(8).unwrap(), MethodDef::from_raw(KEY.1)))
     }
 
-    fn request(books: &mut Books) -> Arc<State> {
+    fn request(request_table: &mut RequestTable) -> Arc<State> {
         let state = client();
-        books.request(KEY, None, vec![Arc::clone(&state)], Instant::now());
+        request_table.request(KEY, None, vec![Arc::clone(&state)], Instant::now());
         state
     }
 
@@ -319,23 +319,23 @@ mod tests {
 
     #[test]
     fn code_belongs_to_the_request_that_it_was_compiled_for() {
-        let mut books = Books::default();
-        assert!(books.body(KEY).is_none() && books.compiled(KEY, ReJitId(1)).is_empty());
-        let first = request(&mut books);
-        assert!(books.compiled(KEY, ReJitId(1)).is_empty(), "the runtime has not asked for the body");
-        assert!(matches!(books.body(KEY), Some(None)));
-        assert!(is_of(&books.compiled(KEY, ReJitId(1)), &first));
-        let second = request(&mut books);
-        assert!(is_of(&books.clients(KEY), &second));
-        assert!(is_of(&books.compiled(KEY, ReJitId(1)), &first), "another tier of the first");
-        books.body(KEY);
-        assert!(is_of(&books.compiled(KEY, ReJitId(3)), &second));
-        assert!(is_of(&books.compiled(KEY, ReJitId(2)), &first), "numbers grow");
+        let mut request_table = RequestTable::default();
+        assert!(request_table.body(KEY).is_none() && request_table.compiled(KEY, ReJitId(1)).is_empty());
+        let first = request(&mut request_table);
+        assert!(request_table.compiled(KEY, ReJitId(1)).is_empty(), "the runtime has not asked for the body");
+        assert!(matches!(request_table.body(KEY), Some(None)));
+        assert!(is_of(&request_table.compiled(KEY, ReJitId(1)), &first));
+        let second = request(&mut request_table);
+        assert!(is_of(&request_table.clients(KEY), &second));
+        assert!(is_of(&request_table.compiled(KEY, ReJitId(1)), &first), "another tier of the first");
+        request_table.body(KEY);
+        assert!(is_of(&request_table.compiled(KEY, ReJitId(3)), &second));
+        assert!(is_of(&request_table.compiled(KEY, ReJitId(2)), &first), "numbers grow");
         // Nobody called the method in between: the runtime asks for the newest body only.
-        let third = request(&mut books);
-        let fourth = request(&mut books);
-        books.body(KEY);
-        assert!(is_of(&books.compiled(KEY, ReJitId(4)), &fourth));
+        let third = request(&mut request_table);
+        let fourth = request(&mut request_table);
+        request_table.body(KEY);
+        assert!(is_of(&request_table.compiled(KEY, ReJitId(4)), &fourth));
         assert!(matches!(third.outcome(), Outcome::Waiting { is_taken: false, .. }));
         assert!(matches!(fourth.outcome(), Outcome::Waiting { is_taken: true, .. }));
     }
@@ -344,17 +344,17 @@ mod tests {
     fn callers_are_free_when_no_older_request_is_in_effect() {
         let liveness = Arc::new(Liveness::new());
         let lifeline = Lifeline::to(&liveness, ModuleId::from_raw(8).unwrap(), "X").unwrap();
-        let mut books = Books::default();
-        assert_eq!(books.begin_round(), 1);
-        books.caller((8, 2), lifeline.clone());
-        assert_eq!(books.begin_round(), 2);
-        assert!(books.take_callers(Some(1)).is_empty(), "the method of round 1 may be the reason");
-        let free: Vec<Key> = books.take_callers(Some(2)).into_iter().map(|(key, _)| key).collect();
+        let mut request_table = RequestTable::default();
+        assert_eq!(request_table.begin_round(), 1);
+        request_table.caller((8, 2), lifeline.clone());
+        assert_eq!(request_table.begin_round(), 2);
+        assert!(request_table.take_callers(Some(1)).is_empty(), "the method of round 1 may be the reason");
+        let free: Vec<Key> = request_table.take_callers(Some(2)).into_iter().map(|(key, _)| key).collect();
         assert_eq!(free, [(8, 2)]);
-        books.caller((8, 2), lifeline.clone());
-        books.caller((9, 2), lifeline);
-        assert!(books.module_gone(8).is_empty());
-        assert_eq!(books.take_callers(None).len(), 1);
+        request_table.caller((8, 2), lifeline.clone());
+        request_table.caller((9, 2), lifeline);
+        assert!(request_table.module_gone(8).is_empty());
+        assert_eq!(request_table.take_callers(None).len(), 1);
     }
 
     #[test]

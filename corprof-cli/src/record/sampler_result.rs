@@ -1,12 +1,12 @@
-//! What a sampler has told about its file, beside the stop file (`profilers/library/sampler/told.rs`).
+//! What a sampler has told about its file, beside the stop file (`profilers/library/sampler/result_file.rs`).
 
 use std::path::Path;
 
-use crate::visit;
+use crate::attached_profiler;
 
 /// The last words of a sampler.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum SamplerResult {
     /// The file is written; it says this of the run.
     Written(Vec<String>),
     /// There is no file, because there were no samples, for this reason.
@@ -15,12 +15,12 @@ pub(super) enum Told {
     Failed(String),
 }
 
-impl Told {
+impl SamplerResult {
     /// What the sampler has told by the file that belongs to `answer`.
     pub(super) fn read(answer: &Path) -> Option<Self> {
         let mut file = answer.as_os_str().to_owned();
         file.push(".told");
-        let text = visit::folder::read(Path::new(&file)).ok()?;
+        let text = attached_profiler::folder::read(Path::new(&file)).ok()?;
         // It is shown in a terminal, and may come from another user's process.
         let shown: String = text.chars().filter(|letter| *letter == '\n' || !letter.is_control()).collect();
         Self::parse(&shown)
@@ -61,15 +61,15 @@ mod tests {
     fn what_a_sampler_tells_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let answer = folder.path().join(".corprof-1.stop.7");
-        assert_eq!(Told::read(&answer), None);
+        assert_eq!(SamplerResult::read(&answer), None);
         let told = |text: &str| {
             fs::write(folder.path().join(".corprof-1.stop.7.told"), text).unwrap();
-            Told::read(&answer)
+            SamplerResult::read(&answer)
         };
         let written = told("written\n2 samples\nWarning: few\n").unwrap();
         assert_eq!((written.lines().len(), written.why_missing()), (2, None));
         assert_eq!(told("empty\nidle\n").unwrap().why_missing().unwrap(), "no samples: idle");
-        assert_eq!(told("failed\nfull\n"), Some(Told::Failed("full".to_owned())));
+        assert_eq!(told("failed\nfull\n"), Some(SamplerResult::Failed("full".to_owned())));
         assert_eq!(told("else\nx\n"), None);
     }
 }

@@ -1,11 +1,11 @@
-//! A short session of `cargo xtask torture`, on every runtime: see `xtask/src/torture.rs`.
+//! A short session of `cargo xtask stress`, on every runtime: see `xtask/src/stress.rs`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Run, Runtime, repetitions};
-use xtask::torture::{Amount, Bed, any_number};
+use xtask::stress::{Amount, Bed, any_number};
 
 #[test]
 fn an_application_that_does_everything_at_once_outlives_a_sampler_of_a_kilohertz() -> Result<()> {
@@ -14,7 +14,7 @@ fn an_application_that_does_everything_at_once_outlives_a_sampler_of_a_kilohertz
     for runtime in Runtime::all()? {
         // On .NET 10 too few runs have been made under Wine to know how long one takes.
         if runtime.is_windows() && runtime.major != 8 {
-            println!("SKIPPED on {runtime}: `cargo xtask torture --windows` has it");
+            println!("SKIPPED on {runtime}: `cargo xtask stress --windows` has it");
             continue;
         }
         let bed = Bed {
@@ -22,18 +22,18 @@ fn an_application_that_does_everything_at_once_outlives_a_sampler_of_a_kilohertz
             is_windows: runtime.is_windows(),
             is_emulated: runtime.is_emulated(),
             command: Box::new(|is_profiled| {
-                let run = Run::new(&runtime, "Torture");
-                if is_profiled { run.profiler("torture").command() } else { run.command() }
+                let run = Run::new(&runtime, "Stress");
+                if is_profiled { run.profiler("stress").command() } else { run.command() }
             }),
-            folder: programs.join("torture").join(&runtime.name),
+            folder: programs.join("stress").join(&runtime.name),
             preloaded: None, // `Run` has it
             always: Vec::new(),
             exits: !runtime.is_windows() || runtime.major != 8,
         };
         let seed = any_number();
-        let summary = bed.torture(seed, amount)?;
+        let summary = bed.stress(seed, amount)?;
         println!("from run {seed} on: {summary}");
-        ensure!(summary.is_good(), "again by `cargo xtask torture --seed {seed}`: {summary}");
+        ensure!(summary.is_good(), "again by `cargo xtask stress --seed {seed}`: {summary}");
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use crate::system;
 /// How many threads get a slot of their own; the others share one, with locked instructions.
 const SLOTS: usize = 2048;
 /// How many places a thread tries for a free slot.
-const PROBES: usize = 16;
+const TRIES: usize = 16;
 
 /// Part of a slot's word: one callback that the owner is inside of. Callbacks nest when a call to the runtime makes
 /// another.
@@ -27,7 +27,7 @@ const ALIGNMENT: usize = 8;
 
 /// The state of one thread, alone on its cache line and written by that thread only.
 #[repr(align(64))]
-pub(super) struct Slot {
+pub(super) struct ThreadSlot {
     /// The owner's [`system::thread_key`], 0 while unowned. Never returned: a thread that ends leaves its slot to the
     /// next thread with the same key, and the count is 0 by then.
     owner: AtomicUsize,
@@ -40,21 +40,21 @@ pub(super) struct Slot {
     calls: AtomicUsize,
 }
 
-impl Slot {
+impl ThreadSlot {
     const fn free() -> Self {
         let local = AtomicPtr::new(std::ptr::null_mut());
         Self { owner: AtomicUsize::new(0), word: AtomicUsize::new(0), local, calls: AtomicUsize::new(0) }
     }
 }
 
-static TABLE: [Slot; SLOTS] = [const { Slot::free() }; SLOTS];
+static TABLE: [ThreadSlot; SLOTS] = [const { ThreadSlot::free() }; SLOTS];
 /// The count of all threads without a slot.
 static CROWD: AtomicUsize = AtomicUsize::new(0);
 /// The calls of all threads without a slot.
 static CALLS_OF_CROWD: AtomicUsize = AtomicUsize::new(0);
 
 /// The slots of all threads.
-pub(super) fn all() -> std::slice::Iter<'static, Slot> {
+pub(super) fn all() -> std::slice::Iter<'static, ThreadSlot> {
     TABLE.iter()
 }
 
@@ -66,18 +66,18 @@ pub(super) fn is_crowd_inside() -> bool {
 /// Whether the calling thread is inside a callback or hook. Of threads without a slot it is known only whether any is.
 pub(super) fn is_inside() -> bool {
     let key = system::thread_key();
-    all().find(|slot| slot.is_owned_by(key)).map_or_else(is_crowd_inside, Slot::is_busy)
+    all().find(|slot| slot.is_owned_by(key)).map_or_else(is_crowd_inside, ThreadSlot::is_busy)
 }
 
 /// Whether the calling thread is certainly inside a callback or hook. If not, it may be all the same.
 #[inline]
 pub(super) fn is_surely_inside() -> bool {
-    Slot::at_home(system::thread_key()).is_some_and(Slot::is_busy)
+    ThreadSlot::at_home(system::thread_key()).is_some_and(ThreadSlot::is_busy)
 }
 
 /// The counter for the calling thread's calls to the runtime.
 pub(super) fn own_calls() -> &'static AtomicUsize {
-    Slot::mine().map_or(&CALLS_OF_CROWD, |slot| &slot.calls)
+    ThreadSlot::mine().map_or(&CALLS_OF_CROWD, |slot| &slot.calls)
 }
 
 /// The call counters of all threads.
@@ -87,10 +87,10 @@ pub(super) fn all_calls() -> impl Iterator<Item = &'static AtomicUsize> {
 
 /// A callback under way: the gate does not finish closing while one exists.
 pub(crate) struct Inside {
-    slot: Option<&'static Slot>,
+    slot: Option<&'static ThreadSlot>,
 }
 
-impl Slot {
+impl ThreadSlot {
     #[inline]
     fn count_in(&self) {
         // Only this thread writes the word, so it needs no locked instruction.
@@ -98,14 +98,14 @@ impl Slot {
     }
 
     /// The calling thread's slot: the one that it has, or a free one.
-    fn mine() -> Option<&'static Slot> {
+    fn mine() -> Option<&'static ThreadSlot> {
         let key = system::thread_key();
         Self::at_home(key).or_else(|| Self::find(key))
     }
 
     /// The slot that is nearly always the thread's own.
     #[inline]
-    fn at_home(key: usize) -> Option<&'static Slot> {
+    fn at_home(key: usize) -> Option<&'static ThreadSlot> {
         let slot = &TABLE[Self::home(key)];
         (slot.owner.load(Ordering::Relaxed) == key).then_some(slot)
     }
@@ -139,12 +139,12 @@ impl Slot {
     }
 
     #[cold]
-    fn find(key: usize) -> Option<&'static Slot> {
+    fn find(key: usize) -> Option<&'static ThreadSlot> {
         if key & !IDLE != 0 || !key.is_multiple_of(ALIGNMENT) {
             return None;
         }
         let home = Self::home(key);
-        for step in 0..PROBES {
+        for step in 0..TRIES {
             let slot = &TABLE[(home + step) % SLOTS];
             // A plain load first leaves the cache line with a neighbour that owns the slot.
             let owner = slot.owner.load(Ordering::Relaxed);
@@ -164,14 +164,14 @@ impl Inside {
     /// Counts the calling thread in, if its slot is in the usual place.
     #[inline]
     pub(super) fn count_in_at_home() -> Option<Self> {
-        let slot = Slot::at_home(system::thread_key())?;
+        let slot = ThreadSlot::at_home(system::thread_key())?;
         slot.count_in();
         Some(Self { slot: Some(slot) })
     }
 
     /// Counts the calling thread in.
     pub(super) fn count_in() -> Self {
-        let slot = Slot::mine();
+        let slot = ThreadSlot::mine();
         match slot {
             Some(slot) => slot.count_in(),
             None => {
@@ -185,7 +185,7 @@ impl Inside {
 /// The only callback or hook under way on its thread. It must [leave](Self::leave).
 #[must_use]
 pub(crate) struct First {
-    slot: &'static Slot,
+    slot: &'static ThreadSlot,
     /// The word's value before.
     idle: usize,
 }
@@ -198,7 +198,7 @@ impl First {
     #[inline]
     pub(super) fn begin(tag: Tag) -> Option<Self> {
         let key = system::thread_key();
-        let slot = &TABLE[Slot::home(key)];
+        let slot = &TABLE[ThreadSlot::home(key)];
         let idle = key | tag.0;
         if slot.word.load(Ordering::Relaxed) != idle {
             return None;
@@ -211,7 +211,7 @@ impl First {
     /// came with. None if no hook that came through [`enter_first`](Gate::enter_first) is under way.
     pub(crate) fn again(tag: impl FnOnce(NonNull<()>) -> Tag) -> Option<Self> {
         let key = system::thread_key();
-        let slot = Slot::at_home(key).filter(|slot| slot.is_in_hook())?;
+        let slot = ThreadSlot::at_home(key).filter(|slot| slot.is_in_hook())?;
         let tag = tag(NonNull::new(slot.local.load(Ordering::Relaxed))?);
         Some(Self { slot, idle: key | tag.0 })
     }
@@ -255,7 +255,7 @@ impl Tag {
 impl Inside {
     /// Whether a hook that came through [`enter_first`](Gate::enter_first) encloses this.
     pub(crate) fn is_in_hook(&self) -> bool {
-        self.slot.is_some_and(Slot::is_in_hook)
+        self.slot.is_some_and(ThreadSlot::is_in_hook)
     }
 
     /// The state that the calling thread last put into its slot, if it was under this tag.
@@ -305,13 +305,13 @@ mod tests {
             least => &[least, 2 * least, 5 * least],
         };
         for &distance in distances {
-            let home = |at: usize| Slot::home(0x7f12_3456_7000 + at * distance + 0x640);
+            let home = |at: usize| ThreadSlot::home(0x7f12_3456_7000 + at * distance + 0x640);
             let homes: std::collections::HashSet<_> = (1..=128).map(home).collect();
             assert_eq!(homes.len(), 128, "{distance:#x}: the first threads are all at home");
             let mut taken = [false; SLOTS];
             let homeless = (1..=SLOTS / 4).filter(|&at| {
                 let home = home(at);
-                let free = (0..PROBES).map(|step| (home + step) % SLOTS).find(|&slot| !taken[slot]);
+                let free = (0..TRIES).map(|step| (home + step) % SLOTS).find(|&slot| !taken[slot]);
                 free.is_none_or(|slot| std::mem::replace(&mut taken[slot], true))
             });
             assert_eq!(homeless.count(), 0, "{distance:#x}");

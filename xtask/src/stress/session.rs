@@ -13,7 +13,7 @@ use crate::stacks;
 
 use super::judge;
 use super::plan::{Ending, Plan, arguments};
-use super::summary::{Summary, Told};
+use super::summary::{ReportedValues, Summary};
 use super::watch::{self, Run};
 
 /// After this long a run is taken to hang. On an idle machine it takes some five seconds.
@@ -41,7 +41,7 @@ pub enum Amount {
     Runs(u64),
 }
 
-/// Starts the program of tests/managed/Torture.cs, with or without the profiler of tests/profilers/torture.rs.
+/// Starts the program of tests/managed/Stress.cs, with or without the profiler of tests/profilers/stress.rs.
 pub struct Bed<'b> {
     /// The runtime, for messages.
     pub runtime: String,
@@ -103,13 +103,13 @@ impl Bed<'_> {
     /// # Errors
     /// If the program cannot be started, or fails even without a profiler. A failed run is not an error: it is in the
     /// summary.
-    pub fn torture(&self, seed: u64, amount: Amount) -> Result<Summary> {
+    pub fn stress(&self, seed: u64, amount: Amount) -> Result<Summary> {
         let folder = self.folder.join(format!("run-{seed}"));
         let alone = self.alone(&folder)?;
         // Timed from here on: under Wine on a busy machine the run without a profiler takes longer than a short
         // session.
         let start = Instant::now();
-        let pulse = Told::last(&alone.stderr, "pulse:").unwrap_or_default();
+        let pulse = ReportedValues::last(&alone.stderr, "pulse:").unwrap_or_default();
         note(format_args!("{}: {:.1} s without a profiler", self.runtime, alone.duration.as_secs_f64()));
         let mut summary =
             Summary { runtime: self.runtime.clone(), away_alone: pulse.get("longest-away-ms"), ..Summary::default() };
@@ -151,14 +151,15 @@ impl Bed<'_> {
     fn one(&self, plan: &Plan, reference: &str, summary: &mut Summary) -> Result<()> {
         let folder = self.folder.join(format!("run-{}", plan.number));
         let mut command = self.command(true, plan.arguments(self.patience()))?;
-        command.env("TORTURE_PARTS", plan.parts.join(",")).envs(plan.settings.iter().copied());
+        command.env("STRESS_PARTS", plan.parts.join(",")).envs(plan.settings.iter().copied());
         let mut run = watch::run(&mut command, &folder, self.limit())?;
         if self.is_windows && run.has_not_begun() {
             note(format_args!("{}: run {}: Wine did not start the program; once more", self.runtime, plan.number));
             run = watch::run(&mut command, &folder, self.limit())?;
         }
         let faults = judge::faults(plan, &run, reference, self.is_windows);
-        let [profiler, program] = ["torture:", "pulse:"].map(|mark| Told::last(&run.stderr, mark).unwrap_or_default());
+        let [profiler, program] =
+            ["stress:", "pulse:"].map(|mark| ReportedValues::last(&run.stderr, mark).unwrap_or_default());
         summary.runs += 1;
         summary.add(&profiler, &program);
         let rounds = profiler.get("rounds");

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use corprof_tests::{Difference, Outcome, Run, Runtime};
 
-const LIBRARY: &str = "manners";
+const LIBRARY: &str = "guest";
 
 /// Runs Exit under a profiler of the library, and expects the application to behave as without one.
 fn unharmed(runtime: &Runtime, profiler: &str, variables: &[(&str, &str)]) -> Result<Outcome> {

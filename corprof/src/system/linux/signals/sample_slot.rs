@@ -17,7 +17,7 @@ const MOST: usize = 16 * 1024;
 /// How many words from the top of the stack are copied: 16 KB.
 pub(crate) const WORDS: usize = 2048;
 
-static SLOTS: [AtomicPtr<Slot>; MOST] = [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST];
+static SLOTS: [AtomicPtr<SampleSlot>; MOST] = [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST];
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// The states of a slot.
@@ -64,7 +64,7 @@ pub(crate) enum ExchangeOutcome {
 const NO_STACK: libc::stack_t = libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
 
 /// One thread's slot, with room for one sample.
-pub(crate) struct Slot {
+pub(crate) struct SampleSlot {
     number: u32,
     state: AtomicU32,
     /// The key of the thread that may fill it ([`thread_key`](crate::system::thread_key)); 0 for none.
@@ -78,7 +78,7 @@ pub(crate) struct Slot {
 }
 
 // SAFETY: only the owner by the state touches the sample, and each change of the state is one atomic step.
-unsafe impl Sync for Slot {}
+unsafe impl Sync for SampleSlot {}
 
 /// A thread's registers and stack, as numbers.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ pub(super) struct FrameRecord {
     pub(super) return_address: usize,
 }
 
-impl Slot {
+impl SampleSlot {
     /// Makes a slot for stacks of `frames` frames; none if there are too many slots.
     pub(crate) fn new(frames: usize) -> Option<&'static Self> {
         let number = NEXT.fetch_update(Relaxed, Relaxed, |next| ((next as usize) < MOST).then_some(next + 1)).ok()?;

@@ -1,4 +1,4 @@
-//! Profilers that misbehave, each in one way, and one that watches the order of things: for `live/manners.rs`.
+//! Profilers that misbehave, each in one way, and one that watches the order of things: for `live/guest.rs`.
 
 #![allow(clippy::panic, reason = "that is what they are for")]
 

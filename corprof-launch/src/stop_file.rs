@@ -11,12 +11,12 @@ use anyhow::{Result, anyhow};
 
 /// The files of one recording. Dropping this value removes them.
 #[derive(Debug)]
-pub struct Stop {
+pub struct StopFile {
     folder: PathBuf,
     name: String,
 }
 
-impl Stop {
+impl StopFile {
     /// Files in a folder that the sampled processes can write to.
     pub fn new(folder: &Path) -> Self {
         Self { folder: folder.to_owned(), name: format!(".corprof-{}.stop", std::process::id()) }
@@ -52,7 +52,7 @@ impl Stop {
     }
 }
 
-impl Drop for Stop {
+impl Drop for StopFile {
     fn drop(&mut self) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         for entry in entries.flatten() {
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn files_are_asked_for_answered_and_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let stop = Stop::new(folder.path());
+        let stop = StopFile::new(folder.path());
         assert!(!stop.path().exists() && !stop.is_done(7));
         stop.ask().unwrap();
         fs::write(format!("{}.7", stop.path().display()), "").unwrap();

@@ -21,7 +21,7 @@ const PROFILER_MESSAGE: u32 = 299;
 
 /// The messages of a process's runtime, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Testimony {
+pub struct ProcessMessages {
     /// The process id, in the process's own view.
     pub pid: u32,
     /// Its messages about profilers.
@@ -41,11 +41,11 @@ pub enum Verdict {
 
 /// A folder that runtimes write to. Dropping this value removes it.
 #[derive(Debug)]
-pub struct Witness {
+pub struct RuntimeMessages {
     folder: Folder,
 }
 
-impl Witness {
+impl RuntimeMessages {
     /// Makes the folder.
     ///
     /// # Errors
@@ -77,16 +77,16 @@ impl Witness {
     ///
     /// # Errors
     /// If the folder cannot be read.
-    pub fn testimonies(&self) -> Result<Vec<Testimony>> {
+    pub fn by_process(&self) -> Result<Vec<ProcessMessages>> {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(self.folder.path()).context("cannot read the messages of the runtimes")? {
             let path = entry.context("cannot read the messages of the runtimes")?.path();
             let pid = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
             if let (Some(pid), Ok(file)) = (pid, File::open(&path)) {
-                found.push(Testimony { pid, messages: messages(file) });
+                found.push(ProcessMessages { pid, messages: messages(file) });
             }
         }
-        found.sort_by_key(|testimony| testimony.pid);
+        found.sort_by_key(|messages| messages.pid);
         Ok(found)
     }
 }
@@ -111,7 +111,7 @@ fn message(payload: &[u8]) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-impl Testimony {
+impl ProcessMessages {
     /// The state of the profiler with this CLSID (in braces).
     pub fn verdict(&self, clsid: &str) -> Verdict {
         let clsid = clsid.to_lowercase();
@@ -161,8 +161,8 @@ mod tests {
 
     const CLSID: &str = "{7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1301}";
 
-    fn testimony(messages: &[&str]) -> Testimony {
-        Testimony { pid: 1, messages: messages.iter().map(|text| (*text).to_owned()).collect() }
+    fn process_messages(messages: &[&str]) -> ProcessMessages {
+        ProcessMessages { pid: 1, messages: messages.iter().map(|text| (*text).to_owned()).collect() }
     }
 
     #[test]
@@ -171,11 +171,11 @@ mod tests {
         let failed = "Loading profiler failed during instantiation. Profiler CLSID: \
                       '{7b6e2c10-0f53-4d6b-9d2b-6c0a5b1e1301}'. HRESULT: 0x8007007f. Message ID: [0x2504].";
         let other = "Loading profiler failed. Profiler CLSID: '{00000000-0000-0000-0000-000000000001}'.";
-        assert_eq!(testimony(&[other, loaded]).verdict(CLSID), Verdict::Loaded);
-        assert_eq!(testimony(&[failed]).verdict(CLSID), Verdict::Failed(failed.into()));
-        assert_eq!(testimony(&[other]).verdict(CLSID), Verdict::Silent);
+        assert_eq!(process_messages(&[other, loaded]).verdict(CLSID), Verdict::Loaded);
+        assert_eq!(process_messages(&[failed]).verdict(CLSID), Verdict::Failed(failed.into()));
+        assert_eq!(process_messages(&[other]).verdict(CLSID), Verdict::Silent);
         let general = "CORECLR_ENABLE_PROFILING was set properly, but CORECLR_PROFILER was not. [0x2500]";
-        assert_eq!(testimony(&[general]).verdict(CLSID), Verdict::Failed(general.into()));
+        assert_eq!(process_messages(&[general]).verdict(CLSID), Verdict::Failed(general.into()));
         assert!(cure(failed).is_some_and(|cure| cure.contains("DllGetClassObject")));
         assert_eq!(cure(loaded), None);
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask torture --matrix`: every call of the API from every context that offers it, over and over, while other
+//! `cargo xtask stress --matrix`: every call of the API from every context that offers it, over and over, while other
 //! threads collect, want the same lock, and load and unload assemblies.
 //!
 //! The program is tests/managed/Fire.cs, the profiler tests/profilers/matrix/fire/mod.rs (which documents its output).
@@ -20,7 +20,7 @@ use crate::process::note;
 use crate::stacks;
 
 use super::session::without_settings;
-use super::summary::Told;
+use super::summary::ReportedValues;
 use super::watch;
 use judge::Cell;
 pub use plan::Condition;
@@ -100,7 +100,7 @@ impl FireBed<'_> {
         let run = watch::run(&mut command, &folder, Duration::from_secs(plan.time.1.into()) + GRACE)?;
         let cells = judge::cells(&run.stderr);
         let mut faults = judge::faults(plan, &run, &cells);
-        let told = Told::last(&run.stderr, "fire: ").unwrap_or_default();
+        let told = ReportedValues::last(&run.stderr, "fire: ").unwrap_or_default();
         summary.add(plan.condition, &told, cells);
         let verdict = if faults.is_empty() { "ok" } else { "FAILED" };
         note(format_args!(
@@ -145,7 +145,7 @@ pub struct FireSummary {
     runs: u64,
     elapsed: Duration,
     failures: Vec<String>,
-    told: BTreeMap<Condition, Told>,
+    told: BTreeMap<Condition, ReportedValues>,
     /// How many times each call was made by contexts of a type, and how many times it must be.
     by_context: BTreeMap<Key, (u64, u64)>,
     /// The same by place.
@@ -155,7 +155,7 @@ pub struct FireSummary {
 }
 
 impl FireSummary {
-    fn add(&mut self, condition: Condition, told: &Told, cells: Vec<Cell>) {
+    fn add(&mut self, condition: Condition, told: &ReportedValues, cells: Vec<Cell>) {
         self.runs += 1;
         self.told.entry(condition).or_default().add(told);
         for cell in cells {
