@@ -88,7 +88,8 @@ impl<P: Profiler> Adapter<P> {
     }
 
     fn detach(&self) {
-        let (state, ending) = (&self.state, &self.state.ending);
+        let state = &self.state;
+        let ending = &state.ending;
         let Some(info) = self.info.get() else { return };
         let was_disabled = !state.gate.is_open();
         state.profiler_threads().stop();

@@ -207,7 +207,7 @@ impl<H: FunctionHooks> Installed<H> {
     fn end_after_panic(payload: Box<dyn Any + Send>, name: &'static str) {
         // SAFETY: the local state of a thread in a hook that came through `enter_first` is the state of these hooks.
         let hooks = |state: NonNull<()>| unsafe { state.cast::<CallThreadState<H>>().as_ref() }.hooks;
-        let Some(first) = First::again(|state| hooks(state).tag) else { unreachable!("the hook is under way") };
+        let Some(first) = First::under_way(|state| hooks(state).tag) else { unreachable!("the hook is under way") };
         // Dropping the payload may run any code, so disabling comes first.
         hooks(first.local()).disable_after_panic(name);
         discard(payload);

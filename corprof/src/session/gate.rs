@@ -183,9 +183,9 @@ mod tests {
             assert_eq!(kept, local);
             tag
         };
-        assert!(First::again(found).is_none());
+        assert!(First::under_way(found).is_none());
         let _ = gate.enter_first(tag).unwrap();
-        First::again(found).unwrap().leave();
+        First::under_way(found).unwrap().leave();
         let inside = gate.enter().unwrap();
         assert!(gate.enter_first(tag).is_none(), "a callback is around it");
         assert_eq!(inside.local(tag), Some(local));

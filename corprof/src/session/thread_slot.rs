@@ -207,12 +207,13 @@ impl First {
         Some(Self { slot, idle })
     }
 
-    /// Finds the calling thread's own again; `tag` receives the thread's local state and returns the tag that the hook
-    /// came with. None if no hook that came through [`enter_first`](Gate::enter_first) is under way.
-    pub(crate) fn again(tag: impl FnOnce(NonNull<()>) -> Tag) -> Option<Self> {
+    /// The hook that is under way on the calling thread; none if there is none that came through
+    /// [`enter_first`](Gate::enter_first). `tag_of` returns the tag of the hooks that a local state belongs to.
+    pub(crate) fn under_way(tag_of: impl FnOnce(NonNull<()>) -> Tag) -> Option<Self> {
         let key = system::thread_key();
         let slot = ThreadSlot::at_home(key).filter(|slot| slot.is_in_hook())?;
-        let tag = tag(NonNull::new(slot.local.load(Ordering::Relaxed))?);
+        let state = NonNull::new(slot.local.load(Ordering::Relaxed))?;
+        let tag = tag_of(state);
         Some(Self { slot, idle: key | tag.0 })
     }
 

@@ -4,7 +4,7 @@
 //! Values are passed by the addresses of copies: the address of an argument would keep the argument itself out of
 //! registers.
 
-use corprof_il::body::InsnId;
+use corprof_il::body::{Body, InsnId};
 use corprof_il::signature::{CallingConvention, Primitive, Type};
 use corprof_il::{Instruction, Opcode, Prefix};
 
@@ -16,66 +16,72 @@ use super::site::Site;
 use super::{Probe, ProbeKinds};
 use crate::metadata::{StandAloneSignature, is_of_the_runtime};
 
+/// The local variables that a probe adds to a method.
+struct ProbeLocals {
+    /// Of the arguments.
+    copies: Copies,
+    /// Holds the result on the way to the return; none if there is nothing to hold.
+    result: Option<u16>,
+    /// The same, if the probe receives the result.
+    shown_result: Option<u16>,
+    /// Holds an exception that leaves the method.
+    exception: Option<u16>,
+}
+
 impl MethodEdit<'_> {
     pub(super) fn weave<P: Probe>(&mut self, probe: P) -> Result<(), EditError> {
         self.refuse(P::KINDS)?;
-        let wants = |kind| P::KINDS.contains(kind);
-        let copies = if wants(ProbeKinds::ARGUMENTS) { self.copy_arguments()? } else { Copies::default() };
-        let returns = self.type_of_result();
-        let is_wrapped = P::KINDS.intersects(ProbeKinds::EXCEPTION | ProbeKinds::UNWOUND);
-        let has_result = returns != Type::Primitive(Primitive::Void) && (is_wrapped || wants(ProbeKinds::LEAVE));
-        let is_shown = wants(ProbeKinds::RESULT) && is_readable(&returns);
-        let result = if has_result { Some(self.add_local(returns)?.number()) } else { None };
-        let object = Type::Primitive(Primitive::Object);
-        let exception = if wants(ProbeKinds::EXCEPTION) { Some(self.add_local(object)?.number()) } else { None };
-        let [none, one] = [0, 1].map(|addresses| self.probe_signature(addresses));
-        let none = none?;
-        let one = one?;
-        let all = self.probe_signature(copies.len())?;
+        let locals = self.add_probe_locals(P::KINDS)?;
+        let without_address = self.probe_signature(0)?;
+        let with_one_address = self.probe_signature(1)?;
+        let with_all_addresses = self.probe_signature(locals.copies.len())?;
 
         let module = self.module();
         let method = self.method();
         let layout = self.context().string_layout()?;
         let site = Site::leak((***self.context()).clone(), module, method, layout, probe);
         self.add_site(site.values());
+        let site = site.number();
 
+        let wants = |kind| P::KINDS.contains(kind);
         let mut enter = Vec::new();
-        if let Some(function) = address_of_entry::<Site<P>>(copies.len()).filter(|_| wants(ProbeKinds::ENTER)) {
-            enter.extend(copies.store());
-            enter.extend(call(site.number(), &copies.places(), function, all)?);
-            enter.extend(copies.forget()?);
+        if wants(ProbeKinds::ENTER)
+            && let Some(function) = address_of_entry::<Site<P>>(locals.copies.len())
+        {
+            enter.extend(locals.copies.store());
+            enter.extend(call(site, &locals.copies.places(), function, with_all_addresses)?);
+            enter.extend(locals.copies.forget()?);
         }
-        let leave = call(site.number(), &[result.filter(|_| is_shown)], Site::<P>::address_of_leave(), one)?;
+        let leave = call(site, &[locals.shown_result], Site::<P>::address_of_leave(), with_one_address)?;
         let body = self.code_mut();
-        if is_wrapped {
-            let mut wrap = body.wrap_all(result)?;
+        if is_wrapped(P::KINDS) {
+            let mut wrap = body.wrap_all(locals.result)?;
             if wants(ProbeKinds::UNWOUND) {
-                wrap.with_fault(call(site.number(), &[], Site::<P>::address_of_unwound(), none)?)?;
+                wrap.with_fault(call(site, &[], Site::<P>::address_of_unwound(), without_address)?)?;
             }
-            if let Some(local) = exception {
-                let code = call(site.number(), &[Some(local)], Site::<P>::address_of_exception(), one)?;
+            if let Some(local) = locals.exception {
+                let function = Site::<P>::address_of_exception();
+                let code = call(site, &[Some(local)], function, with_one_address)?;
                 wrap.with_observer([Instruction::stloc(local)].into_iter().chain(code))?;
             }
             wrap.finish(if wants(ProbeKinds::LEAVE) { leave } else { Vec::new() })?;
         } else if wants(ProbeKinds::LEAVE) {
-            let rets = body.iter().filter(|(_, insn)| insn.opcode() == Opcode::Ret).map(|(id, _)| id);
-            for ret in rets.collect::<Vec<InsnId>>() {
-                let mut code = body.before(ret)?;
-                let store = result.map(Instruction::stloc);
-                let load = result.map(Instruction::ldloc);
-                for insn in store.into_iter().chain(leave.iter().cloned()).chain(load) {
-                    code = code.push(insn);
-                }
-            }
+            insert_at_returns(body, locals.result, &leave)?;
         }
-        if !enter.is_empty() {
-            let first = entry(body)?;
-            let mut code = body.before(first)?.without_retargeting();
-            for insn in enter {
-                code = code.push(insn);
-            }
-        }
-        Ok(())
+        insert_at_entry(body, enter)
+    }
+
+    fn add_probe_locals(&mut self, kinds: ProbeKinds) -> Result<ProbeLocals, EditError> {
+        let wants = |kind| kinds.contains(kind);
+        let copies = if wants(ProbeKinds::ARGUMENTS) { self.copy_arguments()? } else { Copies::default() };
+        let returned = self.type_of_result();
+        let is_void = returned == Type::Primitive(Primitive::Void);
+        let is_shown = wants(ProbeKinds::RESULT) && is_readable(&returned);
+        let is_held = !is_void && (is_wrapped(kinds) || wants(ProbeKinds::LEAVE));
+        let result = if is_held { Some(self.add_local(returned)?.number()) } else { None };
+        let object = Type::Primitive(Primitive::Object);
+        let exception = if wants(ProbeKinds::EXCEPTION) { Some(self.add_local(object)?.number()) } else { None };
+        Ok(ProbeLocals { copies, result, shown_result: result.filter(|_| is_shown), exception })
     }
 
     /// Refuses methods in which a probe would be wrong.
@@ -102,6 +108,39 @@ impl MethodEdit<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether the whole body is put into a region, whose handlers call the probe.
+fn is_wrapped(kinds: ProbeKinds) -> bool {
+    kinds.intersects(ProbeKinds::EXCEPTION | ProbeKinds::UNWOUND)
+}
+
+/// Inserts `code` before each return, with the result in `result` meanwhile.
+fn insert_at_returns(body: &mut Body, result: Option<u16>, code: &[Instruction]) -> Result<(), EditError> {
+    let returns = body.iter().filter(|(_, insn)| insn.opcode() == Opcode::Ret).map(|(id, _)| id);
+    let returns: Vec<InsnId> = returns.collect();
+    for at in returns {
+        let mut place = body.before(at)?;
+        let store = result.map(Instruction::stloc);
+        let load = result.map(Instruction::ldloc);
+        for insn in store.into_iter().chain(code.iter().cloned()).chain(load) {
+            place = place.push(insn);
+        }
+    }
+    Ok(())
+}
+
+/// Inserts `code` where the method begins, and not where loops jump back to.
+fn insert_at_entry(body: &mut Body, code: Vec<Instruction>) -> Result<(), EditError> {
+    if code.is_empty() {
+        return Ok(());
+    }
+    let first = entry(body)?;
+    let mut place = body.before(first)?.without_retargeting();
+    for insn in code {
+        place = place.push(insn);
+    }
+    Ok(())
 }
 
 pub(super) fn plain(opcode: Opcode) -> Result<Instruction, EditError> {

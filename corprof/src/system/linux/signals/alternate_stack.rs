@@ -101,7 +101,8 @@ fn page() -> usize {
 
 /// Whether it is one of the runtime's: its lowest page is a guard. Other makers leave the guard out of it.
 fn is_runtimes(stack: &libc::stack_t) -> bool {
-    let (start, size) = (stack.ss_sp.addr(), stack.ss_size);
+    let start = stack.ss_sp.addr();
+    let size = stack.ss_size;
     let is_whole_pages = start.is_multiple_of(page()) && size.is_multiple_of(page()) && size > page();
     is_whole_pages && !is_readable(start) && is_readable(start + page())
 }
@@ -208,7 +209,8 @@ pub(super) mod tests {
 
     /// As small as the runtime's, and with a guard page in it as it has.
     pub(in super::super) fn set_small() -> libc::stack_t {
-        let (size, flags) = (16 * 1024, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let size = 16 * 1024;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: new memory, whose first page becomes inaccessible.
         let start = unsafe {
