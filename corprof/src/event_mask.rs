@@ -138,6 +138,9 @@ impl EventSet {
     }
 
     /// The callbacks that [`every`](crate::Callbacks::every) hears of, out of those that these flags turn on.
+    ///
+    /// For the macro `#[callbacks]`.
+    #[doc(hidden)]
     #[must_use]
     pub const fn enabled_by(flags: EventMask) -> Self {
         let mut events = Self::EMPTY;

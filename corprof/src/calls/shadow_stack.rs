@@ -176,12 +176,7 @@ impl<F> ShadowStack<F> {
         entries.iter().map(|entry| unsafe { entry.frame.assume_init_ref() })
     }
 
-    /// Like [`frames`](Self::frames), with mutable values.
-    pub fn frames_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut F> + ExactSizeIterator {
-        self.frames_from(0)
-    }
-
-    /// Like [`frames_mut`](Self::frames_mut), without the outermost `from`.
+    /// Like [`frames`](Self::frames), with mutable values and without the outermost `from`.
     pub(super) fn frames_from(&mut self, from: usize) -> impl DoubleEndedIterator<Item = &mut F> + ExactSizeIterator {
         let depth = self.depth();
         // SAFETY: as in `frames`.
