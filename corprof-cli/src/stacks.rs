@@ -17,7 +17,7 @@ use corprof_launch::processes;
 use serde::Serialize;
 
 use crate::attach_request::Occupied;
-use crate::attached_profiler::{self as visit, Place};
+use crate::attached_profiler::{self, Place};
 use crate::event_pipe_samples::{self, LIMITS};
 use crate::exit::{Failure, Outcome};
 use crate::output;
@@ -160,7 +160,7 @@ pub fn run(args: &Args) -> Outcome {
     let stacks =
         parse(&text, args.pid).ok_or_else(|| anyhow!("the profiler has written an unknown format:\n{text}"))?;
     print(&stacks, args)?;
-    visit::tell("stacks", args.pid, &place.wait(&out, &signals));
+    attached_profiler::tell("stacks", args.pid, &place.wait(&out, &signals));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -173,7 +173,7 @@ fn written(place: &Place, args: &Args, signals: &Signals) -> Result<String, Fail
         // Asked before the file: a process may create the file and end right afterwards.
         let has_ended = place.has_ended();
         if file.exists() {
-            return Ok(visit::folder::read(&file).context("cannot read the stacks")?);
+            return Ok(attached_profiler::folder::read(&file).context("cannot read the stacks")?);
         }
         if has_ended {
             return Err(anyhow!("process {pid} ended before its threads were suspended").into());
@@ -188,7 +188,7 @@ fn written(place: &Place, args: &Args, signals: &Signals) -> Result<String, Fail
                 anyhow!("the threads of process {pid} were not suspended within {} s: {text}", args.timeout).into()
             );
         }
-        thread::sleep(visit::LOOK);
+        thread::sleep(attached_profiler::LOOK);
     }
 }
 

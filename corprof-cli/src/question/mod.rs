@@ -2,7 +2,7 @@
 //! built-in profiler of the same name answers, in a running process or from the start of an application.
 //!
 //! The profiler gathers until it is asked by a stop file (`profilers/library/question.rs`). In a running process it
-//! writes its answer into the folder of the visit, and this command prints it.
+//! writes its answer into the folder of the attached profiler, and this command prints it.
 
 mod options;
 mod text;
@@ -25,7 +25,7 @@ use corprof_launch::stop_file::StopFile as Stop;
 use corprof_launch::vigil::Vigil;
 use corprof_profilers::table::{ALLOCATIONS, LOCKS, Profiler};
 
-use crate::attached_profiler::{self as visit, Left, Place};
+use crate::attached_profiler::{self, Left, Place};
 use crate::exit::{self, Failure, Outcome};
 use crate::options::given;
 use crate::output;
@@ -96,7 +96,7 @@ impl Question {
         let signals = Signals::catch().context("cannot catch signals")?;
         let place = Place::new(&process)?;
         let stop = Stop::new(place.folder());
-        let page = self.output.as_deref().map(|output| page_of_visit(&stop.path(), output));
+        let page = self.output.as_deref().map(|output| page_of_stop(&stop.path(), output));
         self.attach(&process, &place, &stop, page.as_deref())?;
         if !self.is_quiet {
             eprintln!("corprof: `{name}` watches process {pid} {}", self.until());
@@ -119,7 +119,7 @@ impl Question {
         match place.wait(&stop.path(), &signals) {
             // It was said before.
             Left::Stays(_) if text::stays(self.profiler) => {}
-            left => visit::tell(name, pid, &left),
+            left => attached_profiler::tell(name, pid, &left),
         }
         taken?;
         Ok(exit::OK.into())
@@ -247,7 +247,7 @@ fn code(ended: &Ended, stop: &Stop) -> Outcome {
 
 /// The file that the profiler writes in a running process. Its name begins as the other files there do, so that the
 /// profiler can remove it if this command is killed; and it ends as the requested one, which chooses the format.
-fn page_of_visit(stop: &Path, output: &Path) -> PathBuf {
+fn page_of_stop(stop: &Path, output: &Path) -> PathBuf {
     let mut name = stop.file_name().unwrap_or_default().to_owned();
     name.push("-");
     name.push(output.file_name().unwrap_or_default());
@@ -259,7 +259,7 @@ fn take(page: &Path, output: &Path, is_quiet: bool) -> Result<()> {
     if !page.is_file() {
         return Err(anyhow!("{} is not written: the profiler has nothing for it", output.display()));
     }
-    visit::folder::take(page, output)?;
+    attached_profiler::folder::take(page, output)?;
     if !is_quiet {
         eprintln!("corprof: {} is written", output.display());
     }
@@ -268,7 +268,7 @@ fn take(page: &Path, output: &Path, is_quiet: bool) -> Result<()> {
 
 /// Prints a file of the profiler, if it has made it.
 fn print(file: &Path) -> Result<()> {
-    let mut reader = match visit::folder::reader(file) {
+    let mut reader = match attached_profiler::folder::reader(file) {
         Ok(reader) => reader,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(anyhow!(error).context("cannot read the answer of the profiler")),
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn the_file_of_a_visit_has_the_requested_format() {
-        let page = page_of_visit(Path::new("/tmp/it/.corprof-7.stop"), Path::new("/home/me/locks.pb.gz"));
+        let page = page_of_stop(Path::new("/tmp/it/.corprof-7.stop"), Path::new("/home/me/locks.pb.gz"));
         assert_eq!(page, Path::new("/tmp/it/.corprof-7.stop-locks.pb.gz"));
     }
 }

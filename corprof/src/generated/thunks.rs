@@ -8,9 +8,13 @@ use core::ffi::c_void;
 use corprof_sys::*;
 use corprof_sys as sys;
 use windows_core::{BOOL, GUID, HRESULT, IUnknown_Vtbl, Ref};
-use crate::adapter::{Adapter, bookkeeping, in_no_gc, in_callback, lifecycle};
+use crate::adapter::{
+    Adapter, bookkeeping, in_no_gc, in_callback, is_for_sdk, is_for_user, lifecycle,
+    without_user,
+};
 use crate::args::*;
 use crate::callback_event::CallbackEvent;
+use crate::error::S_OK;
 use crate::event_mask::Event;
 use crate::id::*;
 use crate::metadata::MethodDef;
@@ -159,505 +163,613 @@ unsafe extern "system" fn app_domain_creation_started<P: Profiler>(
     this: *mut c_void,
     appDomainId: AppDomainID,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::AppDomainCreationStarted,
-        0,
-        move |profiler, cx| {
-            if let Some(app_domain) = wire::from_wire(cx, appDomainId) {
-                if P::EVERY.contains(Event::AppDomainCreationStarted) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::AppDomainCreationStarted {
-                                app_domain,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::AppDomainCreationStarted) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::AppDomainCreationStarted,
+            0,
+            move |profiler, cx| {
+                if let Some(app_domain) = wire::from_wire(cx, appDomainId) {
+                    if const { P::EVERY.contains(Event::AppDomainCreationStarted) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::AppDomainCreationStarted {
+                                    app_domain,
+                                },
+                            );
+                    }
+                    profiler.app_domain_creation_started(cx, app_domain)
                 }
-                profiler.app_domain_creation_started(cx, app_domain)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::AppDomainCreationStarted) } {
+        without_user::<P>(this, Event::AppDomainCreationStarted, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn app_domain_creation_finished<P: Profiler>(
     this: *mut c_void,
     appDomainId: AppDomainID,
     hrStatus: HRESULT,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::AppDomainCreationFinished,
-        0,
-        move |profiler, cx| {
-            if let (Some(app_domain), Some(status)) = (
-                wire::from_wire(cx, appDomainId),
-                wire::from_wire(cx, hrStatus),
-            ) {
-                if P::EVERY.contains(Event::AppDomainCreationFinished) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::AppDomainCreationFinished {
-                                app_domain,
-                                status,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::AppDomainCreationFinished) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::AppDomainCreationFinished,
+            0,
+            move |profiler, cx| {
+                if let (Some(app_domain), Some(status)) = (
+                    wire::from_wire(cx, appDomainId),
+                    wire::from_wire(cx, hrStatus),
+                ) {
+                    if const { P::EVERY.contains(Event::AppDomainCreationFinished) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::AppDomainCreationFinished {
+                                    app_domain,
+                                    status,
+                                },
+                            );
+                    }
+                    profiler.app_domain_creation_finished(cx, app_domain, status)
                 }
-                profiler.app_domain_creation_finished(cx, app_domain, status)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::AppDomainCreationFinished) } {
+        without_user::<P>(this, Event::AppDomainCreationFinished, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn app_domain_shutdown_started<P: Profiler>(
     this: *mut c_void,
     appDomainId: AppDomainID,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::AppDomainShutdownStarted,
-        0,
-        move |profiler, cx| {
-            if let Some(app_domain) = wire::from_wire(cx, appDomainId) {
-                if P::EVERY.contains(Event::AppDomainShutdownStarted) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::AppDomainShutdownStarted {
-                                app_domain,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::AppDomainShutdownStarted) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::AppDomainShutdownStarted,
+            0,
+            move |profiler, cx| {
+                if let Some(app_domain) = wire::from_wire(cx, appDomainId) {
+                    if const { P::EVERY.contains(Event::AppDomainShutdownStarted) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::AppDomainShutdownStarted {
+                                    app_domain,
+                                },
+                            );
+                    }
+                    profiler.app_domain_shutdown_started(cx, app_domain)
                 }
-                profiler.app_domain_shutdown_started(cx, app_domain)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::AppDomainShutdownStarted) } {
+        without_user::<P>(this, Event::AppDomainShutdownStarted, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn app_domain_shutdown_finished<P: Profiler>(
     this: *mut c_void,
     appDomainId: AppDomainID,
     hrStatus: HRESULT,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::AppDomainShutdownFinished,
-        0,
-        move |profiler, cx| {
-            if let (Some(app_domain), Some(status)) = (
-                wire::from_wire(cx, appDomainId),
-                wire::from_wire(cx, hrStatus),
-            ) {
-                if P::EVERY.contains(Event::AppDomainShutdownFinished) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::AppDomainShutdownFinished {
-                                app_domain,
-                                status,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::AppDomainShutdownFinished) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::AppDomainShutdownFinished,
+            0,
+            move |profiler, cx| {
+                if let (Some(app_domain), Some(status)) = (
+                    wire::from_wire(cx, appDomainId),
+                    wire::from_wire(cx, hrStatus),
+                ) {
+                    if const { P::EVERY.contains(Event::AppDomainShutdownFinished) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::AppDomainShutdownFinished {
+                                    app_domain,
+                                    status,
+                                },
+                            );
+                    }
+                    profiler.app_domain_shutdown_finished(cx, app_domain, status)
                 }
-                profiler.app_domain_shutdown_finished(cx, app_domain, status)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::AppDomainShutdownFinished) } {
+        without_user::<P>(this, Event::AppDomainShutdownFinished, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn assembly_load_started<P: Profiler>(
     this: *mut c_void,
     assemblyId: AssemblyID,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::AssemblyLoadStarted,
-        assemblyId,
-        move |profiler, cx| {
-            if let Some(assembly) = wire::from_wire(cx, assemblyId) {
-                if P::EVERY.contains(Event::AssemblyLoadStarted) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::AssemblyLoadStarted {
-                                assembly,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::AssemblyLoadStarted) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::AssemblyLoadStarted,
+            assemblyId,
+            move |profiler, cx| {
+                if let Some(assembly) = wire::from_wire(cx, assemblyId) {
+                    if const { P::EVERY.contains(Event::AssemblyLoadStarted) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::AssemblyLoadStarted {
+                                    assembly,
+                                },
+                            );
+                    }
+                    profiler.assembly_load_started(cx, assembly)
                 }
-                profiler.assembly_load_started(cx, assembly)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::AssemblyLoadStarted) } {
+        without_user::<P>(this, Event::AssemblyLoadStarted, assemblyId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn assembly_load_finished<P: Profiler>(
     this: *mut c_void,
     assemblyId: AssemblyID,
     hrStatus: HRESULT,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::AssemblyLoadFinished,
-        assemblyId,
-        move |profiler, cx| {
-            if let (Some(assembly), Some(status)) = (
-                wire::from_wire(cx, assemblyId),
-                wire::from_wire(cx, hrStatus),
-            ) {
-                if P::EVERY.contains(Event::AssemblyLoadFinished) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::AssemblyLoadFinished {
-                                assembly,
-                                status,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::AssemblyLoadFinished) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::AssemblyLoadFinished,
+            assemblyId,
+            move |profiler, cx| {
+                if let (Some(assembly), Some(status)) = (
+                    wire::from_wire(cx, assemblyId),
+                    wire::from_wire(cx, hrStatus),
+                ) {
+                    if const { P::EVERY.contains(Event::AssemblyLoadFinished) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::AssemblyLoadFinished {
+                                    assembly,
+                                    status,
+                                },
+                            );
+                    }
+                    profiler.assembly_load_finished(cx, assembly, status)
                 }
-                profiler.assembly_load_finished(cx, assembly, status)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::AssemblyLoadFinished) } {
+        without_user::<P>(this, Event::AssemblyLoadFinished, assemblyId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn assembly_unload_started<P: Profiler>(
     this: *mut c_void,
     assemblyId: AssemblyID,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::AssemblyUnloadStarted,
-        assemblyId,
-        move |profiler, cx| {
-            if let Some(assembly) = wire::from_wire(cx, assemblyId) {
-                if P::EVERY.contains(Event::AssemblyUnloadStarted) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::AssemblyUnloadStarted {
-                                assembly,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::AssemblyUnloadStarted) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::AssemblyUnloadStarted,
+            assemblyId,
+            move |profiler, cx| {
+                if let Some(assembly) = wire::from_wire(cx, assemblyId) {
+                    if const { P::EVERY.contains(Event::AssemblyUnloadStarted) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::AssemblyUnloadStarted {
+                                    assembly,
+                                },
+                            );
+                    }
+                    profiler.assembly_unload_started(cx, assembly)
                 }
-                profiler.assembly_unload_started(cx, assembly)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::AssemblyUnloadStarted) } {
+        without_user::<P>(this, Event::AssemblyUnloadStarted, assemblyId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn assembly_unload_finished<P: Profiler>(
     this: *mut c_void,
     assemblyId: AssemblyID,
     hrStatus: HRESULT,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::AssemblyUnloadFinished,
-        assemblyId,
-        move |profiler, cx| {
-            if let (Some(assembly), Some(status)) = (
-                wire::from_wire(cx, assemblyId),
-                wire::from_wire(cx, hrStatus),
-            ) {
-                if P::EVERY.contains(Event::AssemblyUnloadFinished) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::AssemblyUnloadFinished {
-                                assembly,
-                                status,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::AssemblyUnloadFinished) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::AssemblyUnloadFinished,
+            assemblyId,
+            move |profiler, cx| {
+                if let (Some(assembly), Some(status)) = (
+                    wire::from_wire(cx, assemblyId),
+                    wire::from_wire(cx, hrStatus),
+                ) {
+                    if const { P::EVERY.contains(Event::AssemblyUnloadFinished) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::AssemblyUnloadFinished {
+                                    assembly,
+                                    status,
+                                },
+                            );
+                    }
+                    profiler.assembly_unload_finished(cx, assembly, status)
                 }
-                profiler.assembly_unload_finished(cx, assembly, status)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::AssemblyUnloadFinished) } {
+        without_user::<P>(this, Event::AssemblyUnloadFinished, assemblyId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn module_load_started<P: Profiler>(
     this: *mut c_void,
     moduleId: ModuleID,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::ModuleLoadStarted,
-        moduleId,
-        move |profiler, cx| {
-            if let Some(module) = wire::from_wire(cx, moduleId) {
-                if P::EVERY.contains(Event::ModuleLoadStarted) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ModuleLoadStarted {
-                                module,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ModuleLoadStarted) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::ModuleLoadStarted,
+            moduleId,
+            move |profiler, cx| {
+                if let Some(module) = wire::from_wire(cx, moduleId) {
+                    if const { P::EVERY.contains(Event::ModuleLoadStarted) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ModuleLoadStarted {
+                                    module,
+                                },
+                            );
+                    }
+                    profiler.module_load_started(cx, module)
                 }
-                profiler.module_load_started(cx, module)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ModuleLoadStarted) } {
+        without_user::<P>(this, Event::ModuleLoadStarted, moduleId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn module_load_finished<P: Profiler>(
     this: *mut c_void,
     moduleId: ModuleID,
     hrStatus: HRESULT,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::ModuleLoadFinished,
-        moduleId,
-        move |profiler, cx| {
-            if let (Some(module), Some(status)) = (
-                wire::from_wire(cx, moduleId),
-                wire::from_wire(cx, hrStatus),
-            ) {
-                if P::EVERY.contains(Event::ModuleLoadFinished) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ModuleLoadFinished {
-                                module,
-                                status,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ModuleLoadFinished) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::ModuleLoadFinished,
+            moduleId,
+            move |profiler, cx| {
+                if let (Some(module), Some(status)) = (
+                    wire::from_wire(cx, moduleId),
+                    wire::from_wire(cx, hrStatus),
+                ) {
+                    if const { P::EVERY.contains(Event::ModuleLoadFinished) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ModuleLoadFinished {
+                                    module,
+                                    status,
+                                },
+                            );
+                    }
+                    profiler.module_load_finished(cx, module, status)
                 }
-                profiler.module_load_finished(cx, module, status)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ModuleLoadFinished) } {
+        without_user::<P>(this, Event::ModuleLoadFinished, moduleId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn module_unload_started<P: Profiler>(
     this: *mut c_void,
     moduleId: ModuleID,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::ModuleUnloadStarted,
-        moduleId,
-        move |profiler, cx| {
-            if let Some(module) = wire::from_wire(cx, moduleId) {
-                if P::EVERY.contains(Event::ModuleUnloadStarted) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ModuleUnloadStarted {
-                                module,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ModuleUnloadStarted) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::ModuleUnloadStarted,
+            moduleId,
+            move |profiler, cx| {
+                if let Some(module) = wire::from_wire(cx, moduleId) {
+                    if const { P::EVERY.contains(Event::ModuleUnloadStarted) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ModuleUnloadStarted {
+                                    module,
+                                },
+                            );
+                    }
+                    profiler.module_unload_started(cx, module)
                 }
-                profiler.module_unload_started(cx, module)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ModuleUnloadStarted) } {
+        without_user::<P>(this, Event::ModuleUnloadStarted, moduleId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn module_unload_finished<P: Profiler>(
     this: *mut c_void,
     moduleId: ModuleID,
     hrStatus: HRESULT,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::ModuleUnloadFinished,
-        moduleId,
-        move |profiler, cx| {
-            if let (Some(module), Some(status)) = (
-                wire::from_wire(cx, moduleId),
-                wire::from_wire(cx, hrStatus),
-            ) {
-                if P::EVERY.contains(Event::ModuleUnloadFinished) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ModuleUnloadFinished {
-                                module,
-                                status,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ModuleUnloadFinished) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::ModuleUnloadFinished,
+            moduleId,
+            move |profiler, cx| {
+                if let (Some(module), Some(status)) = (
+                    wire::from_wire(cx, moduleId),
+                    wire::from_wire(cx, hrStatus),
+                ) {
+                    if const { P::EVERY.contains(Event::ModuleUnloadFinished) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ModuleUnloadFinished {
+                                    module,
+                                    status,
+                                },
+                            );
+                    }
+                    profiler.module_unload_finished(cx, module, status)
                 }
-                profiler.module_unload_finished(cx, module, status)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ModuleUnloadFinished) } {
+        without_user::<P>(this, Event::ModuleUnloadFinished, moduleId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn module_attached_to_assembly<P: Profiler>(
     this: *mut c_void,
     moduleId: ModuleID,
     AssemblyId: AssemblyID,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::ModuleAttachedToAssembly,
-        moduleId,
-        move |profiler, cx| {
-            if let (Some(module), Some(assembly)) = (
-                wire::from_wire(cx, moduleId),
-                wire::from_wire(cx, AssemblyId),
-            ) {
-                if P::EVERY.contains(Event::ModuleAttachedToAssembly) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ModuleAttachedToAssembly {
-                                module,
-                                assembly,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ModuleAttachedToAssembly) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::ModuleAttachedToAssembly,
+            moduleId,
+            move |profiler, cx| {
+                if let (Some(module), Some(assembly)) = (
+                    wire::from_wire(cx, moduleId),
+                    wire::from_wire(cx, AssemblyId),
+                ) {
+                    if const { P::EVERY.contains(Event::ModuleAttachedToAssembly) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ModuleAttachedToAssembly {
+                                    module,
+                                    assembly,
+                                },
+                            );
+                    }
+                    profiler.module_attached_to_assembly(cx, module, assembly)
                 }
-                profiler.module_attached_to_assembly(cx, module, assembly)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ModuleAttachedToAssembly) } {
+        without_user::<P>(this, Event::ModuleAttachedToAssembly, moduleId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn class_load_started<P: Profiler>(
     this: *mut c_void,
     classId: ClassID,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::ClassLoadStarted,
-        classId,
-        move |profiler, cx| {
-            if let Some(class) = wire::from_wire(cx, classId) {
-                if P::EVERY.contains(Event::ClassLoadStarted) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ClassLoadStarted {
-                                class,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ClassLoadStarted) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::ClassLoadStarted,
+            classId,
+            move |profiler, cx| {
+                if let Some(class) = wire::from_wire(cx, classId) {
+                    if const { P::EVERY.contains(Event::ClassLoadStarted) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ClassLoadStarted {
+                                    class,
+                                },
+                            );
+                    }
+                    profiler.class_load_started(cx, class)
                 }
-                profiler.class_load_started(cx, class)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ClassLoadStarted) } {
+        without_user::<P>(this, Event::ClassLoadStarted, classId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn class_load_finished<P: Profiler>(
     this: *mut c_void,
     classId: ClassID,
     hrStatus: HRESULT,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::ClassLoadFinished,
-        classId,
-        move |profiler, cx| {
-            if let (Some(class), Some(status)) = (
-                wire::from_wire(cx, classId),
-                wire::from_wire(cx, hrStatus),
-            ) {
-                if P::EVERY.contains(Event::ClassLoadFinished) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ClassLoadFinished {
-                                class,
-                                status,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ClassLoadFinished) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::ClassLoadFinished,
+            classId,
+            move |profiler, cx| {
+                if let (Some(class), Some(status)) = (
+                    wire::from_wire(cx, classId),
+                    wire::from_wire(cx, hrStatus),
+                ) {
+                    if const { P::EVERY.contains(Event::ClassLoadFinished) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ClassLoadFinished {
+                                    class,
+                                    status,
+                                },
+                            );
+                    }
+                    profiler.class_load_finished(cx, class, status)
                 }
-                profiler.class_load_finished(cx, class, status)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ClassLoadFinished) } {
+        without_user::<P>(this, Event::ClassLoadFinished, classId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn class_unload_started<P: Profiler>(
     this: *mut c_void,
     classId: ClassID,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::ClassUnloadStarted,
-        classId,
-        move |profiler, cx| {
-            if let Some(class) = wire::from_wire(cx, classId) {
-                if P::EVERY.contains(Event::ClassUnloadStarted) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ClassUnloadStarted {
-                                class,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ClassUnloadStarted) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::ClassUnloadStarted,
+            classId,
+            move |profiler, cx| {
+                if let Some(class) = wire::from_wire(cx, classId) {
+                    if const { P::EVERY.contains(Event::ClassUnloadStarted) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ClassUnloadStarted {
+                                    class,
+                                },
+                            );
+                    }
+                    profiler.class_unload_started(cx, class)
                 }
-                profiler.class_unload_started(cx, class)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ClassUnloadStarted) } {
+        without_user::<P>(this, Event::ClassUnloadStarted, classId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn class_unload_finished<P: Profiler>(
     this: *mut c_void,
     classId: ClassID,
     hrStatus: HRESULT,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::ClassUnloadFinished,
-        classId,
-        move |profiler, cx| {
-            if let (Some(class), Some(status)) = (
-                wire::from_wire(cx, classId),
-                wire::from_wire(cx, hrStatus),
-            ) {
-                if P::EVERY.contains(Event::ClassUnloadFinished) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ClassUnloadFinished {
-                                class,
-                                status,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ClassUnloadFinished) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::ClassUnloadFinished,
+            classId,
+            move |profiler, cx| {
+                if let (Some(class), Some(status)) = (
+                    wire::from_wire(cx, classId),
+                    wire::from_wire(cx, hrStatus),
+                ) {
+                    if const { P::EVERY.contains(Event::ClassUnloadFinished) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ClassUnloadFinished {
+                                    class,
+                                    status,
+                                },
+                            );
+                    }
+                    profiler.class_unload_finished(cx, class, status)
                 }
-                profiler.class_unload_finished(cx, class, status)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ClassUnloadFinished) } {
+        without_user::<P>(this, Event::ClassUnloadFinished, classId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn function_unload_started<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::FunctionUnloadStarted,
-        functionId,
-        move |profiler, cx| {
-            if let Some(function) = wire::from_wire(cx, functionId) {
-                profiler.function_unload_started(cx, function)
-            }
-        },
-    )
+    if const { is_for_user::<P>(Event::FunctionUnloadStarted) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::FunctionUnloadStarted,
+            functionId,
+            move |profiler, cx| {
+                if let Some(function) = wire::from_wire(cx, functionId) {
+                    profiler.function_unload_started(cx, function)
+                }
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::FunctionUnloadStarted) } {
+        without_user::<P>(this, Event::FunctionUnloadStarted, functionId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn jit_compilation_started<P: Profiler>(
     this: *mut c_void,
@@ -668,31 +780,37 @@ unsafe extern "system" fn jit_compilation_started<P: Profiler>(
     if let Some(info) = info {
         bookkeeping::jit_compilation_started(info, functionId, fIsSafeToBlock);
     }
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::JitCompilationStarted,
-        functionId,
-        move |profiler, cx| {
-            if let (Some(function), Some(is_safe_to_block)) = (
-                wire::from_wire(cx, functionId),
-                wire::from_wire(cx, fIsSafeToBlock),
-            ) {
-                if P::EVERY.contains(Event::JitCompilationStarted) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::JitCompilationStarted {
-                                function,
-                                is_safe_to_block,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::JitCompilationStarted) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::JitCompilationStarted,
+            functionId,
+            move |profiler, cx| {
+                if let (Some(function), Some(is_safe_to_block)) = (
+                    wire::from_wire(cx, functionId),
+                    wire::from_wire(cx, fIsSafeToBlock),
+                ) {
+                    if const { P::EVERY.contains(Event::JitCompilationStarted) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::JitCompilationStarted {
+                                    function,
+                                    is_safe_to_block,
+                                },
+                            );
+                    }
+                    profiler.jit_compilation_started(cx, function, is_safe_to_block)
                 }
-                profiler.jit_compilation_started(cx, function, is_safe_to_block)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::JitCompilationStarted) } {
+        without_user::<P>(this, Event::JitCompilationStarted, functionId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn jit_compilation_finished<P: Profiler>(
     this: *mut c_void,
@@ -700,33 +818,40 @@ unsafe extern "system" fn jit_compilation_finished<P: Profiler>(
     hrStatus: HRESULT,
     fIsSafeToBlock: BOOL,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::JitCompilationFinished,
-        functionId,
-        move |profiler, cx| {
-            if let (Some(function), Some(status), Some(is_safe_to_block)) = (
-                wire::from_wire(cx, functionId),
-                wire::from_wire(cx, hrStatus),
-                wire::from_wire(cx, fIsSafeToBlock),
-            ) {
-                if P::EVERY.contains(Event::JitCompilationFinished) {
+    if const { is_for_user::<P>(Event::JitCompilationFinished) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::JitCompilationFinished,
+            functionId,
+            move |profiler, cx| {
+                if let (Some(function), Some(status), Some(is_safe_to_block)) = (
+                    wire::from_wire(cx, functionId),
+                    wire::from_wire(cx, hrStatus),
+                    wire::from_wire(cx, fIsSafeToBlock),
+                ) {
+                    if const { P::EVERY.contains(Event::JitCompilationFinished) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::JitCompilationFinished {
+                                    function,
+                                    status,
+                                    is_safe_to_block,
+                                },
+                            );
+                    }
                     profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::JitCompilationFinished {
-                                function,
-                                status,
-                                is_safe_to_block,
-                            },
-                        );
+                        .jit_compilation_finished(cx, function, status, is_safe_to_block)
                 }
-                profiler.jit_compilation_finished(cx, function, status, is_safe_to_block)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::JitCompilationFinished) } {
+        without_user::<P>(this, Event::JitCompilationFinished, functionId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn jit_cached_function_search_started<P: Profiler>(
     this: *mut c_void,
@@ -739,30 +864,38 @@ unsafe extern "system" fn jit_cached_function_search_started<P: Profiler>(
             info,
             functionId,
         ));
-    let result = in_callback::<
-        P,
-    >(
-        this,
-        Event::JitCachedFunctionSearchStarted,
-        functionId,
-        move |profiler, cx| {
-            if let Some(function) = wire::from_wire(cx, functionId) {
-                if P::EVERY.contains(Event::JitCachedFunctionSearchStarted) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::JitCachedFunctionSearchStarted {
-                                function,
-                            },
-                        );
+    let result = if const { is_for_user::<P>(Event::JitCachedFunctionSearchStarted) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::JitCachedFunctionSearchStarted,
+            functionId,
+            move |profiler, cx| {
+                if let Some(function) = wire::from_wire(cx, functionId) {
+                    if const {
+                        P::EVERY.contains(Event::JitCachedFunctionSearchStarted)
+                    } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::JitCachedFunctionSearchStarted {
+                                    function,
+                                },
+                            );
+                    }
+                    wire::answer(
+                        pbUseCachedFunction,
+                        profiler.jit_cached_function_search_started(cx, function),
+                    )
                 }
-                wire::answer(
-                    pbUseCachedFunction,
-                    profiler.jit_cached_function_search_started(cx, function),
-                )
-            }
-        },
-    );
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::JitCachedFunctionSearchStarted) } {
+        without_user::<P>(this, Event::JitCachedFunctionSearchStarted, functionId)
+    } else {
+        S_OK
+    };
     bookkeeping::answered(
         info,
         Event::JitCachedFunctionSearchStarted,
@@ -780,48 +913,62 @@ unsafe extern "system" fn jit_cached_function_search_finished<P: Profiler>(
     if let Some(info) = info {
         bookkeeping::jit_cached_function_search_finished(info, functionId, result);
     }
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::JitCachedFunctionSearchFinished,
-        functionId,
-        move |profiler, cx| {
-            if let (Some(function), Some(result)) = (
-                wire::from_wire(cx, functionId),
-                wire::from_wire(cx, result),
-            ) {
-                if P::EVERY.contains(Event::JitCachedFunctionSearchFinished) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::JitCachedFunctionSearchFinished {
-                                function,
-                                result,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::JitCachedFunctionSearchFinished) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::JitCachedFunctionSearchFinished,
+            functionId,
+            move |profiler, cx| {
+                if let (Some(function), Some(result)) = (
+                    wire::from_wire(cx, functionId),
+                    wire::from_wire(cx, result),
+                ) {
+                    if const {
+                        P::EVERY.contains(Event::JitCachedFunctionSearchFinished)
+                    } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::JitCachedFunctionSearchFinished {
+                                    function,
+                                    result,
+                                },
+                            );
+                    }
+                    profiler.jit_cached_function_search_finished(cx, function, result)
                 }
-                profiler.jit_cached_function_search_finished(cx, function, result)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::JitCachedFunctionSearchFinished) } {
+        without_user::<P>(this, Event::JitCachedFunctionSearchFinished, functionId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn jit_function_pitched<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::JitFunctionPitched,
-        functionId,
-        move |profiler, cx| {
-            if let Some(function) = wire::from_wire(cx, functionId) {
-                profiler.jit_function_pitched(cx, function)
-            }
-        },
-    )
+    if const { is_for_user::<P>(Event::JitFunctionPitched) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::JitFunctionPitched,
+            functionId,
+            move |profiler, cx| {
+                if let Some(function) = wire::from_wire(cx, functionId) {
+                    profiler.jit_function_pitched(cx, function)
+                }
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::JitFunctionPitched) } {
+        without_user::<P>(this, Event::JitFunctionPitched, functionId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn jit_inlining<P: Profiler>(
     this: *mut c_void,
@@ -832,31 +979,40 @@ unsafe extern "system" fn jit_inlining<P: Profiler>(
     let info = Adapter::<P>::info_of(this);
     let allows = info
         .is_none_or(|info| bookkeeping::jit_inlining(info, callerId, calleeId));
-    let result = in_callback::<
-        P,
-    >(
-        this,
-        Event::JitInlining,
-        0,
-        move |profiler, cx| {
-            if let (Some(caller), Some(callee)) = (
-                wire::from_wire(cx, callerId),
-                wire::from_wire(cx, calleeId),
-            ) {
-                if P::EVERY.contains(Event::JitInlining) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::JitInlining {
-                                caller,
-                                callee,
-                            },
-                        );
+    let result = if const { is_for_user::<P>(Event::JitInlining) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::JitInlining,
+            0,
+            move |profiler, cx| {
+                if let (Some(caller), Some(callee)) = (
+                    wire::from_wire(cx, callerId),
+                    wire::from_wire(cx, calleeId),
+                ) {
+                    if const { P::EVERY.contains(Event::JitInlining) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::JitInlining {
+                                    caller,
+                                    callee,
+                                },
+                            );
+                    }
+                    wire::answer(
+                        pfShouldInline,
+                        profiler.jit_inlining(cx, caller, callee),
+                    )
                 }
-                wire::answer(pfShouldInline, profiler.jit_inlining(cx, caller, callee))
-            }
-        },
-    );
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::JitInlining) } {
+        without_user::<P>(this, Event::JitInlining, 0)
+    } else {
+        S_OK
+    };
     bookkeeping::answered(info, Event::JitInlining, allows, pfShouldInline);
     result
 }
@@ -864,415 +1020,535 @@ unsafe extern "system" fn thread_created<P: Profiler>(
     this: *mut c_void,
     threadId: ThreadID,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::ThreadCreated,
-        threadId,
-        move |profiler, cx| {
-            if let Some(thread) = wire::from_wire(cx, threadId) {
-                if P::EVERY.contains(Event::ThreadCreated) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ThreadCreated {
-                                thread,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ThreadCreated) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::ThreadCreated,
+            threadId,
+            move |profiler, cx| {
+                if let Some(thread) = wire::from_wire(cx, threadId) {
+                    if const { P::EVERY.contains(Event::ThreadCreated) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ThreadCreated {
+                                    thread,
+                                },
+                            );
+                    }
+                    profiler.thread_created(cx, thread)
                 }
-                profiler.thread_created(cx, thread)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ThreadCreated) } {
+        without_user::<P>(this, Event::ThreadCreated, threadId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn thread_destroyed<P: Profiler>(
     this: *mut c_void,
     threadId: ThreadID,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::ThreadDestroyed,
-        threadId,
-        move |profiler, cx| {
-            if let Some(thread) = wire::from_wire(cx, threadId) {
-                if P::EVERY.contains(Event::ThreadDestroyed) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ThreadDestroyed {
-                                thread,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ThreadDestroyed) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::ThreadDestroyed,
+            threadId,
+            move |profiler, cx| {
+                if let Some(thread) = wire::from_wire(cx, threadId) {
+                    if const { P::EVERY.contains(Event::ThreadDestroyed) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ThreadDestroyed {
+                                    thread,
+                                },
+                            );
+                    }
+                    profiler.thread_destroyed(cx, thread)
                 }
-                profiler.thread_destroyed(cx, thread)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ThreadDestroyed) } {
+        without_user::<P>(this, Event::ThreadDestroyed, threadId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn thread_assigned_to_os_thread<P: Profiler>(
     this: *mut c_void,
     managedThreadId: ThreadID,
     osThreadId: u32,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::ThreadAssignedToOsThread,
-        managedThreadId,
-        move |profiler, cx| {
-            if let (Some(thread), Some(os_thread_id)) = (
-                wire::from_wire(cx, managedThreadId),
-                wire::from_wire(cx, osThreadId),
-            ) {
-                if P::EVERY.contains(Event::ThreadAssignedToOsThread) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ThreadAssignedToOsThread {
-                                thread,
-                                os_thread_id,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ThreadAssignedToOsThread) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::ThreadAssignedToOsThread,
+            managedThreadId,
+            move |profiler, cx| {
+                if let (Some(thread), Some(os_thread_id)) = (
+                    wire::from_wire(cx, managedThreadId),
+                    wire::from_wire(cx, osThreadId),
+                ) {
+                    if const { P::EVERY.contains(Event::ThreadAssignedToOsThread) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ThreadAssignedToOsThread {
+                                    thread,
+                                    os_thread_id,
+                                },
+                            );
+                    }
+                    profiler.thread_assigned_to_os_thread(cx, thread, os_thread_id)
                 }
-                profiler.thread_assigned_to_os_thread(cx, thread, os_thread_id)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ThreadAssignedToOsThread) } {
+        without_user::<P>(this, Event::ThreadAssignedToOsThread, managedThreadId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn remoting_client_invocation_started<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::RemotingClientInvocationStarted,
-        0,
-        move |profiler, cx| { profiler.remoting_client_invocation_started(cx) },
-    )
+    if const { is_for_user::<P>(Event::RemotingClientInvocationStarted) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::RemotingClientInvocationStarted,
+            0,
+            move |profiler, cx| { profiler.remoting_client_invocation_started(cx) },
+        )
+    } else if const { is_for_sdk::<P>(Event::RemotingClientInvocationStarted) } {
+        without_user::<P>(this, Event::RemotingClientInvocationStarted, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn remoting_client_sending_message<P: Profiler>(
     this: *mut c_void,
     pCookie: *const GUID,
     fIsAsync: BOOL,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::RemotingClientSendingMessage,
-        0,
-        move |profiler, cx| {
-            if let (Some(cookie), Some(is_async)) = (
-                Some(wire::guid(pCookie)),
-                Some(fIsAsync.as_bool()),
-            ) {
-                profiler.remoting_client_sending_message(cx, cookie, is_async)
-            }
-        },
-    )
+    if const { is_for_user::<P>(Event::RemotingClientSendingMessage) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::RemotingClientSendingMessage,
+            0,
+            move |profiler, cx| {
+                if let (Some(cookie), Some(is_async)) = (
+                    Some(wire::guid(pCookie)),
+                    Some(fIsAsync.as_bool()),
+                ) {
+                    profiler.remoting_client_sending_message(cx, cookie, is_async)
+                }
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::RemotingClientSendingMessage) } {
+        without_user::<P>(this, Event::RemotingClientSendingMessage, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn remoting_client_receiving_reply<P: Profiler>(
     this: *mut c_void,
     pCookie: *const GUID,
     fIsAsync: BOOL,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::RemotingClientReceivingReply,
-        0,
-        move |profiler, cx| {
-            if let (Some(cookie), Some(is_async)) = (
-                Some(wire::guid(pCookie)),
-                Some(fIsAsync.as_bool()),
-            ) {
-                profiler.remoting_client_receiving_reply(cx, cookie, is_async)
-            }
-        },
-    )
+    if const { is_for_user::<P>(Event::RemotingClientReceivingReply) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::RemotingClientReceivingReply,
+            0,
+            move |profiler, cx| {
+                if let (Some(cookie), Some(is_async)) = (
+                    Some(wire::guid(pCookie)),
+                    Some(fIsAsync.as_bool()),
+                ) {
+                    profiler.remoting_client_receiving_reply(cx, cookie, is_async)
+                }
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::RemotingClientReceivingReply) } {
+        without_user::<P>(this, Event::RemotingClientReceivingReply, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn remoting_client_invocation_finished<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::RemotingClientInvocationFinished,
-        0,
-        move |profiler, cx| { profiler.remoting_client_invocation_finished(cx) },
-    )
+    if const { is_for_user::<P>(Event::RemotingClientInvocationFinished) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::RemotingClientInvocationFinished,
+            0,
+            move |profiler, cx| { profiler.remoting_client_invocation_finished(cx) },
+        )
+    } else if const { is_for_sdk::<P>(Event::RemotingClientInvocationFinished) } {
+        without_user::<P>(this, Event::RemotingClientInvocationFinished, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn remoting_server_receiving_message<P: Profiler>(
     this: *mut c_void,
     pCookie: *const GUID,
     fIsAsync: BOOL,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::RemotingServerReceivingMessage,
-        0,
-        move |profiler, cx| {
-            if let (Some(cookie), Some(is_async)) = (
-                Some(wire::guid(pCookie)),
-                Some(fIsAsync.as_bool()),
-            ) {
-                profiler.remoting_server_receiving_message(cx, cookie, is_async)
-            }
-        },
-    )
+    if const { is_for_user::<P>(Event::RemotingServerReceivingMessage) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::RemotingServerReceivingMessage,
+            0,
+            move |profiler, cx| {
+                if let (Some(cookie), Some(is_async)) = (
+                    Some(wire::guid(pCookie)),
+                    Some(fIsAsync.as_bool()),
+                ) {
+                    profiler.remoting_server_receiving_message(cx, cookie, is_async)
+                }
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::RemotingServerReceivingMessage) } {
+        without_user::<P>(this, Event::RemotingServerReceivingMessage, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn remoting_server_invocation_started<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::RemotingServerInvocationStarted,
-        0,
-        move |profiler, cx| { profiler.remoting_server_invocation_started(cx) },
-    )
+    if const { is_for_user::<P>(Event::RemotingServerInvocationStarted) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::RemotingServerInvocationStarted,
+            0,
+            move |profiler, cx| { profiler.remoting_server_invocation_started(cx) },
+        )
+    } else if const { is_for_sdk::<P>(Event::RemotingServerInvocationStarted) } {
+        without_user::<P>(this, Event::RemotingServerInvocationStarted, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn remoting_server_invocation_returned<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::RemotingServerInvocationReturned,
-        0,
-        move |profiler, cx| { profiler.remoting_server_invocation_returned(cx) },
-    )
+    if const { is_for_user::<P>(Event::RemotingServerInvocationReturned) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::RemotingServerInvocationReturned,
+            0,
+            move |profiler, cx| { profiler.remoting_server_invocation_returned(cx) },
+        )
+    } else if const { is_for_sdk::<P>(Event::RemotingServerInvocationReturned) } {
+        without_user::<P>(this, Event::RemotingServerInvocationReturned, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn remoting_server_sending_reply<P: Profiler>(
     this: *mut c_void,
     pCookie: *const GUID,
     fIsAsync: BOOL,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::RemotingServerSendingReply,
-        0,
-        move |profiler, cx| {
-            if let (Some(cookie), Some(is_async)) = (
-                Some(wire::guid(pCookie)),
-                Some(fIsAsync.as_bool()),
-            ) {
-                profiler.remoting_server_sending_reply(cx, cookie, is_async)
-            }
-        },
-    )
+    if const { is_for_user::<P>(Event::RemotingServerSendingReply) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::RemotingServerSendingReply,
+            0,
+            move |profiler, cx| {
+                if let (Some(cookie), Some(is_async)) = (
+                    Some(wire::guid(pCookie)),
+                    Some(fIsAsync.as_bool()),
+                ) {
+                    profiler.remoting_server_sending_reply(cx, cookie, is_async)
+                }
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::RemotingServerSendingReply) } {
+        without_user::<P>(this, Event::RemotingServerSendingReply, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn unmanaged_to_managed_transition<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
     reason: COR_PRF_TRANSITION_REASON,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::UnmanagedToManagedTransition,
-        functionId,
-        move |profiler, cx| {
-            if let (Some(function), Some(reason)) = (
-                wire::from_wire(cx, functionId),
-                wire::from_wire(cx, reason),
-            ) {
-                if P::EVERY.contains(Event::UnmanagedToManagedTransition) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::UnmanagedToManagedTransition {
-                                function,
-                                reason,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::UnmanagedToManagedTransition) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::UnmanagedToManagedTransition,
+            functionId,
+            move |profiler, cx| {
+                if let (Some(function), Some(reason)) = (
+                    wire::from_wire(cx, functionId),
+                    wire::from_wire(cx, reason),
+                ) {
+                    if const { P::EVERY.contains(Event::UnmanagedToManagedTransition) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::UnmanagedToManagedTransition {
+                                    function,
+                                    reason,
+                                },
+                            );
+                    }
+                    profiler.unmanaged_to_managed_transition(cx, function, reason)
                 }
-                profiler.unmanaged_to_managed_transition(cx, function, reason)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::UnmanagedToManagedTransition) } {
+        without_user::<P>(this, Event::UnmanagedToManagedTransition, functionId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn managed_to_unmanaged_transition<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
     reason: COR_PRF_TRANSITION_REASON,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::ManagedToUnmanagedTransition,
-        functionId,
-        move |profiler, cx| {
-            if let (Some(function), Some(reason)) = (
-                wire::from_wire(cx, functionId),
-                wire::from_wire(cx, reason),
-            ) {
-                if P::EVERY.contains(Event::ManagedToUnmanagedTransition) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ManagedToUnmanagedTransition {
-                                function,
-                                reason,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ManagedToUnmanagedTransition) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::ManagedToUnmanagedTransition,
+            functionId,
+            move |profiler, cx| {
+                if let (Some(function), Some(reason)) = (
+                    wire::from_wire(cx, functionId),
+                    wire::from_wire(cx, reason),
+                ) {
+                    if const { P::EVERY.contains(Event::ManagedToUnmanagedTransition) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ManagedToUnmanagedTransition {
+                                    function,
+                                    reason,
+                                },
+                            );
+                    }
+                    profiler.managed_to_unmanaged_transition(cx, function, reason)
                 }
-                profiler.managed_to_unmanaged_transition(cx, function, reason)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ManagedToUnmanagedTransition) } {
+        without_user::<P>(this, Event::ManagedToUnmanagedTransition, functionId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn runtime_suspend_started<P: Profiler>(
     this: *mut c_void,
     suspendReason: COR_PRF_SUSPEND_REASON,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::RuntimeSuspendStarted,
-        0,
-        move |profiler, cx| {
-            if let Some(reason) = wire::from_wire(cx, suspendReason) {
-                if P::EVERY.contains(Event::RuntimeSuspendStarted) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::RuntimeSuspendStarted {
-                                reason,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::RuntimeSuspendStarted) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::RuntimeSuspendStarted,
+            0,
+            move |profiler, cx| {
+                if let Some(reason) = wire::from_wire(cx, suspendReason) {
+                    if const { P::EVERY.contains(Event::RuntimeSuspendStarted) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::RuntimeSuspendStarted {
+                                    reason,
+                                },
+                            );
+                    }
+                    profiler.runtime_suspend_started(cx, reason)
                 }
-                profiler.runtime_suspend_started(cx, reason)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::RuntimeSuspendStarted) } {
+        without_user::<P>(this, Event::RuntimeSuspendStarted, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn runtime_suspend_finished<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::RuntimeSuspendFinished,
-        0,
-        move |profiler, cx| {
-            if P::EVERY.contains(Event::RuntimeSuspendFinished) {
-                profiler.every(cx, &CallbackEvent::RuntimeSuspendFinished);
-            }
-            profiler.runtime_suspend_finished(cx)
-        },
-    )
+    if const { is_for_user::<P>(Event::RuntimeSuspendFinished) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::RuntimeSuspendFinished,
+            0,
+            move |profiler, cx| {
+                if const { P::EVERY.contains(Event::RuntimeSuspendFinished) } {
+                    profiler.every(cx, &CallbackEvent::RuntimeSuspendFinished);
+                }
+                profiler.runtime_suspend_finished(cx)
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::RuntimeSuspendFinished) } {
+        without_user::<P>(this, Event::RuntimeSuspendFinished, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn runtime_suspend_aborted<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::RuntimeSuspendAborted,
-        0,
-        move |profiler, cx| {
-            if P::EVERY.contains(Event::RuntimeSuspendAborted) {
-                profiler.every(cx, &CallbackEvent::RuntimeSuspendAborted);
-            }
-            profiler.runtime_suspend_aborted(cx)
-        },
-    )
+    if const { is_for_user::<P>(Event::RuntimeSuspendAborted) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::RuntimeSuspendAborted,
+            0,
+            move |profiler, cx| {
+                if const { P::EVERY.contains(Event::RuntimeSuspendAborted) } {
+                    profiler.every(cx, &CallbackEvent::RuntimeSuspendAborted);
+                }
+                profiler.runtime_suspend_aborted(cx)
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::RuntimeSuspendAborted) } {
+        without_user::<P>(this, Event::RuntimeSuspendAborted, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn runtime_resume_started<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::RuntimeResumeStarted,
-        0,
-        move |profiler, cx| {
-            if P::EVERY.contains(Event::RuntimeResumeStarted) {
-                profiler.every(cx, &CallbackEvent::RuntimeResumeStarted);
-            }
-            profiler.runtime_resume_started(cx)
-        },
-    )
+    if const { is_for_user::<P>(Event::RuntimeResumeStarted) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::RuntimeResumeStarted,
+            0,
+            move |profiler, cx| {
+                if const { P::EVERY.contains(Event::RuntimeResumeStarted) } {
+                    profiler.every(cx, &CallbackEvent::RuntimeResumeStarted);
+                }
+                profiler.runtime_resume_started(cx)
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::RuntimeResumeStarted) } {
+        without_user::<P>(this, Event::RuntimeResumeStarted, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn runtime_resume_finished<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::RuntimeResumeFinished,
-        0,
-        move |profiler, cx| {
-            if P::EVERY.contains(Event::RuntimeResumeFinished) {
-                profiler.every(cx, &CallbackEvent::RuntimeResumeFinished);
-            }
-            profiler.runtime_resume_finished(cx)
-        },
-    )
+    if const { is_for_user::<P>(Event::RuntimeResumeFinished) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::RuntimeResumeFinished,
+            0,
+            move |profiler, cx| {
+                if const { P::EVERY.contains(Event::RuntimeResumeFinished) } {
+                    profiler.every(cx, &CallbackEvent::RuntimeResumeFinished);
+                }
+                profiler.runtime_resume_finished(cx)
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::RuntimeResumeFinished) } {
+        without_user::<P>(this, Event::RuntimeResumeFinished, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn runtime_thread_suspended<P: Profiler>(
     this: *mut c_void,
     threadId: ThreadID,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::RuntimeThreadSuspended,
-        threadId,
-        move |profiler, cx| {
-            if let Some(thread) = wire::from_wire(cx, threadId) {
-                profiler.runtime_thread_suspended(cx, thread)
-            }
-        },
-    )
+    if const { is_for_user::<P>(Event::RuntimeThreadSuspended) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::RuntimeThreadSuspended,
+            threadId,
+            move |profiler, cx| {
+                if let Some(thread) = wire::from_wire(cx, threadId) {
+                    profiler.runtime_thread_suspended(cx, thread)
+                }
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::RuntimeThreadSuspended) } {
+        without_user::<P>(this, Event::RuntimeThreadSuspended, threadId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn runtime_thread_resumed<P: Profiler>(
     this: *mut c_void,
     threadId: ThreadID,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::RuntimeThreadResumed,
-        threadId,
-        move |profiler, cx| {
-            if let Some(thread) = wire::from_wire(cx, threadId) {
-                if P::EVERY.contains(Event::RuntimeThreadResumed) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::RuntimeThreadResumed {
-                                thread,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::RuntimeThreadResumed) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::RuntimeThreadResumed,
+            threadId,
+            move |profiler, cx| {
+                if let Some(thread) = wire::from_wire(cx, threadId) {
+                    if const { P::EVERY.contains(Event::RuntimeThreadResumed) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::RuntimeThreadResumed {
+                                    thread,
+                                },
+                            );
+                    }
+                    profiler.runtime_thread_resumed(cx, thread)
                 }
-                profiler.runtime_thread_resumed(cx, thread)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::RuntimeThreadResumed) } {
+        without_user::<P>(this, Event::RuntimeThreadResumed, threadId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn moved_references<P: Profiler>(
     this: *mut c_void,
@@ -1281,63 +1557,75 @@ unsafe extern "system" fn moved_references<P: Profiler>(
     newObjectIDRangeStart: *const ObjectID,
     cObjectIDRangeLength: *const u32,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::MovedReferences,
-        0,
-        move |profiler, cx| {
-            if let Some(ranges) = MovedRanges::from_u32(
-                cMovedObjectIDRanges,
-                oldObjectIDRangeStart,
-                newObjectIDRangeStart,
-                cObjectIDRangeLength,
-            ) {
-                if P::EVERY.contains(Event::MovedReferences) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::MovedReferences {
-                                ranges,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::MovedReferences) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::MovedReferences,
+            0,
+            move |profiler, cx| {
+                if let Some(ranges) = MovedRanges::from_u32(
+                    cMovedObjectIDRanges,
+                    oldObjectIDRangeStart,
+                    newObjectIDRangeStart,
+                    cObjectIDRangeLength,
+                ) {
+                    if const { P::EVERY.contains(Event::MovedReferences) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::MovedReferences {
+                                    ranges,
+                                },
+                            );
+                    }
+                    profiler.moved_references(cx, ranges)
                 }
-                profiler.moved_references(cx, ranges)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::MovedReferences) } {
+        without_user::<P>(this, Event::MovedReferences, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn object_allocated<P: Profiler>(
     this: *mut c_void,
     objectId: ObjectID,
     classId: ClassID,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::ObjectAllocated,
-        0,
-        move |profiler, cx| {
-            if let (Some(object), Some(class)) = (
-                wire::from_wire(cx, objectId),
-                wire::from_wire(cx, classId),
-            ) {
-                if P::EVERY.contains(Event::ObjectAllocated) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ObjectAllocated {
-                                object,
-                                class,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ObjectAllocated) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::ObjectAllocated,
+            0,
+            move |profiler, cx| {
+                if let (Some(object), Some(class)) = (
+                    wire::from_wire(cx, objectId),
+                    wire::from_wire(cx, classId),
+                ) {
+                    if const { P::EVERY.contains(Event::ObjectAllocated) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ObjectAllocated {
+                                    object,
+                                    class,
+                                },
+                            );
+                    }
+                    profiler.object_allocated(cx, object, class)
                 }
-                profiler.object_allocated(cx, object, class)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ObjectAllocated) } {
+        without_user::<P>(this, Event::ObjectAllocated, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn objects_allocated_by_class<P: Profiler>(
     this: *mut c_void,
@@ -1345,27 +1633,38 @@ unsafe extern "system" fn objects_allocated_by_class<P: Profiler>(
     classIds: *const ClassID,
     cObjects: *const u32,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::ObjectsAllocatedByClass,
-        0,
-        move |profiler, cx| {
-            if let Some(counts) = ClassCounts::new(cx, cClassCount, classIds, cObjects) {
-                if P::EVERY.contains(Event::ObjectsAllocatedByClass) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ObjectsAllocatedByClass {
-                                counts,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ObjectsAllocatedByClass) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::ObjectsAllocatedByClass,
+            0,
+            move |profiler, cx| {
+                if let Some(counts) = ClassCounts::new(
+                    cx,
+                    cClassCount,
+                    classIds,
+                    cObjects,
+                ) {
+                    if const { P::EVERY.contains(Event::ObjectsAllocatedByClass) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ObjectsAllocatedByClass {
+                                    counts,
+                                },
+                            );
+                    }
+                    profiler.objects_allocated_by_class(cx, counts)
                 }
-                profiler.objects_allocated_by_class(cx, counts)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ObjectsAllocatedByClass) } {
+        without_user::<P>(this, Event::ObjectsAllocatedByClass, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn object_references<P: Profiler>(
     this: *mut c_void,
@@ -1374,366 +1673,462 @@ unsafe extern "system" fn object_references<P: Profiler>(
     cObjectRefs: u32,
     objectRefIds: *const ObjectID,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::ObjectReferences,
-        0,
-        move |profiler, cx| {
-            if let (Some(object), Some(class), Some(references)) = (
-                wire::from_wire(cx, objectId),
-                wire::from_wire(cx, classId),
-                Some(wire::objects(cObjectRefs, objectRefIds)),
-            ) {
-                if P::EVERY.contains(Event::ObjectReferences) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ObjectReferences {
-                                object,
-                                class,
-                                references,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ObjectReferences) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::ObjectReferences,
+            0,
+            move |profiler, cx| {
+                if let (Some(object), Some(class), Some(references)) = (
+                    wire::from_wire(cx, objectId),
+                    wire::from_wire(cx, classId),
+                    Some(wire::objects(cObjectRefs, objectRefIds)),
+                ) {
+                    if const { P::EVERY.contains(Event::ObjectReferences) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ObjectReferences {
+                                    object,
+                                    class,
+                                    references,
+                                },
+                            );
+                    }
+                    profiler.object_references(cx, object, class, references)
                 }
-                profiler.object_references(cx, object, class, references)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ObjectReferences) } {
+        without_user::<P>(this, Event::ObjectReferences, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn root_references<P: Profiler>(
     this: *mut c_void,
     cRootRefs: u32,
     rootRefIds: *const ObjectID,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::RootReferences,
-        0,
-        move |profiler, cx| {
-            if let Some(roots) = Some(wire::objects(cRootRefs, rootRefIds)) {
-                if P::EVERY.contains(Event::RootReferences) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::RootReferences {
-                                roots,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::RootReferences) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::RootReferences,
+            0,
+            move |profiler, cx| {
+                if let Some(roots) = Some(wire::objects(cRootRefs, rootRefIds)) {
+                    if const { P::EVERY.contains(Event::RootReferences) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::RootReferences {
+                                    roots,
+                                },
+                            );
+                    }
+                    profiler.root_references(cx, roots)
                 }
-                profiler.root_references(cx, roots)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::RootReferences) } {
+        without_user::<P>(this, Event::RootReferences, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn exception_thrown<P: Profiler>(
     this: *mut c_void,
     thrownObjectId: ObjectID,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::ExceptionThrown,
-        thrownObjectId,
-        move |profiler, cx| {
-            if let Some(thrown) = wire::from_wire(cx, thrownObjectId) {
-                if P::EVERY.contains(Event::ExceptionThrown) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ExceptionThrown {
-                                thrown,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ExceptionThrown) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::ExceptionThrown,
+            thrownObjectId,
+            move |profiler, cx| {
+                if let Some(thrown) = wire::from_wire(cx, thrownObjectId) {
+                    if const { P::EVERY.contains(Event::ExceptionThrown) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ExceptionThrown {
+                                    thrown,
+                                },
+                            );
+                    }
+                    profiler.exception_thrown(cx, thrown)
                 }
-                profiler.exception_thrown(cx, thrown)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ExceptionThrown) } {
+        without_user::<P>(this, Event::ExceptionThrown, thrownObjectId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn exception_search_function_enter<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::ExceptionSearchFunctionEnter,
-        functionId,
-        move |profiler, cx| {
-            if let Some(function) = wire::from_wire(cx, functionId) {
-                if P::EVERY.contains(Event::ExceptionSearchFunctionEnter) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ExceptionSearchFunctionEnter {
-                                function,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ExceptionSearchFunctionEnter) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::ExceptionSearchFunctionEnter,
+            functionId,
+            move |profiler, cx| {
+                if let Some(function) = wire::from_wire(cx, functionId) {
+                    if const { P::EVERY.contains(Event::ExceptionSearchFunctionEnter) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ExceptionSearchFunctionEnter {
+                                    function,
+                                },
+                            );
+                    }
+                    profiler.exception_search_function_enter(cx, function)
                 }
-                profiler.exception_search_function_enter(cx, function)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ExceptionSearchFunctionEnter) } {
+        without_user::<P>(this, Event::ExceptionSearchFunctionEnter, functionId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn exception_search_function_leave<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::ExceptionSearchFunctionLeave,
-        0,
-        move |profiler, cx| {
-            if P::EVERY.contains(Event::ExceptionSearchFunctionLeave) {
-                profiler.every(cx, &CallbackEvent::ExceptionSearchFunctionLeave);
-            }
-            profiler.exception_search_function_leave(cx)
-        },
-    )
+    if const { is_for_user::<P>(Event::ExceptionSearchFunctionLeave) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::ExceptionSearchFunctionLeave,
+            0,
+            move |profiler, cx| {
+                if const { P::EVERY.contains(Event::ExceptionSearchFunctionLeave) } {
+                    profiler.every(cx, &CallbackEvent::ExceptionSearchFunctionLeave);
+                }
+                profiler.exception_search_function_leave(cx)
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ExceptionSearchFunctionLeave) } {
+        without_user::<P>(this, Event::ExceptionSearchFunctionLeave, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn exception_search_filter_enter<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::ExceptionSearchFilterEnter,
-        functionId,
-        move |profiler, cx| {
-            if let Some(function) = wire::from_wire(cx, functionId) {
-                if P::EVERY.contains(Event::ExceptionSearchFilterEnter) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ExceptionSearchFilterEnter {
-                                function,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ExceptionSearchFilterEnter) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::ExceptionSearchFilterEnter,
+            functionId,
+            move |profiler, cx| {
+                if let Some(function) = wire::from_wire(cx, functionId) {
+                    if const { P::EVERY.contains(Event::ExceptionSearchFilterEnter) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ExceptionSearchFilterEnter {
+                                    function,
+                                },
+                            );
+                    }
+                    profiler.exception_search_filter_enter(cx, function)
                 }
-                profiler.exception_search_filter_enter(cx, function)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ExceptionSearchFilterEnter) } {
+        without_user::<P>(this, Event::ExceptionSearchFilterEnter, functionId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn exception_search_filter_leave<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::ExceptionSearchFilterLeave,
-        0,
-        move |profiler, cx| {
-            if P::EVERY.contains(Event::ExceptionSearchFilterLeave) {
-                profiler.every(cx, &CallbackEvent::ExceptionSearchFilterLeave);
-            }
-            profiler.exception_search_filter_leave(cx)
-        },
-    )
+    if const { is_for_user::<P>(Event::ExceptionSearchFilterLeave) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::ExceptionSearchFilterLeave,
+            0,
+            move |profiler, cx| {
+                if const { P::EVERY.contains(Event::ExceptionSearchFilterLeave) } {
+                    profiler.every(cx, &CallbackEvent::ExceptionSearchFilterLeave);
+                }
+                profiler.exception_search_filter_leave(cx)
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ExceptionSearchFilterLeave) } {
+        without_user::<P>(this, Event::ExceptionSearchFilterLeave, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn exception_search_catcher_found<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::ExceptionSearchCatcherFound,
-        functionId,
-        move |profiler, cx| {
-            if let Some(function) = wire::from_wire(cx, functionId) {
-                if P::EVERY.contains(Event::ExceptionSearchCatcherFound) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ExceptionSearchCatcherFound {
-                                function,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ExceptionSearchCatcherFound) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::ExceptionSearchCatcherFound,
+            functionId,
+            move |profiler, cx| {
+                if let Some(function) = wire::from_wire(cx, functionId) {
+                    if const { P::EVERY.contains(Event::ExceptionSearchCatcherFound) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ExceptionSearchCatcherFound {
+                                    function,
+                                },
+                            );
+                    }
+                    profiler.exception_search_catcher_found(cx, function)
                 }
-                profiler.exception_search_catcher_found(cx, function)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ExceptionSearchCatcherFound) } {
+        without_user::<P>(this, Event::ExceptionSearchCatcherFound, functionId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn exception_os_handler_enter<P: Profiler>(
     this: *mut c_void,
     __unused: usize,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::ExceptionOsHandlerEnter,
-        0,
-        move |profiler, cx| {
-            if let Some(unused) = wire::from_wire(cx, __unused) {
-                profiler.exception_os_handler_enter(cx, unused)
-            }
-        },
-    )
+    if const { is_for_user::<P>(Event::ExceptionOsHandlerEnter) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::ExceptionOsHandlerEnter,
+            0,
+            move |profiler, cx| {
+                if let Some(unused) = wire::from_wire(cx, __unused) {
+                    profiler.exception_os_handler_enter(cx, unused)
+                }
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ExceptionOsHandlerEnter) } {
+        without_user::<P>(this, Event::ExceptionOsHandlerEnter, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn exception_os_handler_leave<P: Profiler>(
     this: *mut c_void,
     __unused: usize,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::ExceptionOsHandlerLeave,
-        0,
-        move |profiler, cx| {
-            if let Some(unused) = wire::from_wire(cx, __unused) {
-                profiler.exception_os_handler_leave(cx, unused)
-            }
-        },
-    )
+    if const { is_for_user::<P>(Event::ExceptionOsHandlerLeave) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::ExceptionOsHandlerLeave,
+            0,
+            move |profiler, cx| {
+                if let Some(unused) = wire::from_wire(cx, __unused) {
+                    profiler.exception_os_handler_leave(cx, unused)
+                }
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ExceptionOsHandlerLeave) } {
+        without_user::<P>(this, Event::ExceptionOsHandlerLeave, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn exception_unwind_function_enter<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::ExceptionUnwindFunctionEnter,
-        functionId,
-        move |profiler, cx| {
-            if let Some(function) = wire::from_wire(cx, functionId) {
-                if P::EVERY.contains(Event::ExceptionUnwindFunctionEnter) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ExceptionUnwindFunctionEnter {
-                                function,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ExceptionUnwindFunctionEnter) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::ExceptionUnwindFunctionEnter,
+            functionId,
+            move |profiler, cx| {
+                if let Some(function) = wire::from_wire(cx, functionId) {
+                    if const { P::EVERY.contains(Event::ExceptionUnwindFunctionEnter) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ExceptionUnwindFunctionEnter {
+                                    function,
+                                },
+                            );
+                    }
+                    profiler.exception_unwind_function_enter(cx, function)
                 }
-                profiler.exception_unwind_function_enter(cx, function)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ExceptionUnwindFunctionEnter) } {
+        without_user::<P>(this, Event::ExceptionUnwindFunctionEnter, functionId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn exception_unwind_function_leave<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::ExceptionUnwindFunctionLeave,
-        0,
-        move |profiler, cx| {
-            if P::EVERY.contains(Event::ExceptionUnwindFunctionLeave) {
-                profiler.every(cx, &CallbackEvent::ExceptionUnwindFunctionLeave);
-            }
-            profiler.exception_unwind_function_leave(cx)
-        },
-    )
+    if const { is_for_user::<P>(Event::ExceptionUnwindFunctionLeave) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::ExceptionUnwindFunctionLeave,
+            0,
+            move |profiler, cx| {
+                if const { P::EVERY.contains(Event::ExceptionUnwindFunctionLeave) } {
+                    profiler.every(cx, &CallbackEvent::ExceptionUnwindFunctionLeave);
+                }
+                profiler.exception_unwind_function_leave(cx)
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ExceptionUnwindFunctionLeave) } {
+        without_user::<P>(this, Event::ExceptionUnwindFunctionLeave, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn exception_unwind_finally_enter<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::ExceptionUnwindFinallyEnter,
-        functionId,
-        move |profiler, cx| {
-            if let Some(function) = wire::from_wire(cx, functionId) {
-                if P::EVERY.contains(Event::ExceptionUnwindFinallyEnter) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ExceptionUnwindFinallyEnter {
-                                function,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ExceptionUnwindFinallyEnter) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::ExceptionUnwindFinallyEnter,
+            functionId,
+            move |profiler, cx| {
+                if let Some(function) = wire::from_wire(cx, functionId) {
+                    if const { P::EVERY.contains(Event::ExceptionUnwindFinallyEnter) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ExceptionUnwindFinallyEnter {
+                                    function,
+                                },
+                            );
+                    }
+                    profiler.exception_unwind_finally_enter(cx, function)
                 }
-                profiler.exception_unwind_finally_enter(cx, function)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ExceptionUnwindFinallyEnter) } {
+        without_user::<P>(this, Event::ExceptionUnwindFinallyEnter, functionId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn exception_unwind_finally_leave<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::ExceptionUnwindFinallyLeave,
-        0,
-        move |profiler, cx| {
-            if P::EVERY.contains(Event::ExceptionUnwindFinallyLeave) {
-                profiler.every(cx, &CallbackEvent::ExceptionUnwindFinallyLeave);
-            }
-            profiler.exception_unwind_finally_leave(cx)
-        },
-    )
+    if const { is_for_user::<P>(Event::ExceptionUnwindFinallyLeave) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::ExceptionUnwindFinallyLeave,
+            0,
+            move |profiler, cx| {
+                if const { P::EVERY.contains(Event::ExceptionUnwindFinallyLeave) } {
+                    profiler.every(cx, &CallbackEvent::ExceptionUnwindFinallyLeave);
+                }
+                profiler.exception_unwind_finally_leave(cx)
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ExceptionUnwindFinallyLeave) } {
+        without_user::<P>(this, Event::ExceptionUnwindFinallyLeave, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn exception_catcher_enter<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
     objectId: ObjectID,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::ExceptionCatcherEnter,
-        objectId,
-        move |profiler, cx| {
-            if let (Some(function), Some(thrown)) = (
-                wire::from_wire(cx, functionId),
-                wire::from_wire(cx, objectId),
-            ) {
-                if P::EVERY.contains(Event::ExceptionCatcherEnter) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ExceptionCatcherEnter {
-                                function,
-                                thrown,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ExceptionCatcherEnter) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::ExceptionCatcherEnter,
+            objectId,
+            move |profiler, cx| {
+                if let (Some(function), Some(thrown)) = (
+                    wire::from_wire(cx, functionId),
+                    wire::from_wire(cx, objectId),
+                ) {
+                    if const { P::EVERY.contains(Event::ExceptionCatcherEnter) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ExceptionCatcherEnter {
+                                    function,
+                                    thrown,
+                                },
+                            );
+                    }
+                    profiler.exception_catcher_enter(cx, function, thrown)
                 }
-                profiler.exception_catcher_enter(cx, function, thrown)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ExceptionCatcherEnter) } {
+        without_user::<P>(this, Event::ExceptionCatcherEnter, objectId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn exception_catcher_leave<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::ExceptionCatcherLeave,
-        0,
-        move |profiler, cx| {
-            if P::EVERY.contains(Event::ExceptionCatcherLeave) {
-                profiler.every(cx, &CallbackEvent::ExceptionCatcherLeave);
-            }
-            profiler.exception_catcher_leave(cx)
-        },
-    )
+    if const { is_for_user::<P>(Event::ExceptionCatcherLeave) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::ExceptionCatcherLeave,
+            0,
+            move |profiler, cx| {
+                if const { P::EVERY.contains(Event::ExceptionCatcherLeave) } {
+                    profiler.every(cx, &CallbackEvent::ExceptionCatcherLeave);
+                }
+                profiler.exception_catcher_leave(cx)
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ExceptionCatcherLeave) } {
+        without_user::<P>(this, Event::ExceptionCatcherLeave, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn com_classic_vtable_created<P: Profiler>(
     this: *mut c_void,
@@ -1742,35 +2137,41 @@ unsafe extern "system" fn com_classic_vtable_created<P: Profiler>(
     pVTable: *mut c_void,
     cSlots: u32,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::ComClassicVtableCreated,
-        0,
-        move |profiler, cx| {
-            if let (Some(class), Some(iid), Some(vtable), Some(slots)) = (
-                wire::from_wire(cx, wrappedClassId),
-                Some(wire::guid(implementedIID)),
-                Some(pVTable as usize),
-                Some(cSlots),
-            ) {
-                if P::EVERY.contains(Event::ComClassicVtableCreated) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ComClassicVtableCreated {
-                                class,
-                                iid,
-                                vtable,
-                                slots,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ComClassicVtableCreated) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::ComClassicVtableCreated,
+            0,
+            move |profiler, cx| {
+                if let (Some(class), Some(iid), Some(vtable), Some(slots)) = (
+                    wire::from_wire(cx, wrappedClassId),
+                    Some(wire::guid(implementedIID)),
+                    Some(pVTable as usize),
+                    Some(cSlots),
+                ) {
+                    if const { P::EVERY.contains(Event::ComClassicVtableCreated) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ComClassicVtableCreated {
+                                    class,
+                                    iid,
+                                    vtable,
+                                    slots,
+                                },
+                            );
+                    }
+                    profiler.com_classic_vtable_created(cx, class, iid, vtable, slots)
                 }
-                profiler.com_classic_vtable_created(cx, class, iid, vtable, slots)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ComClassicVtableCreated) } {
+        without_user::<P>(this, Event::ComClassicVtableCreated, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn com_classic_vtable_destroyed<P: Profiler>(
     this: *mut c_void,
@@ -1778,46 +2179,64 @@ unsafe extern "system" fn com_classic_vtable_destroyed<P: Profiler>(
     implementedIID: *const GUID,
     pVTable: *mut c_void,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::ComClassicVtableDestroyed,
-        0,
-        move |profiler, cx| {
-            if let (Some(class), Some(iid), Some(vtable)) = (
-                wire::from_wire(cx, wrappedClassId),
-                Some(wire::guid(implementedIID)),
-                Some(pVTable as usize),
-            ) {
-                profiler.com_classic_vtable_destroyed(cx, class, iid, vtable)
-            }
-        },
-    )
+    if const { is_for_user::<P>(Event::ComClassicVtableDestroyed) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::ComClassicVtableDestroyed,
+            0,
+            move |profiler, cx| {
+                if let (Some(class), Some(iid), Some(vtable)) = (
+                    wire::from_wire(cx, wrappedClassId),
+                    Some(wire::guid(implementedIID)),
+                    Some(pVTable as usize),
+                ) {
+                    profiler.com_classic_vtable_destroyed(cx, class, iid, vtable)
+                }
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ComClassicVtableDestroyed) } {
+        without_user::<P>(this, Event::ComClassicVtableDestroyed, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn exception_clr_catcher_found<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::ExceptionClrCatcherFound,
-        0,
-        move |profiler, cx| { profiler.exception_clr_catcher_found(cx) },
-    )
+    if const { is_for_user::<P>(Event::ExceptionClrCatcherFound) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::ExceptionClrCatcherFound,
+            0,
+            move |profiler, cx| { profiler.exception_clr_catcher_found(cx) },
+        )
+    } else if const { is_for_sdk::<P>(Event::ExceptionClrCatcherFound) } {
+        without_user::<P>(this, Event::ExceptionClrCatcherFound, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn exception_clr_catcher_execute<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::ExceptionClrCatcherExecute,
-        0,
-        move |profiler, cx| { profiler.exception_clr_catcher_execute(cx) },
-    )
+    if const { is_for_user::<P>(Event::ExceptionClrCatcherExecute) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::ExceptionClrCatcherExecute,
+            0,
+            move |profiler, cx| { profiler.exception_clr_catcher_execute(cx) },
+        )
+    } else if const { is_for_sdk::<P>(Event::ExceptionClrCatcherExecute) } {
+        without_user::<P>(this, Event::ExceptionClrCatcherExecute, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn thread_name_changed<P: Profiler>(
     this: *mut c_void,
@@ -1829,31 +2248,37 @@ unsafe extern "system" fn thread_name_changed<P: Profiler>(
     if let Some(info) = info {
         bookkeeping::thread_name_changed(info, threadId, cchName, name);
     }
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::ThreadNameChanged,
-        threadId,
-        move |profiler, cx| {
-            if let (Some(thread), Some(name)) = (
-                wire::from_wire(cx, threadId),
-                Some(&wire::utf16(cchName, name)),
-            ) {
-                if P::EVERY.contains(Event::ThreadNameChanged) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ThreadNameChanged {
-                                thread,
-                                name,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ThreadNameChanged) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::ThreadNameChanged,
+            threadId,
+            move |profiler, cx| {
+                if let (Some(thread), Some(name)) = (
+                    wire::from_wire(cx, threadId),
+                    Some(&wire::utf16(cchName, name)),
+                ) {
+                    if const { P::EVERY.contains(Event::ThreadNameChanged) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ThreadNameChanged {
+                                    thread,
+                                    name,
+                                },
+                            );
+                    }
+                    profiler.thread_name_changed(cx, thread, name)
                 }
-                profiler.thread_name_changed(cx, thread, name)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ThreadNameChanged) } {
+        without_user::<P>(this, Event::ThreadNameChanged, threadId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn garbage_collection_started<P: Profiler>(
     this: *mut c_void,
@@ -1861,31 +2286,37 @@ unsafe extern "system" fn garbage_collection_started<P: Profiler>(
     generationCollected: *const BOOL,
     reason: COR_PRF_GC_REASON,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::GarbageCollectionStarted,
-        0,
-        move |profiler, cx| {
-            if let (Some(generations), Some(reason)) = (
-                Some(Generations::new(cGenerations, generationCollected)),
-                wire::from_wire(cx, reason),
-            ) {
-                if P::EVERY.contains(Event::GarbageCollectionStarted) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::GarbageCollectionStarted {
-                                generations,
-                                reason,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::GarbageCollectionStarted) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::GarbageCollectionStarted,
+            0,
+            move |profiler, cx| {
+                if let (Some(generations), Some(reason)) = (
+                    Some(Generations::new(cGenerations, generationCollected)),
+                    wire::from_wire(cx, reason),
+                ) {
+                    if const { P::EVERY.contains(Event::GarbageCollectionStarted) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::GarbageCollectionStarted {
+                                    generations,
+                                    reason,
+                                },
+                            );
+                    }
+                    profiler.garbage_collection_started(cx, generations, reason)
                 }
-                profiler.garbage_collection_started(cx, generations, reason)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::GarbageCollectionStarted) } {
+        without_user::<P>(this, Event::GarbageCollectionStarted, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn surviving_references<P: Profiler>(
     this: *mut c_void,
@@ -1893,79 +2324,97 @@ unsafe extern "system" fn surviving_references<P: Profiler>(
     objectIDRangeStart: *const ObjectID,
     cObjectIDRangeLength: *const u32,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::SurvivingReferences,
-        0,
-        move |profiler, cx| {
-            if let Some(ranges) = SurvivingRanges::from_u32(
-                cSurvivingObjectIDRanges,
-                objectIDRangeStart,
-                cObjectIDRangeLength,
-            ) {
-                if P::EVERY.contains(Event::SurvivingReferences) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::SurvivingReferences {
-                                ranges,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::SurvivingReferences) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::SurvivingReferences,
+            0,
+            move |profiler, cx| {
+                if let Some(ranges) = SurvivingRanges::from_u32(
+                    cSurvivingObjectIDRanges,
+                    objectIDRangeStart,
+                    cObjectIDRangeLength,
+                ) {
+                    if const { P::EVERY.contains(Event::SurvivingReferences) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::SurvivingReferences {
+                                    ranges,
+                                },
+                            );
+                    }
+                    profiler.surviving_references(cx, ranges)
                 }
-                profiler.surviving_references(cx, ranges)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::SurvivingReferences) } {
+        without_user::<P>(this, Event::SurvivingReferences, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn garbage_collection_finished<P: Profiler>(
     this: *mut c_void,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::GarbageCollectionFinished,
-        0,
-        move |profiler, cx| {
-            if P::EVERY.contains(Event::GarbageCollectionFinished) {
-                profiler.every(cx, &CallbackEvent::GarbageCollectionFinished);
-            }
-            profiler.garbage_collection_finished(cx)
-        },
-    )
+    if const { is_for_user::<P>(Event::GarbageCollectionFinished) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::GarbageCollectionFinished,
+            0,
+            move |profiler, cx| {
+                if const { P::EVERY.contains(Event::GarbageCollectionFinished) } {
+                    profiler.every(cx, &CallbackEvent::GarbageCollectionFinished);
+                }
+                profiler.garbage_collection_finished(cx)
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::GarbageCollectionFinished) } {
+        without_user::<P>(this, Event::GarbageCollectionFinished, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn finalizeable_object_queued<P: Profiler>(
     this: *mut c_void,
     finalizerFlags: u32,
     objectID: ObjectID,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::FinalizeableObjectQueued,
-        0,
-        move |profiler, cx| {
-            if let (Some(is_critical), Some(object)) = (
-                Some(finalizerFlags & sys::COR_PRF_FINALIZER_CRITICAL.bits() != 0),
-                wire::from_wire(cx, objectID),
-            ) {
-                if P::EVERY.contains(Event::FinalizeableObjectQueued) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::FinalizeableObjectQueued {
-                                is_critical,
-                                object,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::FinalizeableObjectQueued) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::FinalizeableObjectQueued,
+            0,
+            move |profiler, cx| {
+                if let (Some(is_critical), Some(object)) = (
+                    Some(finalizerFlags & sys::COR_PRF_FINALIZER_CRITICAL.bits() != 0),
+                    wire::from_wire(cx, objectID),
+                ) {
+                    if const { P::EVERY.contains(Event::FinalizeableObjectQueued) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::FinalizeableObjectQueued {
+                                    is_critical,
+                                    object,
+                                },
+                            );
+                    }
+                    profiler.finalizeable_object_queued(cx, is_critical, object)
                 }
-                profiler.finalizeable_object_queued(cx, is_critical, object)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::FinalizeableObjectQueued) } {
+        without_user::<P>(this, Event::FinalizeableObjectQueued, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn root_references2<P: Profiler>(
     this: *mut c_void,
@@ -1975,90 +2424,108 @@ unsafe extern "system" fn root_references2<P: Profiler>(
     rootFlags: *const COR_PRF_GC_ROOT_FLAGS,
     rootIds: *const usize,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::RootReferences2,
-        0,
-        move |profiler, cx| {
-            if let Some(roots) = Roots::new(
-                cRootRefs,
-                rootRefIds,
-                rootKinds,
-                rootFlags,
-                rootIds,
-            ) {
-                if P::EVERY.contains(Event::RootReferences2) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::RootReferences2 {
-                                roots,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::RootReferences2) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::RootReferences2,
+            0,
+            move |profiler, cx| {
+                if let Some(roots) = Roots::new(
+                    cRootRefs,
+                    rootRefIds,
+                    rootKinds,
+                    rootFlags,
+                    rootIds,
+                ) {
+                    if const { P::EVERY.contains(Event::RootReferences2) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::RootReferences2 {
+                                    roots,
+                                },
+                            );
+                    }
+                    profiler.root_references2(cx, roots)
                 }
-                profiler.root_references2(cx, roots)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::RootReferences2) } {
+        without_user::<P>(this, Event::RootReferences2, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn handle_created<P: Profiler>(
     this: *mut c_void,
     handleId: GCHandleID,
     initialObjectId: ObjectID,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::HandleCreated,
-        0,
-        move |profiler, cx| {
-            if let (Some(handle), Some(object)) = (
-                wire::from_wire(cx, handleId),
-                wire::from_wire(cx, initialObjectId),
-            ) {
-                if P::EVERY.contains(Event::HandleCreated) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::HandleCreated {
-                                handle,
-                                object,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::HandleCreated) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::HandleCreated,
+            0,
+            move |profiler, cx| {
+                if let (Some(handle), Some(object)) = (
+                    wire::from_wire(cx, handleId),
+                    wire::from_wire(cx, initialObjectId),
+                ) {
+                    if const { P::EVERY.contains(Event::HandleCreated) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::HandleCreated {
+                                    handle,
+                                    object,
+                                },
+                            );
+                    }
+                    profiler.handle_created(cx, handle, object)
                 }
-                profiler.handle_created(cx, handle, object)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::HandleCreated) } {
+        without_user::<P>(this, Event::HandleCreated, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn handle_destroyed<P: Profiler>(
     this: *mut c_void,
     handleId: GCHandleID,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::HandleDestroyed,
-        0,
-        move |profiler, cx| {
-            if let Some(handle) = wire::from_wire(cx, handleId) {
-                if P::EVERY.contains(Event::HandleDestroyed) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::HandleDestroyed {
-                                handle,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::HandleDestroyed) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::HandleDestroyed,
+            0,
+            move |profiler, cx| {
+                if let Some(handle) = wire::from_wire(cx, handleId) {
+                    if const { P::EVERY.contains(Event::HandleDestroyed) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::HandleDestroyed {
+                                    handle,
+                                },
+                            );
+                    }
+                    profiler.handle_destroyed(cx, handle)
                 }
-                profiler.handle_destroyed(cx, handle)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::HandleDestroyed) } {
+        without_user::<P>(this, Event::HandleDestroyed, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn rejit_compilation_started<P: Profiler>(
     this: *mut c_void,
@@ -2075,33 +2542,40 @@ unsafe extern "system" fn rejit_compilation_started<P: Profiler>(
             fIsSafeToBlock,
         );
     }
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::RejitCompilationStarted,
-        functionId,
-        move |profiler, cx| {
-            if let (Some(function), Some(rejit), Some(is_safe_to_block)) = (
-                wire::from_wire(cx, functionId),
-                Some(ReJitId(rejitId)),
-                Some(fIsSafeToBlock.as_bool()),
-            ) {
-                if P::EVERY.contains(Event::RejitCompilationStarted) {
+    if const { is_for_user::<P>(Event::RejitCompilationStarted) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::RejitCompilationStarted,
+            functionId,
+            move |profiler, cx| {
+                if let (Some(function), Some(rejit), Some(is_safe_to_block)) = (
+                    wire::from_wire(cx, functionId),
+                    Some(ReJitId(rejitId)),
+                    Some(fIsSafeToBlock.as_bool()),
+                ) {
+                    if const { P::EVERY.contains(Event::RejitCompilationStarted) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::RejitCompilationStarted {
+                                    function,
+                                    rejit,
+                                    is_safe_to_block,
+                                },
+                            );
+                    }
                     profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::RejitCompilationStarted {
-                                function,
-                                rejit,
-                                is_safe_to_block,
-                            },
-                        );
+                        .rejit_compilation_started(cx, function, rejit, is_safe_to_block)
                 }
-                profiler.rejit_compilation_started(cx, function, rejit, is_safe_to_block)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::RejitCompilationStarted) } {
+        without_user::<P>(this, Event::RejitCompilationStarted, functionId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn get_rejit_parameters<P: Profiler>(
     this: *mut c_void,
@@ -2113,22 +2587,28 @@ unsafe extern "system" fn get_rejit_parameters<P: Profiler>(
     if let Some(info) = info {
         bookkeeping::get_rejit_parameters(info, moduleId, methodId, &pFunctionControl);
     }
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::GetRejitParameters,
-        moduleId,
-        move |profiler, cx| {
-            if let (Some(module), Some(method), Some(control)) = (
-                wire::from_wire(cx, moduleId),
-                Some(MethodDef::from_raw(methodId)),
-                FunctionControl::new(&pFunctionControl, moduleId, methodId),
-            ) {
-                profiler.get_rejit_parameters(cx, module, method, control)
-            }
-        },
-    )
+    if const { is_for_user::<P>(Event::GetRejitParameters) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::GetRejitParameters,
+            moduleId,
+            move |profiler, cx| {
+                if let (Some(module), Some(method), Some(control)) = (
+                    wire::from_wire(cx, moduleId),
+                    Some(MethodDef::from_raw(methodId)),
+                    FunctionControl::new(&pFunctionControl, moduleId, methodId),
+                ) {
+                    profiler.get_rejit_parameters(cx, module, method, control)
+                }
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::GetRejitParameters) } {
+        without_user::<P>(this, Event::GetRejitParameters, moduleId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn rejit_compilation_finished<P: Profiler>(
     this: *mut c_void,
@@ -2147,42 +2627,53 @@ unsafe extern "system" fn rejit_compilation_finished<P: Profiler>(
             fIsSafeToBlock,
         );
     }
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::RejitCompilationFinished,
-        functionId,
-        move |profiler, cx| {
-            if let (Some(function), Some(rejit), Some(status), Some(is_safe_to_block)) = (
-                wire::from_wire(cx, functionId),
-                Some(ReJitId(rejitId)),
-                wire::from_wire(cx, hrStatus),
-                Some(fIsSafeToBlock.as_bool()),
-            ) {
-                if P::EVERY.contains(Event::RejitCompilationFinished) {
+    if const { is_for_user::<P>(Event::RejitCompilationFinished) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::RejitCompilationFinished,
+            functionId,
+            move |profiler, cx| {
+                if let (
+                    Some(function),
+                    Some(rejit),
+                    Some(status),
+                    Some(is_safe_to_block),
+                ) = (
+                    wire::from_wire(cx, functionId),
+                    Some(ReJitId(rejitId)),
+                    wire::from_wire(cx, hrStatus),
+                    Some(fIsSafeToBlock.as_bool()),
+                ) {
+                    if const { P::EVERY.contains(Event::RejitCompilationFinished) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::RejitCompilationFinished {
+                                    function,
+                                    rejit,
+                                    status,
+                                    is_safe_to_block,
+                                },
+                            );
+                    }
                     profiler
-                        .every(
+                        .rejit_compilation_finished(
                             cx,
-                            &CallbackEvent::RejitCompilationFinished {
-                                function,
-                                rejit,
-                                status,
-                                is_safe_to_block,
-                            },
-                        );
+                            function,
+                            rejit,
+                            status,
+                            is_safe_to_block,
+                        )
                 }
-                profiler
-                    .rejit_compilation_finished(
-                        cx,
-                        function,
-                        rejit,
-                        status,
-                        is_safe_to_block,
-                    )
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::RejitCompilationFinished) } {
+        without_user::<P>(this, Event::RejitCompilationFinished, functionId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn rejit_error<P: Profiler>(
     this: *mut c_void,
@@ -2195,35 +2686,41 @@ unsafe extern "system" fn rejit_error<P: Profiler>(
     if let Some(info) = info {
         bookkeeping::rejit_error(info, moduleId, methodId, functionId, hrStatus);
     }
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::RejitError,
-        moduleId,
-        move |profiler, cx| {
-            if let (Some(module), Some(method), Some(function), Some(status)) = (
-                wire::from_wire(cx, moduleId),
-                Some(MethodDef::from_raw(methodId)),
-                wire::from_wire(cx, functionId),
-                wire::from_wire(cx, hrStatus),
-            ) {
-                if P::EVERY.contains(Event::RejitError) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::RejitError {
-                                module,
-                                method,
-                                function,
-                                status,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::RejitError) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::RejitError,
+            moduleId,
+            move |profiler, cx| {
+                if let (Some(module), Some(method), Some(function), Some(status)) = (
+                    wire::from_wire(cx, moduleId),
+                    Some(MethodDef::from_raw(methodId)),
+                    wire::from_wire(cx, functionId),
+                    wire::from_wire(cx, hrStatus),
+                ) {
+                    if const { P::EVERY.contains(Event::RejitError) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::RejitError {
+                                    module,
+                                    method,
+                                    function,
+                                    status,
+                                },
+                            );
+                    }
+                    profiler.rejit_error(cx, module, method, function, status)
                 }
-                profiler.rejit_error(cx, module, method, function, status)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::RejitError) } {
+        without_user::<P>(this, Event::RejitError, moduleId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn moved_references2<P: Profiler>(
     this: *mut c_void,
@@ -2232,32 +2729,38 @@ unsafe extern "system" fn moved_references2<P: Profiler>(
     newObjectIDRangeStart: *const ObjectID,
     cObjectIDRangeLength: *const usize,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::MovedReferences2,
-        0,
-        move |profiler, cx| {
-            if let Some(ranges) = MovedRanges::from_usize(
-                cMovedObjectIDRanges,
-                oldObjectIDRangeStart,
-                newObjectIDRangeStart,
-                cObjectIDRangeLength,
-            ) {
-                if P::EVERY.contains(Event::MovedReferences2) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::MovedReferences2 {
-                                ranges,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::MovedReferences2) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::MovedReferences2,
+            0,
+            move |profiler, cx| {
+                if let Some(ranges) = MovedRanges::from_usize(
+                    cMovedObjectIDRanges,
+                    oldObjectIDRangeStart,
+                    newObjectIDRangeStart,
+                    cObjectIDRangeLength,
+                ) {
+                    if const { P::EVERY.contains(Event::MovedReferences2) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::MovedReferences2 {
+                                    ranges,
+                                },
+                            );
+                    }
+                    profiler.moved_references2(cx, ranges)
                 }
-                profiler.moved_references2(cx, ranges)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::MovedReferences2) } {
+        without_user::<P>(this, Event::MovedReferences2, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn surviving_references2<P: Profiler>(
     this: *mut c_void,
@@ -2265,31 +2768,37 @@ unsafe extern "system" fn surviving_references2<P: Profiler>(
     objectIDRangeStart: *const ObjectID,
     cObjectIDRangeLength: *const usize,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::SurvivingReferences2,
-        0,
-        move |profiler, cx| {
-            if let Some(ranges) = SurvivingRanges::from_usize(
-                cSurvivingObjectIDRanges,
-                objectIDRangeStart,
-                cObjectIDRangeLength,
-            ) {
-                if P::EVERY.contains(Event::SurvivingReferences2) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::SurvivingReferences2 {
-                                ranges,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::SurvivingReferences2) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::SurvivingReferences2,
+            0,
+            move |profiler, cx| {
+                if let Some(ranges) = SurvivingRanges::from_usize(
+                    cSurvivingObjectIDRanges,
+                    objectIDRangeStart,
+                    cObjectIDRangeLength,
+                ) {
+                    if const { P::EVERY.contains(Event::SurvivingReferences2) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::SurvivingReferences2 {
+                                    ranges,
+                                },
+                            );
+                    }
+                    profiler.surviving_references2(cx, ranges)
                 }
-                profiler.surviving_references2(cx, ranges)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::SurvivingReferences2) } {
+        without_user::<P>(this, Event::SurvivingReferences2, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn conditional_weak_table_element_references<P: Profiler>(
     this: *mut c_void,
@@ -2298,79 +2807,99 @@ unsafe extern "system" fn conditional_weak_table_element_references<P: Profiler>
     valueRefIds: *const ObjectID,
     rootIds: *const GCHandleID,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::ConditionalWeakTableElementReferences,
-        0,
-        move |profiler, cx| {
-            if let Some(elements) = WeakTableElements::new(
-                cRootRefs,
-                keyRefIds,
-                valueRefIds,
-                rootIds,
-            ) {
-                if P::EVERY.contains(Event::ConditionalWeakTableElementReferences) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ConditionalWeakTableElementReferences {
-                                elements,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ConditionalWeakTableElementReferences) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::ConditionalWeakTableElementReferences,
+            0,
+            move |profiler, cx| {
+                if let Some(elements) = WeakTableElements::new(
+                    cRootRefs,
+                    keyRefIds,
+                    valueRefIds,
+                    rootIds,
+                ) {
+                    if const {
+                        P::EVERY.contains(Event::ConditionalWeakTableElementReferences)
+                    } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ConditionalWeakTableElementReferences {
+                                    elements,
+                                },
+                            );
+                    }
+                    profiler.conditional_weak_table_element_references(cx, elements)
                 }
-                profiler.conditional_weak_table_element_references(cx, elements)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ConditionalWeakTableElementReferences) } {
+        without_user::<P>(this, Event::ConditionalWeakTableElementReferences, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn get_assembly_references<P: Profiler>(
     this: *mut c_void,
     wszAssemblyPath: *const u16,
     pAsmRefProvider: Ref<'_, ICorProfilerAssemblyReferenceProvider>,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::GetAssemblyReferences,
-        0,
-        move |profiler, cx| {
-            if let (Some(path), Some(provider)) = (
-                Some(&wire::utf16_z(wszAssemblyPath)),
-                AssemblyReferenceProvider::new(&pAsmRefProvider),
-            ) {
-                profiler.get_assembly_references(cx, path, provider)
-            }
-        },
-    )
+    if const { is_for_user::<P>(Event::GetAssemblyReferences) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::GetAssemblyReferences,
+            0,
+            move |profiler, cx| {
+                if let (Some(path), Some(provider)) = (
+                    Some(&wire::utf16_z(wszAssemblyPath)),
+                    AssemblyReferenceProvider::new(&pAsmRefProvider),
+                ) {
+                    profiler.get_assembly_references(cx, path, provider)
+                }
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::GetAssemblyReferences) } {
+        without_user::<P>(this, Event::GetAssemblyReferences, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn module_in_memory_symbols_updated<P: Profiler>(
     this: *mut c_void,
     moduleId: ModuleID,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::ModuleInMemorySymbolsUpdated,
-        moduleId,
-        move |profiler, cx| {
-            if let Some(module) = wire::from_wire(cx, moduleId) {
-                if P::EVERY.contains(Event::ModuleInMemorySymbolsUpdated) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::ModuleInMemorySymbolsUpdated {
-                                module,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::ModuleInMemorySymbolsUpdated) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::ModuleInMemorySymbolsUpdated,
+            moduleId,
+            move |profiler, cx| {
+                if let Some(module) = wire::from_wire(cx, moduleId) {
+                    if const { P::EVERY.contains(Event::ModuleInMemorySymbolsUpdated) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::ModuleInMemorySymbolsUpdated {
+                                    module,
+                                },
+                            );
+                    }
+                    profiler.module_in_memory_symbols_updated(cx, module)
                 }
-                profiler.module_in_memory_symbols_updated(cx, module)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::ModuleInMemorySymbolsUpdated) } {
+        without_user::<P>(this, Event::ModuleInMemorySymbolsUpdated, moduleId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn dynamic_method_jit_compilation_started<P: Profiler>(
     this: *mut c_void,
@@ -2379,39 +2908,47 @@ unsafe extern "system" fn dynamic_method_jit_compilation_started<P: Profiler>(
     pILHeader: LPCBYTE,
     cbILHeader: u32,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::DynamicMethodJitCompilationStarted,
-        functionId,
-        move |profiler, cx| {
-            if let (Some(function), Some(is_safe_to_block), Some(il)) = (
-                wire::from_wire(cx, functionId),
-                Some(fIsSafeToBlock.as_bool()),
-                Some(wire::slice(cbILHeader, pILHeader)),
-            ) {
-                if P::EVERY.contains(Event::DynamicMethodJitCompilationStarted) {
+    if const { is_for_user::<P>(Event::DynamicMethodJitCompilationStarted) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::DynamicMethodJitCompilationStarted,
+            functionId,
+            move |profiler, cx| {
+                if let (Some(function), Some(is_safe_to_block), Some(il)) = (
+                    wire::from_wire(cx, functionId),
+                    Some(fIsSafeToBlock.as_bool()),
+                    Some(wire::slice(cbILHeader, pILHeader)),
+                ) {
+                    if const {
+                        P::EVERY.contains(Event::DynamicMethodJitCompilationStarted)
+                    } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::DynamicMethodJitCompilationStarted {
+                                    function,
+                                    is_safe_to_block,
+                                    il,
+                                },
+                            );
+                    }
                     profiler
-                        .every(
+                        .dynamic_method_jit_compilation_started(
                             cx,
-                            &CallbackEvent::DynamicMethodJitCompilationStarted {
-                                function,
-                                is_safe_to_block,
-                                il,
-                            },
-                        );
+                            function,
+                            is_safe_to_block,
+                            il,
+                        )
                 }
-                profiler
-                    .dynamic_method_jit_compilation_started(
-                        cx,
-                        function,
-                        is_safe_to_block,
-                        il,
-                    )
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::DynamicMethodJitCompilationStarted) } {
+        without_user::<P>(this, Event::DynamicMethodJitCompilationStarted, functionId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn dynamic_method_jit_compilation_finished<P: Profiler>(
     this: *mut c_void,
@@ -2419,65 +2956,79 @@ unsafe extern "system" fn dynamic_method_jit_compilation_finished<P: Profiler>(
     hrStatus: HRESULT,
     fIsSafeToBlock: BOOL,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::DynamicMethodJitCompilationFinished,
-        functionId,
-        move |profiler, cx| {
-            if let (Some(function), Some(status), Some(is_safe_to_block)) = (
-                wire::from_wire(cx, functionId),
-                wire::from_wire(cx, hrStatus),
-                wire::from_wire(cx, fIsSafeToBlock),
-            ) {
-                if P::EVERY.contains(Event::DynamicMethodJitCompilationFinished) {
+    if const { is_for_user::<P>(Event::DynamicMethodJitCompilationFinished) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::DynamicMethodJitCompilationFinished,
+            functionId,
+            move |profiler, cx| {
+                if let (Some(function), Some(status), Some(is_safe_to_block)) = (
+                    wire::from_wire(cx, functionId),
+                    wire::from_wire(cx, hrStatus),
+                    wire::from_wire(cx, fIsSafeToBlock),
+                ) {
+                    if const {
+                        P::EVERY.contains(Event::DynamicMethodJitCompilationFinished)
+                    } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::DynamicMethodJitCompilationFinished {
+                                    function,
+                                    status,
+                                    is_safe_to_block,
+                                },
+                            );
+                    }
                     profiler
-                        .every(
+                        .dynamic_method_jit_compilation_finished(
                             cx,
-                            &CallbackEvent::DynamicMethodJitCompilationFinished {
-                                function,
-                                status,
-                                is_safe_to_block,
-                            },
-                        );
+                            function,
+                            status,
+                            is_safe_to_block,
+                        )
                 }
-                profiler
-                    .dynamic_method_jit_compilation_finished(
-                        cx,
-                        function,
-                        status,
-                        is_safe_to_block,
-                    )
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::DynamicMethodJitCompilationFinished) } {
+        without_user::<P>(this, Event::DynamicMethodJitCompilationFinished, functionId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn dynamic_method_unloaded<P: Profiler>(
     this: *mut c_void,
     functionId: FunctionID,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::DynamicMethodUnloaded,
-        functionId,
-        move |profiler, cx| {
-            if let Some(function) = wire::from_wire(cx, functionId) {
-                if P::EVERY.contains(Event::DynamicMethodUnloaded) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::DynamicMethodUnloaded {
-                                function,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::DynamicMethodUnloaded) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::DynamicMethodUnloaded,
+            functionId,
+            move |profiler, cx| {
+                if let Some(function) = wire::from_wire(cx, functionId) {
+                    if const { P::EVERY.contains(Event::DynamicMethodUnloaded) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::DynamicMethodUnloaded {
+                                    function,
+                                },
+                            );
+                    }
+                    profiler.dynamic_method_unloaded(cx, function)
                 }
-                profiler.dynamic_method_unloaded(cx, function)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::DynamicMethodUnloaded) } {
+        without_user::<P>(this, Event::DynamicMethodUnloaded, functionId)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn event_pipe_event_delivered<P: Profiler>(
     this: *mut c_void,
@@ -2494,56 +3045,68 @@ unsafe extern "system" fn event_pipe_event_delivered<P: Profiler>(
     numStackFrames: u32,
     stackFrames: *const usize,
 ) -> HRESULT {
-    in_no_gc::<
-        P,
-    >(
-        this,
-        Event::EventPipeEventDelivered,
-        0,
-        move |profiler, cx| {
-            if let Some(event) = EventPipeEvent::for_profiler(
-                cx,
-                provider,
-                eventId,
-                eventVersion,
-                cbMetadataBlob,
-                metadataBlob,
-                cbEventData,
-                eventData,
-                pActivityId,
-                pRelatedActivityId,
-                eventThread,
-                numStackFrames,
-                stackFrames,
-            ) {
-                profiler.event_pipe_event_delivered(cx, event)
-            }
-        },
-    )
+    if const { is_for_user::<P>(Event::EventPipeEventDelivered) } {
+        in_no_gc::<
+            P,
+        >(
+            this,
+            Event::EventPipeEventDelivered,
+            0,
+            move |profiler, cx| {
+                if let Some(event) = EventPipeEvent::for_profiler(
+                    cx,
+                    provider,
+                    eventId,
+                    eventVersion,
+                    cbMetadataBlob,
+                    metadataBlob,
+                    cbEventData,
+                    eventData,
+                    pActivityId,
+                    pRelatedActivityId,
+                    eventThread,
+                    numStackFrames,
+                    stackFrames,
+                ) {
+                    profiler.event_pipe_event_delivered(cx, event)
+                }
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::EventPipeEventDelivered) } {
+        without_user::<P>(this, Event::EventPipeEventDelivered, 0)
+    } else {
+        S_OK
+    }
 }
 unsafe extern "system" fn event_pipe_provider_created<P: Profiler>(
     this: *mut c_void,
     provider: EVENTPIPE_PROVIDER,
 ) -> HRESULT {
-    in_callback::<
-        P,
-    >(
-        this,
-        Event::EventPipeProviderCreated,
-        0,
-        move |profiler, cx| {
-            if let Some(provider) = wire::from_wire(cx, provider) {
-                if P::EVERY.contains(Event::EventPipeProviderCreated) {
-                    profiler
-                        .every(
-                            cx,
-                            &CallbackEvent::EventPipeProviderCreated {
-                                provider,
-                            },
-                        );
+    if const { is_for_user::<P>(Event::EventPipeProviderCreated) } {
+        in_callback::<
+            P,
+        >(
+            this,
+            Event::EventPipeProviderCreated,
+            0,
+            move |profiler, cx| {
+                if let Some(provider) = wire::from_wire(cx, provider) {
+                    if const { P::EVERY.contains(Event::EventPipeProviderCreated) } {
+                        profiler
+                            .every(
+                                cx,
+                                &CallbackEvent::EventPipeProviderCreated {
+                                    provider,
+                                },
+                            );
+                    }
+                    profiler.event_pipe_provider_created(cx, provider)
                 }
-                profiler.event_pipe_provider_created(cx, provider)
-            }
-        },
-    )
+            },
+        )
+    } else if const { is_for_sdk::<P>(Event::EventPipeProviderCreated) } {
+        without_user::<P>(this, Event::EventPipeProviderCreated, 0)
+    } else {
+        S_OK
+    }
 }
