@@ -122,6 +122,7 @@ const NO_CALLS: &[(&str, Context)] = &[
     ("is_runtime_entry(function)", Context::InNoGc),
     ("value(object)", Context::InNoGc),
     ("take_heap_snapshot(deadline, sink)", Context::ProfilerThread),
+    ("take_heap_snapshot_with_fields(deadline, sink, fields)", Context::ProfilerThread),
 ];
 
 #[test]

@@ -104,7 +104,7 @@ mod tests {
                      .AsyncStateMachineBox<Shop.Orders<int>.<LoadAsync>d__5<string>>";
         let method = state_machine(class).unwrap();
         assert_eq!(method, "Shop.Orders<int>.<LoadAsync>d__5<string>.MoveNext()");
-        assert!(label(&method).ends_with(".LoadAsync"), "{}", label(&method));
+        assert_eq!(label(&method), "Orders<int>.LoadAsync<string>");
         assert!(is_mine(&method) && !is_mine("System.IO.Stream.<CopyToAsync>d__1.MoveNext()"));
         assert_eq!(state_machine("System.Threading.Tasks.Task<int>"), None);
     }

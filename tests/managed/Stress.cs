@@ -1,6 +1,6 @@
 // Does at once, on many threads, whatever makes a profiler's life hard, and ends as it is told to.
 //
-//     Torture SEED ROUNDS ENDING [MILLISECONDS]
+//     Stress SEED ROUNDS ENDING [MILLISECONDS]
 //
 // Each worker does one kind of job, over and over; what comes of a job depends on seed and number only. For each of ROUNDS
 // numbers a line is printed when all workers are through with it, and then the lines end. So whatever the timing, and
@@ -368,7 +368,7 @@ static class Foreign
     }
 }
 
-static class Torture
+static class Stress
 {
     static readonly Func<long, long>[] Kinds =
     {
