@@ -4,7 +4,8 @@
 //
 // COUNT requests wait for a semaphore, 20 for a timer, 5 for a promise that a list can keep, 3 for promises that nothing
 // can keep any more. One waits for all of 4 parts, which wait for a promise. A thread is blocked by an operation that
-// waits for a promise. Two operations wait for each other. 10 have ended.
+// waits for a promise. Two operations wait for each other. 6 wait for one promise, one for any of 2, one for what continues
+// after a promise. 10 have ended.
 using System;
 using System.Collections.Generic;
 using System.Threading;
@@ -30,6 +31,10 @@ static class Shop
     public static async Task Forgets() { await new TaskCompletionSource<string>().Task; }
     public static async Task<int> Part() { return await Promise().Task; }
     public static async Task Whole() { await Task.WhenAll(Part(), Part(), Part(), Part()); }
+    static readonly Task<int> shared = Promise().Task;
+    public static async Task Shares() { await shared; }
+    public static async Task Any() { await Task.WhenAny(Promise().Task, Promise().Task); }
+    public static async Task Continues() { await Promise().Task.ContinueWith(_ => 1); }
     public static async Task Blocks() { await Promise().Task; }
     public static async Task Ends() { await Task.Yield(); }
     public static async Task First(Task begin) { await begin; await Waiting.second; }
@@ -50,6 +55,9 @@ static class Waiting
         Start(5, Shop.Asks);
         Start(3, Shop.Forgets);
         Start(1, Shop.Whole);
+        Start(6, Shop.Shares);
+        Start(1, Shop.Any);
+        Start(1, Shop.Continues);
         TaskCompletionSource<int> begin = new TaskCompletionSource<int>();
         first = Shop.First(begin.Task);
         second = Shop.Second(begin.Task);

@@ -22,7 +22,7 @@ use corprof_diagnostics::{Client, EventPipeSession, Level, Process, Provider, Ru
 use corprof_nettrace::events::Provider as EventProvider;
 use corprof_nettrace::{Event, FormatErrorKind, Reader};
 
-pub(crate) use self::names::{Names, Place};
+pub(crate) use self::names::{Names, Place, label};
 pub(crate) use self::spread::Spread;
 
 use self::started::Started;

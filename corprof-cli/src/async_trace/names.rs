@@ -101,10 +101,14 @@ impl<'m> Names<'m> {
         name != UNKNOWN && frame.kind_found() == FrameKind::User
     }
 
-    /// Short, and without the mark of async methods: all are async here.
+    /// Short, as [`label`] has it.
     pub(crate) fn label(&self, address: u64) -> String {
-        let (name, _) = self.full(address);
-        let label = Frame::managed(name).label();
-        label.strip_suffix(" (async)").map(str::to_owned).unwrap_or(label)
+        label(self.full(address).0)
     }
+}
+
+/// The short name of a method, without the mark of async methods: where this is used, all are async.
+pub(crate) fn label(name: &str) -> String {
+    let label = Frame::managed(name).label();
+    label.strip_suffix(" (async)").map(str::to_owned).unwrap_or(label)
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::names;
 use super::pending::Pending;
+use crate::async_trace;
 use crate::heap::inside::TaskFields;
 
 /// Operations that wait in the same way.
@@ -121,7 +122,7 @@ fn chain(graph: &HeapGraph, ends: &Ends, tasks: &[Pending], path: &Path) -> Chai
     for task in path.tasks.iter().filter_map(|place| tasks.get(*place)) {
         is_mine |= task.methods.iter().any(|method| names::is_mine(method));
         if !task.methods.is_empty() {
-            methods.extend(task.methods.iter().map(|method| names::label(method)));
+            methods.extend(task.methods.iter().map(|method| async_trace::label(method)));
         } else if awaits.is_none() && !path.is_circle {
             awaits = Some(names::task(graph.class_name(task.object), task.is_work));
             is_stuck = ends.cannot_complete(graph, task);

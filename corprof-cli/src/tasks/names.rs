@@ -1,6 +1,6 @@
 //! What classes of the framework's tasks mean.
 
-use corprof_export::Frame;
+use corprof_export::{Frame, FrameKind};
 
 /// Stands for a method whose name is not known.
 pub(super) const UNKNOWN: &str = "[unknown method]";
@@ -9,7 +9,7 @@ pub(super) const UNKNOWN: &str = "[unknown method]";
 const BOXES: [&str; 2] = [".AsyncStateMachineBox<", ".DebugFinalizableAsyncStateMachineBox<"];
 
 /// The classes of tasks by which one awaits something, and what it is.
-const KNOWN: [(&str, &str); 13] = [
+const KNOWN: [(&str, &str); 16] = [
     (PROMISE, "a promise (TaskCompletionSource)"),
     ("System.Threading.Tasks.Task.DelayPromise", "Task.Delay"),
     ("System.Threading.Tasks.Task.DelayPromiseWithCancellation", "Task.Delay"),
@@ -21,15 +21,15 @@ const KNOWN: [(&str, &str); 13] = [
     ("System.Threading.Tasks.UnwrapPromise", "Task.Unwrap"),
     ("System.Threading.Tasks.ContinuationTaskFromTask", "Task.ContinueWith"),
     ("System.Threading.Tasks.ContinuationTaskFromResultTask", "Task.ContinueWith"),
+    ("System.Threading.Tasks.ContinuationResultTaskFromTask", "Task.ContinueWith"),
+    ("System.Threading.Tasks.ContinuationResultTaskFromResultTask", "Task.ContinueWith"),
     ("System.Threading.SemaphoreSlim.TaskNode", "SemaphoreSlim.WaitAsync"),
+    ("System.Runtime.CompilerServices.AsyncHelpers.RuntimeAsyncTask", "an async method, which runs or is queued"),
     ("System.Threading.Tasks.ValueTask.ValueTaskSourceAsTask", "ValueTask.AsTask"),
 ];
 
 /// The class of tasks that code completes.
 pub(super) const PROMISE: &str = "System.Threading.Tasks.Task";
-
-/// Beginnings of names of the frameworks' methods.
-const FRAMEWORK: [&str; 4] = ["System.", "Microsoft.", "Internal.", "Interop."];
 
 /// Beginnings and endings of names of classes between a task and those that await it.
 const LISTS: [&str; 4] = ["System.Collections.Generic.List<", "object[]", "System.Action", "System.Func<"];
@@ -42,15 +42,9 @@ pub(super) fn state_machine(class: &str) -> Option<String> {
     Some(format!("{machine}.MoveNext()"))
 }
 
-/// The name of a method as C# has it, with its class and without its namespace.
-pub(super) fn label(name: &str) -> String {
-    let label = Frame::managed(name).label();
-    label.strip_suffix(" (async)").map(str::to_owned).unwrap_or(label)
-}
-
 /// Whether a method is the application's.
 pub(super) fn is_mine(name: &str) -> bool {
-    name != UNKNOWN && !FRAMEWORK.iter().any(|framework| name.starts_with(framework))
+    name != UNKNOWN && Frame::managed(name).kind_found() == FrameKind::User
 }
 
 /// What is awaited if it is a task of this class: how code comes by one.
@@ -104,7 +98,6 @@ mod tests {
                      .AsyncStateMachineBox<Shop.Orders<int>.<LoadAsync>d__5<string>>";
         let method = state_machine(class).unwrap();
         assert_eq!(method, "Shop.Orders<int>.<LoadAsync>d__5<string>.MoveNext()");
-        assert_eq!(label(&method), "Orders<int>.LoadAsync<string>");
         assert!(is_mine(&method) && !is_mine("System.IO.Stream.<CopyToAsync>d__1.MoveNext()"));
         assert_eq!(state_machine("System.Threading.Tasks.Task<int>"), None);
     }

@@ -41,7 +41,8 @@ pub(super) fn pending(graph: &HeapGraph, fields: &TaskFields) -> Vec<Pending> {
             Some(method) => vec![method],
             None => suspended(fields, state.state),
         };
-        let is_work = state.action != 0 && methods.is_empty();
+        // Other classes have an action besides what they stand for.
+        let is_work = state.action != 0 && names::of(graph.class_name(object), names::PROMISE);
         all.push(Pending { object, methods, awaiters: Vec::new(), awaits: Vec::new(), blocks_thread: false, is_work });
         continuations.push(state.continuation);
     }

@@ -12,14 +12,11 @@ use crate::id::ModuleId;
 use crate::metadata::signature::{Primitive, Type};
 use crate::metadata::{FieldDef, TypeDef};
 use crate::runtime_layout;
-use crate::runtime_layout::memory::word;
+use crate::runtime_layout::memory::{NearbyObjects, word};
 use crate::session::Info;
-use crate::system;
 
 /// The bytes of a word.
 const WORD: usize = size_of::<usize>();
-/// As much of an object is read at once: of objects with a field beyond, none is read.
-const MOST_BYTES: usize = 256;
 /// Why a field is refused.
 const OTHER_TYPE: &str = "a snapshot does not read fields of this type";
 /// No class has so many ancestors.
@@ -120,6 +117,9 @@ pub(super) struct FieldReader {
     known: FxHashMap<u64, Option<usize>>,
     /// Where a class has the number of its parent: for classes without metadata.
     parent: Option<usize>,
+    objects: NearbyObjects,
+    /// Words behind pointers, by their addresses.
+    behind: FxHashMap<usize, u64>,
     values: Vec<u64>,
 }
 
@@ -137,7 +137,15 @@ impl FieldReader {
     pub(super) fn new(info: &Info, of: Vec<FieldsOf>) -> Self {
         let descriptor = runtime_layout::descriptor(info);
         let parent = descriptor.and_then(|layout| layout.offset("MethodTable", "ParentMethodTable"));
-        Self { of, layouts: Vec::new(), known: FxHashMap::default(), parent, values: Vec::new() }
+        Self {
+            of,
+            layouts: Vec::new(),
+            known: FxHashMap::default(),
+            parent,
+            objects: NearbyObjects::default(),
+            behind: FxHashMap::default(),
+            values: Vec::new(),
+        }
     }
 
     /// Passes the values of an object to the sink, if its class is among the chosen ones. The object stands still.
@@ -148,19 +156,21 @@ impl FieldReader {
         };
         let Some(layout) = layout.and_then(|layout| self.layouts.get(layout)) else { return Ok(()) };
         let Some(of) = self.of.get(layout.of) else { return Ok(()) };
-        let mut bytes = [0; MOST_BYTES];
-        let Some(bytes) = bytes.get_mut(..layout.end) else { return Ok(()) };
-        // The system reads it: a wrong address is an error. An object begins with its class; while the heap is
-        // reported, the lowest bits may be the collector's.
-        if !system::read_memory(object as usize, bytes) || number(bytes, 0, WORD) & !7 != class & !7 {
+        // The system reads it: a wrong address is an error.
+        let Some(bytes) = self.objects.read(object as usize, layout.end) else { return Ok(()) };
+        // An object begins with its class; while the heap is reported, the lowest bits may be the collector's.
+        if number(bytes, 0, WORD) & !7 != class & !7 {
             return Ok(());
         }
         self.values.clear();
         for (field, offset) in of.fields.iter().zip(&layout.offsets) {
             let value = number(bytes, *offset, field.size);
-            let behind = |offset: usize| word((value as usize).wrapping_add(offset)).unwrap_or_default() as u64;
             self.values.push(match field.behind {
-                Some(offset) if value != 0 => behind(offset),
+                Some(offset) if value != 0 => {
+                    // Many objects refer to the same few places.
+                    let address = (value as usize).wrapping_add(offset);
+                    *self.behind.entry(address).or_insert_with(|| word(address).unwrap_or_default() as u64)
+                }
                 _ => value,
             });
         }

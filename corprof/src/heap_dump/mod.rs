@@ -193,8 +193,8 @@ impl ProfilerThread<'_> {
     /// As [`take_heap_snapshot`](Self::take_heap_snapshot), and passes the values of `fields` to
     /// [`BlockSink::fields`].
     ///
-    /// Each object of which fields are read makes the application stand still for another microsecond. If the system
-    /// does not let a process read its own memory (`process_vm_readv` and pipes are forbidden), no fields come.
+    /// The application stands still for that as well. If the system does not let a process read its own memory
+    /// (`process_vm_readv` and pipes are forbidden), no fields come.
     ///
     /// # Errors
     /// [`HeapDumpError`] says what each means.

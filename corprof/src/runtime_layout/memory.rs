@@ -29,6 +29,38 @@ pub(crate) fn words(address: usize, most: usize) -> Vec<usize> {
     words
 }
 
+/// Reads objects that lie near each other by few calls of the system, as long as nothing changes.
+#[derive(Default)]
+pub(crate) struct NearbyObjects {
+    /// The beginning of the part that was read last, and its bytes, if all of it is memory.
+    start: Option<usize>,
+    part: Vec<u8>,
+    is_whole: bool,
+    /// An object that is not in such a part.
+    single: Vec<u8>,
+}
+
+impl NearbyObjects {
+    /// As much is read at once.
+    const PART: usize = 64 << 10;
+
+    /// `length` bytes at an address; none if there is no memory.
+    pub(crate) fn read(&mut self, address: usize, length: usize) -> Option<&[u8]> {
+        let at = address % Self::PART;
+        let start = address - at;
+        if self.start != Some(start) {
+            self.part.resize(Self::PART, 0);
+            self.is_whole = system::read_memory(start, &mut self.part);
+            self.start = Some(start);
+        }
+        if self.is_whole && at + length <= Self::PART {
+            return self.part.get(at..at + length);
+        }
+        self.single.resize(length, 0);
+        system::read_memory(address, &mut self.single).then_some(&self.single)
+    }
+}
+
 /// What the memory held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fact {
@@ -81,6 +113,18 @@ mod tests {
         assert!(evidence.holds());
         memory[1] = 5;
         assert!(!evidence.holds());
+    }
+
+    #[test]
+    fn nearby_objects_are_read_within_a_part_across_parts_and_not_where_no_memory_is() {
+        const PART: usize = NearbyObjects::PART;
+        let memory: Vec<u8> = (0..4 * PART).map(|place| (place / 251) as u8).collect();
+        let address = memory.as_ptr().expose_provenance();
+        let mut objects = NearbyObjects::default();
+        for place in [0, 8, PART - 8, PART, 2 * PART + 8, 16, 4 * PART - 24] {
+            assert_eq!(objects.read(address + place, 24), Some(&memory[place..place + 24]), "{place}");
+        }
+        assert_eq!(objects.read(8, 24), None);
     }
 
     #[test]

@@ -241,6 +241,7 @@ fn other_commands_print_documents() -> Result<()> {
             ("stacks", &["stacks", &pid, "--json"][..]),
             ("ps", &["ps", "--json"]),
             ("counters", &["counters", &pid, "--json", "--duration", "3"]),
+            ("tasks", &["tasks", &pid, "--json"]),
             ("events", &["events", &pid, "--set", "contention", "--json", "--duration", "2"]),
             ("heap", &["heap", &pid, "-o", &heap]),
         ] {
