@@ -6,6 +6,7 @@ mod marks;
 mod metadata;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use corprof::metadata::{MethodDef, TypeDef};
@@ -91,6 +92,9 @@ impl Callbacks for Outputs {
 
 /// How many rows the thread adds that adds.
 const ADDED: u32 = 2000;
+/// After how many rows it waits until the thread that reads has read them all once more: on a busy machine that one may
+/// otherwise not run before everything is added.
+const ADDED_A_ROUND: u32 = 100;
 
 /// Reads blobs in place, and the metadata by corprof, while another thread adds to them.
 #[derive(Profiler, Default)]
@@ -114,9 +118,14 @@ struct Seen {
 }
 
 impl Counts {
-    fn add(&self, cx: &InNoGc<'_>, module: ModuleId) -> Result<()> {
+    fn add(&self, cx: &InNoGc<'_>, module: ModuleId, rounds: &Receiver<()>) -> Result<()> {
         let emit = cx.metadata_emit(module)?;
         for number in 0..ADDED {
+            if number % ADDED_A_ROUND == 0 {
+                while rounds.try_recv().is_ok() {}
+                // An error means that the reader has ended, and has said why.
+                let _ = rounds.recv();
+            }
             emit.define_user_string(&format!("added {number}"))?;
             // One more local variable each time, of a type by turns, so that no two signatures are the same.
             let locals = (0..16).map(|bit| if number >> bit & 1 == 0 { 0x08 } else { 0x0e });
@@ -126,7 +135,7 @@ impl Counts {
         Ok(())
     }
 
-    fn read(&self, cx: &InNoGc<'_>, module: ModuleId) -> Result<()> {
+    fn read(&self, cx: &InNoGc<'_>, module: ModuleId, rounds: &Sender<()>) -> Result<()> {
         let import = cx.metadata(module)?;
         let methods = |class: &TypeDef| import.methods(*class);
         let methods: Vec<_> = import.type_defs()?.iter().map(methods).collect::<Result<Vec<_>>>()?.concat();
@@ -152,6 +161,8 @@ impl Counts {
                 self.count(now == bytes);
             }
             self.count(names()? == expected);
+            // The other thread may just have added its last row.
+            let _ = rounds.send(());
         }
         Ok(())
     }
@@ -169,9 +180,10 @@ impl Callbacks for Emits {
             return;
         }
         let reader = self.counts.clone();
-        let started = cx.spawn_profiler_thread("reads", move |cx| expect("reading", reader.read(cx, module)));
+        let (sender, rounds) = channel();
+        let started = cx.spawn_profiler_thread("reads", move |cx| expect("reading", reader.read(cx, module, &sender)));
         expect("a thread", started.map(drop));
-        expect("adding", self.counts.add(cx, module));
+        expect("adding", self.counts.add(cx, module, &rounds));
         self.counts.is_done.store(true, Relaxed);
     }
 
