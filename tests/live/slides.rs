@@ -114,10 +114,18 @@ fn tracer_records_each_call() -> Result<()> {
 #[test]
 fn trace_values_prints_arguments_and_results() -> Result<()> {
     for runtime in Runtime::all()? {
-        let outcome = told(&runtime, "trace_values", "Jumps", &[])?;
-        for expected in ["Jumps.Landed(int32) gets (5)", "Jumps.Landed(int32) returns 6"] {
-            ensure!(outcome.stderr.lines().any(|line| line == expected), "{runtime}: no {expected}: {outcome}");
+        let outcome = told(&runtime, "trace_values", "Sample", &[])?;
+        for (expected, times) in [
+            ("Warehouse.Packer.Pack(Warehouse.Sku, int32) gets ({ Name: \"", 360),
+            ("Warehouse.Packer.Pack(Warehouse.Sku, int32) returns void", 360),
+            ("Warehouse.Program.Option(string[], string, int32) returns 3", 1),
+        ] {
+            let found = outcome.stderr.lines().filter(|line| line.starts_with(expected)).count();
+            ensure!(found == times, "{runtime}: {found} times {expected}: {outcome}");
         }
+        let reads_text =
+            |line: &str| line.starts_with("Warehouse.Program.Option(") && line.ends_with(", \"--threads\", 3)");
+        ensure!(outcome.stderr.lines().any(reads_text), "{runtime}: {outcome}");
     }
     Ok(())
 }

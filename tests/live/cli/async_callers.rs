@@ -17,7 +17,7 @@ const ENTRIES: [(&str, &str, f64); 4] = [
 const KINDS: [&str; 2] = ["shop", "machines"];
 
 /// So many samples are enough for shares.
-const SAMPLES: u64 = 400;
+const SAMPLES: u64 = 250;
 
 /// What a folded profile has of the helper, in nanoseconds.
 #[derive(Debug, Default)]
@@ -104,9 +104,9 @@ fn callers_are_those_that_await_from_the_start() -> Result<()> {
         let folder = tempfile::tempdir()?;
         for kind in KINDS {
             let file = folder.path().join("p.folded");
-            let mut command = record(&file, &[], 6 * times)?;
+            let mut command = record(&file, &[], 3 * times)?;
             let program = application(runtime, "AsyncShares")?;
-            let output = command.arg("--").args(program).args([kind, &(8000 * times).to_string()]).output()?;
+            let output = command.arg("--").args(program).args([kind, &(4000 * times).to_string()]).output()?;
             let (_, stderr) = texts(&output);
             ensure!(output.status.success(), "{runtime}: {output:?}");
             ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}, {kind}: {stderr}");
@@ -129,7 +129,7 @@ fn callers_are_those_that_await_after_an_attach_and_stacks_are_physical_on_reque
             program.expect("ready")?;
             let pid = program.child.id().to_string();
             let file = folder.path().join("p.folded");
-            let output = record(&file, &["--pid", &pid], 6 * times)?.output()?;
+            let output = record(&file, &["--pid", &pid], 3 * times)?.output()?;
             let (_, stderr) = texts(&output);
             ensure!(output.status.success(), "{runtime}: {output:?}");
             ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}, {kind}: {stderr}");
