@@ -5,9 +5,12 @@
 //! it.
 
 use std::ffi::OsString;
-use std::fs;
+use std::num::NonZero;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::{fs, thread};
 
 use anyhow::{Context, Result, bail, ensure};
 use sha2::{Digest, Sha256};
@@ -292,32 +295,46 @@ pub fn compile(compiler: &Compiler, source: &Path, dir: &Path) -> Result<PathBuf
     Ok(dll)
 }
 
+/// Compiles each of these into `dir`, as many at once as there are processors: a compiler works in one thread for most of
+/// its time.
+fn compile_each(sources: Vec<(&Compiler, PathBuf)>, dir: &Path) -> Result<()> {
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    let queue = Mutex::new(sources.into_iter());
+    let take = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || {
+        while let Some((compiler, source)) = take() {
+            compile(compiler, &source, dir)?;
+        }
+        anyhow::Ok(())
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..processors).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    })
+}
+
 /// Compiles every source of `tests/managed` into `dir`, those in C# by `compiler`, and returns how many there are.
 ///
 /// # Errors
 /// As [`compile`], or if there are no sources, or no assembler for IL.
 pub fn compile_all(compiler: &Compiler, dir: &Path) -> Result<usize> {
-    let sources = sources_dir();
-    let entries = fs::read_dir(&sources).with_context(|| format!("cannot read {}", sources.display()))?;
+    let folder = sources_dir();
+    let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     let in_language = |language: &'static str| {
-        files.iter().filter(move |path| path.extension().is_some_and(|extension| extension == language))
+        files.iter().filter(move |path| path.extension().is_some_and(|extension| extension == language)).cloned()
     };
-    let mut count = 0;
-    for source in in_language("cs") {
-        compile(compiler, source, dir)?;
-        count += 1;
-    }
+    let mut sources: Vec<_> = in_language("cs").map(|source| (compiler, source)).collect();
+    let assembler;
     if in_language("il").next().is_some() {
-        let assembler = Compiler::Ilasm(tools::ilasm()?);
-        for source in in_language("il") {
-            compile(&assembler, source, dir)?;
-            count += 1;
-        }
+        assembler = Compiler::Ilasm(tools::ilasm()?);
+        sources.extend(in_language("il").map(|source| (&assembler, source)));
     }
+    let count = sources.len();
     if count == 0 {
-        bail!("no sources in {}", sources.display());
+        bail!("no sources in {}", folder.display());
     }
+    compile_each(sources, dir)?;
     Ok(count)
 }
 
@@ -327,20 +344,21 @@ pub fn compile_all(compiler: &Compiler, dir: &Path) -> Result<usize> {
 /// # Errors
 /// As [`compile`].
 pub fn compile_modern(dir: &Path, cache: &Cache) -> Result<(usize, usize)> {
-    let sources = modern_dir();
-    let entries = fs::read_dir(&sources).with_context(|| format!("cannot read {}", sources.display()))?;
-    let mut count = 0;
+    let folder = modern_dir();
+    let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut compilers = Vec::new();
     let mut missing = 0;
     for source in entries.flatten().map(|entry| entry.path()) {
         let text = fs::read_to_string(&source).with_context(|| format!("cannot read {}", source.display()))?;
         let target = target(&text).with_context(|| format!("cannot compile {}", source.display()))?;
-        let Some(compiler) = Compiler::for_modern(target, cache)? else {
-            missing += 1;
-            continue;
-        };
-        compile(&compiler, &source, dir)?;
-        count += 1;
+        match Compiler::for_modern(target, cache)? {
+            Some(compiler) => compilers.push((compiler, source)),
+            None => missing += 1,
+        }
     }
+    let sources: Vec<_> = compilers.iter().map(|(compiler, source)| (compiler, source.clone())).collect();
+    let count = sources.len();
+    compile_each(sources, dir)?;
     Ok((count, missing))
 }
 
