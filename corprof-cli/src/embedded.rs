@@ -21,6 +21,41 @@ static OTHER: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/other_library.
 /// The C library that [`LIBRARY`] is for.
 const OWN_LIBC: Libc = if cfg!(target_env = "musl") { Libc::Musl } else { Libc::Glibc };
 
+/// Said where the build script was given none.
+const WITHOUT: &str =
+    "this `corprof` was built without the profilers that are usually in it: install it with the feature `profilers`";
+
+/// An embedded library.
+pub struct Library {
+    /// A name for its file.
+    pub file: String,
+    /// What is in it.
+    pub bytes: &'static [u8],
+    /// The C library that it is for, on Linux.
+    pub libc: Option<Libc>,
+}
+
+/// All embedded libraries, that for the C library of this command first.
+///
+/// # Errors
+/// If this was built without.
+pub fn all() -> Result<Vec<Library>> {
+    let own = LIBRARY.context(WITHOUT)?;
+    if !cfg!(target_os = "linux") {
+        return Ok(vec![Library {
+            file: format!("{DLL_PREFIX}corprof_profilers{DLL_SUFFIX}"),
+            bytes: own,
+            libc: None,
+        }]);
+    }
+    let other_libc = if OWN_LIBC == Libc::Glibc { Libc::Musl } else { Libc::Glibc };
+    let library = |bytes: &'static [u8], libc: Libc| {
+        let file = format!("{DLL_PREFIX}corprof_profilers-{libc}{DLL_SUFFIX}");
+        Library { file, bytes, libc: Some(libc) }
+    };
+    Ok([Some(library(own, OWN_LIBC)), OTHER.map(|bytes| library(bytes, other_libc))].into_iter().flatten().collect())
+}
+
 /// Refuses a word that is neither a file nor the name of a built-in profiler.
 ///
 /// # Errors
@@ -56,10 +91,7 @@ pub fn is_there() -> bool {
 /// # Errors
 /// If this was built without the library, or the cache cannot be written.
 pub fn library() -> Result<PathBuf> {
-    let bytes = LIBRARY.context(
-        "this `corprof` was built without the profilers that are usually in it: install it with the feature `profilers`",
-    )?;
-    unpacked(bytes)
+    unpacked(LIBRARY.context(WITHOUT)?)
 }
 
 /// The library for the C library that a process has mapped, if `library` is one of the built-in profilers; else
@@ -102,13 +134,22 @@ fn unpack(bytes: &[u8], folder: &Path) -> Result<PathBuf> {
     let hash = format!("{:x}", Sha256::digest(bytes));
     let short = hash.get(..16).unwrap_or(&hash);
     let file = folder.join(format!("{DLL_PREFIX}corprof_profilers-{short}{DLL_SUFFIX}"));
-    let is_there = || fs::read(&file).is_ok_and(|found| found == bytes);
-    if is_there() {
-        return Ok(file);
-    }
     fs::create_dir_all(folder)?;
+    write(bytes, &file)?;
+    Ok(file)
+}
+
+/// Writes the library to this file, unless it is there.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn write(bytes: &[u8], file: &Path) -> Result<()> {
+    let is_there = || fs::read(file).is_ok_and(|found| found == bytes);
+    if is_there() {
+        return Ok(());
+    }
     // Under another name first: another `corprof` may be reading, and a runtime must not load half a library.
-    let mut part = tempfile::NamedTempFile::new_in(folder)?;
+    let mut part = tempfile::NamedTempFile::new_in(file.parent().context("no folder")?)?;
     part.write_all(bytes)?;
     #[cfg(unix)]
     {
@@ -116,10 +157,10 @@ fn unpack(bytes: &[u8], folder: &Path) -> Result<PathBuf> {
         // The application may be started as another user.
         part.as_file().set_permissions(fs::Permissions::from_mode(0o755))?;
     }
-    match part.persist(&file) {
-        Ok(_) => Ok(file),
+    match part.persist(file) {
+        Ok(_) => Ok(()),
         // Windows replaces no library that is loaded: somebody was faster.
-        Err(_) if is_there() => Ok(file),
+        Err(_) if is_there() => Ok(()),
         Err(error) => Err(error.error.into()),
     }
 }

@@ -41,6 +41,7 @@ pub mod stacks;
 pub mod tasks;
 pub mod top;
 mod trace_methods;
+pub mod unpack;
 pub mod waits;
 
 use std::io::Write;
@@ -78,6 +79,7 @@ enum Command {
     Heap(heap::Args),
     #[command(subcommand)]
     Il(il::Command),
+    Unpack(unpack::Args),
     Completions(completions::Args),
     /// For packages of distributions: `cargo xtask release` has it.
     #[command(hide = true)]
@@ -135,6 +137,7 @@ fn run_command(cli: &Cli) -> Outcome {
         Command::Tasks(args) => tasks::run(args),
         Command::Heap(args) => heap::run(args),
         Command::Il(command) => il::run(command),
+        Command::Unpack(args) => unpack::run(args),
         Command::Completions(args) => completions::run(args, command()),
         Command::Man(args) => completions::man(args, command()),
         Command::ExitCodes => {

@@ -2,13 +2,15 @@
 //!
 //! For each system: the command and the library of the profilers (`build.rs`), checked against what its oldest
 //! supported system has (`check.rs`), in an archive with the completions for shells and the manual (`help.rs`) and the
-//! licences of all that is linked in (`archive.rs`, `notices.rs`), and as a package for `dotnet tool` (`tool.rs`).
+//! licences of all that is linked in (`archive.rs`, `notices.rs`), and as a package for `dotnet tool` (`tool.rs`). The
+//! commands for musl are an image for containers as well (`oci.rs`).
 
 mod archive;
 mod build;
 mod check;
 mod help;
 mod notices;
+mod oci;
 mod system;
 mod tool;
 
@@ -33,7 +35,8 @@ const COMMAND: &str = "corprof-cli";
 /// The name of the file with the checksums of all others.
 const CHECKSUMS: &str = "SHA256SUMS";
 
-/// Build the command for every system, as archives with checksums and as packages for `dotnet tool`.
+/// Build the command for every system, as archives with checksums, as packages for `dotnet tool`, and as an image for
+/// containers.
 ///
 /// On Linux x64. The linker and the C libraries for Linux are Zig's, from PyPI; those for Windows are mingw's. Nothing
 /// is published.
@@ -73,6 +76,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let cache = Cache::open()?;
     let mut files = Vec::new();
     let mut help = Vec::new();
+    let mut parts = Vec::new();
     for &system in &systems {
         announce(format_args!("Release of corprof {version} for {}", system.name()));
         let built = build::build(system, args.dev, &cache, &metadata.target_directory)?;
@@ -81,13 +85,23 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             help = help::entries(&built.command)?;
         }
         let mut entries = contents(system, &built)?;
+        if oci::architecture(system).is_some() {
+            // The library is in the command.
+            let entries = entries.iter().filter(|entry| entry.name != system.library()).cloned().collect();
+            parts.push(oci::Part { system, entries });
+        }
         entries.extend(help.iter().cloned());
         files.push(archive::write(system, version, &entries, &out)?);
         files.push(tool::write(&Tool::of(&metadata, &systems)?, system, &built, &out)?);
     }
     files.push(tool::write_pointer(&Tool::of(&metadata, &systems)?, &out)?);
+    if !parts.is_empty() {
+        let image = oci::write(&metadata, &parts, &out)?;
+        oci::check(&image, &parts, &metadata.target_directory.join("release-check"))?;
+        files.push(image);
+    }
     if systems.len() < System::value_variants().len() {
-        note("the package `corprof` for `dotnet tool` names only the systems of this run");
+        note("the package `corprof` for `dotnet tool` and the image have only the systems of this run");
     }
     if help.is_empty() {
         note("SKIPPED: completions and the manual, which the command for linux-x64 writes: name that system as well");

@@ -30,6 +30,8 @@ pub enum System {
     X64,
     /// Linux on x64, with musl.
     Musl,
+    /// Linux on arm64, with musl.
+    MuslArm64,
 }
 
 impl System {
@@ -41,6 +43,7 @@ impl System {
             Self::Arm64 => "aarch64-unknown-linux-gnu",
             Self::X64 => "x86_64-unknown-linux-gnu",
             Self::Musl => "x86_64-unknown-linux-musl",
+            Self::MuslArm64 => "aarch64-unknown-linux-musl",
         }
     }
 
@@ -51,6 +54,7 @@ impl System {
             Self::Arm64 => "arm64",
             Self::X64 => "x64",
             Self::Musl => "musl",
+            Self::MuslArm64 => "musl-arm64",
         }
     }
 

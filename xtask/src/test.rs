@@ -9,7 +9,7 @@ mod results;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 
 use crate::cache::Cache;
@@ -253,6 +253,7 @@ fn lacks(place: &Place) -> Option<String> {
         System::Arm64 => Arm64::lacks(),
         System::X64 => known::lacks(place.runtime),
         System::Musl => musl::lacks(place.runtime),
+        System::MuslArm64 => Some("only releases are built for it".to_owned()),
     }
 }
 
@@ -264,6 +265,7 @@ fn run_at(place: &Place, args: &Args, tier: Tier, foreign: &Foreign) -> Result<R
         System::Arm64 => foreign.arm64.stubs(args).and_then(|_| foreign.arm64.live(args, tier)),
         System::X64 => live_on(place.runtime, args, tier),
         System::Musl => foreign.musl.live(args, place.runtime, tier),
+        System::MuslArm64 => bail!("only releases are built for musl on arm64"),
     }
 }
 

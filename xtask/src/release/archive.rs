@@ -27,7 +27,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    fn mode(&self) -> u32 {
+    pub(super) fn mode(&self) -> u32 {
         if self.is_program { 0o755 } else { 0o644 }
     }
 }
@@ -81,7 +81,7 @@ pub(super) fn zipped<'e>(entries: impl Iterator<Item = (String, &'e Entry)>) -> 
 
 /// The time of the commit in seconds since 1970, so that the same sources make the same archive; 0 outside a
 /// repository.
-fn time_of_commit() -> u64 {
+pub(super) fn time_of_commit() -> u64 {
     let mut git = Command::new("git");
     let time = process::output(git.args(["log", "-1", "--format=%ct"]).current_dir(workspace_root()));
     time.ok().and_then(|time| time.trim().parse().ok()).unwrap_or(0)

@@ -87,9 +87,9 @@ fn zigbuild(system: System, cache: &Cache, folder: &Path) -> Result<Command> {
     let triple = system.target().triple();
     let target = match system {
         // A library that links statically to musl cannot be loaded by a program.
-        System::LinuxMuslX64 => {
-            let flags = "-C target-feature=-crt-static";
-            command.env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_RUSTFLAGS", flags);
+        System::LinuxMuslX64 | System::LinuxMuslArm64 => {
+            let variable = format!("CARGO_TARGET_{}_RUSTFLAGS", triple.to_uppercase().replace('-', "_"));
+            command.env(variable, "-C target-feature=-crt-static");
             triple.to_owned()
         }
         _ => format!("{triple}.{}.{}", GLIBC.0, GLIBC.1),

@@ -40,7 +40,7 @@ impl System {
                 "ld-linux-x86-64.so.2",
                 "ld-linux-aarch64.so.1",
             ],
-            Self::LinuxMuslX64 => &["libc.so"],
+            Self::LinuxMuslX64 | Self::LinuxMuslArm64 => &["libc.so"],
             Self::WinX64 => &[
                 "advapi32.dll",
                 "combase.dll",
@@ -80,7 +80,8 @@ pub(super) fn check(system: System, built: &Built, cache: &Cache, target_directo
     match system {
         System::LinuxX64 => check_command(&built.command, &scratch),
         System::LinuxMuslX64 => load_with_musl(built, &found, cache, &scratch),
-        System::LinuxArm64 => {
+        // The loader of musl for arm64 is not in Debian.
+        System::LinuxArm64 | System::LinuxMuslArm64 => {
             if let Some(why) = arm64::lacks() {
                 note(format_args!("SKIPPED: starting the command for arm64: {why}"));
                 return Ok(());
@@ -123,6 +124,7 @@ fn requirements(system: System, image: &Image) -> Result<()> {
         System::LinuxArm64 => (BinaryFormat::Elf, Architecture::Aarch64, Some(Libc::Glibc)),
         // Zig links a program to musl statically, and a library dynamically.
         System::LinuxMuslX64 => (BinaryFormat::Elf, Architecture::X86_64, image.has_factory.then_some(Libc::Musl)),
+        System::LinuxMuslArm64 => (BinaryFormat::Elf, Architecture::Aarch64, image.has_factory.then_some(Libc::Musl)),
         System::WinX64 => (BinaryFormat::Pe, Architecture::X86_64, None),
     };
     ensure!(

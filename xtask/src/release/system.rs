@@ -13,6 +13,8 @@ pub enum System {
     LinuxArm64,
     /// Linux on x64 with musl, such as Alpine.
     LinuxMuslX64,
+    /// Linux on arm64 with musl.
+    LinuxMuslArm64,
     /// Windows on x64.
     WinX64,
 }
@@ -27,6 +29,7 @@ impl System {
             Self::LinuxX64 => "linux-x64",
             Self::LinuxArm64 => "linux-arm64",
             Self::LinuxMuslX64 => "linux-musl-x64",
+            Self::LinuxMuslArm64 => "linux-musl-arm64",
             Self::WinX64 => "win-x64",
         }
     }
@@ -37,6 +40,7 @@ impl System {
             Self::LinuxX64 => target::System::X64,
             Self::LinuxArm64 => target::System::Arm64,
             Self::LinuxMuslX64 => target::System::Musl,
+            Self::LinuxMuslArm64 => target::System::MuslArm64,
             Self::WinX64 => target::System::Windows,
         }
     }
@@ -46,8 +50,9 @@ impl System {
         match self {
             Self::LinuxX64 => Some(Self::LinuxMuslX64),
             Self::LinuxMuslX64 => Some(Self::LinuxX64),
-            // Releases have no library for arm64 with musl.
-            Self::LinuxArm64 | Self::WinX64 => None,
+            Self::LinuxArm64 => Some(Self::LinuxMuslArm64),
+            Self::LinuxMuslArm64 => Some(Self::LinuxArm64),
+            Self::WinX64 => None,
         }
     }
 

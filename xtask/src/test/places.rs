@@ -46,6 +46,7 @@ impl Place {
         match self.system {
             System::X64 => "Linux x64, glibc",
             System::Musl => "Linux x64, musl",
+            System::MuslArm64 => "Linux arm64, musl",
             System::Arm64 => "Linux arm64, glibc, under QEMU",
             System::Windows => "Windows x64, under Wine",
         }
