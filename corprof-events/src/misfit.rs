@@ -8,6 +8,8 @@ pub enum Misfit {
     LongList,
     /// A time before the year 1601, where the units of EventPipe begin, or after 9999, where `DateTime` ends.
     Time,
+    /// A field whose description is damaged or has more than 65,535 bytes.
+    Description,
 }
 
 impl Misfit {
@@ -17,6 +19,7 @@ impl Misfit {
         match self {
             Self::LongList => "a list has at most 65,535 elements",
             Self::Time => "a time is of the years 1601 to 9999",
+            Self::Description => "the description of a field has at most 65,535 bytes",
         }
     }
 }

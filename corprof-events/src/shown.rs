@@ -64,7 +64,6 @@ fn name(scalar: Scalar) -> &'static str {
         Scalar::Guid => "guid",
         Scalar::Decimal => "decimal",
         Scalar::FileTime => "filetime",
-        Scalar::SystemTime => "systemtime",
         Scalar::Utf16Z => "utf16z",
         Scalar::AnsiZ => "ansiz",
         Scalar::VarInt => "varint",

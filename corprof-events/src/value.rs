@@ -127,7 +127,7 @@ impl<'a> Value<'a> {
             Scalar::Pointer => Self::Pointer(cursor.pointer()?),
             Scalar::Guid => Self::Guid(cursor.array()?),
             Scalar::FileTime => Self::FileTime(cursor.u64()?),
-            Scalar::Decimal | Scalar::SystemTime => Self::Bytes(cursor.bytes(16)?),
+            Scalar::Decimal => Self::Bytes(cursor.bytes(16)?),
             Scalar::Location => Self::Bytes(cursor.bytes(4)?),
             Scalar::Utf16Z => Self::Text(cursor.utf16z()?),
             Scalar::AnsiZ => Self::Text(cursor.ansiz()?),
