@@ -25,6 +25,8 @@ pub(crate) enum Scalar {
     FileTime,
     Utf16Z,
     AnsiZ,
+    /// UTF-8 after its length in 16 bits.
+    Utf8Counted,
     VarInt,
     VarUInt,
     /// Four bytes that say where in the payload a value is.
@@ -47,7 +49,7 @@ impl Scalar {
                     4
                 }
             }
-            Self::Utf16Z | Self::AnsiZ | Self::VarInt | Self::VarUInt => return None,
+            Self::Utf16Z | Self::AnsiZ | Self::Utf8Counted | Self::VarInt | Self::VarUInt => return None,
         })
     }
 

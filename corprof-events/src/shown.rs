@@ -66,6 +66,7 @@ fn name(scalar: Scalar) -> &'static str {
         Scalar::FileTime => "filetime",
         Scalar::Utf16Z => "utf16z",
         Scalar::AnsiZ => "ansiz",
+        Scalar::Utf8Counted => "[utf8]",
         Scalar::VarInt => "varint",
         Scalar::VarUInt => "varuint",
         Scalar::Location => "location",

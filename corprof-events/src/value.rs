@@ -131,6 +131,7 @@ impl<'a> Value<'a> {
             Scalar::Location => Self::Bytes(cursor.bytes(4)?),
             Scalar::Utf16Z => Self::Text(cursor.utf16z()?),
             Scalar::AnsiZ => Self::Text(cursor.ansiz()?),
+            Scalar::Utf8Counted => Self::Text(cursor.utf8_counted()?),
             Scalar::VarInt => Self::Int(cursor.varint()?),
             Scalar::VarUInt => Self::UInt(cursor.varuint()?),
         })

@@ -15,6 +15,8 @@ use std::io::Read;
 use std::path::Path;
 use std::process::Command;
 
+use corprof_nettrace::events::Provider;
+use corprof_nettrace::events::universal::{ExistingProcess, Measured, ProcessMapping, ProcessSymbol};
 use corprof_nettrace::{Label, Metadata, NewEvent, Thread, Trace, UtcTime, Uuid, Writer};
 use lzma_rust2::XzReader;
 use support::{Bytes, demands};
@@ -158,6 +160,67 @@ fn dotnet_trace_finds_the_samples_that_were_written() {
         ((thread(2000), "Main()".to_owned()), 109.0),
     ];
     assert_eq!(times, HashMap::from(expected));
+}
+
+#[test]
+fn dotnet_trace_finds_samples_and_symbols_of_a_machine() {
+    let mut writer = Writer::new(Vec::new(), &Trace::new(BEGAN, 0, 1000 * MS)).unwrap();
+    let system = Provider::UNIVERSAL_SYSTEM.name();
+    let process = Metadata::new(1, system, ExistingProcess::ID, ExistingProcess::NAME);
+    let mapping = Metadata::new(2, system, ProcessMapping::ID, ProcessMapping::NAME);
+    let symbol = Metadata::new(3, system, ProcessSymbol::ID, ProcessSymbol::NAME);
+    let cpu = Metadata::new(4, Provider::UNIVERSAL_EVENTS.name(), 1, Measured::CPU);
+    writer.define_event(&process.with_fields(ExistingProcess::fields())).unwrap();
+    writer.define_event(&mapping.with_fields(ProcessMapping::fields())).unwrap();
+    writer.define_event(&symbol.with_fields(ProcessSymbol::fields())).unwrap();
+    writer.define_event(&cpu.with_fields(Measured::fields())).unwrap();
+    let mut thread = Thread::new(1);
+    (thread.os_thread_id, thread.process_id) = (Some(1000), Some(4711));
+    writer.define_thread(&thread).unwrap();
+    let mut write = |id, ticks, stack: &[u64], payload: &[u8]| {
+        let mut event = NewEvent::new(id, 1, ticks);
+        (event.stack, event.payload) = (stack, payload);
+        writer.write(&event).unwrap();
+    };
+    let mut payload = Vec::new();
+    let shop = ExistingProcess { namespace_id: 4711, name: "shop".into(), namespace_name: "".into() };
+    shop.write(&mut payload).unwrap();
+    write(1, 0, &[], &payload);
+    payload.clear();
+    let code = ProcessMapping {
+        id: 1,
+        start_address: MAIN,
+        end_address: PAY + 0xfff,
+        file_offset: 0,
+        file_name: "/memfd:doublemapper".into(),
+        metadata_id: 0,
+    };
+    code.write(&mut payload).unwrap();
+    write(2, 0, &[], &payload);
+    for (id, start, name) in [(1, MAIN, "Shop.Main()"), (2, ORDER, "Shop.Order()"), (3, PAY, "Shop.Pay()")] {
+        payload.clear();
+        let symbol =
+            ProcessSymbol { id, mapping_id: 1, start_address: start, end_address: start + 0xff, name: name.into() };
+        symbol.write(&mut payload).unwrap();
+        write(3, 0, &[], &payload);
+    }
+    for at in 0..=100 {
+        let leaf = if at < 30 { ORDER + 8 } else { PAY + 8 };
+        write(4, (at + 1) * MS, &[leaf, MAIN + 4], &[1]);
+    }
+    let bytes = writer.finish().unwrap();
+    demands::check(&bytes);
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("shop.nettrace"), bytes).unwrap();
+
+    let Some(report) = report(dir.path(), "shop.nettrace") else { return };
+    for (method, inclusive) in [("Main()", 100.0), ("Order()", 30.0), ("Pay()", 70.0)] {
+        let found = report.get(&format!("memfd:doublemapper!Shop.{method}"));
+        assert_eq!(found, Some(&(inclusive, 0.0)), "{method} in {report:#?}");
+    }
+    // Both are frames to it, inside of the method.
+    assert_eq!(report.get("EventData: Value=0x00000001"), Some(&(100.0, 0.0)));
+    assert_eq!(report.get("EventName: Universal.Events/cpu"), Some(&(100.0, 100.0)));
 }
 
 #[test]
