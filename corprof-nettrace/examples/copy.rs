@@ -1,11 +1,12 @@
-//! Copies a trace of any version into one of version 6, the format of `dotnet-trace collect-linux`:
+//! Copies a trace of any version into one of version 6, the format of `dotnet-trace collect-linux`. A trace that was cut
+//! gets an end, so that others than corprof can open it:
 //! `cargo run -p corprof-nettrace --example copy -- FROM.nettrace TO.nettrace`.
 
 use std::error::Error;
 use std::fs::File;
 use std::io::{Read, Write};
 
-use corprof_nettrace::{Item, Reader, Writer};
+use corprof_nettrace::{Error as ReadError, FormatErrorKind, Item, Reader, Writer};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
@@ -21,14 +22,17 @@ pub(crate) fn copy<W: Write>(from: impl Read, to: W) -> Result<W, Box<dyn Error>
     let mut reader = Reader::new(from);
     let mut writer = Writer::new(to, reader.trace()?)?;
     let mut last_thread = None;
-    while let Some(item) = reader.next_item()? {
-        match item {
-            Item::Event(event) => {
+    loop {
+        match reader.next_item() {
+            Ok(Some(Item::Event(event))) => {
                 writer.copy(&event)?;
                 last_thread = Some(event.capture_thread());
             }
-            Item::SequencePoint(point) => writer.sequence_point(point.ticks)?,
-            _ => {}
+            Ok(Some(Item::SequencePoint(point))) => writer.sequence_point(point.ticks)?,
+            Ok(Some(_)) => {}
+            Ok(None) => break,
+            Err(ReadError::Format(error)) if error.kind == FormatErrorKind::Truncated => break,
+            Err(error) => return Err(error.into()),
         }
     }
     // Of those that were lost at the end, no event tells.

@@ -44,7 +44,7 @@
 //! | each thread's events are numbered from 1 on | as many lost events as numbers are missing |
 //! | a payload has at most 65,535 bytes, a stack 65,527; an event's number fits into 16 bits, level and version into 8 | cut off |
 //! | types of fields, labels and options are known | error |
-//! | a trace ends with a sequence point and an end | unsorted events, or all, are missing |
+//! | a trace ends with a sequence point and an end | error; the example `copy` gives an end to a trace that was cut |
 //!
 //! # Names and fields
 //!

@@ -123,6 +123,23 @@ fn numbered(numbers: &[u32], reached: u32) -> Vec<u8> {
 }
 
 #[test]
+fn a_trace_that_was_cut_gets_an_end() {
+    let whole = check_copy(&numbered(&[1, 2, 3], 3));
+    let (expected, _) = lines(&whole);
+    // In the sequence point at the end.
+    let cut = &whole[..whole.len() - 10];
+    assert!(Reader::new(cut).next_event().unwrap().is_some());
+    let mended = example::copy(cut, Vec::new()).unwrap();
+    demands::check(&mended);
+    assert_eq!(lines(&mended).0[..3], expected[..3]);
+    assert!(example::copy(&whole[..30], Vec::new()).is_err(), "not even a header");
+    let mut damaged = whole.clone();
+    let last = damaged.len() - 4;
+    damaged[last..].copy_from_slice(&[0, 0, 0, 1]);
+    assert!(example::copy(&damaged[..], Vec::new()).is_err(), "something else than an end");
+}
+
+#[test]
 fn losses_are_copied() {
     let lost = |trace: &[u8]| {
         let copy = example::copy(trace, Vec::new()).unwrap();

@@ -4,7 +4,7 @@
 
 mod support;
 
-use corprof_nettrace::events::FieldList;
+use corprof_nettrace::events::{EventDefinition, FieldDefinition, FieldList, FieldType, Keywords, Level};
 use corprof_nettrace::{Item, Label, Metadata, NewEvent, Reader, Thread, Trace, UtcTime, WriteError, Writer};
 use support::{demands, v4, v6};
 
@@ -285,6 +285,37 @@ fn a_trace_ends_with_a_sequence_point_and_an_end() {
     let Some(Item::SequencePoint(point)) = reader.next_item().unwrap() else { panic!("no sequence point") };
     assert_eq!(point.ticks, 20);
     assert!(reader.next_item().unwrap().is_none());
+}
+
+#[test]
+fn an_event_that_is_a_struct_has_its_definition() {
+    let field = |name, ty, is_list| FieldDefinition { name, ty, is_list };
+    let fields = [field("Id", FieldType::Int32, false), field("Items", FieldType::String, true)];
+    let event = EventDefinition {
+        provider: "Shop",
+        name: "Order",
+        id: 7,
+        version: 2,
+        level: Level::Warning,
+        keywords: Keywords::from_bits(0x10),
+        opcode: 1,
+        needs_stack: false,
+        fields: Box::leak(Box::new(fields)),
+    };
+    let metadata = Metadata::of(3, &event).unwrap();
+    let mut writer = writer();
+    writer.define_event(&metadata).unwrap();
+    let mut order = NewEvent::new(3, 1, 0);
+    order.payload = &[42, 0, 0, 0, 1, 0, b'a', 0, 0, 0];
+    writer.write(&order).unwrap();
+    let bytes = writer.finish().unwrap();
+    let mut reader = Reader::new(&bytes[..]);
+    let read = reader.next_event().unwrap().unwrap();
+    assert_eq!(read.metadata(), &metadata);
+    let numbers = (metadata.id, metadata.event_id, metadata.version, metadata.level, metadata.keywords);
+    assert_eq!((numbers, metadata.opcode), ((3, 7, 2, 3, 0x10), Some(1)));
+    let values: Vec<_> = read.decoded().fields().map(|(name, value)| format!("{name}={value}")).collect();
+    assert_eq!(values, ["Id=42", "Items=[\"a\"]"]);
 }
 
 #[test]
