@@ -66,7 +66,7 @@ const LAST_TICK: u64 = i64::MAX.cast_unsigned();
 ///
 /// The sink gets whole blocks, in one call each time that 64 KB have come, or at [`flush`](Self::flush). A trace that is
 /// cut at any byte, because the process died or the disk is full, reads up to the last block before the cut. Sinks need no
-/// buffer.
+/// buffer. PerfView and dotnet-trace refuse a trace without an end: the example `copy` of this crate gives it one.
 ///
 /// # Memory
 ///
