@@ -64,6 +64,7 @@ mod shown;
 mod text;
 mod types;
 pub mod universal;
+mod universal_rows;
 mod value;
 mod values;
 mod view;

@@ -3,7 +3,7 @@
 use crate::generated::events::{PRIVATE, RUNDOWN, RUNTIME, SAMPLE_PROFILER};
 use crate::manifest_event::ManifestEvent;
 use crate::provider::Manifest;
-use crate::universal::SYSTEM as UNIVERSAL_SYSTEM;
+use crate::universal_rows::UNIVERSAL_SYSTEM;
 
 /// The events of the runtime, by number and version.
 #[must_use]

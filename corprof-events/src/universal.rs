@@ -25,16 +25,15 @@ use crate::manifest_event::ManifestEvent;
 use crate::misfit::Misfit;
 use crate::provider::{Manifest, Provider};
 use crate::provider_event::EncodeError;
-use crate::scalar::Scalar;
 use crate::text::Text;
 use crate::types::described::{Layout, write_varuint};
-use crate::types::{ManifestField, ManifestType};
+use crate::universal_rows::UNIVERSAL_SYSTEM;
 use crate::view::{DecodeError, RuntimeView, View};
 
 /// The events of [`Provider::UNIVERSAL_SYSTEM`], by number.
 #[must_use]
 pub fn system_events() -> &'static [ManifestEvent] {
-    SYSTEM
+    UNIVERSAL_SYSTEM
 }
 
 /// A sample or a switch, with a stack: an event of [`Provider::UNIVERSAL_EVENTS`], which are told apart by their names.
@@ -79,7 +78,6 @@ impl View<'_> for Measured {
 
 /// The type of a field.
 trait Part<'a>: Sized {
-    const SCALAR: Scalar;
     /// Its description in version 6.
     const CODES: &'static [u8];
     fn read(cursor: &mut Cursor<'a>) -> Result<Self, Truncated>;
@@ -87,7 +85,6 @@ trait Part<'a>: Sized {
 }
 
 impl Part<'_> for u64 {
-    const SCALAR: Scalar = Scalar::VarUInt;
     const CODES: &'static [u8] = &[21];
 
     fn read(cursor: &mut Cursor<'_>) -> Result<Self, Truncated> {
@@ -101,7 +98,6 @@ impl Part<'_> for u64 {
 }
 
 impl<'a> Part<'a> for Text<'a> {
-    const SCALAR: Scalar = Scalar::Utf8Counted;
     /// An array of units of UTF-8.
     const CODES: &'static [u8] = &[19, 23];
 
@@ -145,10 +141,6 @@ const fn description(fields: &[(&str, &[u8])]) -> ([u8; LONGEST], usize) {
 /// The longest description.
 const LONGEST: usize = 128;
 
-const fn row(id: u16, name: &'static str, fields: &'static [ManifestField]) -> ManifestEvent {
-    ManifestEvent { id, version: 0, level: 4, keywords: 0, name, fields }
-}
-
 /// An event as a struct.
 macro_rules! event {
     ($(#[$doc:meta])* $struct:ident, $id:literal, $name:literal; $($(#[$field_doc:meta])* $field:ident: $type:ty = $field_name:literal,)*) => {
@@ -166,16 +158,6 @@ macro_rules! event {
             pub const NAME: &'static str = $name;
 
             const DESCRIPTION: &'static ([u8; LONGEST], usize) = &description(&[$(($field_name, <$type as Part<'_>>::CODES)),*]);
-
-            const ROW: ManifestEvent = row(
-                $id,
-                $name,
-                &[$(ManifestField {
-                    name: $field_name,
-                    ty: ManifestType::Scalar(<$type as Part<'_>>::SCALAR),
-                    is_count: false,
-                }),*],
-            );
 
             /// The description of its fields, for a definition in a trace.
             #[must_use]
@@ -269,12 +251,3 @@ event! {
     /// Its version, in JSON.
     version_metadata: Text<'a> = "VersionMetadata",
 }
-
-pub(crate) static SYSTEM: &[ManifestEvent] = &[
-    ExistingProcess::ROW,
-    ProcessCreate::ROW,
-    row(2, "ProcessExit", &[]),
-    ProcessMapping::ROW,
-    ProcessSymbol::ROW,
-    ProcessMappingMetadata::ROW,
-];
