@@ -95,6 +95,12 @@ impl<'a> Cursor<'a> {
         self.bytes(length).map(Text::utf8)
     }
 
+    /// UTF-8 after its length in 16 bits.
+    pub(crate) fn utf8_counted(&mut self) -> Result<Text<'a>, Truncated> {
+        let length = self.u16()?.into();
+        self.bytes(length).map(Text::utf8)
+    }
+
     /// Seven bits a byte, the lowest first; the eighth says that more follow.
     pub(crate) fn varuint(&mut self) -> Result<u64, Truncated> {
         let mut value = 0;

@@ -2,6 +2,7 @@
 
 use crate::cursor::{Cursor, Truncated};
 use crate::keywords::Keywords;
+use crate::misfit::Misfit;
 use crate::text::Text;
 use crate::types::Definitions;
 use crate::types::described::{Described, Layout};
@@ -134,7 +135,18 @@ impl<'a> FieldList<'a> {
     #[must_use]
     pub fn read_v6(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let fields = Described { layout: Layout::V6, bytes };
-        fields.checked().ok().map(|rest| (Self(fields), rest))
+        let rest = fields.checked().ok()?;
+        let (list, rest) = bytes.split_at_checked(bytes.len() - rest.len())?;
+        Some((Self(Described { bytes: list, ..fields }), rest))
+    }
+
+    /// Appends the description as version 6 has it, to be read by [`read_v6`](Self::read_v6). The codes of types, and so
+    /// the payloads, are the same in all versions.
+    ///
+    /// # Errors
+    /// If the description of a field, with those in it, takes more than 65,535 bytes: [`Misfit::Description`].
+    pub fn write_v6(self, out: &mut Vec<u8>) -> Result<(), Misfit> {
+        self.0.write_v6(out)
     }
 
     /// A list that was [checked](Self::read_v4) before and has been kept. Bytes that are none give an empty list.

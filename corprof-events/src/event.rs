@@ -134,9 +134,9 @@ impl<'a> Event<'a> {
         Cursor::new(self.payload, self.is_64_bit)
     }
 
-    /// The fields that it describes itself, if there is one.
+    /// The fields that it describes itself, if there is one and it does so truly.
     fn own_fields(&self) -> Option<FieldList<'a>> {
-        self.fields.filter(|fields| !fields.is_empty())
+        self.fields.filter(|fields| !fields.is_empty() && self.provider != Provider::UNIVERSAL_SYSTEM)
     }
 
     /// The fields as the payload has them: if it describes them itself, in the widths that fit.

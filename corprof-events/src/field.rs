@@ -28,6 +28,29 @@ pub enum FieldType {
     String,
 }
 
+impl FieldType {
+    /// Its code in a description of fields.
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Boolean => 3,
+            Self::Char => 4,
+            Self::SByte => 5,
+            Self::Byte => 6,
+            Self::Int16 => 7,
+            Self::UInt16 => 8,
+            Self::Int32 => 9,
+            Self::UInt32 => 10,
+            Self::Int64 => 11,
+            Self::UInt64 => 12,
+            Self::Single => 13,
+            Self::Double => 14,
+            Self::DateTime => 16,
+            Self::Guid => 17,
+            Self::String => 18,
+        }
+    }
+}
+
 /// A type that a field of a [`ProviderEvent`](trait@crate::ProviderEvent) can have.
 ///
 /// | Rust | .NET | |

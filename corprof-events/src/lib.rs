@@ -29,6 +29,8 @@
 //! are found by trying which of those that EventSources use fit the payload. What no description accounts for
 //! ([`Event::is_exact`]) is bytes ([`Event::payload`]).
 //!
+//! Events of whole machines are in [`universal`], which also writes them.
+//!
 //! # Cost
 //!
 //! Nothing is allocated, and only requested fields are decoded. A typed view costs some nanoseconds
@@ -61,6 +63,8 @@ mod scalar;
 mod shown;
 mod text;
 mod types;
+pub mod universal;
+mod universal_rows;
 mod value;
 mod values;
 mod view;

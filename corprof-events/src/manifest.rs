@@ -3,6 +3,7 @@
 use crate::generated::events::{PRIVATE, RUNDOWN, RUNTIME, SAMPLE_PROFILER};
 use crate::manifest_event::ManifestEvent;
 use crate::provider::Manifest;
+use crate::universal_rows::UNIVERSAL_SYSTEM;
 
 /// The events of the runtime, by number and version.
 #[must_use]
@@ -50,6 +51,7 @@ static RUNTIME_NUMBERS: [u16; NUMBERS + 1] = starts(RUNTIME);
 static RUNDOWN_NUMBERS: [u16; NUMBERS + 1] = starts(RUNDOWN);
 static PRIVATE_NUMBERS: [u16; NUMBERS + 1] = starts(PRIVATE);
 static SAMPLE_PROFILER_NUMBERS: [u16; NUMBERS + 1] = starts(SAMPLE_PROFILER);
+static UNIVERSAL_SYSTEM_NUMBERS: [u16; NUMBERS + 1] = starts(UNIVERSAL_SYSTEM);
 
 /// The event in this version, or in the newest before it: newer ones have more fields at their end.
 pub(crate) fn event(manifest: Manifest, id: u32, version: u32) -> Option<&'static ManifestEvent> {
@@ -58,7 +60,9 @@ pub(crate) fn event(manifest: Manifest, id: u32, version: u32) -> Option<&'stati
         Manifest::Rundown => (RUNDOWN, &RUNDOWN_NUMBERS),
         Manifest::Private => (PRIVATE, &PRIVATE_NUMBERS),
         Manifest::SampleProfiler => (SAMPLE_PROFILER, &SAMPLE_PROFILER_NUMBERS),
-        Manifest::None => return None,
+        Manifest::UniversalSystem => (UNIVERSAL_SYSTEM, &UNIVERSAL_SYSTEM_NUMBERS),
+        // These describe themselves.
+        Manifest::UniversalEvents | Manifest::None => return None,
     };
     let number = usize::try_from(id).ok()?;
     let start = *starts.get(number)?;

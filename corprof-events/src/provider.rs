@@ -24,6 +24,8 @@ pub enum Manifest {
     Rundown,
     Private,
     SampleProfiler,
+    UniversalSystem,
+    UniversalEvents,
     None,
 }
 
@@ -47,10 +49,27 @@ impl<'a> Provider<'a> {
     pub const SAMPLE_PROFILER: Provider<'static> =
         Provider { name: "Microsoft-DotNETCore-SampleProfiler", manifest: Manifest::SampleProfiler };
 
+    /// What is where in the memory of the processes of a machine, `Universal.System`:
+    /// [`universal`](crate::universal).
+    pub const UNIVERSAL_SYSTEM: Provider<'static> =
+        Provider { name: "Universal.System", manifest: Manifest::UniversalSystem };
+
+    /// Samples of a machine's processors, and switches of its threads, `Universal.Events`:
+    /// [`universal::Measured`](crate::universal::Measured).
+    pub const UNIVERSAL_EVENTS: Provider<'static> =
+        Provider { name: "Universal.Events", manifest: Manifest::UniversalEvents };
+
     /// The provider of this name.
     #[must_use]
     pub fn of(name: &'a str) -> Self {
-        let known = [Self::RUNTIME, Self::RUNDOWN, Self::PRIVATE, Self::SAMPLE_PROFILER];
+        let known = [
+            Self::RUNTIME,
+            Self::RUNDOWN,
+            Self::PRIVATE,
+            Self::SAMPLE_PROFILER,
+            Self::UNIVERSAL_SYSTEM,
+            Self::UNIVERSAL_EVENTS,
+        ];
         let known = known.into_iter().find(|known| known.name == name);
         known.unwrap_or(Self { name, manifest: Manifest::None })
     }

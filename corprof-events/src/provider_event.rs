@@ -6,6 +6,7 @@ use crate::event::Event;
 use crate::field::FieldType;
 use crate::keywords::{Keywords, Level};
 use crate::misfit::Misfit;
+use crate::types::described;
 use crate::value::{Fields, Value};
 use crate::view::DecodeError;
 
@@ -45,6 +46,25 @@ pub struct EventDefinition {
     pub needs_stack: bool,
     /// Its fields, in the order of the payload.
     pub fields: &'static [FieldDefinition],
+}
+
+impl EventDefinition {
+    /// Appends the description of its fields as version 6 of `.nettrace` has it, to be read by
+    /// [`FieldList::read_v6`](crate::FieldList::read_v6).
+    ///
+    /// # Errors
+    /// If a name is too long, or there are too many fields: [`Misfit::Description`].
+    pub fn write_v6(&self, out: &mut Vec<u8>) -> Result<(), Misfit> {
+        out.extend(u16::try_from(self.fields.len()).map_err(|_| Misfit::Description)?.to_le_bytes());
+        for field in self.fields {
+            described::write_field_v6(out, field.name, |out| {
+                out.extend(field.is_list.then_some(described::ARRAY));
+                out.push(field.ty.code());
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
 }
 
 /// A field as its provider describes it.

@@ -23,10 +23,10 @@ pub(crate) enum Scalar {
     Decimal,
     /// 100 ns since 1601.
     FileTime,
-    /// A date of eight numbers of 16 bits.
-    SystemTime,
     Utf16Z,
     AnsiZ,
+    /// UTF-8 after its length in 16 bits.
+    Utf8Counted,
     VarInt,
     VarUInt,
     /// Four bytes that say where in the payload a value is.
@@ -41,7 +41,7 @@ impl Scalar {
             Self::Utf16Unit | Self::I16 | Self::U16 => 2,
             Self::Bool32 | Self::I32 | Self::U32 | Self::F32 | Self::Location => 4,
             Self::I64 | Self::U64 | Self::F64 | Self::FileTime => 8,
-            Self::Guid | Self::Decimal | Self::SystemTime => 16,
+            Self::Guid | Self::Decimal => 16,
             Self::Pointer => {
                 if is_64_bit {
                     8
@@ -49,7 +49,7 @@ impl Scalar {
                     4
                 }
             }
-            Self::Utf16Z | Self::AnsiZ | Self::VarInt | Self::VarUInt => return None,
+            Self::Utf16Z | Self::AnsiZ | Self::Utf8Counted | Self::VarInt | Self::VarUInt => return None,
         })
     }
 

@@ -127,10 +127,11 @@ impl<'a> Value<'a> {
             Scalar::Pointer => Self::Pointer(cursor.pointer()?),
             Scalar::Guid => Self::Guid(cursor.array()?),
             Scalar::FileTime => Self::FileTime(cursor.u64()?),
-            Scalar::Decimal | Scalar::SystemTime => Self::Bytes(cursor.bytes(16)?),
+            Scalar::Decimal => Self::Bytes(cursor.bytes(16)?),
             Scalar::Location => Self::Bytes(cursor.bytes(4)?),
             Scalar::Utf16Z => Self::Text(cursor.utf16z()?),
             Scalar::AnsiZ => Self::Text(cursor.ansiz()?),
+            Scalar::Utf8Counted => Self::Text(cursor.utf8_counted()?),
             Scalar::VarInt => Self::Int(cursor.varint()?),
             Scalar::VarUInt => Self::UInt(cursor.varuint()?),
         })

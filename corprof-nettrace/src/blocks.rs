@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::bytes::Cursor;
+use crate::encode::LARGEST_BLOCK;
 use crate::error::FormatErrorKind;
 use crate::header::{Encoding, Header};
 
@@ -41,6 +42,40 @@ pub(crate) enum Kind {
     Unknown,
 }
 
+impl Kind {
+    /// By their codes in version 6.
+    const ALL: [Self; 9] = [
+        Self::End,
+        Self::Trace,
+        Self::Events,
+        Self::Metadata,
+        Self::SequencePoint,
+        Self::Stacks,
+        Self::Threads,
+        Self::RemovedThreads,
+        Self::Labels,
+    ];
+
+    /// The kind with this code in version 6.
+    pub(crate) fn of(code: u8) -> Self {
+        Self::ALL.get(usize::from(code)).copied().unwrap_or(Self::Unknown)
+    }
+
+    /// Its code in version 6.
+    pub(crate) fn code(self) -> u8 {
+        (0..).zip(Self::ALL).find(|(_, kind)| *kind == self).map_or(u8::MAX, |(code, _)| code)
+    }
+}
+
+/// Appends a block of version 6 with these parts, which the caller keeps below [`LARGEST_BLOCK`].
+pub(crate) fn write(out: &mut Vec<u8>, kind: Kind, parts: &[&[u8]]) {
+    let size: usize = parts.iter().map(|part| part.len()).sum();
+    debug_assert!(size <= LARGEST_BLOCK, "a block of {size} bytes");
+    let [low, middle, high, ..] = size.to_le_bytes();
+    out.extend([low, middle, high, kind.code()]);
+    parts.iter().for_each(|part| out.extend(*part));
+}
+
 /// A block in the window of the buffer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frame {
@@ -70,8 +105,8 @@ pub(crate) struct OpenBlock {
 }
 
 /// The size of the header of a block of events at least.
-const BLOCK_HEADER: usize = 20;
-const IS_COMPRESSED: u16 = 1;
+pub(crate) const BLOCK_HEADER: u16 = 20;
+pub(crate) const IS_COMPRESSED: u16 = 1;
 
 impl OpenBlock {
     /// Opens a block at its first event.
@@ -81,7 +116,7 @@ impl OpenBlock {
         let mut cursor = Cursor::new(contents);
         let size: usize = cursor.u16().map_err(short)?.into();
         let flags = cursor.u16().map_err(short)?;
-        if size < BLOCK_HEADER || size > contents.len() {
+        if size < BLOCK_HEADER.into() || size > contents.len() {
             return Err(FormatErrorKind::Corrupt("a block of events has a header of an impossible size"));
         }
         let encoding = Encoding { is_compressed: flags & IS_COMPRESSED != 0, is_v6 };

@@ -71,3 +71,61 @@ pub enum FormatErrorKind {
         limit: usize,
     },
 }
+
+/// Why something cannot be written. What was refused leaves nothing in the trace, and writing can go on, except after
+/// [`Io`](Self::Io).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The sink failed. The trace is cut there, and takes nothing more.
+    #[error("cannot write the trace: {0}")]
+    Io(#[from] io::Error),
+
+    /// The sink failed before.
+    #[error("the trace is cut, because writing failed before: write to another file")]
+    Broken,
+
+    /// An event refers to a definition that was not written.
+    #[error("no event has the number {0}: call `Writer::define_event` before")]
+    UnknownEvent(u32),
+
+    /// Something refers to a thread that was not written, or was removed.
+    #[error("no thread has the index {0}: call `Writer::define_thread` before")]
+    UnknownThread(u64),
+
+    /// Another definition or thread has the number.
+    #[error("the {what} {number} is in the trace already: give the other one another number")]
+    Redefined {
+        /// What has the number.
+        what: &'static str,
+        /// The number.
+        number: u64,
+    },
+
+    /// It is older than a promise allows that was made before: by a sorted event, by a sequence point, or by another
+    /// event of the thread that captured it.
+    #[error(
+        "the time {ticks} comes after {after}: write each thread's events in order, and mark none as sorted that an older one can follow"
+    )]
+    OutOfOrder {
+        /// The time that is too old, in ticks.
+        ticks: u64,
+        /// The oldest time that is allowed, in ticks.
+        after: u64,
+    },
+
+    /// It has more than fits into the format, or into what readers take.
+    #[error("{what} has {size}, and a .nettrace has room for {limit}: shorten it")]
+    TooLong {
+        /// What is too long.
+        what: &'static str,
+        /// How many bytes or rows it has.
+        size: usize,
+        /// How many it may have.
+        limit: usize,
+    },
+
+    /// It has a value that readers refuse or misunderstand.
+    #[error("{0}")]
+    Impossible(&'static str),
+}

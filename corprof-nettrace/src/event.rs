@@ -1,5 +1,7 @@
 //! One event, with all that it refers to.
 
+use std::borrow::Cow;
+
 use uuid::Uuid;
 
 use crate::header::Header;
@@ -151,6 +153,32 @@ impl<'a> Event<'a> {
     #[must_use]
     pub fn labels(&self) -> Labels<'a> {
         Labels::new(self.tables.labels.get(self.header.labels).unwrap_or_default())
+    }
+}
+
+/// For a copy of it.
+impl<'a> Event<'a> {
+    /// The thread with this number, as far as the trace has it.
+    pub(crate) fn thread_of(&self, index: u64) -> Thread {
+        if self.trace.version >= 6 {
+            return self.tables.threads.get(index).cloned().unwrap_or_else(|| Thread::new(index));
+        }
+        let mut thread = Thread::new(index);
+        thread.process_id = self.trace.process_id;
+        thread.os_thread_id = Some(index);
+        thread
+    }
+
+    /// Its labels as version 6 has them.
+    pub(crate) fn label_bytes(&self) -> Cow<'a, [u8]> {
+        if self.trace.version >= 6 {
+            return self.tables.labels.get(self.header.labels).unwrap_or_default().into();
+        }
+        let activities = [self.activity().map(Label::Activity), self.related_activity().map(Label::RelatedActivity)];
+        let labels: Vec<_> = activities.into_iter().flatten().collect();
+        let mut bytes = Vec::new();
+        Label::write_list(&labels, &mut bytes);
+        bytes.into()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The headers of events: as they are, and compressed against the event before.
 
 use crate::bytes::{Cursor, Malformed};
+use crate::encode;
 
 /// The header of an event, or of a definition in versions 4 and 5.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -95,6 +96,45 @@ impl Header {
             self.payload_size = cursor.varuint32()?;
         }
         Ok(())
+    }
+
+    /// Appends it as it follows `before` in a compressed block of version 6.
+    pub(crate) fn write_next(&self, before: &Self, out: &mut Vec<u8>) {
+        let number = self.sequence.wrapping_sub(before.sequence).wrapping_sub(1);
+        let has_capture =
+            number != 0 || (self.capture_thread, self.processor) != (before.capture_thread, before.processor);
+        let groups = [
+            (has::METADATA_ID, self.metadata_id != before.metadata_id),
+            (has::CAPTURE, has_capture),
+            (has::THREAD, self.thread != before.thread),
+            (has::STACK, self.stack != before.stack),
+            (has::ACTIVITY, self.labels != before.labels),
+            (has::IS_SORTED, self.is_sorted),
+            (has::PAYLOAD_SIZE, self.payload_size != before.payload_size),
+        ];
+        let flags = groups.into_iter().filter(|(_, is_there)| *is_there).fold(0, |flags, (flag, _)| flags | flag);
+        out.push(flags);
+        if flags & has::METADATA_ID != 0 {
+            encode::varuint(out, self.metadata_id.into());
+        }
+        if has_capture {
+            encode::varuint(out, number.into());
+            encode::varuint(out, self.capture_thread);
+            encode::varuint(out, self.processor.into());
+        }
+        if flags & has::THREAD != 0 {
+            encode::varuint(out, self.thread);
+        }
+        if flags & has::STACK != 0 {
+            encode::varuint(out, self.stack.into());
+        }
+        encode::varuint(out, self.ticks.wrapping_sub(before.ticks));
+        if flags & has::ACTIVITY != 0 {
+            encode::varuint(out, self.labels.into());
+        }
+        if flags & has::PAYLOAD_SIZE != 0 {
+            encode::varuint(out, self.payload_size.into());
+        }
     }
 
     fn read_whole(&mut self, cursor: &mut Cursor<'_>, is_v6: bool) -> Result<usize, Malformed> {

@@ -3,6 +3,7 @@
 use uuid::Uuid;
 
 use crate::bytes::{Cursor, Malformed};
+use crate::encode;
 use crate::error::FormatErrorKind;
 use crate::stacks::Runs;
 
@@ -53,6 +54,62 @@ impl Label {
             _ => return Err(Malformed),
         };
         Ok((label, kind & IS_LAST != 0))
+    }
+
+    /// Appends a list of labels.
+    pub(crate) fn write_list(labels: &[Self], out: &mut Vec<u8>) {
+        let last = labels.len().saturating_sub(1);
+        for (index, label) in labels.iter().enumerate() {
+            label.write(if index == last { IS_LAST } else { 0 }, out);
+        }
+    }
+
+    fn write(&self, flag: u8, out: &mut Vec<u8>) {
+        let mut kind = |kind: u8| out.push(kind | flag);
+        match self {
+            Self::Activity(id) => {
+                kind(1);
+                out.extend(id.to_bytes_le());
+            }
+            Self::RelatedActivity(id) => {
+                kind(2);
+                out.extend(id.to_bytes_le());
+            }
+            Self::TraceId(id) => {
+                kind(3);
+                out.extend(id);
+            }
+            Self::SpanId(id) => {
+                kind(4);
+                out.extend(id.to_le_bytes());
+            }
+            Self::Text(name, text) => {
+                kind(5);
+                encode::utf8(out, name);
+                encode::utf8(out, text);
+            }
+            Self::Number(name, number) => {
+                kind(6);
+                encode::utf8(out, name);
+                encode::varint(out, *number);
+            }
+            Self::Opcode(opcode) => {
+                kind(7);
+                out.push(*opcode);
+            }
+            Self::Keywords(keywords) => {
+                kind(8);
+                out.extend(keywords.to_le_bytes());
+            }
+            Self::Level(level) => {
+                kind(9);
+                out.push(*level);
+            }
+            Self::Version(version) => {
+                kind(10);
+                out.push(*version);
+            }
+        }
     }
 
     /// Moves past the next label without reading its texts; whether it is the last of its list.

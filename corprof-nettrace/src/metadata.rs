@@ -1,9 +1,11 @@
 //! The definitions of events.
 
-use corprof_events::{FieldList, Layout};
+use corprof_events::{EventDefinition, FieldList, Layout, Misfit};
 use uuid::Uuid;
 
 use crate::bytes::{Cursor, Malformed};
+use crate::encode;
+use crate::error::WriteError;
 
 /// The definition of an event, which many events refer to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -50,6 +52,103 @@ mod option {
 }
 
 impl Metadata {
+    /// A definition without fields, to be written: the event `event_id` of a provider, and its name, which may be empty
+    /// for the runtime's own events. `id` is its number in the trace, from 1 to [`i32::MAX`].
+    #[must_use]
+    pub fn new(id: u32, provider: impl Into<String>, event_id: u32, name: impl Into<String>) -> Self {
+        let fields = Some((Layout::V6, Box::from([0; 2])));
+        Self { id, provider: provider.into(), event_id, name: name.into(), fields, ..Self::default() }
+    }
+
+    /// The definition of an event that is a struct, to be written under the number `id`.
+    ///
+    /// # Errors
+    /// If its fields have no description: [`Misfit::Description`].
+    pub fn of(id: u32, event: &EventDefinition) -> Result<Self, Misfit> {
+        let mut metadata = Self::new(id, event.provider, event.id, event.name);
+        metadata.keywords = event.keywords.bits();
+        metadata.version = event.version;
+        metadata.level = event.level as u32;
+        metadata.opcode = (event.opcode != 0).then_some(event.opcode);
+        let mut fields = Vec::new();
+        event.write_v6(&mut fields)?;
+        metadata.fields = Some((Layout::V6, fields.into()));
+        Ok(metadata)
+    }
+
+    /// The definition that a profiler's EventPipe session delivers with an event, to be written under the number `id`.
+    /// `None` if it ends too early.
+    #[must_use]
+    pub fn described(id: u32, provider: impl Into<String>, description: &[u8]) -> Option<Self> {
+        let mut metadata = Self::new(id, provider, 0, "");
+        metadata.read_rest(&mut Cursor::new(description)).ok()?;
+        Some(metadata)
+    }
+
+    /// With these fields.
+    #[must_use]
+    pub fn with_fields(mut self, fields: FieldList<'_>) -> Self {
+        self.keep(Some(fields));
+        self
+    }
+
+    /// Appends it as a row of a block of version 6.
+    pub(crate) fn write_row(&self, out: &mut Vec<u8>) -> Result<(), WriteError> {
+        let Self { id, provider, event_id, name, .. } = self;
+        if !matches!(id, 1..=0x7fff_ffff) {
+            return Err(WriteError::Impossible("the number of an event's definition is from 1 to 2,147,483,647"));
+        }
+        if *event_id > u16::MAX.into() {
+            return Err(WriteError::Impossible("the number of an event among those of its provider is at most 65,535"));
+        }
+        encode::varuint(out, (*id).into());
+        encode::utf8(out, provider);
+        encode::varuint(out, (*event_id).into());
+        encode::utf8(out, name);
+        match self.fields() {
+            Some(fields) => fields.write_v6(out).map_err(|misfit| WriteError::Impossible(misfit.rule()))?,
+            None => out.extend([0; 2]),
+        }
+        let mut options = Vec::new();
+        self.write_options(&mut options)?;
+        out.extend(encode::length16("the definition of an event", &options)?);
+        out.extend(options);
+        Ok(())
+    }
+
+    fn write_options(&self, out: &mut Vec<u8>) -> Result<(), WriteError> {
+        if let Some(opcode) = self.opcode {
+            out.extend([option::OPCODE, opcode]);
+        }
+        if self.keywords != 0 {
+            out.push(option::KEYWORDS);
+            out.extend(self.keywords.to_le_bytes());
+        }
+        for (kind, text) in [(option::MESSAGE, &self.message), (option::DESCRIPTION, &self.description)] {
+            if let Some(text) = text {
+                out.push(kind);
+                encode::utf8(out, text);
+            }
+        }
+        for property in &self.properties {
+            out.push(option::PROPERTY);
+            encode::property(out, property);
+        }
+        if let Some(guid) = self.provider_guid {
+            out.push(option::PROVIDER_GUID);
+            out.extend(guid.to_bytes_le());
+        }
+        for (kind, number) in [(option::LEVEL, self.level), (option::VERSION, self.version)] {
+            let Ok(number) = u8::try_from(number) else {
+                return Err(WriteError::Impossible("the level and the version of an event are at most 255"));
+            };
+            if number != 0 {
+                out.extend([kind, number]);
+            }
+        }
+        Ok(())
+    }
+
     /// Its fields; nothing where they are described in a way that is not known: then there are only the bytes. Empty
     /// for the runtime's own events, which are known otherwise: see [`Event::decoded`](crate::Event::decoded).
     #[must_use]

@@ -8,15 +8,14 @@ use crate::buffer::Buffer;
 use crate::bytes::Cursor;
 use crate::error::FormatErrorKind;
 use crate::limits::Limits;
-use crate::trace::Trace;
+use crate::trace::{NEWEST, Trace};
 
-const MAGIC: &[u8] = b"Nettrace";
+pub(crate) const MAGIC: &[u8] = b"Nettrace";
 const SERIALIZATION: &[u8] = b"!FastSerialization.1";
 
-/// The newest versions that are read: of the trace before version 6, of its blocks, and from version 6 on.
+/// The newest versions before version 6 that are read: of the trace, and of its blocks.
 const NEWEST_TRACE: u32 = 5;
 const NEWEST_BLOCK: u32 = 2;
-const NEWEST: u32 = 6;
 
 /// Tags of FastSerialization.
 const NULL: u8 = 1;
@@ -186,18 +185,8 @@ fn block_at<R: Read>(buffer: &mut Buffer<R>, at: usize, limits: &Limits) -> Resu
     let header = cursor.u32().map_err(|_| FormatErrorKind::Truncated)?;
     let size = (header & 0xff_ffff) as usize;
     check_size(size, limits)?;
-    let kind = match header >> 24 {
-        0 => Kind::End,
-        1 => Kind::Trace,
-        2 => Kind::Events,
-        3 => Kind::Metadata,
-        4 => Kind::SequencePoint,
-        5 => Kind::Stacks,
-        6 => Kind::Threads,
-        7 => Kind::RemovedThreads,
-        8 => Kind::Labels,
-        _ => Kind::Unknown,
-    };
+    let [.., code] = header.to_le_bytes();
+    let kind = Kind::of(code);
     let end = start + size;
     filled(buffer, end)?;
     Ok(Frame { kind, start, end, total: end })

@@ -18,7 +18,7 @@ pub(crate) struct Sequences {
 }
 
 /// A gap larger than this is a step back.
-const LARGEST_GAP: u32 = i32::MAX.cast_unsigned();
+pub(crate) const LARGEST_GAP: u32 = i32::MAX.cast_unsigned();
 
 impl Sequences {
     pub(crate) fn lost(&self) -> u64 {

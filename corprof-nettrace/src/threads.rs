@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::bytes::{Cursor, Malformed};
+use crate::encode;
 use crate::error::FormatErrorKind;
 
 /// A thread of a trace of version 6.
@@ -36,6 +37,31 @@ impl Thread {
             }
         }
         Ok(thread)
+    }
+
+    /// A thread with this number in the trace, of which nothing else is known.
+    #[must_use]
+    pub fn new(index: u64) -> Self {
+        Self { index, ..Self::default() }
+    }
+
+    /// Appends it as a row of a block.
+    pub(crate) fn write_row(&self, out: &mut Vec<u8>) {
+        encode::varuint(out, self.index);
+        if let Some(name) = &self.name {
+            out.push(1);
+            encode::utf8(out, name);
+        }
+        for (kind, id) in [(2, self.process_id), (3, self.os_thread_id)] {
+            if let Some(id) = id {
+                out.push(kind);
+                encode::varuint(out, id);
+            }
+        }
+        for property in &self.properties {
+            out.push(4);
+            encode::property(out, property);
+        }
     }
 
     fn cost(&self) -> usize {

@@ -357,12 +357,13 @@ fn live_on(name: &str, args: &Args, tier: Tier) -> Result<Results> {
     Prepared::new(args, build(), runtimes, tier)?.run(args, programs)
 }
 
-/// The tests in which viewers read back the files of corprof-export and corprof-heap.
+/// The tests in which viewers read back the files of corprof-export, corprof-heap and corprof-nettrace.
 fn viewers_read_back(args: &Args) -> Result<Results> {
     let selection = Selection {
         cargo: &HERE,
-        expression: "package(corprof-export) | (package(corprof-heap) & binary(gcdump))",
-        otherwise: &["-p", "corprof-export", "-p", "corprof-heap"],
+        expression: "package(corprof-export) | (package(corprof-heap) & binary(gcdump)) | \
+                     (package(corprof-nettrace) & binary(dotnet_trace))",
+        otherwise: &["-p", "corprof-export", "-p", "corprof-heap", "-p", "corprof-nettrace"],
         skipped: &[],
         filter: &args.filter,
         is_release: args.release,

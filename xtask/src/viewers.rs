@@ -1,4 +1,5 @@
-//! Viewers of profiles and declarations of formats, which read the output of corprof-export and corprof-heap.
+//! Viewers of profiles and declarations of formats, which read the output of corprof-export, corprof-heap and
+//! corprof-nettrace.
 
 use std::env;
 use std::ffi::OsString;
@@ -48,14 +49,15 @@ const OTLP: [(Wheel, &str); 2] = [
     ),
 ];
 
-/// The environment that passes the viewers to the tests of corprof-export and corprof-heap. Leaves out a viewer that is
-/// missing and cannot be installed: its tests are then skipped, with a note.
+/// The environment that passes the viewers to the tests of these. Leaves out a viewer that is missing and cannot be
+/// installed: its tests are then skipped, with a note.
 pub(crate) fn environment() -> Vec<(&'static str, OsString)> {
     let viewers = [
         ("CORPROF_GO", go()),
         ("CORPROF_SPEEDSCOPE", speedscope()),
         ("CORPROF_OTLP", otlp()),
-        ("CORPROF_GCDUMP", gcdump()),
+        ("CORPROF_GCDUMP", microsofts("dotnet-gcdump")),
+        ("CORPROF_DOTNET_TRACE", microsofts("dotnet-trace")),
     ];
     let found = viewers.into_iter().filter_map(|(name, found)| match found {
         Ok(found) => Some((name, found)),
@@ -96,13 +98,13 @@ fn otlp() -> Result<OsString> {
     Ok(env::join_paths(installed.into_iter().collect::<Result<Vec<_>>>()?)?)
 }
 
-/// The `dotnet` and the `dotnet-gcdump.dll` that it runs, both from the folder of runtimes.
-fn gcdump() -> Result<OsString> {
+/// The `dotnet`, and the tool of Microsoft's that it runs, both from the folder of runtimes.
+fn microsofts(tool: &str) -> Result<OsString> {
     const ENTRY: &str = "dotnet-tools-linux";
     let folder = Folder::find().filter(|folder| folder.has(ENTRY));
     let folder = folder.with_context(|| format!("no {ENTRY}.tar.xz in the folder of runtimes"))?;
     let cache = Cache::open()?;
-    let tool = folder.unpack(ENTRY, &cache)?.join("dotnet-gcdump").join("dotnet-gcdump.dll");
+    let tool = folder.unpack(ENTRY, &cache)?.join(tool).join(format!("{tool}.dll"));
     let host = known::here("10", &cache)?.host;
     Ok(env::join_paths([host, tool])?)
 }

@@ -2,6 +2,7 @@
 
 use super::{Count, DEEPEST, Definitions, Shape, Type};
 use crate::cursor::{Cursor, Truncated};
+use crate::misfit::Misfit;
 use crate::scalar::Scalar;
 use crate::text::Text;
 
@@ -26,9 +27,12 @@ pub(crate) struct Described<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
+/// The code of an array in version 6.
+pub(crate) const ARRAY: u8 = 19;
+
 mod code {
     pub(super) const OBJECT: u32 = 1;
-    pub(super) const ARRAY: u32 = 19;
+    pub(super) const ARRAY: u32 = super::ARRAY as u32;
     pub(super) const FIXED_ARRAY: u32 = 22;
     pub(super) const RELATIVE_LOCATION: u32 = 24;
     pub(super) const DATA_LOCATION: u32 = 25;
@@ -114,8 +118,7 @@ impl<'a> Described<'a> {
             13 => Scalar::F32,
             14 => Scalar::F64,
             15 => Scalar::Decimal,
-            // The format's description says eight numbers; .NET writes a file time.
-            16 if is_v6 => Scalar::SystemTime,
+            // The format's description says eight numbers; .NET writes a file time, and TraceEvent reads one.
             16 => Scalar::FileTime,
             17 => Scalar::Guid,
             18 => Scalar::Utf16Z,
@@ -169,4 +172,66 @@ impl<'a> Described<'a> {
     pub(crate) fn checked(self) -> Result<&'a [u8], Truncated> {
         self.end_of_fields(DEEPEST, &mut { MOST_FIELDS })
     }
+
+    /// Appends this list of fields in the layout of version 6. One that is not known is an empty list.
+    pub(crate) fn write_v6(self, out: &mut Vec<u8>) -> Result<(), Misfit> {
+        let Ok(rest) = self.checked() else {
+            out.extend([0; 2]);
+            return Ok(());
+        };
+        if self.layout == Layout::V6 {
+            out.extend(self.bytes.get(..self.bytes.len() - rest.len()).unwrap_or_default());
+            return Ok(());
+        }
+        self.write_fields_v6(out)
+    }
+
+    fn write_fields_v6(self, out: &mut Vec<u8>) -> Result<(), Misfit> {
+        let unknown = |_| Misfit::Description;
+        let Definitions::Described(count, mut at) = self.fields().map_err(unknown)? else {
+            return Err(Misfit::Description);
+        };
+        out.extend(u16::try_from(count).map_err(|_| Misfit::Description)?.to_le_bytes());
+        for _ in 0..count {
+            let (name, ty) = at.next_field().map_err(unknown)?;
+            write_field_v6(out, &name.to_string(), |out| ty.write_type_v6(out))?;
+        }
+        Ok(())
+    }
+
+    /// The codes are the same in all layouts.
+    fn write_type_v6(self, out: &mut Vec<u8>) -> Result<(), Misfit> {
+        let (code, rest) = self.code().map_err(|_| Misfit::Description)?;
+        out.push(u8::try_from(code).map_err(|_| Misfit::Description)?);
+        match code {
+            code::OBJECT => rest.write_fields_v6(out),
+            code::ARRAY => rest.write_type_v6(out),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Appends the description of a field in the layout of version 6, with the type that `write_type` appends.
+pub(crate) fn write_field_v6(
+    out: &mut Vec<u8>,
+    name: &str,
+    write_type: impl FnOnce(&mut Vec<u8>) -> Result<(), Misfit>,
+) -> Result<(), Misfit> {
+    let start = out.len();
+    out.extend([0; 2]);
+    write_varuint(out, name.len() as u64);
+    out.extend(name.as_bytes());
+    write_type(out)?;
+    let size = u16::try_from(out.len() - start - 2).map_err(|_| Misfit::Description)?;
+    out.iter_mut().skip(start).zip(size.to_le_bytes()).for_each(|(to, from)| *to = from);
+    Ok(())
+}
+
+/// Appends seven bits a byte, the lowest first; the eighth says that more follow.
+pub(crate) fn write_varuint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value.to_le_bytes()[0] | 0x80);
+        value >>= 7;
+    }
+    out.push(value.to_le_bytes()[0]);
 }

@@ -1,6 +1,7 @@
 //! Shared by the tests: traces of all versions, built from the specification.
 #![allow(dead_code, reason = "no test uses all of it")]
 
+pub(crate) mod demands;
 pub(crate) mod mutated;
 pub(crate) mod v4;
 pub(crate) mod v6;
