@@ -1,9 +1,10 @@
 //! What the async operations of a process do, as the runtime of .NET 11 tells it: of a running process, over the
 //! diagnostics port, or of a `.nettrace` that somebody has recorded.
 //!
-//! `names` says what a chain of methods is called, `spread` holds many durations in little memory, `started` starts an
+//! `names` says what a chain of methods is called, `awaits` in which line a method awaits, `spread` holds many durations in little memory, `started` starts an
 //! application to be listened to.
 
+mod awaits;
 mod names;
 mod spread;
 mod started;
@@ -31,7 +32,7 @@ use crate::exit::{Failure, Outcome};
 use crate::inspect;
 use crate::options::seconds;
 use crate::signals::Signals;
-use crate::trace_methods::{Methods, RUNDOWN};
+use crate::trace_methods::{Methods, RUNDOWN_WITH_IL};
 
 /// The keywords of the async source for creations, runs and waits with their places.
 const OPERATIONS: u64 = 0xB4CD;
@@ -297,7 +298,7 @@ impl Target<'_> {
             Provider::new(ACTIVITY_PROVIDER, ACTIVITIES, Level::Verbose).with_arguments(ACTIVITY_ARGUMENTS);
         let mut providers = vec![operations()];
         providers.extend(self.with_activities.then_some(activities));
-        SessionConfig::new(providers).with_buffer_mb(64).with_rundown(Rundown::Keywords(RUNDOWN))
+        SessionConfig::new(providers).with_buffer_mb(64).with_rundown(Rundown::Keywords(RUNDOWN_WITH_IL))
     }
 }
 

@@ -25,6 +25,7 @@ mod differs {
     use super::*;
 
     mod async_callers;
+    mod async_lines;
     mod doctor;
     mod events;
     mod foreign_profiler;
