@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use corprof_async::{Chain, Step, Wait, Waits};
+use corprof_async::{Chain, Queued, Step, Wait, Waits};
 use corprof_export::{Frame, Mode, Output, Profile, Unit};
 use serde::Serialize;
 
@@ -27,7 +27,8 @@ const CHAINS: usize = 100_000;
 /// that was recorded with these events.
 ///
 /// An operation waits from its creation or suspension until a thread resumes it: for input and output, timers, locks,
-/// other operations, or a thread of the pool. A place is the innermost method of the application that awaits, `in`
+/// other operations, or a thread of the pool. Of the last, `queued` is the sum: for so long, the work that resumed it was
+/// in the queue of the thread pool. If that is much, the pool has too few threads: `corprof starvation` tells why. A place is the innermost method of the application that awaits, `in`
 /// names the framework's method below. Chains without a method of the application, such as connections that nobody
 /// uses, are left out without --all.
 ///
@@ -42,7 +43,8 @@ const CHAINS: usize = 100_000;
   corprof waits -- dotnet App.dll
   corprof waits service.nettrace --json
 
-For a file: dotnet-trace collect --providers System.Runtime.CompilerServices.AsyncProfilerEventSource:0xB4CD:4
+For a file: dotnet-trace collect --providers
+System.Runtime.CompilerServices.AsyncProfilerEventSource:0xB4CD:4,System.Diagnostics.Eventing.FrameworkEventSource:0x2:5
 
 Exits with 3 if the process is not there, its runtime is older than .NET 11, or it told nothing; with a command, with the code of the
 application, or with 0 if Ctrl-C ended it. Exit codes: corprof help exit-codes")]
@@ -79,10 +81,25 @@ struct Sums {
     ended: EndedWaits,
 }
 
+/// The waits of a chain, or at a place.
+#[derive(Default)]
+struct Sum {
+    times: Spread,
+    /// The part in the queue of the thread pool, in ticks.
+    queued: u64,
+}
+
+impl Sum {
+    fn merge(&mut self, other: &Self) {
+        self.times.merge(&other.times);
+        self.queued += other.queued;
+    }
+}
+
 /// Those that have ended.
 #[derive(Default)]
 struct EndedWaits {
-    by_chain: HashMap<Option<Chain>, Spread>,
+    by_chain: HashMap<Option<Chain>, Sum>,
     /// Waits of chains beyond the limit.
     left_out: u64,
     /// Waits that end later do not count.
@@ -98,6 +115,14 @@ impl Sums {
 impl Listener for Sums {
     fn step(&mut self, step: Step) {
         self.waits.push(step, |wait| self.ended.add(wait));
+    }
+
+    fn work_queued(&mut self, ticks: u64, work: u64) {
+        self.waits.work_queued(ticks, work, |wait| self.ended.add(wait));
+    }
+
+    fn work_taken(&mut self, ticks: u64, thread: u64, work: u64) {
+        self.waits.work_taken(ticks, thread, work, |wait| self.ended.add(wait));
     }
 
     fn end(&mut self, at: u64) {
@@ -118,7 +143,9 @@ impl EndedWaits {
             self.left_out += 1;
             return;
         }
-        self.by_chain.entry(wait.place).or_default().add(wait.to.saturating_sub(wait.from));
+        let sum = self.by_chain.entry(wait.place).or_default();
+        sum.times.add(wait.to.saturating_sub(wait.from));
+        sum.queued += wait.queued.map(Queued::length).unwrap_or_default();
     }
 }
 
@@ -143,6 +170,8 @@ struct Row {
     total_ms: f64,
     mean_ms: f64,
     p99_ms: f64,
+    /// The part of the sum in the queue of the thread pool, if that was told.
+    queued_ms: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -190,22 +219,23 @@ fn answer(args: &Args, output: Option<Output>, sums: &Sums, traced: &Traced) -> 
 }
 
 fn report(traced: &Traced, names: &mut Names<'_>, sums: &Sums, is_all: bool) -> Report {
-    let mut by_place: HashMap<Place, Spread> = HashMap::new();
+    let mut by_place: HashMap<Place, Sum> = HashMap::new();
     let mut hidden_waits = 0;
-    for (chain, spread) in &sums.ended.by_chain {
+    for (chain, sum) in &sums.ended.by_chain {
         let place = names.place(chain.as_ref());
         if !is_all && !place.is_mine {
-            hidden_waits += spread.count();
+            hidden_waits += sum.times.count();
             continue;
         }
-        by_place.entry(place).or_default().merge(spread);
+        by_place.entry(place).or_default().merge(sum);
     }
-    let row = |(place, spread): (Place, Spread)| Row {
+    let row = |(place, Sum { times, queued }): (Place, Sum)| Row {
         place,
-        waits: spread.count(),
-        total_ms: traced.milliseconds(spread.sum()),
-        mean_ms: traced.milliseconds(spread.mean()),
-        p99_ms: traced.milliseconds(spread.most()),
+        waits: times.count(),
+        total_ms: traced.milliseconds(times.sum()),
+        mean_ms: traced.milliseconds(times.mean()),
+        p99_ms: traced.milliseconds(times.most()),
+        queued_ms: traced.tells_queue.then(|| traced.milliseconds(queued)),
     };
     let mut places: Vec<Row> = by_place.into_iter().map(row).collect();
     places.sort_by(|a, b| b.total_ms.total_cmp(&a.total_ms).then_with(|| a.place.cmp(&b.place)));
@@ -225,9 +255,10 @@ fn report(traced: &Traced, names: &mut Names<'_>, sums: &Sums, is_all: bool) -> 
 
 fn print(report: &Report, rows: usize, out: &mut impl Write) -> Result<()> {
     writeln!(out, "{}, {:.1} s, {} waits\n", report.title, report.seconds, report.waits)?;
-    writeln!(out, "   waits     total s    mean ms     p99 ms  waits at")?;
-    for Row { place, waits, total_ms, mean_ms, p99_ms } in report.places.iter().take(rows) {
-        writeln!(out, "{waits:>8} {:>11.3} {mean_ms:>10.2} {p99_ms:>10.2}  {place}", total_ms / 1e3)?;
+    writeln!(out, "   waits     total s    mean ms     p99 ms    queued s  waits at")?;
+    for Row { place, waits, total_ms, mean_ms, p99_ms, queued_ms } in report.places.iter().take(rows) {
+        let queued = queued_ms.map_or_else(|| "-".to_owned(), |queued| format!("{:.3}", queued / 1e3));
+        writeln!(out, "{waits:>8} {:>11.3} {mean_ms:>10.2} {p99_ms:>10.2} {queued:>11}  {place}", total_ms / 1e3)?;
     }
     let more = report.places.len().saturating_sub(rows);
     if more > 0 {
@@ -249,7 +280,7 @@ fn print(report: &Report, rows: usize, out: &mut impl Write) -> Result<()> {
 fn profile(traced: &Traced, names: &mut Names<'_>, sums: &Sums, is_all: bool) -> Profile {
     let mut profile = Profile::summed(format!("waits of {}", traced.title), Unit::Nanoseconds).in_mode(Mode::Wall);
     let thread = profile.thread(0, "async operations");
-    for (chain, spread) in &sums.ended.by_chain {
+    for (chain, Sum { times: spread, .. }) in &sums.ended.by_chain {
         let Some(chain) = chain else { continue };
         if !is_all && !names.place(Some(chain)).is_mine {
             continue;

@@ -26,6 +26,7 @@ mod differs {
 
     mod async_callers;
     mod async_lines;
+    mod async_queue;
     mod doctor;
     mod events;
     mod foreign_profiler;

@@ -1,5 +1,6 @@
 // target: 10.0
 // framework: aspnet
+// option: -debug:embedded
 // A web application whose requests wait at known places for known times, until its input ends. It asks itself.
 //
 //     WebWaits [CODE = 0]
