@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use corprof_async::{Chain, Queued, Step, Wait, Waits};
-use corprof_export::{Frame, Mode, Output, Profile, Unit};
+use corprof_export::{Frame, Mode, Output, Profile, Table, Unit};
 use serde::Serialize;
 
 use crate::async_trace::{self, Listened, Listener, Names, Place, Spread, Traced};
@@ -23,7 +23,8 @@ const CHAINS: usize = 100_000;
 ///
 /// Listens to the async operations of a process over the diagnostics port: nothing is attached. At the end it prints
 /// the places at which operations waited, with the number of waits, their sum, mean and 99th percentile. With -o it
-/// writes a flame graph of the waiting time by the chain of methods that await each other. The same for a .nettrace
+/// writes a flame graph of the waiting time by the chain of methods that await each other, on a page (.html) with the
+/// table. The same for a .nettrace
 /// that was recorded with these events.
 ///
 /// An operation waits from its creation or suspension until a thread resumes it: for input and output, timers, locks,
@@ -71,6 +72,8 @@ pub struct Args {
 
 /// The rows without --rows.
 const ROWS: usize = 20;
+/// The rows on a page.
+const ON_PAGE: usize = 200;
 
 /// The most samples of a chain in a profile.
 const SAMPLES: u64 = 10_000;
@@ -150,7 +153,7 @@ impl EndedWaits {
 }
 
 /// The document of --json. Times are in milliseconds.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 struct Report {
     title: String,
     seconds: f64,
@@ -162,7 +165,7 @@ struct Report {
     places: Vec<Row>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 struct Row {
     #[serde(flatten)]
     place: Place,
@@ -174,7 +177,14 @@ struct Row {
     queued_ms: Option<f64>,
 }
 
-#[derive(Debug, Serialize)]
+impl Row {
+    /// In seconds.
+    fn queued(&self) -> String {
+        self.queued_ms.map_or_else(|| "-".to_owned(), |queued| format!("{:.3}", queued / 1e3))
+    }
+}
+
+#[derive(Debug, Clone, Serialize)]
 struct Still {
     #[serde(flatten)]
     place: Place,
@@ -204,15 +214,17 @@ fn answer(args: &Args, output: Option<Output>, sums: &Sums, traced: &Traced) -> 
     let report = report(traced, &mut names, sums, args.all);
     let mut out = crate::output::stdout();
     if args.json {
-        let mut report = report;
-        report.places.truncate(args.rows.unwrap_or(usize::MAX));
-        writeln!(out, "{}", serde_json::to_string(&report).map_err(anyhow::Error::from)?)?;
+        let mut shown = report.clone();
+        shown.places.truncate(args.rows.unwrap_or(usize::MAX));
+        writeln!(out, "{}", serde_json::to_string(&shown).map_err(anyhow::Error::from)?)?;
     } else {
         print(&report, args.rows.unwrap_or(ROWS), &mut out)?;
     }
     out.flush()?;
     if let Some(mut output) = output {
-        output.write(&profile(traced, &mut names, sums, args.all)).map_err(anyhow::Error::from)?;
+        let mut profile = profile(traced, &mut names, sums, args.all);
+        profile.set_table(table(&report));
+        output.write(&profile).map_err(anyhow::Error::from)?;
         eprintln!("corprof: {} is written", output.path().display());
     }
     Ok(())
@@ -256,8 +268,9 @@ fn report(traced: &Traced, names: &mut Names<'_>, sums: &Sums, is_all: bool) -> 
 fn print(report: &Report, rows: usize, out: &mut impl Write) -> Result<()> {
     writeln!(out, "{}, {:.1} s, {} waits\n", report.title, report.seconds, report.waits)?;
     writeln!(out, "   waits     total s    mean ms     p99 ms    queued s  waits at")?;
-    for Row { place, waits, total_ms, mean_ms, p99_ms, queued_ms } in report.places.iter().take(rows) {
-        let queued = queued_ms.map_or_else(|| "-".to_owned(), |queued| format!("{:.3}", queued / 1e3));
+    for row in report.places.iter().take(rows) {
+        let Row { place, waits, total_ms, mean_ms, p99_ms, .. } = row;
+        let queued = row.queued();
         writeln!(out, "{waits:>8} {:>11.3} {mean_ms:>10.2} {p99_ms:>10.2} {queued:>11}  {place}", total_ms / 1e3)?;
     }
     let more = report.places.len().saturating_sub(rows);
@@ -274,6 +287,23 @@ fn print(report: &Report, rows: usize, out: &mut impl Write) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The places, for the page.
+fn table(report: &Report) -> Table {
+    let title = format!("{} waits by place", report.waits);
+    let mut table = Table::new(title, ["waits", "total s", "mean ms", "p99 ms", "queued s", "waits at"]);
+    for row in report.places.iter().take(ON_PAGE) {
+        table.row([
+            row.waits.to_string(),
+            format!("{:.3}", row.total_ms / 1e3),
+            format!("{:.2}", row.mean_ms),
+            format!("{:.2}", row.p99_ms),
+            row.queued(),
+            row.place.to_string(),
+        ]);
+    }
+    table
 }
 
 /// The waiting time by chain.
