@@ -78,6 +78,13 @@ impl<'m> Names<'m> {
         Place { inner: inner.filter(|inner| *inner != method), method, file, line, is_mine: mine.is_some() }
     }
 
+    /// The outermost method of the application in a chain, or else of the frameworks: the operation's own.
+    pub(crate) fn outermost(&self, chain: &Chain) -> Option<String> {
+        let addresses = || chain.iter().rev().map(|frame| frame.address).filter(|address| *address != 0);
+        let mine = addresses().find(|address| self.is_mine(*address));
+        mine.or_else(|| addresses().next()).map(|address| self.label(address))
+    }
+
     /// The full name of the method with this code.
     pub(crate) fn full(&self, address: u64) -> (&str, Option<&Path>) {
         match self.methods.at(address, u64::MAX) {

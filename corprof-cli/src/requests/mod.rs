@@ -1,20 +1,25 @@
 //! `corprof requests`: which requests are slow, and what they wait for.
 
 mod endpoints;
+mod page;
 mod timeline;
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 use serde::Serialize;
 
 use self::endpoints::{Endpoints, Slow, Sums, Told};
+use self::page::Page;
 use crate::async_trace::{self, Listened, Names, Place, Traced};
 use crate::exit::{Failure, Outcome};
 
 /// The places that the table shows of an endpoint, and the least share of the waiting time that one of them has.
 const PLACES: usize = 3;
 const LEAST_SHARE: f64 = 0.05;
+/// The slow requests on a page.
+const ON_PAGE: usize = 20;
 /// The least share of a slow request that a line of its timeline has. The rest is summed up.
 const LEAST_PART: f64 = 0.005;
 
@@ -38,6 +43,7 @@ const LEAST_PART: f64 = 0.005;
 #[command(after_help = "Examples:
   corprof requests 4711 --duration 10
   corprof requests 4711 --duration 60 --endpoint /orders --slowest 20
+  corprof requests 4711 --duration 60 -o requests.html
   corprof requests -- dotnet App.dll
   corprof requests service.nettrace --json | jq '.endpoints[] | {endpoint, mean_ms}'
 
@@ -54,9 +60,13 @@ pub struct Args {
     #[arg(long, value_name = "TEXT")]
     endpoint: Option<String>,
 
-    /// The number of slow requests that are shown whole
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    slowest: usize,
+    /// The number of slow requests that are shown whole [default: 1, on a page 20]
+    #[arg(long, value_name = "N")]
+    slowest: Option<usize>,
+
+    /// Also write a page (.html) with the slow requests as waterfalls: what each of their operations did, and their calls
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
 
     /// Print one JSON document
     #[arg(long)]
@@ -126,18 +136,25 @@ struct Line {
 /// # Errors
 /// If the process or file tells nothing of requests, or the application is not started.
 pub fn run(args: &Args) -> Outcome {
-    let endpoints = Endpoints::new(args.slowest, args.endpoint.clone());
-    async_trace::follow(&args.listened, true, endpoints, |endpoints, traced| answer(args, endpoints, traced))
+    let page = args.output.as_deref().map(Page::new).transpose()?;
+    let most = args.slowest.unwrap_or(if page.is_some() { ON_PAGE } else { 1 });
+    let endpoints = Endpoints::new(most, args.endpoint.clone());
+    async_trace::follow(&args.listened, true, endpoints, |endpoints, traced| answer(args, page, endpoints, traced))
 }
 
-fn answer(args: &Args, endpoints: Endpoints, traced: &Traced) -> Result<(), Failure> {
+fn answer(args: &Args, page: Option<Page>, endpoints: Endpoints, traced: &Traced) -> Result<(), Failure> {
     traced.warn();
     let told = endpoints.finish();
     if told.sums.is_empty() {
         return Err(nothing(args));
     }
     let mut names = Names::new(&traced.methods, traced.pid);
-    let report = report(traced, &mut names, &told);
+    let mut report = report(traced, &mut names, &told);
+    if let Some(page) = page {
+        page.write(traced, &mut names, &report, &told.slowest)?;
+        // The page has the others.
+        report.slowest.truncate(args.slowest.unwrap_or(1));
+    }
     let mut out = crate::output::stdout();
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&report).map_err(anyhow::Error::from)?)?;
@@ -211,19 +228,30 @@ fn slowest(traced: &Traced, names: &mut Names<'_>, slow: &Slow) -> Slowest {
     Slowest { endpoint: slow.endpoint.clone(), ms: ms(slow.length()), trace_id, span_id, timeline }
 }
 
+/// The mean of an endpoint's request, of a sum.
+#[allow(clippy::cast_precision_loss, reason = "a count of some hours")]
+fn each(endpoint: &Endpoint, sum: f64) -> f64 {
+    sum / endpoint.requests.max(1) as f64
+}
+
+/// The places that are shown of an endpoint.
+fn shown(endpoint: &Endpoint) -> impl Iterator<Item = &Waited> {
+    let all = endpoint.waiting_ms + endpoint.queued_ms.unwrap_or_default();
+    endpoint.waits.iter().take(PLACES).filter(move |wait| wait.whole() >= LEAST_SHARE * all)
+}
+
 fn print(report: &Report, out: &mut impl Write) -> Result<()> {
     writeln!(out, "{}, {:.1} s, {} requests\n", report.title, report.seconds, report.requests)?;
     writeln!(out, "requests    mean ms     p99 ms    running    waiting     queued  endpoint")?;
     for endpoint in &report.endpoints {
-        #[allow(clippy::cast_precision_loss, reason = "a count of some hours")]
-        let each = |sum: f64| sum / endpoint.requests.max(1) as f64;
+        let each = |sum: f64| each(endpoint, sum);
         let Endpoint { requests, mean_ms, p99_ms, running_ms, waiting_ms, queued_ms, .. } = endpoint;
         let [running, waiting] = [running_ms, waiting_ms].map(|sum| each(*sum));
         let queued = queued_ms.map_or_else(|| "-".to_owned(), |sum| format!("{:.2}", each(sum)));
         write!(out, "{requests:>8} {mean_ms:>10.2} {p99_ms:>10.2} {running:>10.2} {waiting:>10.2} {queued:>10}")?;
         writeln!(out, "  {}", endpoint.endpoint)?;
         let all = waiting_ms + queued_ms.unwrap_or_default();
-        for wait in endpoint.waits.iter().take(PLACES).filter(|wait| wait.whole() >= LEAST_SHARE * all) {
+        for wait in shown(endpoint) {
             let percent = 100.0 * wait.whole() / all;
             let queued = wait.queued_ms.map_or_else(String::new, |sum| format!("{:.2}", each(sum)));
             let waiting = format!("{:.2}", each(wait.ms));

@@ -75,6 +75,14 @@ struct Span<'r> {
     chain: Option<&'r Chain>,
 }
 
+/// What one operation of a request did, in order of time.
+pub(super) fn parts_of(request: &Request, operation: &Operation) -> Vec<Part> {
+    let mut spans = spans_of(request, operation);
+    spans.sort_by_key(|span| span.from);
+    let part = |span: Span<'_>| Part { from: span.from, to: span.to, does: span.does, chain: span.chain.cloned() };
+    spans.into_iter().map(part).collect()
+}
+
 /// Of all operations, in the order in which they were made.
 fn spans(request: &Request) -> Vec<Span<'_>> {
     request.operations.iter().flat_map(|operation| spans_of(request, operation)).collect()
@@ -178,6 +186,8 @@ mod tests {
             left_out: 0,
         };
         let told: Vec<_> = parts(&request).iter().map(|part| (part.from, part.to, part.does)).collect();
+        let alone = parts_of(&request, &request.operations[0]);
+        assert_eq!(alone, parts(&request), "there is no other operation");
         let expected = [
             (100, 104, Does::Queued),
             (104, 110, Does::Waits),
