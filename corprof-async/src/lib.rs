@@ -15,8 +15,8 @@
 //! | `Creator` | the method that started the operation, with what awaited it then, and who started that | creations |
 //!
 //! [`Waits`] tell how long operations waited, and where. [`Requests`] put together what operations did for each
-//! request, with its [`Activity`] if there is one: what ran when, and what was waited for. Both tell how much of a wait was
-//! in the queue of the thread pool, if they are told what is queued and taken.
+//! request, with its [`Activity`] if there is one: what ran when, and what was waited for. Both tell how much of a wait
+//! was in the queue of the thread pool, if they are told what is queued and taken.
 //!
 //! # A file
 //!

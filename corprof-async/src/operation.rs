@@ -37,7 +37,8 @@ pub struct Run {
     pub chain: Option<Chain>,
     /// Where it waits from then on, if the source tells.
     pub place: Option<Chain>,
-    /// When the work that the thread ran was in the queue of the thread pool. None if it was not, or if that is not told.
+    /// When the work that the thread ran was in the queue of the thread pool. None if it was not, or if that is not
+    /// told.
     pub queued: Option<Queued>,
 }
 
@@ -50,8 +51,8 @@ pub struct OperationWait<'a> {
     pub to: Option<u64>,
     /// Where: its methods at the beginning of the wait, or else at the end.
     pub place: Option<&'a Chain>,
-    /// When the work that resumed it was in the queue of the thread pool, within the wait. None if it was not, or if that
-    /// is not told.
+    /// When the work that resumed it was in the queue of the thread pool, within the wait. None if it was not, or if
+    /// that is not told.
     pub queued: Option<Queued>,
 }
 

@@ -136,7 +136,8 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
         self.advance(None, tell);
     }
 
-    /// Work was put into the queue of the thread pool, by the number that the runtime gives it. `tell` receives requests.
+    /// Work was put into the queue of the thread pool, by the number that the runtime gives it. `tell` receives
+    /// requests.
     pub fn work_queued(&mut self, ticks: u64, work: u64, tell: impl FnMut(Request)) {
         self.items.push(ticks, Item::Queue(QueueStep::Queued { ticks, work }));
         self.advance(None, tell);

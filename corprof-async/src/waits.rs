@@ -26,8 +26,8 @@ pub struct Wait {
     /// Where it waited: its methods, the innermost first. None if the source tells them neither at the beginning of the
     /// wait nor at its end.
     pub place: Option<Chain>,
-    /// When the work that resumed it was in the queue of the thread pool, within the wait. None if it was not, or if that
-    /// is not told.
+    /// When the work that resumed it was in the queue of the thread pool, within the wait. None if it was not, or if
+    /// that is not told.
     pub queued: Option<Queued>,
 }
 
@@ -78,8 +78,9 @@ struct Waiting {
 }
 
 impl Waits {
-    /// Holds at most `steps` that were not released, those of the thread pool among them, and `operations` that wait. Of more steps the oldest are used
-    /// before their time, and of more operations those that have waited longest are forgotten.
+    /// Holds at most `steps` that were not released, those of the thread pool among them, and `operations` that wait.
+    /// Of more steps the oldest are used before their time, and of more operations those that have waited longest are
+    /// forgotten.
     #[must_use]
     pub fn new(steps: usize, operations: usize) -> Self {
         let waiting = HashMap::new();

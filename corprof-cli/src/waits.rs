@@ -28,10 +28,10 @@ const CHAINS: usize = 100_000;
 /// that was recorded with these events.
 ///
 /// An operation waits from its creation or suspension until a thread resumes it: for input and output, timers, locks,
-/// other operations, or a thread of the pool. Of the last, `queued` is the sum: for so long, the work that resumed it was
-/// in the queue of the thread pool. If that is much, the pool has too few threads: `corprof starvation` tells why. A place is the innermost method of the application that awaits, `in`
-/// names the framework's method below. Chains without a method of the application, such as connections that nobody
-/// uses, are left out without --all.
+/// other operations, or a thread of the pool. Of the last, `queued` is the sum: for so long, the work that resumed it
+/// was in the queue of the thread pool. If that is much, the pool has too few threads: `corprof starvation` tells why.
+/// A place is the innermost method of the application that awaits, `in` names the framework's method below. Chains
+/// without a method of the application, such as connections that nobody uses, are left out without --all.
 ///
 /// With a command, starts the application, whose runtime waits for the session before it runs managed code: no request is
 /// missed. The answer comes at its end, after --duration, or at Ctrl-C, which then ends it. If this command is killed, .NET

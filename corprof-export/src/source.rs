@@ -1,7 +1,7 @@
 //! Where methods are in the source, by the portable PDBs of their modules.
 //!
-//! Finding the PDB is done here, from the module's debug directory; `symbolic-ppdb` reads it. It leaves out which code has
-//! no line, so `hidden` reads that.
+//! Finding the PDB is done here, from the module's debug directory; `symbolic-ppdb` reads it. It leaves out which code
+//! has no line, so `hidden` reads that.
 
 mod hidden;
 

@@ -1,9 +1,9 @@
 //! The lines of awaits.
 //!
-//! A method that the runtime itself suspends goes on at an address that belongs to the IL of the await, by the map of its
-//! compiler. Of a state machine the number of the await is known; `MoveNext` stores it before it returns, behind
-//! the call that gets the awaiter. Where any of this is not exactly so, or the PDB has no line of its own for the await,
-//! there is no answer.
+//! A method that the runtime itself suspends goes on at an address that belongs to the IL of the await, by the map of
+//! its compiler. Of a state machine the number of the await is known; `MoveNext` stores it before it returns, behind
+//! the call that gets the awaiter. Where any of this is not exactly so, or the PDB has no line of its own for the
+//! await, there is no answer.
 
 use std::collections::HashMap;
 use std::fs;

@@ -1,8 +1,8 @@
 //! What the async operations of a process do, as the runtime of .NET 11 tells it: of a running process, over the
 //! diagnostics port, or of a `.nettrace` that somebody has recorded.
 //!
-//! `names` says what a chain of methods is called, `awaits` in which line a method awaits, `spread` holds many durations in little memory, `started` starts an
-//! application to be listened to.
+//! `names` says what a chain of methods is called, `awaits` in which line a method awaits, `spread` holds many
+//! durations in little memory, `started` starts an application to be listened to.
 
 mod awaits;
 mod names;

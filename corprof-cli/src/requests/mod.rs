@@ -31,8 +31,8 @@ const LEAST_PART: f64 = 0.005;
 /// that they did. The same for a .nettrace that was recorded with these events.
 ///
 /// A request runs while a thread works for it. It waits while none does: for input and output, timers, locks, other
-/// requests, or a thread of the pool; for the last it is `queued`, not `waiting`: what resumes it is in the queue of the
-/// thread pool. Where it waits is the innermost method of the application that awaits; `in` names
+/// requests, or a thread of the pool; for the last it is `queued`, not `waiting`: what resumes it is in the queue of
+/// the thread pool. Where it waits is the innermost method of the application that awaits; `in` names
 /// the framework's method below. Where several operations of a request wait at once, the one counts that was made last.
 ///
 /// With a command, starts the application, whose runtime waits for the session before it runs managed code: no request is
@@ -64,7 +64,8 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     slowest: Option<usize>,
 
-    /// Also write a page (.html) with the slow requests as waterfalls: what each of their operations did, and their calls
+    /// Also write a page (.html) with the slow requests as waterfalls: what each of their operations did, and their
+    /// calls
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 

@@ -2,13 +2,14 @@
 // option: -features:runtime-async=on
 // option: -nowarn:SYSLIB5007
 // option: -debug:embedded
-// Awaits at lines of their own, each in a method with other awaits before and behind, again and again until its input ends.
+// Awaits at lines of their own, each in a method with other awaits before and behind, again and again until its input
+// ends.
 //
 //     AwaitLines
 //
 // An operation waits at each line that ends in `// CLASS.METHOD`: in the class `Machine` of a state machine, in
-// `Suspended` of a method that the runtime itself suspends. At the ends of the blocks of `Uses` it waits at an await that the
-// compiler has made, for which the source has no line.
+// `Suspended` of a method that the runtime itself suspends. At the ends of the blocks of `Uses` it waits at an await
+// that the compiler has made, for which the source has no line.
 using System;
 using System.Collections.Generic;
 using System.Linq;

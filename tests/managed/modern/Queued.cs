@@ -4,8 +4,8 @@
 //
 //     Queued DELAY [BUSY]
 //
-// Each waits for DELAY milliseconds. With BUSY, each thread of the pool is busy with work of BUSY milliseconds, and as much
-// work again is always queued: whatever is put into the queue waits there for BUSY milliseconds or more.
+// Each waits for DELAY milliseconds. With BUSY, each thread of the pool is busy with work of BUSY milliseconds, and as
+// much work again is always queued: whatever is put into the queue waits there for BUSY milliseconds or more.
 using System;
 using System.Diagnostics;
 using System.Threading;
