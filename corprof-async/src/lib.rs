@@ -15,7 +15,8 @@
 //! | `Creator` | the method that started the operation, with what awaited it then, and who started that | creations |
 //!
 //! [`Waits`] tell how long operations waited, and where. [`Requests`] put together what operations did for each
-//! request, with its [`Activity`] if there is one: what ran when, and what was waited for.
+//! request, with its [`Activity`] if there is one: what ran when, and what was waited for. Both tell how much of a wait
+//! was in the queue of the thread pool, if they are told what is queued and taken.
 //!
 //! # A file
 //!
@@ -91,6 +92,7 @@ mod frame;
 mod methods;
 mod operation;
 mod order;
+mod queue;
 mod request;
 mod requests;
 mod stacks;
@@ -105,6 +107,7 @@ pub use error::{DecodeError, Problem};
 pub use frame::{Chain, Frame, Frames, Kind};
 pub use methods::{MethodTable, Methods};
 pub use operation::{Operation, OperationWait, Run};
+pub use queue::Queued;
 pub use request::{Activity, ActivityKind, Call, Request, RequestLimits};
 pub use requests::Requests;
 pub use stacks::{

@@ -1,6 +1,7 @@
 //! The timeline of an operation.
 
 use crate::frame::{Chain, Kind};
+use crate::queue::Queued;
 use crate::sub_event::DispatcherId;
 
 /// What happened to an operation: it was made, then it ran and waited in turn.
@@ -36,6 +37,9 @@ pub struct Run {
     pub chain: Option<Chain>,
     /// Where it waits from then on, if the source tells.
     pub place: Option<Chain>,
+    /// When the work that the thread ran was in the queue of the thread pool. None if it was not, or if that is not
+    /// told.
+    pub queued: Option<Queued>,
 }
 
 /// A wait of an [`Operation`].
@@ -47,6 +51,9 @@ pub struct OperationWait<'a> {
     pub to: Option<u64>,
     /// Where: its methods at the beginning of the wait, or else at the end.
     pub place: Option<&'a Chain>,
+    /// When the work that resumed it was in the queue of the thread pool, within the wait. None if it was not, or if
+    /// that is not told.
+    pub queued: Option<Queued>,
 }
 
 impl Operation {
@@ -60,9 +67,10 @@ impl Operation {
             let to = next.map(|run| run.from);
             let has_ended = next.is_none() && self.completed.is_some();
             let place = place.or_else(|| next?.chain.as_ref());
+            let queued = next.and_then(|run| run.queued?.within(from, run.from));
             // That of a request begins with a run.
             let is_wait = !has_ended && to != Some(from);
-            is_wait.then_some(OperationWait { from, to, place })
+            is_wait.then_some(OperationWait { from, to, place, queued })
         })
     }
 

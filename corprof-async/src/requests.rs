@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use crate::frame::{Chain, Frame, Kind};
 use crate::operation::{Operation, Run};
 use crate::order::InOrder;
+use crate::queue::{QueueStep, WorkQueue};
 use crate::request::{Activity, ActivityKind, Call, Request, RequestLimits};
 use crate::step::{Change, Step};
 use crate::sub_event::DispatcherId;
@@ -15,6 +16,7 @@ enum Item {
     Step(Step),
     Start { thread: u64, ticks: u64, activity: Activity },
     Stop { ticks: u64, activity: Activity },
+    Queue(QueueStep),
 }
 
 /// A request that was not told yet.
@@ -71,6 +73,7 @@ pub struct Requests<F> {
     limits: RequestLimits,
     is_loop: F,
     items: InOrder<Item>,
+    queue: WorkQueue,
     open: BTreeMap<u64, Open>,
     /// When requests ended, with those that were told.
     ended: VecDeque<(u64, u64)>,
@@ -102,6 +105,7 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
             limits,
             is_loop,
             items: InOrder::new(),
+            queue: WorkQueue::default(),
             open: BTreeMap::new(),
             ended: VecDeque::new(),
             roots: HashMap::new(),
@@ -129,6 +133,19 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
     /// Takes the end of an activity, which is found by its span. `tell` receives requests.
     pub fn stop(&mut self, ticks: u64, activity: Activity, tell: impl FnMut(Request)) {
         self.items.push(ticks, Item::Stop { ticks, activity });
+        self.advance(None, tell);
+    }
+
+    /// Work was put into the queue of the thread pool, by the number that the runtime gives it. `tell` receives
+    /// requests.
+    pub fn work_queued(&mut self, ticks: u64, work: u64, tell: impl FnMut(Request)) {
+        self.items.push(ticks, Item::Queue(QueueStep::Queued { ticks, work }));
+        self.advance(None, tell);
+    }
+
+    /// A thread took work from the queue of the thread pool. `tell` receives requests.
+    pub fn work_taken(&mut self, ticks: u64, thread: u64, work: u64, tell: impl FnMut(Request)) {
+        self.items.push(ticks, Item::Queue(QueueStep::Taken { ticks, thread, work }));
         self.advance(None, tell);
     }
 
@@ -162,6 +179,10 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
     fn advance(&mut self, until: Option<u64>, mut tell: impl FnMut(Request)) {
         while let Some(item) = self.items.pop(until, self.limits.steps) {
             let (ticks, touched) = match item {
+                Item::Queue(step) => {
+                    self.queue.take(step);
+                    continue;
+                }
                 Item::Step(step) => (step.ticks, self.take(step)),
                 Item::Start { thread, ticks, activity } => (ticks, self.begin_activity(thread, ticks, activity)),
                 Item::Stop { ticks, activity } => (ticks, self.end_activity(ticks, activity)),
@@ -231,7 +252,7 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
         let serial = self.next;
         self.next += 1;
         let operation = root.map(|(thread, running)| {
-            let run = Run { thread, from, to: None, chain: running.chain.clone(), place: None };
+            let run = Run { thread, from, to: None, chain: running.chain.clone(), place: None, queued: None };
             let Running { dispatcher, kind, .. } = *running;
             Operation { dispatcher, kind, parent: 0, created: from, place: None, runs: vec![run], completed: None }
         });
@@ -414,11 +435,12 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
             open.is_ending = open.request.activity.is_none();
         }
         let most = self.limits.operations;
+        let queued = self.queue.of(thread);
         if let Some(operation) = self.operation_mut(dispatcher) {
             // A replay tells again what runs.
             let is_new = operation.runs.last().is_none_or(|run| run.to.is_some());
             if is_new && operation.runs.len() < most {
-                operation.runs.push(Run { thread, from: ticks, to: None, chain: chain.clone(), place: None });
+                operation.runs.push(Run { thread, from: ticks, to: None, chain: chain.clone(), place: None, queued });
             }
         }
         if self.running.len() > THREADS {

@@ -44,7 +44,31 @@ pub enum TraceEvent<'a> {
         /// The activity.
         activity: Activity,
     },
+    /// Work was put into the queue of the thread pool, for [`Waits`](crate::Waits) and [`Requests`](crate::Requests).
+    WorkQueued {
+        /// In ticks of the trace.
+        ticks: u64,
+        /// The number of the work: another one may have the same.
+        work: u64,
+    },
+    /// A thread took work from the queue of the thread pool.
+    WorkTaken {
+        /// In ticks of the trace.
+        ticks: u64,
+        /// The system's number of the thread.
+        thread: u64,
+        /// The number of the work.
+        work: u64,
+    },
 }
+
+/// The provider whose events tell what is put into the queue of the thread pool and taken from it, at the keyword 2 and
+/// level 5.
+pub const QUEUE_PROVIDER: &str = "System.Diagnostics.Eventing.FrameworkEventSource";
+
+/// Its events.
+const WORK_QUEUED: u32 = 30;
+const WORK_TAKEN: u32 = 31;
 
 /// The provider whose events tell activities, at the keyword 2 and level 5.
 pub const ACTIVITY_PROVIDER: &str = "Microsoft-Diagnostics-DiagnosticSource";
@@ -63,6 +87,9 @@ pub fn classify<'a>(event: &Event<'a>) -> Option<TraceEvent<'a>> {
     if metadata.provider == ACTIVITY_PROVIDER {
         return activity(event);
     }
+    if metadata.provider == QUEUE_PROVIDER {
+        return work(event);
+    }
     let is_sample = Provider::of(&metadata.provider) == Provider::SAMPLE_PROFILER;
     if !is_sample {
         return None;
@@ -79,6 +106,18 @@ pub fn add_method(event: &Event<'_>, methods: &mut MethodTable) {
     } else if let Ok(method) = decoded.decode::<MethodLoadVerbose<'_>>() {
         let name = format!("{}.{}", method.method_namespace, method.method_name);
         methods.add(method.method_id, method.start_address, method.method_size, &name);
+    }
+}
+
+/// Their only field is the number of the work.
+fn work<'a>(event: &Event<'a>) -> Option<TraceEvent<'a>> {
+    let (bytes, _) = event.payload().split_first_chunk()?;
+    let work = u64::from_le_bytes(*bytes);
+    let ticks = event.ticks();
+    match event.metadata().event_id {
+        WORK_QUEUED => Some(TraceEvent::WorkQueued { ticks, work }),
+        WORK_TAKEN => Some(TraceEvent::WorkTaken { ticks, thread: event.os_thread_id()?, work }),
+        _ => None,
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::frame::{Chain, Kind};
 use crate::order::InOrder;
+use crate::queue::{QueueStep, Queued, WorkQueue};
 use crate::step::{Change, Step};
 use crate::sub_event::DispatcherId;
 
@@ -25,6 +26,9 @@ pub struct Wait {
     /// Where it waited: its methods, the innermost first. None if the source tells them neither at the beginning of the
     /// wait nor at its end.
     pub place: Option<Chain>,
+    /// When the work that resumed it was in the queue of the thread pool, within the wait. None if it was not, or if
+    /// that is not told.
+    pub queued: Option<Queued>,
 }
 
 /// Makes waits of the [steps](Step) of all threads, which may come in any order.
@@ -48,11 +52,19 @@ pub struct Wait {
 /// ```
 #[derive(Debug)]
 pub struct Waits {
-    steps: InOrder<Step>,
+    steps: InOrder<Item>,
+    queue: WorkQueue,
     waiting: HashMap<DispatcherId, Waiting>,
     most_steps: usize,
     most_waiting: usize,
     forgotten: u64,
+}
+
+/// Something that waits for its turn.
+#[derive(Debug)]
+enum Item {
+    Step(Step),
+    Queue(QueueStep),
 }
 
 /// An operation that waits, or is about to.
@@ -66,27 +78,46 @@ struct Waiting {
 }
 
 impl Waits {
-    /// Holds at most `steps` that were not released, and `operations` that wait. Of more steps the oldest are used
-    /// before their time, and of more operations those that have waited longest are forgotten.
+    /// Holds at most `steps` that were not released, those of the thread pool among them, and `operations` that wait.
+    /// Of more steps the oldest are used before their time, and of more operations those that have waited longest are
+    /// forgotten.
     #[must_use]
     pub fn new(steps: usize, operations: usize) -> Self {
         let waiting = HashMap::new();
-        Self { steps: InOrder::new(), waiting, most_steps: steps, most_waiting: operations, forgotten: 0 }
+        let (steps, most_steps) = (InOrder::new(), steps);
+        Self { steps, queue: WorkQueue::default(), waiting, most_steps, most_waiting: operations, forgotten: 0 }
     }
 
     /// Takes a step. `wait` receives the waits that it has ended, if there are too many steps.
     pub fn push(&mut self, step: Step, mut wait: impl FnMut(Wait)) {
-        self.steps.push(step.ticks, step);
-        while let Some(step) = self.steps.pop(None, self.most_steps) {
-            self.take(step, &mut wait);
-        }
+        self.steps.push(step.ticks, Item::Step(step));
+        self.advance(None, &mut wait);
+    }
+
+    /// Work was put into the queue of the thread pool, by the number that the runtime gives it.
+    pub fn work_queued(&mut self, ticks: u64, work: u64, mut wait: impl FnMut(Wait)) {
+        self.steps.push(ticks, Item::Queue(QueueStep::Queued { ticks, work }));
+        self.advance(None, &mut wait);
+    }
+
+    /// A thread took work from the queue of the thread pool.
+    pub fn work_taken(&mut self, ticks: u64, thread: u64, work: u64, mut wait: impl FnMut(Wait)) {
+        self.steps.push(ticks, Item::Queue(QueueStep::Taken { ticks, thread, work }));
+        self.advance(None, &mut wait);
     }
 
     /// All steps up to this time have come, as far as they will. `wait` receives the waits that have ended by then, in
     /// order of their end.
     pub fn release(&mut self, until: u64, mut wait: impl FnMut(Wait)) {
-        while let Some(step) = self.steps.pop(Some(until), self.most_steps) {
-            self.take(step, &mut wait);
+        self.advance(Some(until), &mut wait);
+    }
+
+    fn advance(&mut self, until: Option<u64>, wait: &mut impl FnMut(Wait)) {
+        while let Some(item) = self.steps.pop(until, self.most_steps) {
+            match item {
+                Item::Step(step) => self.take(step, wait),
+                Item::Queue(step) => self.queue.take(step),
+            }
         }
     }
 
@@ -117,7 +148,8 @@ impl Waits {
                 if waiting.is_suspended {
                     let place = waiting.place.or(chain);
                     let Waiting { last: from, is_first, .. } = waiting;
-                    wait(Wait { dispatcher, kind, from, to: ticks, is_first, thread, place });
+                    let queued = self.queue.of(thread).and_then(|queued| queued.within(from, ticks));
+                    wait(Wait { dispatcher, kind, from, to: ticks, is_first, thread, place, queued });
                 }
             }
             Change::Completed => {

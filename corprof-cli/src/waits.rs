@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use corprof_async::{Chain, Step, Wait, Waits};
-use corprof_export::{Frame, Mode, Output, Profile, Unit};
+use corprof_async::{Chain, Queued, Step, Wait, Waits};
+use corprof_export::{Frame, Mode, Output, Profile, Table, Unit};
 use serde::Serialize;
 
 use crate::async_trace::{self, Listened, Listener, Names, Place, Spread, Traced};
@@ -23,13 +23,15 @@ const CHAINS: usize = 100_000;
 ///
 /// Listens to the async operations of a process over the diagnostics port: nothing is attached. At the end it prints
 /// the places at which operations waited, with the number of waits, their sum, mean and 99th percentile. With -o it
-/// writes a flame graph of the waiting time by the chain of methods that await each other. The same for a .nettrace
+/// writes a flame graph of the waiting time by the chain of methods that await each other, on a page (.html) with the
+/// table. The same for a .nettrace
 /// that was recorded with these events.
 ///
 /// An operation waits from its creation or suspension until a thread resumes it: for input and output, timers, locks,
-/// other operations, or a thread of the pool. A place is the innermost method of the application that awaits, `in`
-/// names the framework's method below. Chains without a method of the application, such as connections that nobody
-/// uses, are left out without --all.
+/// other operations, or a thread of the pool. Of the last, `queued` is the sum: for so long, the work that resumed it
+/// was in the queue of the thread pool. If that is much, the pool has too few threads: `corprof starvation` tells why.
+/// A place is the innermost method of the application that awaits, `in` names the framework's method below. Chains
+/// without a method of the application, such as connections that nobody uses, are left out without --all.
 ///
 /// With a command, starts the application, whose runtime waits for the session before it runs managed code: no request is
 /// missed. The answer comes at its end, after --duration, or at Ctrl-C, which then ends it. If this command is killed, .NET
@@ -42,7 +44,8 @@ const CHAINS: usize = 100_000;
   corprof waits -- dotnet App.dll
   corprof waits service.nettrace --json
 
-For a file: dotnet-trace collect --providers System.Runtime.CompilerServices.AsyncProfilerEventSource:0xB4CD:4
+For a file: dotnet-trace collect --providers
+System.Runtime.CompilerServices.AsyncProfilerEventSource:0xB4CD:4,System.Diagnostics.Eventing.FrameworkEventSource:0x2:5
 
 Exits with 3 if the process is not there, its runtime is older than .NET 11, or it told nothing; with a command, with the code of the
 application, or with 0 if Ctrl-C ended it. Exit codes: corprof help exit-codes")]
@@ -69,6 +72,8 @@ pub struct Args {
 
 /// The rows without --rows.
 const ROWS: usize = 20;
+/// The rows on a page.
+const ON_PAGE: usize = 200;
 
 /// The most samples of a chain in a profile.
 const SAMPLES: u64 = 10_000;
@@ -79,10 +84,25 @@ struct Sums {
     ended: EndedWaits,
 }
 
+/// The waits of a chain, or at a place.
+#[derive(Default)]
+struct Sum {
+    times: Spread,
+    /// The part in the queue of the thread pool, in ticks.
+    queued: u64,
+}
+
+impl Sum {
+    fn merge(&mut self, other: &Self) {
+        self.times.merge(&other.times);
+        self.queued += other.queued;
+    }
+}
+
 /// Those that have ended.
 #[derive(Default)]
 struct EndedWaits {
-    by_chain: HashMap<Option<Chain>, Spread>,
+    by_chain: HashMap<Option<Chain>, Sum>,
     /// Waits of chains beyond the limit.
     left_out: u64,
     /// Waits that end later do not count.
@@ -98,6 +118,14 @@ impl Sums {
 impl Listener for Sums {
     fn step(&mut self, step: Step) {
         self.waits.push(step, |wait| self.ended.add(wait));
+    }
+
+    fn work_queued(&mut self, ticks: u64, work: u64) {
+        self.waits.work_queued(ticks, work, |wait| self.ended.add(wait));
+    }
+
+    fn work_taken(&mut self, ticks: u64, thread: u64, work: u64) {
+        self.waits.work_taken(ticks, thread, work, |wait| self.ended.add(wait));
     }
 
     fn end(&mut self, at: u64) {
@@ -118,12 +146,14 @@ impl EndedWaits {
             self.left_out += 1;
             return;
         }
-        self.by_chain.entry(wait.place).or_default().add(wait.to.saturating_sub(wait.from));
+        let sum = self.by_chain.entry(wait.place).or_default();
+        sum.times.add(wait.to.saturating_sub(wait.from));
+        sum.queued += wait.queued.map(Queued::length).unwrap_or_default();
     }
 }
 
 /// The document of --json. Times are in milliseconds.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 struct Report {
     title: String,
     seconds: f64,
@@ -135,7 +165,7 @@ struct Report {
     places: Vec<Row>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 struct Row {
     #[serde(flatten)]
     place: Place,
@@ -143,9 +173,18 @@ struct Row {
     total_ms: f64,
     mean_ms: f64,
     p99_ms: f64,
+    /// The part of the sum in the queue of the thread pool, if that was told.
+    queued_ms: Option<f64>,
 }
 
-#[derive(Debug, Serialize)]
+impl Row {
+    /// In seconds.
+    fn queued(&self) -> String {
+        self.queued_ms.map_or_else(|| "-".to_owned(), |queued| format!("{:.3}", queued / 1e3))
+    }
+}
+
+#[derive(Debug, Clone, Serialize)]
 struct Still {
     #[serde(flatten)]
     place: Place,
@@ -175,37 +214,40 @@ fn answer(args: &Args, output: Option<Output>, sums: &Sums, traced: &Traced) -> 
     let report = report(traced, &mut names, sums, args.all);
     let mut out = crate::output::stdout();
     if args.json {
-        let mut report = report;
-        report.places.truncate(args.rows.unwrap_or(usize::MAX));
-        writeln!(out, "{}", serde_json::to_string(&report).map_err(anyhow::Error::from)?)?;
+        let mut shown = report.clone();
+        shown.places.truncate(args.rows.unwrap_or(usize::MAX));
+        writeln!(out, "{}", serde_json::to_string(&shown).map_err(anyhow::Error::from)?)?;
     } else {
         print(&report, args.rows.unwrap_or(ROWS), &mut out)?;
     }
     out.flush()?;
     if let Some(mut output) = output {
-        output.write(&profile(traced, &mut names, sums, args.all)).map_err(anyhow::Error::from)?;
+        let mut profile = profile(traced, &mut names, sums, args.all);
+        profile.set_table(table(&report));
+        output.write(&profile).map_err(anyhow::Error::from)?;
         eprintln!("corprof: {} is written", output.path().display());
     }
     Ok(())
 }
 
 fn report(traced: &Traced, names: &mut Names<'_>, sums: &Sums, is_all: bool) -> Report {
-    let mut by_place: HashMap<Place, Spread> = HashMap::new();
+    let mut by_place: HashMap<Place, Sum> = HashMap::new();
     let mut hidden_waits = 0;
-    for (chain, spread) in &sums.ended.by_chain {
+    for (chain, sum) in &sums.ended.by_chain {
         let place = names.place(chain.as_ref());
         if !is_all && !place.is_mine {
-            hidden_waits += spread.count();
+            hidden_waits += sum.times.count();
             continue;
         }
-        by_place.entry(place).or_default().merge(spread);
+        by_place.entry(place).or_default().merge(sum);
     }
-    let row = |(place, spread): (Place, Spread)| Row {
+    let row = |(place, Sum { times, queued }): (Place, Sum)| Row {
         place,
-        waits: spread.count(),
-        total_ms: traced.milliseconds(spread.sum()),
-        mean_ms: traced.milliseconds(spread.mean()),
-        p99_ms: traced.milliseconds(spread.most()),
+        waits: times.count(),
+        total_ms: traced.milliseconds(times.sum()),
+        mean_ms: traced.milliseconds(times.mean()),
+        p99_ms: traced.milliseconds(times.most()),
+        queued_ms: traced.tells_queue.then(|| traced.milliseconds(queued)),
     };
     let mut places: Vec<Row> = by_place.into_iter().map(row).collect();
     places.sort_by(|a, b| b.total_ms.total_cmp(&a.total_ms).then_with(|| a.place.cmp(&b.place)));
@@ -225,9 +267,11 @@ fn report(traced: &Traced, names: &mut Names<'_>, sums: &Sums, is_all: bool) -> 
 
 fn print(report: &Report, rows: usize, out: &mut impl Write) -> Result<()> {
     writeln!(out, "{}, {:.1} s, {} waits\n", report.title, report.seconds, report.waits)?;
-    writeln!(out, "   waits     total s    mean ms     p99 ms  waits at")?;
-    for Row { place, waits, total_ms, mean_ms, p99_ms } in report.places.iter().take(rows) {
-        writeln!(out, "{waits:>8} {:>11.3} {mean_ms:>10.2} {p99_ms:>10.2}  {place}", total_ms / 1e3)?;
+    writeln!(out, "   waits     total s    mean ms     p99 ms    queued s  waits at")?;
+    for row in report.places.iter().take(rows) {
+        let Row { place, waits, total_ms, mean_ms, p99_ms, .. } = row;
+        let queued = row.queued();
+        writeln!(out, "{waits:>8} {:>11.3} {mean_ms:>10.2} {p99_ms:>10.2} {queued:>11}  {place}", total_ms / 1e3)?;
     }
     let more = report.places.len().saturating_sub(rows);
     if more > 0 {
@@ -245,11 +289,28 @@ fn print(report: &Report, rows: usize, out: &mut impl Write) -> Result<()> {
     Ok(())
 }
 
+/// The places, for the page.
+fn table(report: &Report) -> Table {
+    let title = format!("{} waits by place", report.waits);
+    let mut table = Table::new(title, ["waits", "total s", "mean ms", "p99 ms", "queued s", "waits at"]);
+    for row in report.places.iter().take(ON_PAGE) {
+        table.row([
+            row.waits.to_string(),
+            format!("{:.3}", row.total_ms / 1e3),
+            format!("{:.2}", row.mean_ms),
+            format!("{:.2}", row.p99_ms),
+            row.queued(),
+            row.place.to_string(),
+        ]);
+    }
+    table
+}
+
 /// The waiting time by chain.
 fn profile(traced: &Traced, names: &mut Names<'_>, sums: &Sums, is_all: bool) -> Profile {
     let mut profile = Profile::summed(format!("waits of {}", traced.title), Unit::Nanoseconds).in_mode(Mode::Wall);
     let thread = profile.thread(0, "async operations");
-    for (chain, spread) in &sums.ended.by_chain {
+    for (chain, Sum { times: spread, .. }) in &sums.ended.by_chain {
         let Some(chain) = chain else { continue };
         if !is_all && !names.place(Some(chain)).is_mine {
             continue;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::table::Table;
+
 /// The meaning of a profile's weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -42,6 +44,7 @@ pub(crate) struct About {
     pub(crate) rate_reached: Option<f64>,
     pub(crate) skipped: Vec<(String, u64)>,
     pub(crate) notes: Vec<String>,
+    pub(crate) table: Option<Table>,
     /// Notes by their subjects.
     pub(crate) changing: Vec<(String, String)>,
     pub(crate) warnings: Vec<String>,

@@ -13,14 +13,16 @@ use crate::about::Mode;
 use crate::caption::Caption;
 use crate::flame_graph::{class, escaped};
 use crate::profile::nanoseconds;
+use crate::table::Table;
 use crate::view::looks;
 use crate::{FrameId, Profile, StackId, Unit, profile};
 
 const PAGE: &str = include_str!("html/page.html");
 /// The replacements for the placeholders of the page, in this order.
-const PARTS: [(&str, &str); 5] = [
+const PARTS: [(&str, &str); 6] = [
     ("{{title}}", ""),
     ("{{style}}", include_str!("html/page.css")),
+    ("{{table}}", ""),
     ("{{data}}", ""),
     ("{{model}}", include_str!("html/model.js")),
     ("{{script}}", include_str!("html/page.js")),
@@ -33,6 +35,10 @@ pub(crate) fn write(profile: &Profile, mut writer: impl Write) -> io::Result<()>
         writer.write_all(before.as_bytes())?;
         match place {
             "{{title}}" => writer.write_all(escaped(&profile.name).as_bytes())?,
+            "{{table}}" => {
+                let table = profile.about.table.as_ref().map(Table::html);
+                writer.write_all(table.unwrap_or_default().as_bytes())?;
+            }
             "{{data}}" => {
                 let json = serde_json::to_string(&Data::new(profile))?;
                 InScript(&mut writer).write_all(json.as_bytes())?;

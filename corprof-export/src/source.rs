@@ -1,6 +1,9 @@
 //! Where methods are in the source, by the portable PDBs of their modules.
 //!
-//! Finding the PDB is done here, from the module's debug directory; `symbolic-ppdb` reads it.
+//! Finding the PDB is done here, from the module's debug directory; `symbolic-ppdb` reads it. It leaves out which code
+//! has no line, so `hidden` reads that.
+
+mod hidden;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,6 +17,8 @@ use object::read::pe::{ImageNtHeaders, PeFile, PeFile32, PeFile64};
 use object::read::{FileKind, ReadCache, ReadCacheOps, ReadRef};
 use object::{pe, pod};
 use symbolic_ppdb::{LineInfo, PortablePdb, PortablePdbCache, PortablePdbCacheConverter};
+
+use self::hidden::Hidden;
 
 /// Bytes of a PDB that is read. Those of large applications have some ten megabytes.
 const LARGEST: u64 = 64 << 20;
@@ -64,9 +69,14 @@ pub struct SourceLines {
     read: u64,
 }
 
-/// The lines of one module, in the form that `symbolic-ppdb` looks them up in.
+/// The lines of one module.
 #[derive(Debug)]
-struct Lines(Vec<u8>);
+struct Lines {
+    /// In the form that `symbolic-ppdb` looks them up in.
+    cache: Vec<u8>,
+    /// None if it cannot be told.
+    hidden: Option<Hidden>,
+}
 
 /// The reference of a module to its PDB.
 #[derive(Debug, Default)]
@@ -102,6 +112,15 @@ impl SourceLines {
         self.of_module(module)?.at(row, il_offset)
     }
 
+    /// As [`of_offset`](Self::of_offset), but None for code that the compiler adds without a line of its own, such as
+    /// the await at the end of `await using`.
+    pub fn of_own_offset(&mut self, module: &Path, token: u32, il_offset: u32) -> Option<(&str, u32)> {
+        let row = row(token)?;
+        let lines = self.of_module(module)?;
+        let is_own = lines.hidden.as_ref().is_some_and(|hidden| !hidden.covers(row, il_offset));
+        if is_own { lines.at(row, il_offset) } else { None }
+    }
+
     fn of_module(&mut self, module: &Path) -> Option<&Lines> {
         if !self.modules.contains_key(module) {
             let lines = self.read_module(module);
@@ -126,25 +145,25 @@ impl SourceLines {
 
 impl Lines {
     /// The lines in a PDB, if it is the one with this identifier.
-    fn of_pdb(pdb: &[u8], guid: [u8; 16]) -> Option<Self> {
-        let pdb = PortablePdb::parse(pdb).ok()?;
+    fn of_pdb(bytes: &[u8], guid: [u8; 16]) -> Option<Self> {
+        let pdb = PortablePdb::parse(bytes).ok()?;
         if pdb.pdb_id()?.uuid().to_bytes_le() != guid {
             return None;
         }
         let mut converter = PortablePdbCacheConverter::new();
         converter.process_portable_pdb(&pdb).ok()?;
-        let mut lines = Vec::new();
-        converter.serialize(&mut lines).ok()?;
-        Some(Self(lines))
+        let mut cache = Vec::new();
+        converter.serialize(&mut cache).ok()?;
+        Some(Self { cache, hidden: Hidden::of_pdb(bytes) })
     }
 
     fn first_of(&self, row: u32) -> Option<(&str, u32)> {
-        let lines = PortablePdbCache::parse(&self.0).ok()?;
+        let lines = PortablePdbCache::parse(&self.cache).ok()?;
         place((0..PREFIX).find_map(|offset| lines.lookup(row, offset))?)
     }
 
     fn at(&self, row: u32, il_offset: u32) -> Option<(&str, u32)> {
-        let lines = PortablePdbCache::parse(&self.0).ok()?;
+        let lines = PortablePdbCache::parse(&self.cache).ok()?;
         match lines.lookup(row, il_offset) {
             Some(found) => place(found),
             None => self.first_of(row),

@@ -1,9 +1,10 @@
 //! What the async operations of a process do, as the runtime of .NET 11 tells it: of a running process, over the
 //! diagnostics port, or of a `.nettrace` that somebody has recorded.
 //!
-//! `names` says what a chain of methods is called, `spread` holds many durations in little memory, `started` starts an
-//! application to be listened to.
+//! `names` says what a chain of methods is called, `awaits` in which line a method awaits, `spread` holds many
+//! durations in little memory, `started` starts an application to be listened to.
 
+mod awaits;
 mod names;
 mod spread;
 mod started;
@@ -16,7 +17,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use corprof_async::trace::{ACTIVITY_ARGUMENTS, ACTIVITY_PROVIDER, TraceEvent, classify};
+use corprof_async::trace::{ACTIVITY_ARGUMENTS, ACTIVITY_PROVIDER, QUEUE_PROVIDER, TraceEvent, classify};
 use corprof_async::{Activity, Decoder, LogicalStacks, PROVIDER, Step};
 use corprof_diagnostics::{Client, EventPipeSession, Level, Process, Provider, Rundown, SessionConfig};
 use corprof_nettrace::events::Provider as EventProvider;
@@ -31,12 +32,14 @@ use crate::exit::{Failure, Outcome};
 use crate::inspect;
 use crate::options::seconds;
 use crate::signals::Signals;
-use crate::trace_methods::{Methods, RUNDOWN};
+use crate::trace_methods::{Methods, RUNDOWN_WITH_IL};
 
 /// The keywords of the async source for creations, runs and waits with their places.
 const OPERATIONS: u64 = 0xB4CD;
 /// The keyword of activities.
 const ACTIVITIES: u64 = 0x2;
+/// The keyword of the thread pool's queue.
+const QUEUE: u64 = 0x2;
 /// The first runtime that tells.
 pub(crate) const FIRST: u32 = 11;
 /// How late a thread that is never idle may tell what it did.
@@ -93,6 +96,10 @@ pub(crate) trait Listener {
     fn step(&mut self, step: Step);
     /// An activity began or ended.
     fn activity(&mut self, _thread: u64, _ticks: u64, _is_start: bool, _activity: Activity) {}
+    /// Work was put into the queue of the thread pool.
+    fn work_queued(&mut self, ticks: u64, work: u64);
+    /// A thread took work from there.
+    fn work_taken(&mut self, ticks: u64, thread: u64, work: u64);
     /// What ends later does not count: not all of it is told before the session ends.
     fn end(&mut self, at: u64);
     /// Nothing from before this time will come any more.
@@ -110,6 +117,8 @@ pub(crate) struct Traced {
     pub(crate) frequency: f64,
     /// How long was listened, in seconds.
     pub(crate) seconds: f64,
+    /// Whether it was told what is in the queue of the thread pool.
+    pub(crate) tells_queue: bool,
     /// Events that the runtime has dropped.
     pub(crate) lost: u64,
     /// Buffers that could not be decoded.
@@ -295,9 +304,10 @@ impl Target<'_> {
     fn config(&self) -> SessionConfig {
         let activities =
             Provider::new(ACTIVITY_PROVIDER, ACTIVITIES, Level::Verbose).with_arguments(ACTIVITY_ARGUMENTS);
-        let mut providers = vec![operations()];
+        let queue = Provider::new(QUEUE_PROVIDER, QUEUE, Level::Verbose);
+        let mut providers = vec![operations(), queue];
         providers.extend(self.with_activities.then_some(activities));
-        SessionConfig::new(providers).with_buffer_mb(64).with_rundown(Rundown::Keywords(RUNDOWN))
+        SessionConfig::new(providers).with_buffer_mb(64).with_rundown(Rundown::Keywords(RUNDOWN_WITH_IL))
     }
 }
 
@@ -359,13 +369,14 @@ struct Follower<'l, L> {
     stacks: LogicalStacks,
     methods: Methods,
     frequency: f64,
-    /// The times of the first and the last event of the operations.
+    /// The times of the first and the last event of these sources.
     first: Option<u64>,
     last: u64,
     /// When the session was asked to end.
     ended: Option<u64>,
     buffers: u64,
     damaged: u64,
+    tells_queue: bool,
 }
 
 impl<'l, L: Listener> Follower<'l, L> {
@@ -381,6 +392,7 @@ impl<'l, L: Listener> Follower<'l, L> {
             ended: None,
             buffers: 0,
             damaged: 0,
+            tells_queue: false,
         }
     }
 
@@ -404,14 +416,28 @@ impl<'l, L: Listener> Follower<'l, L> {
                 self.listener.activity(thread, ticks, is_start, activity);
                 self.advance(ticks);
             }
+            // There are too many of these to release something at each. They come at once, when buffers are held back.
+            Some(TraceEvent::WorkQueued { ticks, work }) => {
+                self.note(ticks);
+                self.listener.work_queued(ticks, work);
+            }
+            Some(TraceEvent::WorkTaken { ticks, thread, work }) => {
+                self.note(ticks);
+                self.tells_queue = true;
+                self.listener.work_taken(ticks, thread, work);
+            }
             _ => {}
         }
     }
 
-    /// What is older than the latest that may come is over.
-    fn advance(&mut self, ticks: u64) {
+    fn note(&mut self, ticks: u64) {
         self.first.get_or_insert(ticks);
         self.last = self.last.max(ticks);
+    }
+
+    /// What is older than the latest that may come is over.
+    fn advance(&mut self, ticks: u64) {
+        self.note(ticks);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds in ticks")]
         let latest = (LATEST.as_secs_f64() * self.frequency) as u64;
         let until = self.last.saturating_sub(latest);
@@ -430,11 +456,11 @@ impl<'l, L: Listener> Follower<'l, L> {
 
     fn finish(self, title: String, pid: Option<u32>, lost: u64) -> Traced {
         self.listener.release(u64::MAX);
-        let Self { methods, frequency, damaged, .. } = self;
+        let Self { methods, frequency, damaged, tells_queue, .. } = self;
         let last = self.ended.unwrap_or(self.last);
         #[allow(clippy::cast_precision_loss, reason = "times of hours")]
         let seconds = last.saturating_sub(self.first.unwrap_or(last)) as f64 / frequency;
-        Traced { title, pid, methods, frequency, seconds, lost, damaged }
+        Traced { title, pid, methods, frequency, seconds, tells_queue, lost, damaged }
     }
 }
 
@@ -455,6 +481,8 @@ mod tests {
 
     impl Listener for Nobody {
         fn step(&mut self, _: Step) {}
+        fn work_queued(&mut self, _: u64, _: u64) {}
+        fn work_taken(&mut self, _: u64, _: u64, _: u64) {}
         fn end(&mut self, _: u64) {}
         fn release(&mut self, _: u64) {}
     }

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use corprof_async::Chain;
-use corprof_export::{Frame, FrameKind, SourceLines};
+use corprof_export::{Frame, FrameKind};
 use corprof_launch::processes;
 use serde::Serialize;
 
+use super::awaits::{Await, Awaits};
 use crate::trace_methods::Methods;
 
 /// Stands for code that no method has.
@@ -18,7 +19,7 @@ const UNKNOWN: &str = "[unknown code]";
 pub(crate) struct Place {
     /// The innermost method of the application; of the frameworks if there is none.
     pub(crate) method: String,
-    /// Where that method begins.
+    /// Of its await, if the PDB tells.
     pub(crate) file: Option<String>,
     pub(crate) line: Option<u32>,
     /// The innermost method, if it is another one.
@@ -41,10 +42,10 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// Finds names, and where methods begin.
+/// Finds names and lines.
 pub(crate) struct Names<'m> {
     methods: &'m Methods,
-    lines: SourceLines,
+    awaits: Awaits,
     /// The process whose files the modules are.
     pid: Option<u32>,
     known: HashMap<Chain, Place>,
@@ -52,7 +53,7 @@ pub(crate) struct Names<'m> {
 
 impl<'m> Names<'m> {
     pub(crate) fn new(methods: &'m Methods, pid: Option<u32>) -> Self {
-        Self { methods, lines: SourceLines::new(), pid, known: HashMap::new() }
+        Self { methods, awaits: Awaits::default(), pid, known: HashMap::new() }
     }
 
     /// The place that a chain is.
@@ -67,14 +68,21 @@ impl<'m> Names<'m> {
     }
 
     fn find(&mut self, chain: &[corprof_async::Frame]) -> Place {
-        let addresses = || chain.iter().map(|frame| frame.address).filter(|address| *address != 0);
-        let innermost = addresses().next();
-        let mine = addresses().find(|address| self.is_mine(*address));
+        let frames = || chain.iter().copied().filter(|frame| frame.address != 0);
+        let innermost = frames().next();
+        let mine = frames().find(|frame| self.is_mine(frame.address));
         let shown = mine.or(innermost);
-        let inner = innermost.filter(|_| innermost != shown).map(|address| self.label(address));
-        let method = shown.map_or_else(|| "[not told]".to_owned(), |address| self.label(address));
-        let (file, line) = shown.and_then(|address| self.begin(address)).unzip();
+        let inner = innermost.filter(|_| innermost != shown).map(|frame| self.label(frame.address));
+        let method = shown.map_or_else(|| "[not told]".to_owned(), |frame| self.label(frame.address));
+        let (file, line) = shown.and_then(|frame| self.line(frame)).unzip();
         Place { inner: inner.filter(|inner| *inner != method), method, file, line, is_mine: mine.is_some() }
+    }
+
+    /// The outermost method of the application in a chain, or else of the frameworks: the operation's own.
+    pub(crate) fn outermost(&self, chain: &Chain) -> Option<String> {
+        let addresses = || chain.iter().rev().map(|frame| frame.address).filter(|address| *address != 0);
+        let mine = addresses().find(|address| self.is_mine(*address));
+        mine.or_else(|| addresses().next()).map(|address| self.label(address))
     }
 
     /// The full name of the method with this code.
@@ -88,9 +96,22 @@ impl<'m> Names<'m> {
     /// The file and line at which the method with this code begins.
     pub(crate) fn begin(&mut self, address: u64) -> Option<(String, u32)> {
         let (module, token) = self.methods.at(address, u64::MAX)?.definition?;
-        let module = self.pid.map_or_else(|| module.to_owned(), |pid| processes::file_of(pid, module));
-        let (file, line) = self.lines.of_method(&module, token)?;
-        Some((file.to_owned(), line))
+        self.awaits.begin(&file(self.pid, module), token)
+    }
+
+    /// The file and line at which a method awaits.
+    fn line(&mut self, frame: corprof_async::Frame) -> Option<(String, u32)> {
+        let method = self.methods.at(frame.address, u64::MAX)?;
+        let (module, token) = method.definition?;
+        let module = file(self.pid, module);
+        // Only of a state machine it is the beginning.
+        if method.offset == 0 {
+            return self.awaits.line(&module, token, Await::State(frame.state));
+        }
+        let offsets = self.methods.il_offsets(frame.address, u64::MAX);
+        let mut found = offsets.iter().map(|offset| self.awaits.line(&module, token, Await::Offset(*offset)));
+        let first = found.next()?;
+        found.all(|other| other == first).then_some(first)?
     }
 
     fn is_mine(&self, address: u64) -> bool {
@@ -105,6 +126,11 @@ impl<'m> Names<'m> {
     pub(crate) fn label(&self, address: u64) -> String {
         label(self.full(address).0)
     }
+}
+
+/// The file that a module has for this process.
+fn file(pid: Option<u32>, module: &Path) -> std::path::PathBuf {
+    pid.map_or_else(|| module.to_owned(), |pid| processes::file_of(pid, module))
 }
 
 /// The short name of a method, without the mark of async methods: where this is used, all are async.

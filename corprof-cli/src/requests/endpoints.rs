@@ -40,23 +40,30 @@ pub(super) struct Sums {
     pub(super) times: Spread,
     pub(super) running: u64,
     pub(super) waiting: u64,
+    /// What resumed them was in the queue of the thread pool.
+    pub(super) queued: u64,
     /// The time by where they waited.
-    pub(super) waits: HashMap<Chain, u64>,
+    pub(super) waits: HashMap<Chain, WaitSums>,
+}
+
+/// The time at a place.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct WaitSums {
+    pub(super) waiting: u64,
+    pub(super) queued: u64,
 }
 
 /// A slow request.
 #[derive(Debug)]
 pub(super) struct Slow {
     pub(super) endpoint: String,
-    pub(super) activity: Option<Activity>,
-    pub(super) from: u64,
-    pub(super) to: u64,
+    pub(super) request: Request,
     pub(super) parts: Vec<Part>,
 }
 
 impl Slow {
     pub(super) fn length(&self) -> u64 {
-        self.to.saturating_sub(self.from)
+        self.request.to.saturating_sub(self.request.from)
     }
 }
 
@@ -91,6 +98,14 @@ impl Listener for Endpoints {
         }
     }
 
+    fn work_queued(&mut self, ticks: u64, work: u64) {
+        self.requests.work_queued(ticks, work, |request| self.told.add(request));
+    }
+
+    fn work_taken(&mut self, ticks: u64, thread: u64, work: u64) {
+        self.requests.work_taken(ticks, thread, work, |request| self.told.add(request));
+    }
+
     fn end(&mut self, at: u64) {
         self.told.end = Some(at);
     }
@@ -117,8 +132,7 @@ impl Told {
         let is_known = self.sums.contains_key(&endpoint) || self.sums.len() < MOST;
         let sums = self.sums.entry(if is_known { endpoint.clone() } else { OTHERS.to_owned() }).or_default();
         sums.add(request.to.saturating_sub(request.from), &parts);
-        let Request { activity, from, to, .. } = request;
-        let slow = Slow { endpoint, activity, from, to, parts };
+        let slow = Slow { endpoint, request, parts };
         let place = self.slowest.partition_point(|other| other.length() >= slow.length());
         if place < self.most {
             self.slowest.insert(place, slow);
@@ -131,18 +145,21 @@ impl Sums {
     fn add(&mut self, length: u64, parts: &[Part]) {
         self.times.add(length);
         for part in parts {
+            let mut sums = WaitSums::default();
             match part.does {
                 Does::Runs => self.running += part.length(),
                 Does::Nothing => {}
-                Does::Waits => {
-                    self.waiting += part.length();
-                    let Some(chain) = &part.chain else { continue };
-                    if let Some(sum) = self.waits.get_mut(chain) {
-                        *sum += part.length();
-                    } else if self.waits.len() < MOST_PLACES {
-                        self.waits.insert(chain.clone(), part.length());
-                    }
-                }
+                Does::Waits => sums.waiting = part.length(),
+                Does::Queued => sums.queued = part.length(),
+            }
+            self.waiting += sums.waiting;
+            self.queued += sums.queued;
+            let Some(chain) = part.chain.as_ref().filter(|_| part.does.is_wait()) else { continue };
+            if let Some(known) = self.waits.get_mut(chain) {
+                known.waiting += sums.waiting;
+                known.queued += sums.queued;
+            } else if self.waits.len() < MOST_PLACES {
+                self.waits.insert(chain.clone(), sums);
             }
         }
     }

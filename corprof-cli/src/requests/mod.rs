@@ -1,21 +1,25 @@
 //! `corprof requests`: which requests are slow, and what they wait for.
 
 mod endpoints;
+mod page;
 mod timeline;
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 use serde::Serialize;
 
 use self::endpoints::{Endpoints, Slow, Sums, Told};
-use self::timeline::Does;
+use self::page::Page;
 use crate::async_trace::{self, Listened, Names, Place, Traced};
 use crate::exit::{Failure, Outcome};
 
 /// The places that the table shows of an endpoint, and the least share of the waiting time that one of them has.
 const PLACES: usize = 3;
 const LEAST_SHARE: f64 = 0.05;
+/// The slow requests on a page.
+const ON_PAGE: usize = 20;
 /// The least share of a slow request that a line of its timeline has. The rest is summed up.
 const LEAST_PART: f64 = 0.005;
 
@@ -27,7 +31,8 @@ const LEAST_PART: f64 = 0.005;
 /// that they did. The same for a .nettrace that was recorded with these events.
 ///
 /// A request runs while a thread works for it. It waits while none does: for input and output, timers, locks, other
-/// requests, or a thread of the pool. Where it waits is the innermost method of the application that awaits; `in` names
+/// requests, or a thread of the pool; for the last it is `queued`, not `waiting`: what resumes it is in the queue of
+/// the thread pool. Where it waits is the innermost method of the application that awaits; `in` names
 /// the framework's method below. Where several operations of a request wait at once, the one counts that was made last.
 ///
 /// With a command, starts the application, whose runtime waits for the session before it runs managed code: no request is
@@ -38,11 +43,12 @@ const LEAST_PART: f64 = 0.005;
 #[command(after_help = "Examples:
   corprof requests 4711 --duration 10
   corprof requests 4711 --duration 60 --endpoint /orders --slowest 20
+  corprof requests 4711 --duration 60 -o requests.html
   corprof requests -- dotnet App.dll
   corprof requests service.nettrace --json | jq '.endpoints[] | {endpoint, mean_ms}'
 
 For a file: dotnet-trace collect --providers
-'System.Runtime.CompilerServices.AsyncProfilerEventSource:0xB4CD:4,Microsoft-Diagnostics-DiagnosticSource:0x2:5:FilterAndPayloadSpecs=\"[AS]*\"'
+'System.Runtime.CompilerServices.AsyncProfilerEventSource:0xB4CD:4,System.Diagnostics.Eventing.FrameworkEventSource:0x2:5,Microsoft-Diagnostics-DiagnosticSource:0x2:5:FilterAndPayloadSpecs=\"[AS]*\"'
 
 Exits with 3 if the process is not there, its runtime is older than .NET 11, or it told nothing; with a command, with the code of the
 application, or with 0 if Ctrl-C ended it. Exit codes: corprof help exit-codes")]
@@ -54,9 +60,14 @@ pub struct Args {
     #[arg(long, value_name = "TEXT")]
     endpoint: Option<String>,
 
-    /// The number of slow requests that are shown whole
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    slowest: usize,
+    /// The number of slow requests that are shown whole [default: 1, on a page 20]
+    #[arg(long, value_name = "N")]
+    slowest: Option<usize>,
+
+    /// Also write a page (.html) with the slow requests as waterfalls: what each of their operations did, and their
+    /// calls
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
 
     /// Print one JSON document
     #[arg(long)]
@@ -83,6 +94,8 @@ struct Endpoint {
     total_ms: f64,
     running_ms: f64,
     waiting_ms: f64,
+    /// If it was told.
+    queued_ms: Option<f64>,
     waits: Vec<Waited>,
 }
 
@@ -91,6 +104,13 @@ struct Waited {
     #[serde(flatten)]
     place: Place,
     ms: f64,
+    queued_ms: Option<f64>,
+}
+
+impl Waited {
+    fn whole(&self) -> f64 {
+        self.ms + self.queued_ms.unwrap_or_default()
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -106,7 +126,7 @@ struct Slowest {
 struct Line {
     at_ms: f64,
     ms: f64,
-    /// `runs`, `waits`, or `unknown`.
+    /// `runs`, `waits`, `queued`, or `unknown`.
     does: &'static str,
     #[serde(flatten)]
     place: Place,
@@ -117,17 +137,25 @@ struct Line {
 /// # Errors
 /// If the process or file tells nothing of requests, or the application is not started.
 pub fn run(args: &Args) -> Outcome {
-    let endpoints = Endpoints::new(args.slowest, args.endpoint.clone());
-    async_trace::follow(&args.listened, true, endpoints, |endpoints, traced| answer(args, endpoints, traced))
+    let page = args.output.as_deref().map(Page::new).transpose()?;
+    let most = args.slowest.unwrap_or(if page.is_some() { ON_PAGE } else { 1 });
+    let endpoints = Endpoints::new(most, args.endpoint.clone());
+    async_trace::follow(&args.listened, true, endpoints, |endpoints, traced| answer(args, page, endpoints, traced))
 }
 
-fn answer(args: &Args, endpoints: Endpoints, traced: &Traced) -> Result<(), Failure> {
+fn answer(args: &Args, page: Option<Page>, endpoints: Endpoints, traced: &Traced) -> Result<(), Failure> {
     traced.warn();
     let told = endpoints.finish();
     if told.sums.is_empty() {
         return Err(nothing(args));
     }
-    let report = report(traced, told);
+    let mut names = Names::new(&traced.methods, traced.pid);
+    let mut report = report(traced, &mut names, &told);
+    if let Some(page) = page {
+        page.write(traced, &mut names, &report, &told.slowest)?;
+        // The page has the others.
+        report.slowest.truncate(args.slowest.unwrap_or(1));
+    }
     let mut out = crate::output::stdout();
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&report).map_err(anyhow::Error::from)?)?;
@@ -148,12 +176,11 @@ fn nothing(args: &Args) -> Failure {
     .into()
 }
 
-fn report(traced: &Traced, told: Told) -> Report {
-    let mut names = Names::new(&traced.methods, traced.pid);
+fn report(traced: &Traced, names: &mut Names<'_>, told: &Told) -> Report {
     let mut endpoints: Vec<Endpoint> =
-        told.sums.iter().map(|(name, sums)| endpoint(traced, &mut names, name, sums)).collect();
+        told.sums.iter().map(|(name, sums)| endpoint(traced, names, name, sums)).collect();
     endpoints.sort_by(|a, b| b.total_ms.total_cmp(&a.total_ms));
-    let slowest = told.slowest.iter().map(|slow| slowest(traced, &mut names, slow)).collect();
+    let slowest = told.slowest.iter().map(|slow| slowest(traced, names, slow)).collect();
     let requests = endpoints.iter().map(|endpoint| endpoint.requests).sum();
     Report { title: traced.title.clone(), seconds: traced.seconds, requests, endpoints, slowest }
 }
@@ -162,14 +189,18 @@ fn endpoint(traced: &Traced, names: &mut Names<'_>, name: &str, sums: &Sums) -> 
     let ms = |ticks| traced.milliseconds(ticks);
     // Chains that differ further out are the same place.
     let mut places: Vec<Waited> = Vec::new();
-    for (chain, ticks) in &sums.waits {
+    let queued = |ticks| traced.tells_queue.then(|| ms(ticks));
+    for (chain, times) in &sums.waits {
         let place = names.place(Some(chain));
         match places.iter_mut().find(|known| known.place == place) {
-            Some(known) => known.ms += ms(*ticks),
-            None => places.push(Waited { place, ms: ms(*ticks) }),
+            Some(known) => {
+                known.ms += ms(times.waiting);
+                known.queued_ms = known.queued_ms.map(|known| known + ms(times.queued));
+            }
+            None => places.push(Waited { place, ms: ms(times.waiting), queued_ms: queued(times.queued) }),
         }
     }
-    places.sort_by(|a, b| b.ms.total_cmp(&a.ms).then_with(|| a.place.cmp(&b.place)));
+    places.sort_by(|a, b| b.whole().total_cmp(&a.whole()).then_with(|| a.place.cmp(&b.place)));
     Endpoint {
         endpoint: name.to_owned(),
         requests: sums.times.count(),
@@ -178,6 +209,7 @@ fn endpoint(traced: &Traced, names: &mut Names<'_>, name: &str, sums: &Sums) -> 
         total_ms: ms(sums.times.sum()),
         running_ms: ms(sums.running),
         waiting_ms: ms(sums.waiting),
+        queued_ms: queued(sums.queued),
         waits: places,
     }
 }
@@ -185,34 +217,46 @@ fn endpoint(traced: &Traced, names: &mut Names<'_>, name: &str, sums: &Sums) -> 
 fn slowest(traced: &Traced, names: &mut Names<'_>, slow: &Slow) -> Slowest {
     let ms = |ticks| traced.milliseconds(ticks);
     let timeline = slow.parts.iter().map(|part| Line {
-        at_ms: ms(part.from.saturating_sub(slow.from)),
+        at_ms: ms(part.from.saturating_sub(slow.request.from)),
         ms: ms(part.length()),
-        does: match part.does {
-            Does::Runs => "runs",
-            Does::Waits => "waits",
-            Does::Nothing => "unknown",
-        },
+        does: part.does.name(),
         place: names.place(part.chain.as_ref()),
     });
-    let ids = slow.activity.as_ref();
+    let ids = slow.request.activity.as_ref();
     let trace_id = ids.filter(|activity| activity.trace_id != 0).map(|activity| format!("{:032x}", activity.trace_id));
     let span_id = ids.filter(|activity| activity.span_id != 0).map(|activity| format!("{:016x}", activity.span_id));
     let timeline = timeline.collect();
     Slowest { endpoint: slow.endpoint.clone(), ms: ms(slow.length()), trace_id, span_id, timeline }
 }
 
+/// The mean of an endpoint's request, of a sum.
+#[allow(clippy::cast_precision_loss, reason = "a count of some hours")]
+fn each(endpoint: &Endpoint, sum: f64) -> f64 {
+    sum / endpoint.requests.max(1) as f64
+}
+
+/// The places that are shown of an endpoint.
+fn shown(endpoint: &Endpoint) -> impl Iterator<Item = &Waited> {
+    let all = endpoint.waiting_ms + endpoint.queued_ms.unwrap_or_default();
+    endpoint.waits.iter().take(PLACES).filter(move |wait| wait.whole() >= LEAST_SHARE * all)
+}
+
 fn print(report: &Report, out: &mut impl Write) -> Result<()> {
     writeln!(out, "{}, {:.1} s, {} requests\n", report.title, report.seconds, report.requests)?;
-    writeln!(out, "requests    mean ms     p99 ms    running    waiting  endpoint")?;
+    writeln!(out, "requests    mean ms     p99 ms    running    waiting     queued  endpoint")?;
     for endpoint in &report.endpoints {
-        #[allow(clippy::cast_precision_loss, reason = "a count of some hours")]
-        let each = |sum: f64| sum / endpoint.requests.max(1) as f64;
-        let Endpoint { requests, mean_ms, p99_ms, running_ms, waiting_ms, endpoint: name, waits, .. } = endpoint;
+        let each = |sum: f64| each(endpoint, sum);
+        let Endpoint { requests, mean_ms, p99_ms, running_ms, waiting_ms, queued_ms, .. } = endpoint;
         let [running, waiting] = [running_ms, waiting_ms].map(|sum| each(*sum));
-        writeln!(out, "{requests:>8} {mean_ms:>10.2} {p99_ms:>10.2} {running:>10.2} {waiting:>10.2}  {name}")?;
-        for wait in waits.iter().take(PLACES).filter(|wait| wait.ms >= LEAST_SHARE * waiting_ms) {
-            let percent = 100.0 * wait.ms / waiting_ms;
-            writeln!(out, "{:>52} {percent:>3.0} %  waits at {}", format!("{:.2}", each(wait.ms)), wait.place)?;
+        let queued = queued_ms.map_or_else(|| "-".to_owned(), |sum| format!("{:.2}", each(sum)));
+        write!(out, "{requests:>8} {mean_ms:>10.2} {p99_ms:>10.2} {running:>10.2} {waiting:>10.2} {queued:>10}")?;
+        writeln!(out, "  {}", endpoint.endpoint)?;
+        let all = waiting_ms + queued_ms.unwrap_or_default();
+        for wait in shown(endpoint) {
+            let percent = 100.0 * wait.whole() / all;
+            let queued = wait.queued_ms.map_or_else(String::new, |sum| format!("{:.2}", each(sum)));
+            let waiting = format!("{:.2}", each(wait.ms));
+            writeln!(out, "{waiting:>52} {queued:>10}  {percent:>3.0} %  waits at {}", wait.place)?;
         }
     }
     for slow in &report.slowest {
@@ -225,7 +269,7 @@ fn print(report: &Report, out: &mut impl Write) -> Result<()> {
             let at = format!("+{at_ms:.2}");
             match *does {
                 "unknown" => writeln!(out, "{at:>12} {ms:>10.2}  unknown")?,
-                does => writeln!(out, "{at:>12} {ms:>10.2}  {does:<5}  {place}")?,
+                does => writeln!(out, "{at:>12} {ms:>10.2}  {does:<6}  {place}")?,
             }
         }
         let rest: f64 = slow.timeline.iter().filter(|line| line.ms < LEAST_PART * slow.ms).map(|line| line.ms).sum();

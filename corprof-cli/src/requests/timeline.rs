@@ -1,6 +1,6 @@
 //! What a request did at each time.
 
-use corprof_async::{Chain, Request};
+use corprof_async::{Chain, Operation, Request};
 
 /// A part of a request's time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,12 +14,29 @@ pub(super) struct Part {
 }
 
 /// What it did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Does {
     /// No operation is known to have run or waited.
     Nothing,
     Waits,
+    /// It waits, and what will resume it is in the queue of the thread pool.
+    Queued,
     Runs,
+}
+
+impl Does {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "unknown",
+            Self::Waits => "waits",
+            Self::Queued => "queued",
+            Self::Runs => "runs",
+        }
+    }
+
+    pub(super) fn is_wait(self) -> bool {
+        matches!(self, Self::Waits | Self::Queued)
+    }
 }
 
 impl Part {
@@ -39,7 +56,7 @@ pub(super) fn parts(request: &Request) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for (from, to) in bounds.iter().zip(bounds.iter().skip(1)) {
         let there = spans.iter().enumerate().filter(|(_, span)| span.from <= *from && *to <= span.to);
-        let shown = there.max_by_key(|(made, span)| (span.does, *made)).map(|(_, span)| span);
+        let shown = there.max_by_key(|(made, span)| (span.does == Does::Runs, *made)).map(|(_, span)| span);
         let does = shown.map_or(Does::Nothing, |span| span.does);
         let chain = shown.and_then(|span| span.chain.cloned());
         match parts.last_mut() {
@@ -58,8 +75,20 @@ struct Span<'r> {
     chain: Option<&'r Chain>,
 }
 
+/// What one operation of a request did, in order of time.
+pub(super) fn parts_of(request: &Request, operation: &Operation) -> Vec<Part> {
+    let mut spans = spans_of(request, operation);
+    spans.sort_by_key(|span| span.from);
+    let part = |span: Span<'_>| Part { from: span.from, to: span.to, does: span.does, chain: span.chain.cloned() };
+    spans.into_iter().map(part).collect()
+}
+
 /// Of all operations, in the order in which they were made.
 fn spans(request: &Request) -> Vec<Span<'_>> {
+    request.operations.iter().flat_map(|operation| spans_of(request, operation)).collect()
+}
+
+fn spans_of<'r>(request: &Request, operation: &'r Operation) -> Vec<Span<'r>> {
     let mut spans = Vec::new();
     let mut add = |from: u64, to: Option<u64>, does, chain| {
         let from = from.max(request.from);
@@ -68,20 +97,24 @@ fn spans(request: &Request) -> Vec<Span<'_>> {
             spans.push(Span { from, to, does, chain });
         }
     };
-    for operation in &request.operations {
-        for run in &operation.runs {
-            add(run.from, run.to, Does::Runs, run.chain.as_ref());
-        }
-        for wait in operation.waits() {
+    for run in &operation.runs {
+        add(run.from, run.to, Does::Runs, run.chain.as_ref());
+    }
+    for wait in operation.waits() {
+        let Some(queued) = wait.queued else {
             add(wait.from, wait.to, Does::Waits, wait.place);
-        }
+            continue;
+        };
+        add(wait.from, Some(queued.from), Does::Waits, wait.place);
+        add(queued.from, Some(queued.to), Does::Queued, wait.place);
+        add(queued.to, wait.to, Does::Waits, wait.place);
     }
     spans
 }
 
 #[cfg(test)]
 mod tests {
-    use corprof_async::{DispatcherId, Frame, Kind, Operation, Run};
+    use corprof_async::{DispatcherId, Frame, Kind, Operation, Queued, Run};
 
     use super::*;
 
@@ -96,6 +129,7 @@ mod tests {
             to: Some(*to),
             chain: Some(chain(address)),
             place: Some(chain(address + 1)),
+            queued: None,
         };
         Operation {
             dispatcher: DispatcherId::default(),
@@ -134,6 +168,36 @@ mod tests {
         ];
         assert_eq!(told, expected);
         assert_eq!(found.iter().map(Part::length).sum::<u64>(), 100);
+    }
+
+    #[test]
+    fn the_queue_of_the_pool_is_told_from_what_is_awaited() {
+        let mut waits = operation(100, &[(110, 120), (170, 200)], 10);
+        // Only the part within the wait counts.
+        waits.runs[0].queued = Some(Queued { from: 90, to: 104 });
+        waits.runs[1].queued = Some(Queued { from: 130, to: 165 });
+        let request = Request {
+            activity: None,
+            from: 100,
+            to: 200,
+            operations: vec![waits],
+            calls: Vec::new(),
+            is_whole: true,
+            left_out: 0,
+        };
+        let told: Vec<_> = parts(&request).iter().map(|part| (part.from, part.to, part.does)).collect();
+        let alone = parts_of(&request, &request.operations[0]);
+        assert_eq!(alone, parts(&request), "there is no other operation");
+        let expected = [
+            (100, 104, Does::Queued),
+            (104, 110, Does::Waits),
+            (110, 120, Does::Runs),
+            (120, 130, Does::Waits),
+            (130, 165, Does::Queued),
+            (165, 170, Does::Waits),
+            (170, 200, Does::Runs),
+        ];
+        assert_eq!(told, expected);
     }
 
     #[test]

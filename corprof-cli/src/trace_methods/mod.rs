@@ -11,6 +11,8 @@ use corprof_nettrace::events::{Event, Value};
 
 /// Keywords of a rundown that has all of this at the end of a session: modules and methods, compiled now or before.
 pub(crate) const RUNDOWN: u64 = 0x8 | 0x10 | 0x20 | 0x100;
+/// Also where in its IL each piece of compiled code is.
+pub(crate) const RUNDOWN_WITH_IL: u64 = RUNDOWN | 0x20000;
 
 /// Bit of a method's flags: it has no metadata.
 const DYNAMIC: u64 = 1;
@@ -24,12 +26,19 @@ pub(crate) struct Methods {
     /// By the address of the code. An address may have belonged to several methods.
     code: BTreeMap<u64, Vec<Code>>,
     modules: HashMap<u64, PathBuf>,
+    /// By the number of the method and that of its code: offsets in the code, each with one in the IL.
+    il: HashMap<(u64, u64), Vec<(u32, u32)>>,
 }
+
+/// The least of the numbers that stand for no offset in the IL: a prolog, an epilog, or nothing.
+const NO_IL: u32 = 0xFFFF_FFFD;
 
 /// The code of a method.
 #[derive(Debug)]
 struct Code {
     id: u64,
+    /// Tells it from other code of the method.
+    version: u64,
     size: u64,
     /// The ticks of the trace between which the method had this code.
     from: u64,
@@ -54,6 +63,8 @@ pub(crate) struct Method<'m> {
     pub(crate) name: &'m str,
     /// The file of its module, and its token there; dynamic methods have none.
     pub(crate) definition: Option<(&'m Path, u32)>,
+    /// The offset of the address in the method's code.
+    pub(crate) offset: u64,
 }
 
 impl Methods {
@@ -67,6 +78,8 @@ impl Methods {
         } else if name == "MethodUnloadVerbose" {
             self.method(event, 0, ticks);
             return Change::Freed;
+        } else if name == "MethodDCEndILToNativeMap" || name == "MethodILToNativeMap" {
+            self.map(event);
         } else if let Ok(module) = event.decode::<ModuleDCEnd<'_>>() {
             self.modules.insert(module.module_id, module.il_path.to_string().into());
         } else if let Ok(module) = event.decode::<ModuleLoad<'_>>() {
@@ -88,6 +101,7 @@ impl Methods {
             known.to = known.to.min(to);
             return;
         }
+        let version = number("ReJITID").unwrap_or_default();
         let is_dynamic = number("MethodFlags").is_some_and(|flags| flags & DYNAMIC != 0);
         let name = if is_dynamic {
             spelling::dynamic_method(&text("MethodName"))
@@ -99,20 +113,47 @@ impl Methods {
         let module = number("ModuleID").unwrap_or_default();
         let token = number("MethodToken").filter(|_| !is_dynamic).unwrap_or_default();
         let token = u32::try_from(token).unwrap_or_default();
-        at_start.push(Code { id, size, from, to, module, token, name });
+        at_start.push(Code { id, version, size, from, to, module, token, name });
     }
 
-    /// The method whose code was at an address at that time.
-    pub(crate) fn at(&self, address: u64, ticks: u64) -> Option<Method<'_>> {
+    fn map(&mut self, event: &Event<'_>) {
+        let number = |field| event.field(field).and_then(Value::as_u64);
+        let (Some(id), Some(version)) = (number("MethodID"), number("ReJITID")) else { return };
+        let offsets = |field| {
+            let list = event.field(field).and_then(|value| value.as_list());
+            let numbers = list.into_iter().flat_map(|list| list.iter().filter_map(Value::as_u64).collect::<Vec<_>>());
+            numbers.map(|number| u32::try_from(number).unwrap_or(u32::MAX))
+        };
+        self.il.insert((id, version), offsets("NativeOffsets").zip(offsets("ILOffsets")).collect());
+    }
+
+    /// The offsets in the method's IL that the code at this address belongs to: usually one, none if that is not known.
+    /// The compiler writes no entry where the one before has the same offset.
+    pub(crate) fn il_offsets(&self, address: u64, ticks: u64) -> Vec<u32> {
+        let Some((start, code)) = self.code_at(address, ticks) else { return Vec::new() };
+        let map = self.il.get(&(code.id, code.version)).map(Vec::as_slice).unwrap_or_default();
+        let before = map.iter().map(|(native, _)| *native).filter(|native| u64::from(*native) <= address - start).max();
+        let here = map.iter().filter(|(native, il)| Some(*native) == before && *il < NO_IL);
+        here.map(|(_, il)| *il).collect()
+    }
+
+    /// The code that was at an address at that time, and where it begins.
+    fn code_at(&self, address: u64, ticks: u64) -> Option<(u64, &Code)> {
         let before = self.code.range(..=address).rev().take(MOST_BEFORE);
         let codes = before.flat_map(|(start, codes)| codes.iter().rev().map(move |code| (start, code)));
         let mut codes = codes.filter(|(start, code)| address - *start < code.size);
         // What the runtime says of the time comes a little late.
         let first = codes.clone().next();
-        let code = codes.find(|(_, code)| (code.from..code.to).contains(&ticks)).or(first)?.1;
+        let (start, code) = codes.find(|(_, code)| (code.from..code.to).contains(&ticks)).or(first)?;
+        Some((*start, code))
+    }
+
+    /// The method whose code was at an address at that time.
+    pub(crate) fn at(&self, address: u64, ticks: u64) -> Option<Method<'_>> {
+        let (start, code) = self.code_at(address, ticks)?;
         let module = self.modules.get(&code.module).filter(|_| code.token != 0);
         let definition = module.filter(|path| !path.as_os_str().is_empty()).map(|path| (path.as_path(), code.token));
-        Some(Method { name: &code.name, definition })
+        Some(Method { name: &code.name, definition, offset: address - start })
     }
 }
 
@@ -157,5 +198,24 @@ mod tests {
         assert_eq!(name(0x20a0, 350), Some("<dynamic method second>"));
         assert_eq!(name(0x3000, 1), Some("<dynamic method third>"));
         assert_eq!(methods.at(0x1000, 1).and_then(|method| method.definition), None, "its module is unknown");
+    }
+
+    #[test]
+    fn an_address_belongs_to_the_il_of_the_entry_before() {
+        let mut methods = Methods::default();
+        let known = payload(1, 0x1000, 0x0600_0001, 0, ["A", "M", "void  ()"]);
+        add(&mut methods, Provider::RUNDOWN, 144, 900, &known);
+        // Two bodies have maps; this is that of the first one.
+        for (version, il) in [(0, [u32::MAX - 1, 7, 40, u32::MAX]), (9, [1; 4])] {
+            let mut map = [1_u64, version].map(u64::to_le_bytes).concat();
+            map.extend([0, 4, 0]);
+            map.extend(il.map(u32::to_le_bytes).concat());
+            map.extend([0, 0x20, 0x30, 0x80_u32].map(u32::to_le_bytes).concat());
+            map.extend([0; 10]);
+            methods.event(&Event::new(Provider::RUNDOWN, 150, 1, &map, true), 900);
+        }
+        let il = |address| methods.il_offsets(address, 900);
+        assert_eq!((il(0x1000), il(0x1020), il(0x102f)), (vec![], vec![7], vec![7]));
+        assert_eq!((il(0x1030), il(0x107f), il(0x1080), il(0x1100)), (vec![40], vec![40], vec![], vec![]));
     }
 }

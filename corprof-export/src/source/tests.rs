@@ -172,6 +172,20 @@ fn an_offset_in_the_code_has_the_line_of_its_statement() {
 }
 
 #[test]
+fn code_without_a_line_of_its_own_is_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("App.dll");
+    std::fs::write(&path, module(&[code_view("App.pdb"), embedding(&pdb(&METHODS))])).unwrap();
+    let mut lines = SourceLines::new();
+    let mut line = |row, offset| lines.of_own_offset(&path, METHOD_DEF + row, offset).map(|(_, line)| line);
+    assert_eq!([0, 2, 3, 900].map(|offset| line(1, offset)), [12, 12, 14, 14].map(Some));
+    assert_eq!([0, 30, 31].map(|offset| line(2, offset)), [None, None, Some(41)]);
+    assert_eq!([0, 1, 2, 8, 9].map(|offset| line(4, offset)), [None, Some(300), None, None, Some(350)]);
+    assert_eq!((line(3, 0), line(5, 0), line(0, 0)), (None, None, None));
+    assert!(Hidden::of_pdb(b"BSJB").is_none() && Hidden::of_pdb(&[]).is_none());
+}
+
+#[test]
 fn without_its_pdb_a_module_has_no_lines() {
     let nothing = vec![None; 5];
     let pdb = pdb(&METHODS);

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use corprof_export::{Format, Frame, FrameKind, Mode, Profile, Unit};
+use corprof_export::{Format, Frame, FrameKind, Mode, Profile, Table, Unit};
 use serde_json::{Value, json};
 
 use crate::shapes;
@@ -41,6 +41,19 @@ fn asked(profile: &Profile, expression: &str) -> Option<Value> {
     let output = node.wait_with_output().unwrap();
     assert!(output.status.success(), "the script failed");
     Some(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+#[test]
+fn a_table_is_on_the_page_and_is_no_markup() {
+    let mut profile = shapes::told();
+    assert!(!parts(&profile).0.contains("id=\"table\""));
+    let mut table = Table::new("Places & times", ["waits", "waits at"]);
+    table.row(["3", "Shop.Query<T>"]);
+    profile.set_table(table);
+    let (page, _) = parts(&profile);
+    assert!(page.contains("<summary>Places &amp; times</summary>") && page.contains("<th>waits at</th>"));
+    assert!(page.contains("<tr><td>3</td><td>Shop.Query&lt;T&gt;</td></tr>"));
+    assert!(!page.contains("{{"), "a placeholder is left");
 }
 
 #[test]

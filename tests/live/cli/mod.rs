@@ -25,6 +25,8 @@ mod differs {
     use super::*;
 
     mod async_callers;
+    mod async_lines;
+    mod async_queue;
     mod doctor;
     mod events;
     mod foreign_profiler;

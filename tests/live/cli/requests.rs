@@ -6,8 +6,8 @@ use super::super::documents::Schema;
 use super::*;
 
 /// A run of tests/managed/modern/WebWaits.cs.
-fn web(runtime: &Runtime) -> Result<Program> {
-    let program = Program::start(Run::new(runtime, "WebWaits").command()?)?;
+fn web(runtime: &Runtime, arguments: &[&str]) -> Result<Program> {
+    let program = Program::start(Run::new(runtime, "WebWaits").args(arguments.iter().copied()).command()?)?;
     program.expect("ready")?;
     Ok(program)
 }
@@ -29,7 +29,7 @@ fn requests_tell_where_they_wait() -> Result<()> {
         if !runtime.has(Difference::AsyncOperations) {
             continue;
         }
-        let program = web(&runtime)?;
+        let program = web(&runtime, &[])?;
         let output = asked(&program, &["requests", "--duration", "3", "--slowest", "2", "--json"])?;
         let (stdout, stderr) = texts(&output);
         ensure!(output.status.success(), "{runtime}: {stderr}");
@@ -67,13 +67,66 @@ fn requests_tell_where_they_wait() -> Result<()> {
     Ok(())
 }
 
+/// The value of a property of the style of an element, in percent.
+fn percent(element: &str, property: &str) -> f64 {
+    let value = element.split_once(property).and_then(|(_, rest)| rest.split_once('%'));
+    value.and_then(|(value, _)| value.parse().ok()).unwrap_or(f64::NAN)
+}
+
+#[test]
+fn a_page_shows_the_slowest_requests_as_waterfalls() -> Result<()> {
+    for runtime in runtimes()? {
+        if !runtime.has(Difference::AsyncOperations) {
+            continue;
+        }
+        let program = web(&runtime, &["0", "both"])?;
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("requests.html");
+        let name = file.display().to_string();
+        let output = asked(&program, &["requests", "--duration", "3", "--slowest", "300", "-o", &name])?;
+        let (stdout, stderr) = texts(&output);
+        ensure!(output.status.success() && stderr.contains("requests.html is written"), "{runtime}: {stderr}");
+        let page = fs::read_to_string(&file)?;
+        ensure!(!page.contains("<script") && !page.contains("http-equiv=\"refresh"), "{runtime}: it has no script");
+        let requests: Vec<&str> = page.split("<details").skip(1).collect();
+        // The text has the same.
+        ensure!(requests.len() == stdout.matches("\nslowest: ").count(), "{runtime}: {} requests", requests.len());
+        let lanes = |request: &&str| -> Vec<String> {
+            request.lines().filter(|line| line.contains("class=\"track\"")).map(str::to_owned).collect()
+        };
+        let of = |path: &str| -> Vec<Vec<String>> {
+            let is_it = |request: &&&str| request.contains(&format!("<summary>GET {path} "));
+            requests.iter().filter(is_it).map(lanes).collect()
+        };
+        // Some 20 of 220 ms, then the rest.
+        let reports = of("/reports");
+        let is_right = |lanes: &&Vec<String>| {
+            let whole: Vec<&str> = lanes[0].split("<i ").skip(1).collect();
+            let sum: f64 = whole.iter().map(|bar| percent(bar, "width:")).sum();
+            let is_collect = |bar: &&&str| bar.contains("title=\"waits: Shop.Collect  WebWaits.cs:");
+            let collect = whole.iter().find(is_collect);
+            let is_long = collect.is_some_and(|bar| percent(bar, "width:") > 50.0 && percent(bar, "left:") > 1.0);
+            is_long && (99.0..=101.0).contains(&sum) && lanes.iter().any(|lane| lane.contains("title=\"Shop.Reports\""))
+        };
+        ensure!(reports.iter().find(is_right).is_some(), "{runtime}: {reports:#?}");
+        // It asks by an activity within, for most of its time.
+        let both = of("/both");
+        let is_right = |lane: &String| {
+            lane.contains("lane activity") && lane.contains("System.Net.Http") && percent(lane, "width:") > 50.0
+        };
+        ensure!(both.iter().any(|lanes| lanes.iter().any(is_right)), "{runtime}: {both:#?}");
+        program.end()?;
+    }
+    Ok(())
+}
+
 #[test]
 fn waits_are_summed_up_and_drawn() -> Result<()> {
     for runtime in runtimes()? {
         if !runtime.has(Difference::AsyncOperations) {
             continue;
         }
-        let program = web(&runtime)?;
+        let program = web(&runtime, &[])?;
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("waits.folded");
         let output = asked(&program, &["waits", "--duration", "3", "-o", &file.display().to_string()])?;
@@ -94,6 +147,13 @@ fn waits_are_summed_up_and_drawn() -> Result<()> {
         // Who awaits comes first.
         let position = |name| chain.find(name).with_context(|| format!("{runtime}: {chain}"));
         ensure!(position("Reports")? < position("Collect")?, "{runtime}: {chain}");
+        let page = folder.path().join("waits.html");
+        let output = asked(&program, &["waits", "--duration", "3", "-o", &page.display().to_string()])?;
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        let page = fs::read_to_string(&page)?;
+        let row = page.lines().find(|line| line.starts_with("<tr><td>") && line.contains("<td>Shop.Collect"));
+        let row = row.with_context(|| format!("{runtime}: no row of Shop.Collect on the page"))?;
+        ensure!(row.matches("<td>").count() == 6 && row.contains("WebWaits.cs:"), "{runtime}: {row}");
         program.end()?;
     }
     Ok(())

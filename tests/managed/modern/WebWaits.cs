@@ -1,10 +1,11 @@
 // target: 10.0
 // framework: aspnet
+// option: -debug:embedded
 // A web application whose requests wait at known places for known times, until its input ends. It asks itself.
 //
-//     WebWaits [CODE = 0]
+//     WebWaits [CODE = 0] [both]
 //
-// Its exit code is CODE.
+// Its exit code is CODE. With `both` some requests ask for orders by a request of their own.
 using System;
 using System.Linq;
 using System.Net.Http;
@@ -33,6 +34,13 @@ static class Shop
         await context.Response.WriteAsync("reports");
     }
 
+    /// Asks for orders, by a request of its own.
+    public static async Task Both(HttpContext context, HttpClient http, string address)
+    {
+        string orders = await http.GetStringAsync(address + "/orders");
+        await context.Response.WriteAsync("both " + orders);
+    }
+
     [MethodImpl(MethodImplOptions.NoInlining)]
     static async Task Query() => await Task.Delay(20);
 
@@ -50,11 +58,14 @@ static class Program
         app.Urls.Add("http://127.0.0.1:0");
         app.MapGet("/orders", (RequestDelegate)Shop.Orders);
         app.MapGet("/reports", (RequestDelegate)Shop.Reports);
-        await app.StartAsync();
-        string address = app.Services.GetRequiredService<IServer>().Features.Get<IServerAddressesFeature>().Addresses.First();
         using HttpClient http = new HttpClient();
+        string address = "";
+        app.MapGet("/both", (RequestDelegate)(context => Shop.Both(context, http, address)));
+        await app.StartAsync();
+        address = app.Services.GetRequiredService<IServer>().Features.Get<IServerAddressesFeature>().Addresses.First();
         using CancellationTokenSource end = new CancellationTokenSource();
-        Task[] clients = new[] { "/orders", "/reports" }.Select(path => Ask(http, address + path, end.Token)).ToArray();
+        string[] paths = args.Length > 1 ? new[] { "/orders", "/reports", "/both" } : new[] { "/orders", "/reports" };
+        Task[] clients = paths.Select(path => Ask(http, address + path, end.Token)).ToArray();
         Console.WriteLine("ready");
         await Task.Run(Console.In.ReadToEnd);
         end.Cancel();

@@ -1,0 +1,61 @@
+//! `corprof waits` and `requests` tell the queue of the thread pool from what is awaited.
+
+use serde_json::Value;
+
+use super::super::documents::Schema;
+use super::*;
+
+/// What a command tells of a run of tests/managed/modern/Queued.cs.
+fn told(runtime: &Runtime, command: &str, arguments: &[&str]) -> Result<Value> {
+    let program = Program::start(Run::new(runtime, "Queued").args(arguments.iter().copied()).command()?)?;
+    program.expect("ready")?;
+    let pid = program.child.id().to_string();
+    let output = corprof()?.args([command, &pid, "--duration", "4", "--json"]).output()?;
+    let (stdout, stderr) = texts(&output);
+    ensure!(output.status.success(), "{runtime}: {stderr}");
+    let report: Value = serde_json::from_str(&stdout)?;
+    Schema::read()?.check(command, &report)?;
+    program.end()?;
+    Ok(report)
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(f64::NAN)
+}
+
+/// The sums of waiting and of queueing at `Shop.Load`, in milliseconds.
+fn sums(runtime: &Runtime, command: &str, arguments: &[&str]) -> Result<(f64, f64)> {
+    let report = told(runtime, command, arguments)?;
+    let rows = if command == "waits" { &report["places"] } else { &report["endpoints"][0]["waits"] };
+    let rows = rows.as_array().with_context(|| format!("{runtime}: no list: {report}"))?;
+    let row = rows.iter().find(|row| row["method"] == "Shop.Load");
+    let row = row.with_context(|| format!("{runtime}: no Shop.Load: {report}"))?;
+    let queued = number(&row["queued_ms"]);
+    // `waits` has the whole.
+    let waiting = if command == "waits" { number(&row["total_ms"]) - queued } else { number(&row["ms"]) };
+    Ok((waiting, queued))
+}
+
+#[test]
+fn the_queue_of_a_starved_pool_is_told_from_a_long_wait() -> Result<()> {
+    for runtime in Runtime::all_for_modern("Queued")? {
+        if runtime.is_windows() || runtime.is_emulated() {
+            continue; // corprof is built for this system
+        }
+        for command in ["waits", "requests"] {
+            // A timer of 300 ms, and threads that have nothing else to do.
+            let (waiting, queued) = sums(&runtime, command, &["300"])?;
+            ensure!(waiting > 1000.0, "{runtime}: {command}: {waiting} {queued}");
+            ensure!(queued < 0.3 * waiting, "{runtime}: {command}: {waiting} {queued}");
+            // A timer of 20 ms, and threads that are busy for 200 ms each time.
+            let (waiting, queued) = sums(&runtime, command, &["20", "200"])?;
+            ensure!(queued > 500.0, "{runtime}: {command}: {waiting} {queued}");
+            ensure!(waiting < 0.6 * queued && waiting > 0.02 * queued, "{runtime}: {command}: {waiting} {queued}");
+        }
+        let report = told(&runtime, "requests", &["20", "200"])?;
+        let lines = report["slowest"][0]["timeline"].as_array().context("no timeline")?;
+        let is = |does: &str| lines.iter().any(|line| line["does"] == does && line["method"] == "Shop.Load");
+        ensure!(is("waits") && is("queued"), "{runtime}: {report}");
+    }
+    Ok(())
+}
