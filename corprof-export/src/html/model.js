@@ -340,6 +340,38 @@ function createModel(data) {
     return [...rows.values()];
   }
 
+  // The lines of a method, by what ran at them, of the whole profile: `own` and `total` are the weights of the method,
+  // also where no line is known.
+  function hotLines(key) {
+    const places = new Map();
+    const { frame, file, line } = data.lines;
+    frame.forEach((number, index) => {
+      if (frames.name[number] !== key) return;
+      const place = text(file[index]) + ":" + line[index];
+      if (!places.has(place)) places.set(place, { place: visible(place), own: 0, total: 0 });
+      const row = places.get(place);
+      row.own += data.lines.own[index];
+      row.total += data.lines.total[index];
+    });
+    if (places.size === 0) return { rows: [], own: 0, total: 0 };
+    const isOn = [];
+    stacks.frame.forEach((number, stack) => {
+      const caller = stacks.caller[stack];
+      isOn.push(frames.name[number] === key || (caller >= 0 && isOn[caller]));
+    });
+    let own = 0, total = 0;
+    for (const thread of threads) {
+      thread.stack.forEach((stack, index) => {
+        if (stack < 0 || !isOn[stack]) return;
+        total += thread.weight[index];
+        if (frames.name[stacks.frame[stack]] === key) own += thread.weight[index];
+      });
+    }
+    const rows = [...places.values()];
+    rows.sort((one, other) => other.own - one.own || other.total - one.total || (one.place < other.place ? -1 : 1));
+    return { rows, own, total };
+  }
+
   // What is known of a frame beside its label.
   function describe(item) {
     if (item < 0) return { name: "", module: "", source: "" };
@@ -354,7 +386,7 @@ function createModel(data) {
   const matches = (item, words) => item >= 0 && (labels[item] + "\n" + text(frames.name[item])).toLowerCase().includes(words);
 
   return {
-    build, invert, table, around, found, isMethod: (key) => key !== null && key > FIRST_THREAD, matches, describe, visible, threadName,
+    build, invert, table, around, hotLines, found, isMethod: (key) => key !== null && key > FIRST_THREAD, matches, describe, visible, threadName,
     hasWaits: frames.kind.includes(WAIT), hasThreads: threads.length > 1,
   };
 }

@@ -257,12 +257,7 @@
   // A line about a method: numbers with the whole that they are shares of, and what a click does.
   function tableLine(row, values, of, pick) {
     const line = make("tr");
-    for (const value of values) {
-      const cell = make("td", "number", percent(value, of));
-      cell.style.setProperty("--share", (value / of * 100).toFixed(2) + "%");
-      cell.title = weight(value);
-      line.append(cell);
-    }
+    line.append(...values.map((value) => share(value, of)));
     const method = make("td", "method"), dot = make("i", "dot");
     dot.style.setProperty("--kind", `var(--${kindName(row.kind)})`);
     method.append(dot, breakable(row.label.length > 44 && row.brief ? row.brief : row.label));
@@ -338,8 +333,34 @@
     const itself = { key: null, item: -1, label: "itself", kind: -1, weight: found.own };
     $("around-tables").replaceChildren(
       pairs("Called by", found.callers.map(outermost), found.total, go),
-      pairs("Calls", [...(found.own > 0 ? [itself] : []), ...found.callees], found.total, go));
+      pairs("Calls", [...(found.own > 0 ? [itself] : []), ...found.callees], found.total, go),
+      ...hotLines(key));
     $("around").scrollTop = 0;
+  }
+  // The lines of a method, if any are known, each with its share of the method's time.
+  function hotLines(key) {
+    const { rows, own, total } = model.hotLines(key);
+    if (rows.length === 0) return [];
+    const table = make("table", "lines"), top = make("thead"), head = make("tr"), body = make("tbody");
+    const titles = [["Own", "Share of the method's own time, in the whole profile"], ["Total", "Share of its total time"], ["Hot lines", ""]];
+    head.append(...titles.map(([title, hint]) => Object.assign(make("th", "", title), { title: hint })));
+    top.append(head);
+    body.append(...rows.slice(0, SHOWN_ROWS).map((row) => {
+      const line = make("tr", "still");
+      line.append(share(row.own, own), share(row.total, total));
+      const place = make("td", "place", row.place.slice(Math.max(row.place.lastIndexOf("/"), row.place.lastIndexOf("\\")) + 1));
+      place.title = row.place;
+      line.append(place);
+      return line;
+    }));
+    table.append(top, body);
+    return [table];
+  }
+  function share(value, of) {
+    const cell = make("td", "number", of > 0 ? percent(value, of) : "");
+    cell.style.setProperty("--share", (of > 0 ? value / of * 100 : 0).toFixed(2) + "%");
+    cell.title = weight(value);
+    return cell;
   }
   function pairs(title, rows, of, go) {
     const table = make("table"), head = make("tr"), body = make("tbody");

@@ -357,3 +357,26 @@ fn a_search_says_what_is_outside_of_the_zoom() {
         ])
     );
 }
+
+#[test]
+fn hot_lines_are_shares_of_the_methods_own_and_total_weight() {
+    let mut profile = of_stacks(&[(vec![0, 1], 60), (vec![0], 40), (vec![2], 900)]);
+    let method = profile.frame(Frame::managed(METHODS[0]));
+    for (file, line, own, total) in
+        [("/src/T.cs", 7, 10, 70), ("/src/T.cs", 9, 29, 29), ("C:\\src\\Other.cs", 7, 1, 1), ("/src/T.cs", 7, 0, 0)]
+    {
+        profile.add_line(method, file, line, own, total);
+    }
+    let lines = "(() => {
+        const view = model.build({});
+        const lines = (label) => {
+            const key = view.key(view.rows.flat().find((node) => view.label(node) === label));
+            const { own, total, rows } = model.hotLines(key);
+            return [own, total, ...rows.map((row) => [row.place, row.own, row.total])];
+        };
+        return [lines('T.A'), lines('T.B')];
+    })()";
+    let Some(lines) = asked(&profile, lines) else { return };
+    let expected = json!([40, 100, ["/src/T.cs:9", 29, 29], ["/src/T.cs:7", 10, 70], ["C:\\src\\Other.cs:7", 1, 1]]);
+    assert_eq!(lines, json!([expected, [0, 0]]));
+}
