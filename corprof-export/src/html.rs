@@ -86,6 +86,7 @@ struct Data<'a> {
     frames: Frames,
     stacks: Stacks,
     threads: Vec<Thread>,
+    lines: Lines,
 }
 
 #[derive(Serialize)]
@@ -128,6 +129,16 @@ struct Stacks {
     frame: Vec<u32>,
 }
 
+/// Lines of methods, by frame.
+#[derive(Serialize, Default)]
+struct Lines {
+    frame: Vec<u32>,
+    file: Vec<i64>,
+    line: Vec<u32>,
+    own: Vec<u64>,
+    total: Vec<u64>,
+}
+
 #[derive(Serialize)]
 struct Thread {
     title: String,
@@ -166,9 +177,11 @@ impl<'a> Data<'a> {
             frames: Frames::default(),
             stacks: Stacks::default(),
             threads: Vec::new(),
+            lines: Lines::default(),
         };
         let numbers = data.stacks(profile);
         data.frames(profile);
+        data.lines(profile);
         data.threads = profile.threads.iter().map(|thread| of_thread(profile, thread, &numbers)).collect();
         data
     }
@@ -224,6 +237,20 @@ impl<'a> Data<'a> {
             into.into_iter().zip(columns).for_each(|(column, text)| column.push(text));
             table.line.push(frame.line);
             table.kind.push(class(look.kind));
+        }
+    }
+
+    fn lines(&mut self, profile: &Profile) {
+        let mut lines: Vec<_> = profile.lines.iter().collect();
+        lines.sort_unstable_by_key(|(place, _)| **place);
+        for (&(frame, file, line), weight) in lines {
+            let file = self.text(profile.texts.get_index(file as usize).map(|text| &**text));
+            let table = &mut self.lines;
+            table.frame.push(frame.0);
+            table.file.push(file);
+            table.line.push(line);
+            table.own.push(weight.own);
+            table.total.push(weight.total);
         }
     }
 

@@ -41,6 +41,10 @@ pub(crate) fn managed(name: &str, machine: Machine) -> String {
     if name.starts_with('[') || name.starts_with("<unknown") {
         return name.to_owned();
     }
+    // What is allocated is a type.
+    if let Some(class) = name.strip_prefix("new ") {
+        return format!("new {}", short_class(class));
+    }
     let (path, _) = split(name);
     let Some((method, types)) = path.split_last() else { return name.to_owned() };
     let label = of_path(types, method, machine);
@@ -284,6 +288,24 @@ fn short_type(name: &str) -> String {
         }
     };
     format!("{short}{array}")
+}
+
+/// A type without its namespaces, but with the generic types around it.
+fn short_class(name: &str) -> String {
+    let mut start = 0;
+    for (at, c) in outside_brackets(name) {
+        match c {
+            // A namespace has no type arguments.
+            '.' | '+' | '/' if name.get(start..at).is_some_and(|part| !part.contains('<')) => start = at + 1,
+            _ => {}
+        }
+    }
+    let class = name.get(start..).unwrap_or(name);
+    let (outer, inner) = class.split_at(class.rfind('>').map_or(0, |at| at + 1));
+    if outer.is_empty() || !inner.starts_with(['.', '+', '/']) {
+        return short_type(name);
+    }
+    format!("{}{inner}", short_type(outer))
 }
 
 /// A label without type arguments, for when there is less room.

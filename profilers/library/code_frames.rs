@@ -28,7 +28,7 @@ pub(crate) struct CodeFrame {
 
 /// A place in the IL of a method. It stays true when the module is unloaded.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct IlPlace {
+pub(crate) struct IlPlace {
     module: String,
     token: u32,
     offset: u32,
@@ -73,14 +73,20 @@ impl CodeFrames {
         let place = IlPlace::of_address(cx, function, address).map(Arc::new);
         let frame = CodeFrame { name, place };
         let mut known = self.known.lock(cx);
-        if known.len() < MOST {
-            known.insert(key, frame.clone());
+        if known.len() >= MOST {
+            known.clear(); // the places of now are asked for again, and those of long ago are not
         }
+        known.insert(key, frame.clone());
         frame
     }
 }
 
 impl IlPlace {
+    /// Its file and line. This reads files.
+    pub(crate) fn in_source<'a>(&self, lines: &'a mut SourceLines) -> Option<(&'a str, u32)> {
+        lines.of_offset(Path::new(&self.module), self.token, self.offset)
+    }
+
     fn of_address(cx: &InNoGc<'_>, function: FunctionId, address: usize) -> Option<Self> {
         let info = cx.function_info(function).ok().filter(|info| !info.token.is_nil())?;
         let codes = cx.native_code(function).ok()?;
@@ -114,10 +120,15 @@ impl CodeFrame {
         Self { name, place: None }
     }
 
+    /// Where it is in the IL, if that is known.
+    pub(crate) fn place(&self) -> Option<Arc<IlPlace>> {
+        self.place.clone()
+    }
+
     /// The frame with its file and line. This reads files.
     pub(crate) fn in_source(&self, lines: &mut SourceLines) -> SourceFrame {
         let place = self.place.as_deref();
-        let found = place.and_then(|place| lines.of_offset(Path::new(&place.module), place.token, place.offset));
+        let found = place.and_then(|place| place.in_source(lines));
         let (file, line) = found.unzip();
         SourceFrame { method: self.name.to_string(), file: file.map(str::to_owned), line }
     }

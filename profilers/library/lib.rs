@@ -9,6 +9,7 @@ mod class_assembly;
 mod code_frames;
 mod hooked_by;
 mod lease;
+mod line_counts;
 mod own_frames;
 mod report_files;
 mod task_fields;

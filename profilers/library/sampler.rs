@@ -12,7 +12,7 @@
 //! Where the runtime tells of async operations (.NET 11), the methods that await a resumed one are on its stack
 //! (`async_session`, `async_callers`), unless SAMPLER_STACKS=physical.
 //!
-//! If a module has a portable PDB, methods and lambdas have file and line.
+//! If a module has a portable PDB, methods and lambdas have file and line, and on the page each method has its hot lines.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use corprof::metadata::MethodDef;
 use corprof::prelude::*;
 use corprof::sampler::{Mode, Report, Round, Sample, SampledFrame, Sampler, Strategy};
 use corprof::sync::Mutex;
-use corprof_export::{self as export, FrameId, Output, Profile, SourceLines, Unit, application_name};
+use corprof_export::{self as export, Format, FrameId, Output, Profile, SourceLines, Unit, application_name};
 use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::SAMPLER;
 
@@ -35,6 +35,7 @@ use self::async_work::AsyncWork;
 use self::push::{Push, PushOptions};
 use self::quota::Quota;
 use crate::lease::Lease;
+use crate::line_counts::{LineCounts, LineOwner};
 use crate::own_frames::is_of_the_runtime;
 use crate::question::leave;
 use crate::report_files::{of_process, write};
@@ -134,6 +135,8 @@ struct State {
     /// The profile's thread for each thread of the runtime. A thread may move to another system thread.
     threads: HashMap<ThreadKey, export::ThreadId>,
     methods: Methods,
+    /// None if the format does not show lines.
+    lines: Option<LineCounts<FrameId>>,
     /// None where the runtime does not tell of async operations.
     callers: Option<AsyncCallers>,
     start: Instant,
@@ -175,6 +178,7 @@ impl State {
         let is_timed = options.output.is_some();
         let kind = Kind { interval, mode, is_only_mine: options.is_only_mine, is_timed };
         let profile = kind.profile(SystemTime::now() + options.delay);
+        let shows_lines = options.output.as_ref().is_some_and(|output| output.format() == Format::Html);
         Self {
             output: options.output,
             push,
@@ -182,6 +186,7 @@ impl State {
             profile,
             threads: HashMap::new(),
             methods: Methods::default(),
+            lines: shows_lines.then(LineCounts::default),
             callers: None,
             start: Instant::now() + options.delay,
             sampled: None,
@@ -285,6 +290,10 @@ impl State {
         profile.rename_thread(profile_thread, thread.name.as_deref().unwrap_or_default());
         let frames = sample.frames().iter().enumerate();
         let frames = frames.map(|(depth, frame)| self.methods.stack_frame(profile, round, depth, frame)).collect();
+        if let Some(lines) = &mut self.lines {
+            let methods = &self.methods;
+            lines.add(round.cx(), sample.frames(), sample.weight(), |function| methods.line_owner(function));
+        }
         let sample = Waiting {
             thread: key,
             ticks: sample.ticks(),
@@ -407,6 +416,9 @@ impl State {
         let report = &self.report;
         let profile = &mut self.profile;
         self.methods.place(profile);
+        if let Some(lines) = &mut self.lines {
+            self.methods.place_lines(profile, lines);
+        }
         profile.set_duration(elapsed);
         profile.set_rounds(report.rounds);
         profile.set_rate_reached(report.rate());
@@ -455,6 +467,8 @@ struct Methods {
     natives: HashSet<Arc<str>>,
     /// The methods without a look-up of file and line so far.
     unplaced: Vec<Unplaced>,
+    /// The methods whose lines are not known.
+    unlined: HashSet<FrameId>,
     lines: SourceLines,
 }
 
@@ -530,9 +544,29 @@ impl Methods {
     /// Looks up file and line of new methods. This reads files, so it must not be done during a round.
     fn place(&mut self, profile: &mut Profile) {
         for Unplaced { frame, module, token } in self.unplaced.drain(..) {
-            if let Some((file, line)) = self.lines.of_method(&module, token.as_raw()) {
-                profile.place(frame, file, line);
+            match self.lines.of_method(&module, token.as_raw()) {
+                Some((file, line)) => profile.place(frame, file, line),
+                None => {
+                    self.unlined.insert(frame);
+                }
             }
+        }
+    }
+
+    /// What a function of a sample counts for in lines.
+    fn line_owner(&self, function: FunctionId) -> LineOwner<FrameId> {
+        match self.known.get(&function).map(|method| method.frame) {
+            Some(Some(frame)) if !self.unlined.contains(&frame) => LineOwner::Method(frame),
+            Some(None) => LineOwner::Hidden,
+            _ => LineOwner::Unlined,
+        }
+    }
+
+    /// Looks up the lines of what was counted. This reads files, so it must not be done during a round.
+    fn place_lines(&mut self, profile: &mut Profile, counts: &mut LineCounts<FrameId>) {
+        for ((frame, place), times) in counts.take() {
+            let Some((file, line)) = place.and_then(|place| place.in_source(&mut self.lines)) else { continue };
+            profile.add_line(frame, file, line, times.own.as_nanos() as u64, times.total.as_nanos() as u64);
         }
     }
 }

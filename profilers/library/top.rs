@@ -2,8 +2,8 @@
 //! wanted.
 //!
 //! `corprof top PID` uses it. The attach data are TOP_OUT=/tmp/top, a path in an existing folder; TOP_HZ=100, the
-//! number of rounds per second; TOP_BUDGET=2, the highest overhead, in per cent of the application's time. Each second
-//! the profiler replaces the file /tmp/top.4711, with the process id:
+//! number of rounds per second; TOP_BUDGET=2, the highest overhead, in per cent of the application's time; TOP_LINES=on,
+//! if source lines are wanted. Each second the profiler replaces the file /tmp/top.4711, with the process id:
 //!
 //! ```text
 //! top 1                               the version of the format
@@ -15,6 +15,13 @@
 //! method 7 1200000 4800000 My.Name()  number, own and total microseconds of processor time, name
 //! ```
 //!
+//! With TOP_LINES=on it has source lines in place of methods; the line number 0 stands for the times of a method at no
+//! known line:
+//!
+//! ```text
+//! line 7 1200000 4800000 41 My.Name()<tab>/src/My.cs
+//! ```
+//!
 //! All numbers are sums since the attach. The file has the methods that were seen within the last two minutes, so it
 //! stays small.
 //!
@@ -23,7 +30,7 @@
 //! of `corprof detach PID`. After the detach the profiler creates /tmp/top.4711.left, which contains the reason if it
 //! could not detach; if nobody renewed the lease, it removes its files and the folder instead.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -34,9 +41,12 @@ use corprof::detach::DetachState;
 use corprof::prelude::*;
 use corprof::sampler::{Mode, Report, Round, Sampler};
 use corprof::sync::Mutex;
+use corprof_export::SourceLines;
 use corprof_profilers::settings::Settings;
 use corprof_profilers::table::TOP;
 
+use crate::code_frames::IlPlace;
+use crate::line_counts::{LineCounts, LineKey, LineOwner, LineTimes};
 use crate::own_frames::is_of_the_runtime;
 use crate::report_files::{of_process, with_ending, write};
 
@@ -54,6 +64,8 @@ const LEASE: Duration = Duration::from_secs(30);
 const LISTED: Duration = Duration::from_secs(120);
 /// The maximum number of methods. A program that makes methods without end must not fill the memory.
 const METHODS: usize = 20_000;
+/// The maximum number of places whose lines are remembered.
+const PLACES: usize = 100_000;
 /// The row of the methods beyond this number.
 const OTHERS: &str = "[other methods]";
 /// The row of native code.
@@ -64,6 +76,7 @@ const NATIVE: &str = "[native code]";
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0A", no_export)]
 pub struct Top {
     state: Arc<Mutex<State>>,
+    lines: Arc<Mutex<LineRows>>,
 }
 
 struct State {
@@ -82,6 +95,8 @@ struct Counts {
     /// The number of samples so far.
     samples: u64,
     report: Report,
+    /// None: only methods are wanted.
+    lines: Option<LineCounts<usize>>,
 }
 
 /// A method.
@@ -122,6 +137,13 @@ impl Counts {
                 }
                 (row.sample, row.seen) = (number, now);
             }
+            if let Some(mut lines) = self.lines.take() {
+                lines.add(round.cx(), sample.frames(), weight, |function| match self.of_function(round, function) {
+                    Some(row) => LineOwner::Method(row),
+                    None => LineOwner::Hidden,
+                });
+                self.lines = Some(lines);
+            }
         }
         self.report = round.report().clone();
     }
@@ -159,6 +181,10 @@ impl Counts {
 }
 
 impl State {
+    fn counted(&self) -> (String, CountedLines) {
+        (self.text(), CountedLines::of(&self.counts))
+    }
+
     fn text(&self) -> String {
         let report = &self.counts.report;
         let mut text = String::new();
@@ -168,10 +194,78 @@ impl State {
         let _ = writeln!(text, "suspended {}", report.suspension.total.as_millis());
         let _ = writeln!(text, "threads {}", report.threads.seen);
         let _ = writeln!(text, "processor {}", report.cpu_time.as_millis());
+        if self.counts.lines.is_some() {
+            return text;
+        }
         for (number, row) in self.counts.rows.iter().enumerate().filter(|(_, row)| row.seen.elapsed() < LISTED) {
-            // Obfuscated names may contain line breaks.
-            let name = row.name.trim().replace(char::is_control, " ");
+            let name = in_a_line(&row.name);
             let _ = writeln!(text, "method {number} {} {} {name}", row.own.as_micros(), row.total.as_micros());
+        }
+        text
+    }
+}
+
+/// A name in one line: obfuscated ones may contain line breaks.
+fn in_a_line(name: &str) -> String {
+    name.trim().replace(char::is_control, " ")
+}
+
+/// A copy of what was counted for lines: reading files takes its time, and the sampler must not wait for it.
+struct CountedLines(Vec<(LineKey<usize>, LineTimes, Name)>);
+
+impl CountedLines {
+    fn of(counts: &Counts) -> Self {
+        let recent = counts.lines.iter().flat_map(LineCounts::times).filter(|(_, times)| times.seen.elapsed() < LISTED);
+        let named = recent.filter_map(|(key, times)| Some((key.clone(), *times, counts.rows.get(key.0)?.name.clone())));
+        Self(named.collect())
+    }
+}
+
+/// A file and a line; the same file is kept once.
+type Place = (Arc<str>, u32);
+
+/// Finds the lines of what was counted, and numbers them.
+#[derive(Default)]
+struct LineRows {
+    source: SourceLines,
+    places: HashMap<Arc<IlPlace>, Option<Place>>,
+    files: HashSet<Arc<str>>,
+    numbers: HashMap<(usize, Option<Place>), usize>,
+}
+
+impl LineRows {
+    fn place(&mut self, place: &Arc<IlPlace>) -> Option<Place> {
+        if let Some(known) = self.places.get(place) {
+            return known.clone();
+        }
+        let found = place.in_source(&mut self.source).map(|(file, line)| {
+            let file = self.files.get(file).cloned().unwrap_or_else(|| file.into());
+            self.files.insert(Arc::clone(&file));
+            (file, line)
+        });
+        if self.places.len() >= PLACES {
+            self.places.clear();
+        }
+        self.places.insert(Arc::clone(place), found.clone());
+        found
+    }
+
+    fn text(&mut self, counted: CountedLines) -> String {
+        let mut rows: HashMap<(usize, Option<Place>), (Duration, Duration, Name)> = HashMap::new();
+        for ((method, place), times, name) in counted.0 {
+            let place = place.and_then(|place| self.place(&place));
+            let (own, total, _) = rows.entry((method, place)).or_insert((Duration::ZERO, Duration::ZERO, name));
+            *own += times.own;
+            *total += times.total;
+        }
+        let mut text = String::new();
+        for (row, (own, total, name)) in rows {
+            let (file, line) = row.1.clone().unwrap_or_else(|| ("".into(), 0));
+            let next = self.numbers.len();
+            let number = *self.numbers.entry(row).or_insert(next);
+            let [own, total] = [own, total].map(|time| time.as_micros());
+            let [name, file] = [&*name, &*file].map(in_a_line);
+            let _ = writeln!(text, "line {number} {own} {total} {line} {name}\t{file}");
         }
         text
     }
@@ -221,14 +315,17 @@ impl Callbacks for Top {
         let interval = Duration::try_from_secs_f64(1.0 / settings.of("TOP_HZ").number::<f64>()?)?;
         let budget = settings.of("TOP_BUDGET").number::<f64>()? / 100.0;
         let start = Instant::now();
-        let state = State { start, out: out.clone(), counts: Counts::default() };
-        let profiler = Self { state: Arc::new(Mutex::new(state)) };
+        let has_lines = settings.of("TOP_LINES").word(&[("off", false), ("on", true)])?;
+        let counts = Counts { lines: has_lines.then(LineCounts::default), ..Counts::default() };
+        let state = State { start, out: out.clone(), counts };
+        let profiler = Self { state: Arc::new(Mutex::new(state)), lines: Arc::default() };
         let state = Arc::clone(&profiler.state);
         Sampler::every(interval)
             .mode(Mode::Cpu)
             .budget(budget)
             .start(cx, move |round| state.lock(round.cx()).counts.add(round))?;
         let state = Arc::clone(&profiler.state);
+        let rows = Arc::clone(&profiler.lines);
         let command = crate::lease::Lease::of(&out);
         let mut lease = Lease { file: with_ending(&out, ".lease"), content: Vec::new(), renewed: start };
         cx.spawn_profiler_thread("writes and leaves", move |cx| {
@@ -248,8 +345,8 @@ impl Callbacks for Top {
                 if written.elapsed() >= WRITE {
                     written = Instant::now();
                     // The sampler must not wait for a file.
-                    let text = state.lock(cx).text();
-                    write(NAME, &of_process(&out, ""), &text);
+                    let (text, lines) = state.lock(cx).counted();
+                    write(NAME, &of_process(&out, ""), &(text + &rows.lock(cx).text(lines)));
                 }
             };
             if stay == Stay::Expired {
@@ -266,7 +363,8 @@ impl Callbacks for Top {
     /// Writes what was counted since the last second: the application ends.
     fn shutdown(&self, cx: &mut InCallback<'_>) {
         let state = self.state.lock(cx);
-        write(NAME, &of_process(&state.out, ""), &state.text());
+        let (text, lines) = state.counted();
+        write(NAME, &of_process(&state.out, ""), &(text + &self.lines.lock(cx).text(lines)));
     }
 }
 

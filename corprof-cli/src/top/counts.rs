@@ -1,6 +1,7 @@
 //! The processor time of methods: what the built-in profiler `top` writes, and rates over the last seconds.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::time::Duration;
 
 /// What the profiler has written. All numbers are sums since its start.
@@ -22,7 +23,25 @@ pub(super) struct Snapshot {
 pub(super) struct Method {
     pub(super) number: usize,
     pub(super) name: String,
+    /// The source line, if lines are counted.
+    pub(super) place: Option<Place>,
     pub(super) times: Times,
+}
+
+/// A line of a source file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    /// The path of the source, as its compiler was told it.
+    pub(super) file: String,
+    pub(super) line: u32,
+}
+
+/// As `Orders.cs:41`.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, line } = self;
+        write!(f, "{}:{line}", file.rsplit(['/', '\\']).next().unwrap_or(file))
+    }
 }
 
 /// Processor time in a method.
@@ -67,7 +86,17 @@ impl Snapshot {
                     let number = parts.next()?.parse().ok()?;
                     let mut microseconds = || parts.next()?.parse().ok().map(Duration::from_micros);
                     let times = Times { own: microseconds()?, total: microseconds()? };
-                    snapshot.methods.push(Method { number, name: parts.next()?.to_owned(), times });
+                    snapshot.methods.push(Method { number, name: parts.next()?.to_owned(), place: None, times });
+                }
+                "line" => {
+                    let mut parts = rest.splitn(5, ' ');
+                    let number = parts.next()?.parse().ok()?;
+                    let mut microseconds = || parts.next()?.parse().ok().map(Duration::from_micros);
+                    let times = Times { own: microseconds()?, total: microseconds()? };
+                    let line = parts.next()?.parse().ok()?;
+                    let (name, file) = parts.next()?.split_once('\t')?;
+                    let place = (line > 0).then(|| Place { file: file.to_owned(), line });
+                    snapshot.methods.push(Method { number, name: name.to_owned(), place, times });
                 }
                 _ => return None,
             }
@@ -76,10 +105,11 @@ impl Snapshot {
     }
 }
 
-/// A line of the table.
+/// A row of the table.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Row {
     pub(super) name: String,
+    pub(super) place: Option<Place>,
     /// Since the start.
     pub(super) times: Times,
     /// In the last seconds, in per cent of one processor.
@@ -115,7 +145,7 @@ pub(super) struct Counts {
     /// The length of the last seconds; none: percentages are since the start.
     window: Option<Duration>,
     last: Snapshot,
-    methods: HashMap<usize, (String, Times)>,
+    methods: HashMap<usize, Method>,
     intervals: VecDeque<Interval>,
 }
 
@@ -135,13 +165,14 @@ impl Counts {
             processor: snapshot.processor.saturating_sub(self.last.processor),
             methods: Vec::new(),
         };
-        for Method { number, name, times } in snapshot.methods.drain(..) {
-            let known = self.methods.entry(number).or_insert_with(|| (name, Times::default()));
-            let since = times.since(known.1);
+        for method in snapshot.methods.drain(..) {
+            let Method { number, times, .. } = method;
+            let known = self.methods.entry(number).or_insert(Method { times: Times::default(), ..method });
+            let since = times.since(known.times);
             if since != Times::default() {
                 interval.methods.push((number, since));
             }
-            known.1 = times;
+            known.times = times;
         }
         self.last = snapshot;
         let Some(window) = self.window else { return true };
@@ -187,12 +218,13 @@ impl Counts {
         for (number, times) in self.intervals.iter().flat_map(|interval| &interval.methods) {
             recent.entry(*number).or_default().add(*times);
         }
-        let row = |(number, (name, times)): (&usize, &(String, Times))| {
+        let row = |method: &Method| {
+            let Method { number, name, place, times } = method;
             let recent = if self.window.is_some() { recent.get(number).copied().unwrap_or_default() } else { *times };
             let [own_percent, total_percent] = [recent.own, recent.total].map(|time| self.percent(time));
-            Row { name: name.clone(), times: *times, own_percent, total_percent }
+            Row { name: name.clone(), place: place.clone(), times: *times, own_percent, total_percent }
         };
-        let mut rows: Vec<Row> = self.methods.iter().map(row).collect();
+        let mut rows: Vec<Row> = self.methods.values().map(row).collect();
         sort(&mut rows, column);
         rows
     }
@@ -212,7 +244,7 @@ pub(super) fn sort(rows: &mut [Row], column: Column) {
     };
     rows.sort_by(|a, b| {
         let by_time = keys(b).partial_cmp(&keys(a)).unwrap_or(std::cmp::Ordering::Equal);
-        by_time.then_with(|| a.name.cmp(&b.name))
+        by_time.then_with(|| a.name.cmp(&b.name)).then_with(|| a.place.cmp(&b.place))
     });
 }
 
@@ -241,12 +273,31 @@ mod tests {
         assert_eq!((parsed.rounds, parsed.threads), (7, 2));
         assert_eq!((parsed.suspended, parsed.processor), (Some(Duration::from_millis(3)), Duration::from_secs(1)));
         let times = Times { own: Duration::from_millis(100), total: Duration::from_millis(200) };
-        assert_eq!(parsed.methods, [Method { number: 3, name: "M3(int, string)".to_owned(), times }]);
-        for wrong in
-            ["", "top 2\n", "top 1\nelapsed x\n", "top 1\nmethod 1 2 3\n", "top 1\nother 1\n", "top 1\nelapsed\n"]
-        {
+        let method = Method { number: 3, name: "M3(int, string)".to_owned(), place: None, times };
+        assert_eq!(parsed.methods, [method]);
+        for wrong in [
+            "",
+            "top 2\n",
+            "top 1\nelapsed x\n",
+            "top 1\nmethod 1 2 3\n",
+            "top 1\nother 1\n",
+            "top 1\nline 1 2 3 4 M()\n",
+        ] {
             assert_eq!(Snapshot::parse(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn lines_are_parsed_and_sorted_within_their_method() {
+        let text = "top 1\nelapsed 1000\nline 0 500000 500000 41 A.B(int, C d)\t/src/A b.cs\n\
+                    line 1 0 500000 0 A.B(int, C d)\t\nline 2 500000 500000 7 A.B(int, C d)\tC:\\x\\A b.cs\n";
+        let mut counts = Counts::new(None);
+        assert!(counts.add(Snapshot::parse(text).unwrap()));
+        let rows = counts.rows(Column::Own);
+        let places: Vec<_> = rows.iter().map(|row| row.place.as_ref().map(ToString::to_string)).collect();
+        assert_eq!(places, [Some("A b.cs:41".to_owned()), Some("A b.cs:7".to_owned()), None]);
+        assert!(rows.iter().all(|row| row.name == "A.B(int, C d)"));
+        assert!((rows[0].own_percent - 50.0).abs() < 1e-9);
     }
 
     #[test]
@@ -281,6 +332,7 @@ mod tests {
         let times = |own, total| Times { own: Duration::from_secs(own), total: Duration::from_secs(total) };
         let row = |name: &str, times, own_percent, total_percent| Row {
             name: name.to_owned(),
+            place: None,
             times,
             own_percent,
             total_percent,

@@ -94,7 +94,7 @@ fn row(by_name: &mut HashMap<String, usize>, methods: &mut Vec<Method>, name: &s
         return *known;
     }
     let number = methods.len();
-    methods.push(Method { number, name: name.to_owned(), times: Times::default() });
+    methods.push(Method { number, name: name.to_owned(), place: None, times: Times::default() });
     by_name.insert(name.to_owned(), number);
     number
 }

@@ -63,6 +63,7 @@ const LOOK: Duration = Duration::from_millis(100);
 #[command(after_help = "Examples:
   corprof top 4711
   corprof top 4711 --sort total
+  corprof top 4711 --lines
   corprof top 4711 --once --duration 30 --rows 10
   corprof top 4711 --json | jq -r '.methods[] | select(.own_seconds > 1) | .method'
 
@@ -82,6 +83,10 @@ pub struct Args {
     /// (`events`)
     #[arg(long)]
     json: bool,
+
+    /// Show source lines in place of methods, where a portable PDB beside the module or in it tells
+    #[arg(long)]
+    lines: bool,
 
     /// End after this many seconds [default without a terminal: 5]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -127,10 +132,19 @@ pub fn run(args: &Args) -> Outcome {
     let lease = Lease::new(place.file("top.lease")).context("cannot write into the folder for temporary files")?;
     let [rate, budget] = [args.rate, args.budget].map(|number| number.to_string());
     let told = place.told(&out);
-    let settings = [("TOP_OUT", told.as_os_str()), ("TOP_HZ", rate.as_ref()), ("TOP_BUDGET", budget.as_ref())];
+    let lines = if args.lines { "on" } else { "off" };
+    let settings = [
+        ("TOP_OUT", told.as_os_str()),
+        ("TOP_HZ", rate.as_ref()),
+        ("TOP_BUDGET", budget.as_ref()),
+        ("TOP_LINES", lines.as_ref()),
+    ];
     let sampled = match place.attach(&process, "top", &settings) {
         Err(failure) if failure.error.is::<Occupied>() => {
             event_pipe_samples::announce(&failure.error);
+            if args.lines {
+                eprintln!("corprof: its samples have no lines: the table has methods");
+            }
             Some(Sampled::start(&process)?)
         }
         attached => {
@@ -283,7 +297,8 @@ fn document(args: &Args, has_ended: bool, counts: &Counts, delivered: &rates::De
     let rows = counts.rows(args.sort);
     let methods = rows.iter().take(args.rows.unwrap_or(usize::MAX)).map(|row| {
         let [own, total] = [row.times.own, row.times.total].map(|time| time.as_secs_f64());
-        json!({ "method": row.name, "own_seconds": own, "total_seconds": total })
+        let (file, line) = row.place.as_ref().map(|place| (&place.file, place.line)).unzip();
+        json!({ "method": row.name, "file": file, "line": line, "own_seconds": own, "total_seconds": total })
     });
     let events = delivered.rates.as_ref().map(|rates| {
         json!({

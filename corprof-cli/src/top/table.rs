@@ -126,7 +126,7 @@ impl View {
         });
         let titles = titles.into_iter().chain([Cell::from("method").style(Style::new().add_modifier(Modifier::BOLD))]);
         let shown = self.rows.iter().skip(self.scroll.first).take(usize::from(area.height));
-        let rows = shown.map(|row| Cells::new(cells(row).into_iter().chain([fitting(&row.name, width)])));
+        let rows = shown.map(|row| Cells::new(cells(row).into_iter().chain([fitting_row(row, width)])));
         let widths = COLUMNS.map(|(_, _, width)| Constraint::Length(width));
         Table::new(rows, widths.into_iter().chain([Constraint::Min(0)])).header(Cells::new(titles))
     }
@@ -151,7 +151,7 @@ pub(super) fn text(counts: &Counts, delivered: &Delivered, column: Column, most:
     let titles = COLUMNS.map(|(_, title, width)| format!("{title:>0$}", usize::from(width)));
     text.push_str(&format!("{} method\n", titles.join(" ")));
     for row in rows.iter().take(most) {
-        text.push_str(&format!("{} {}\n", cells(row).join(" "), row.name));
+        text.push_str(&format!("{} {}{}\n", cells(row).join(" "), row.name, place(row)));
     }
     text
 }
@@ -203,6 +203,20 @@ fn bytes(count: f64) -> String {
         count if count >= 1e9 => format!("{:.1} GB", count / 1e9),
         count if count >= 1e6 => format!("{:.1} MB", count / 1e6),
         count => format!("{:.1} kB", count / 1e3),
+    }
+}
+
+/// Where the row's line is, behind the method.
+fn place(row: &Row) -> String {
+    row.place.as_ref().map(|place| format!(" in {place}")).unwrap_or_default()
+}
+
+/// Method and line in at most `width` columns: the line is kept as long as it fits.
+fn fitting_row(row: &Row, width: usize) -> String {
+    let place = place(row);
+    match width.checked_sub(place.chars().count()) {
+        Some(rest) if rest > 0 => fitting(&row.name, rest) + &place,
+        _ => fitting(place.trim_start_matches(" in "), width),
     }
 }
 
@@ -362,6 +376,21 @@ mod tests {
         assert_eq!(lines[3], "  own %  total %     own s   total s method");
         assert!(lines[4].ends_with("Pool.Works(System.Collections.Generic.List<int>)"), "{text}");
         assert_eq!(lines.len(), 6);
+    }
+
+    #[test]
+    fn lines_stand_behind_their_methods() {
+        let line = "top 1\nelapsed 1000\nprocessor 1000\nline 0 700000 700000 41 My.Pool.Burn(int)\t/src/Pool.cs\n";
+        let mut counts = Counts::new(None);
+        counts.add(Snapshot::parse(line).unwrap());
+        let text = text(&counts, &delivered(), Column::Own, 1);
+        assert!(text.ends_with("   70.0     70.0      0.70      0.70 My.Pool.Burn(int) in Pool.cs:41\n"), "{text}");
+        let row = &counts.rows(Column::Own)[0];
+        for width in 0..50 {
+            assert!(fitting_row(row, width).chars().count() <= width, "{width}");
+        }
+        assert_eq!(fitting_row(row, 27), "My.Pool.Burn… in Pool.cs:41");
+        assert_eq!(fitting_row(row, 20), "….Burn in Pool.cs:41");
     }
 
     #[test]

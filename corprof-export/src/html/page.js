@@ -9,9 +9,10 @@
   const ROW = 21, LEAST_LABEL = 22, SHOWN_ROWS = 200;
   const scroll = $("scroll"), canvas = $("canvas"), pen = canvas.getContext("2d");
 
-  // The state: what is asked for, the tree it gives, the box that fills the width (-1: all), and the picked box or method.
+  // The state: what is asked for, the tree of calls it gives and the shown one (the same, or bottom-up), the box that
+  // fills the width (-1: all), and the picked box or method.
   const options = { mine: about.onlyMine, waits: about.showsIdle ? "all" : "idle", threads: "merged" };
-  let view, zoom = -1, picked = -1, pickedItem = null, words = "", sort = "own", isDown = true, showsAllRows = false;
+  let calls, view, isUp = false, zoom = -1, picked = -1, pickedItem = null, words = "", sort = "own", isDown = true, showsAllRows = false;
   let colours = {}, widths = new Map();
 
   const make = (tag, className, content) => {
@@ -64,7 +65,11 @@
   });
 
   function rebuild() {
-    view = model.build(options);
+    calls = model.build(options);
+    turn();
+  }
+  function turn() {
+    view = isUp ? model.invert(calls) : calls;
     zoom = picked = -1;
     pickedItem = null;
     refresh();
@@ -75,6 +80,7 @@
     fit();
     rows();
     details();
+    around();
   }
 
   // The picture. The canvas is as large as what can be seen of it, and stays there while the page scrolls below it.
@@ -181,14 +187,13 @@
         const [x, wide] = bounds(node, above, width);
         if (wide < 0.35) continue;
         const isFound = words && model.matches(view.item[node], words);
-        const isPicked = node === picked || (pickedItem !== null && keyOf(node) === pickedItem);
+        const isPicked = node === picked || (pickedItem !== null && view.key(node) === pickedItem);
         const dim = words && !isFound ? 0.32 : isAbove && node !== zoom ? 0.6 : 1;
         box(x, y, wide, view.labels(node), colours[kindName(view.kind(node))], dim,
           node === picked ? colours.ink : isPicked ? colours.accent : isFound ? colours.found : null);
       }
     }
   }
-  const keyOf = (node) => (view.item[node] >= 0 ? data.frames.name[view.item[node]] : view.item[node]);
   // The box at a point of the canvas; -1 for that of everything, null for none.
   function at(event) {
     const place = canvas.getBoundingClientRect();
@@ -203,11 +208,19 @@
     return null;
   }
 
+  // The method that a box of the bottom-up tree is a caller of.
+  const leafOf = (node) => {
+    while (view.caller[node] >= 0) node = view.caller[node];
+    return node;
+  };
+
   // Words about a box.
   function numbers(node) {
-    const parts = [`${weight(view.total[node])} in all, ${percent(view.total[node], whole())}`];
+    const total = `${weight(view.total[node])} in all, ${percent(view.total[node], whole())}`;
+    const leaf = isUp ? leafOf(node) : node;
+    const parts = [leaf === node ? total : `${weight(view.total[node])} in ${view.label(leaf)} by this way, ${percent(view.total[node], whole())}`];
     if (zoom >= 0 && node !== zoom) parts.push(`${percent(view.total[node], zoomed())} of what is shown`);
-    parts.push(`${weight(view.own[node])} in itself, ${percent(view.own[node], whole())}`);
+    if (!isUp) parts.push(`${weight(view.own[node])} in itself, ${percent(view.own[node], whole())}`);
     return parts.join(" · ");
   }
   function fill(element, node) {
@@ -225,6 +238,7 @@
     const share = view.hidden / (view.all + view.hidden || 1);
     const parts = [`${weight(view.all)} shown.`];
     if (view.hidden > 0) parts.push(`${percent(share, 1)} hidden: threads that wait (see the choice above).`);
+    if (isUp) parts.push("Below each method are its callers.");
     if (options.mine) parts.push("Frameworks are folded into the call that leads into them.");
     element.replaceChildren(make("span", "", parts.join(" ")),
       make("div", "where", "Click a box to zoom in, the top box to zoom out. Arrow keys, Enter and Escape work as well."));
@@ -237,36 +251,45 @@
     return element;
   }
 
-  // The table.
+  // The tables. Bottom-up, they are about everything.
+  const tableRoot = () => (isUp ? -1 : zoom);
+  const tableWhole = () => (isUp ? whole() : zoomed());
+  // A line about a method: numbers with the whole that they are shares of, and what a click does.
+  function tableLine(row, values, of, pick) {
+    const line = make("tr");
+    line.append(...values.map((value) => share(value, of)));
+    const method = make("td", "method"), dot = make("i", "dot");
+    dot.style.setProperty("--kind", `var(--${kindName(row.kind)})`);
+    method.append(dot, breakable(row.label.length > 44 && row.brief ? row.brief : row.label));
+    method.title = model.describe(row.item).name;
+    line.append(method);
+    if (!pick) {
+      line.className = "still";
+      return line;
+    }
+    line.tabIndex = 0;
+    line.addEventListener("click", () => pick(false));
+    line.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      pick(true);
+    });
+    return line;
+  }
   function rows() {
-    const of = zoomed(), direction = isDown ? -1 : 1;
-    const all = model.table(view, zoom).filter((row) => !words || (row.item >= 0 && model.matches(row.item, words)));
+    const direction = isDown ? -1 : 1;
+    const all = model.table(calls, tableRoot()).filter((row) => !words || (row.item >= 0 && model.matches(row.item, words)));
     const compare = (one, other) => (sort === "label"
       ? (one.label < other.label ? -1 : one.label > other.label ? 1 : 0) * direction
       : (one[sort] - other[sort]) * direction || other.total - one.total);
     all.sort(compare);
     const shown = showsAllRows ? all : all.slice(0, SHOWN_ROWS);
     $("rows").replaceChildren(...shown.map((row) => {
-      const line = make("tr", row.key === pickedItem ? "picked" : "");
-      line.tabIndex = 0;
-      for (const value of [row.own, row.total]) {
-        const cell = make("td", "number", percent(value, of));
-        cell.style.setProperty("--share", (value / of * 100).toFixed(2) + "%");
-        cell.title = weight(value);
-        line.append(cell);
-      }
-      const method = make("td", "method"), dot = make("i", "dot");
-      dot.style.setProperty("--kind", `var(--${kindName(row.kind)})`);
-      method.append(dot, breakable(row.label.length > 44 && row.brief ? row.brief : row.label));
-      method.title = model.describe(row.item).name;
-      line.append(method);
-      const pick = () => pickMethod(row.key);
-      line.addEventListener("click", pick);
-      line.addEventListener("keydown", (event) => {
-        if (event.key === "Enter" || event.key === " ") { event.preventDefault(); pick(); }
-      });
+      const line = tableLine(row, [row.own, row.total], tableWhole(), () => pickMethod(pickedItem === row.key ? null : row.key));
+      line.dataset.key = row.key;
       return line;
     }));
+    markRow();
     const more = $("more");
     more.replaceChildren();
     if (shown.length < all.length) {
@@ -275,39 +298,109 @@
       button.addEventListener("click", () => { showsAllRows = true; rows(); });
       more.append(button);
     } else {
-      more.textContent = `${all.length} methods` + (zoom < 0 ? "" : ` below ${view.label(zoom)}`);
+      more.textContent = `${all.length} methods` + (tableRoot() < 0 ? "" : ` below ${view.label(zoom)}`);
     }
+  }
+  function markRow() {
+    for (const line of $("rows").children) {
+      line.classList.toggle("picked", pickedItem !== null && line.dataset.key === String(pickedItem));
+    }
+  }
+
+  // Callers and callees of the picked method. They are found after the picture is drawn: of a method that is everywhere
+  // that takes a moment, and arrow keys pick many a box.
+  const pickedKey = () => (pickedItem !== null ? pickedItem : picked >= 0 ? view.key(picked) : null);
+  let shownAround, aroundTimer = 0;
+  function around() {
+    clearTimeout(aroundTimer);
+    aroundTimer = setTimeout(showAround, 30);
+  }
+  function showAround() {
+    clearTimeout(aroundTimer);
+    const key = pickedKey(), shows = `${tableRoot()} ${key}`;
+    if (shownAround && shownAround.shows === shows && shownAround.calls === calls) return;
+    shownAround = { shows, calls };
+    const found = key === null || !model.isMethod(key) ? { total: 0 } : model.around(calls, tableRoot(), key);
+    $("around").hidden = found.total === 0;
+    if (found.total === 0) return;
+    $("around-title").replaceChildren(breakable(found.label));
+    const go = (row) => model.isMethod(row.key) && row.key !== key && ((byKey) => {
+      pickMethod(row.key);
+      showAround();
+      if (byKey) $("around-title").focus();
+    });
+    const outermost = (row) => (row.key === null ? { ...row, label: "no caller: outermost" } : row);
+    const itself = { key: null, item: -1, label: "itself", kind: -1, weight: found.own };
+    $("around-tables").replaceChildren(
+      pairs("Called by", found.callers.map(outermost), found.total, go),
+      pairs("Calls", [...(found.own > 0 ? [itself] : []), ...found.callees], found.total, go),
+      ...hotLines(key));
+    $("around").scrollTop = 0;
+  }
+  // The lines of a method, if any are known, each with its share of the method's time.
+  function hotLines(key) {
+    const { rows, own, total } = model.hotLines(key);
+    if (rows.length === 0) return [];
+    const table = make("table", "lines"), top = make("thead"), head = make("tr"), body = make("tbody");
+    const titles = [["Own", "Share of the method's own time, in the whole profile"], ["Total", "Share of its total time"], ["Hot lines", ""]];
+    head.append(...titles.map(([title, hint]) => Object.assign(make("th", "", title), { title: hint })));
+    top.append(head);
+    body.append(...rows.slice(0, SHOWN_ROWS).map((row) => {
+      const line = make("tr", "still");
+      line.append(share(row.own, own), share(row.total, total));
+      const place = make("td", "place", row.place.slice(Math.max(row.place.lastIndexOf("/"), row.place.lastIndexOf("\\")) + 1));
+      place.title = row.place;
+      line.append(place);
+      return line;
+    }));
+    table.append(top, body);
+    return [table];
+  }
+  function share(value, of) {
+    const cell = make("td", "number", of > 0 ? percent(value, of) : "");
+    cell.style.setProperty("--share", (of > 0 ? value / of * 100 : 0).toFixed(2) + "%");
+    cell.title = weight(value);
+    return cell;
+  }
+  function pairs(title, rows, of, go) {
+    const table = make("table"), head = make("tr"), body = make("tbody");
+    head.append(make("th", "", "Share"), make("th", "", title));
+    body.append(...rows.slice(0, SHOWN_ROWS).map((row) => tableLine(row, [row.weight], of, go(row))));
+    if (rows.length > SHOWN_ROWS) {
+      const line = make("tr", "still");
+      line.append(make("td"), make("td", "method", `${rows.length - SHOWN_ROWS} more`));
+      body.append(line);
+    }
+    const top = make("thead");
+    top.append(head);
+    table.append(top, body);
+    return table;
   }
   // Marks all boxes of a method, and picks the widest.
   function pickMethod(key) {
-    pickedItem = pickedItem === key ? null : key;
+    pickedItem = key;
     picked = -1;
     if (pickedItem !== null) {
       for (const row of view.rows) {
         for (const node of row) {
           const isShown = zoom < 0 || node === zoom || isBelowZoom(node);
-          if (isShown && keyOf(node) === key && (picked < 0 || view.total[node] > view.total[picked])) picked = node;
+          if (isShown && view.key(node) === key && (picked < 0 || view.total[node] > view.total[picked])) picked = node;
         }
       }
     }
-    for (const line of $("rows").children) line.classList.remove("picked");
-    if (pickedItem !== null && document.activeElement && document.activeElement.tagName === "TR") {
-      document.activeElement.classList.add("picked");
-    }
+    markRow();
     reveal();
   }
 
   // Search.
   function found() {
     if (!words) return void ($("found").textContent = "");
-    let sum = 0;
-    const todo = zoom < 0 ? view.roots.slice() : [zoom];
-    while (todo.length > 0) {
-      const node = todo.pop();
-      if (model.matches(view.item[node], words)) sum += view.total[node];
-      else for (const callee of view.children[node]) todo.push(callee);
+    const { inside, outside } = model.found(view, zoom, words);
+    const parts = [percent(inside, zoomed()) + (zoom < 0 ? " match" : " of this match")];
+    if (zoom >= 0 && inside + outside > 0) {
+      parts.push(`${percent(outside, inside + outside)} of all matches (${weight(outside)}) outside of the zoom`);
     }
-    $("found").textContent = percent(sum, zoomed()) + " match";
+    $("found").textContent = parts.join(" · ");
   }
 
   // Moving about.
@@ -315,6 +408,7 @@
     zoom = node;
     if (node >= 0) picked = node;
     pickedItem = null;
+    if (view.reveal) view.reveal(node);
     refresh();
     reveal();
   }
@@ -324,7 +418,9 @@
       if (y < scroll.scrollTop) scroll.scrollTop = y - ROW;
       if (y + ROW > scroll.scrollTop + scroll.clientHeight) scroll.scrollTop = y + 2 * ROW - scroll.clientHeight;
     }
+    markRow();
     details();
+    around();
     draw();
   }
   function move(key) {
@@ -400,11 +496,12 @@
     options.threads = value === "merged" || value === "named" ? value : Number(value);
     rebuild();
   });
+  $("order").addEventListener("change", (event) => { isUp = event.target.value === "up"; turn(); });
   for (const button of document.querySelectorAll("th button")) {
     button.addEventListener("click", () => {
       isDown = sort === button.dataset.sort ? !isDown : button.dataset.sort !== "label";
       sort = button.dataset.sort;
-      for (const head of document.querySelectorAll("th")) head.removeAttribute("aria-sort");
+      for (const head of document.querySelectorAll("th[aria-sort]")) head.removeAttribute("aria-sort");
       button.parentElement.setAttribute("aria-sort", isDown ? "descending" : "ascending");
       rows();
     });
@@ -412,13 +509,17 @@
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColours(); draw(); });
   new ResizeObserver(fit).observe(scroll);
 
-  // What a link asks for: #code=mine, #waits=none, #threads=named, #search=Totals, joined by &.
+  // What a link asks for: #code=mine, #waits=none, #threads=named, #search=Totals, #order=up, joined by &.
   const asked = new URLSearchParams(location.hash.slice(1));
   if (asked.get("code") === "mine") options.mine = $("mine").checked = true;
   for (const name of ["waits", "threads"]) {
     $(name).value = asked.get(name) || $(name).value;
     if (asked.has(name) && $(name).value === asked.get(name)) options[name] = asked.get(name);
     else $(name).value = options[name];
+  }
+  if (asked.get("order") === "up") {
+    isUp = true;
+    $("order").value = "up";
   }
   words = (asked.get("search") || "").trim().toLowerCase();
   $("search").value = words;

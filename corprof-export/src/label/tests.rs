@@ -41,6 +41,17 @@ fn type_arguments_are_short_and_in_csharp() {
 }
 
 #[test]
+fn an_allocated_type_loses_its_namespaces_and_nothing_else() {
+    is("new Shop.Line", "new Line");
+    is("new Shop.Line[]", "new Line[]");
+    is("new System.Byte[]", "new byte[]");
+    is("new System.Collections.Generic.List<Shop.Line[]>", "new List<Line[]>");
+    is("new System.Collections.Generic.Dictionary<string, Shop.Line>.Entry[]", "new Dictionary<string, Line>.Entry[]");
+    is("new Shop.Grid[,][]", "new Grid[,][]");
+    is("new int?[]", "new int?[]");
+}
+
+#[test]
 fn with_less_room_a_label_loses_what_matters_least() {
     let both = |label: &str| (brief(label), method(&brief(label)));
     let is = |label: &str, brief: &str, method: &str| assert_eq!(both(label), (brief.to_owned(), method.to_owned()));
@@ -49,6 +60,8 @@ fn with_less_room_a_label_loses_what_matters_least() {
     is("Truth.BurnAsync (async)", "Truth.BurnAsync (async)", "BurnAsync (async)");
     is("Order.this[] (get)", "Order.this[] (get)", "this[] (get)");
     is("new List<int>", "new List", "new List");
+    is("new List<Line>[]", "new List[]", "new List[]");
+    is("new Line[]", "new Line[]", "new Line[]");
     is("Main", "Main", "Main");
     is("[native code]", "[native code]", "[native code]");
     is("<unknown function 0x7f12: E_FAIL>", "<unknown function 0x7f12: E_FAIL>", "<unknown function 0x7f12: E_FAIL>");

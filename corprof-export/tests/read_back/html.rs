@@ -224,3 +224,172 @@ fn empty_odd_and_deep_profiles_are_shown() {
         assert!(shown.is_none() || shown == Some(json!([all, rows])), "{shown:?}");
     }
 }
+
+/// Stacks of a few methods that call each other and themselves, with weights; always the same ones.
+fn recursive_stacks() -> Vec<(Vec<usize>, u64)> {
+    let mut state = 7_u64;
+    let mut next = |limit: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % limit
+    };
+    (0..300)
+        .map(|_| {
+            let depth = 1 + next(7);
+            ((0..depth).map(|_| next(4) as usize).collect(), 1 + next(9))
+        })
+        .collect()
+}
+
+const METHODS: [&str; 4] = ["N.T.A()", "N.T.B()", "N.T.C()", "N.T.D()"];
+const LABELS: [&str; 4] = ["T.A", "T.B", "T.C", "T.D"];
+
+fn of_stacks(stacks: &[(Vec<usize>, u64)]) -> Profile {
+    let mut profile = Profile::new("shop", Unit::Samples);
+    let thread = profile.thread(1, "main");
+    for (stack, weight) in stacks {
+        let frames: Vec<_> = stack.iter().map(|&method| profile.frame(Frame::managed(METHODS[method]))).collect();
+        let stack = profile.stack_root_first(frames);
+        profile.sample(thread, Duration::ZERO, stack, *weight);
+    }
+    profile
+}
+
+/// The weight of the stacks that have the property.
+fn weight_of(stacks: &[(Vec<usize>, u64)], has: impl Fn(&[usize]) -> bool) -> u64 {
+    stacks.iter().filter(|(stack, _)| has(stack)).map(|(_, weight)| weight).sum()
+}
+
+#[test]
+fn callers_and_callees_are_those_of_the_stacks() {
+    let stacks = recursive_stacks();
+    let profile = of_stacks(&stacks);
+    for (method, label) in LABELS.iter().enumerate() {
+        let around = format!(
+            "(() => {{
+                const view = model.build({{}});
+                const node = view.rows.flat().find((node) => view.label(node) === {label:?});
+                const {{ own, total, callers, callees }} = model.around(view, -1, view.key(node));
+                const weights = (rows) => Object.fromEntries(rows.map((row) => [row.label, row.weight]));
+                return {{ own, total, callers: weights(callers), callees: weights(callees) }};
+            }})()"
+        );
+        let Some(around) = asked(&profile, &around) else { return };
+        let has_call = |stack: &[usize], call: [usize; 2]| stack.windows(2).any(|pair| *pair == call);
+        let mut expected = json!({
+            "own": weight_of(&stacks, |stack| stack.last() == Some(&method)),
+            "total": weight_of(&stacks, |stack| stack.contains(&method)),
+            "callers": { "": weight_of(&stacks, |stack| stack.first() == Some(&method)) },
+            "callees": {},
+        });
+        for (other, label) in LABELS.iter().enumerate() {
+            expected["callers"][label] = json!(weight_of(&stacks, |stack| has_call(stack, [other, method])));
+            expected["callees"][label] = json!(weight_of(&stacks, |stack| has_call(stack, [method, other])));
+        }
+        assert_eq!(around, expected, "{label}");
+    }
+}
+
+#[test]
+fn callers_and_callees_within_a_zoom_are_those_below_it() {
+    let profile = of_stacks(&[(vec![0, 1, 2], 3), (vec![3, 1, 2], 5), (vec![3, 1, 0], 7)]);
+    let below = "(() => {
+        const view = model.build({});
+        const zoom = view.roots.find((node) => view.label(node) === 'T.D');
+        const key = view.key(view.rows.flat().find((node) => view.label(node) === 'T.B'));
+        const { total, callers, callees } = model.around(view, zoom, key);
+        return [total, ...[callers, callees].map((rows) => rows.map((row) => [row.label, row.weight]))];
+    })()";
+    let Some(below) = asked(&profile, below) else { return };
+    assert_eq!(below, json!([12, [["T.D", 12]], [["T.A", 7], ["T.C", 5]]]));
+}
+
+#[test]
+fn bottom_up_the_methods_that_run_come_first() {
+    let stacks = recursive_stacks();
+    let up = asked(&of_stacks(&stacks), "paths(model.invert(model.build({})))");
+    let Some(up) = up else { return };
+    let up = up.as_object().unwrap();
+    for (path, total) in up {
+        let path: Vec<_> =
+            path.split('>').skip(1).map(|label| LABELS.iter().position(|known| *known == label)).collect();
+        let ends_so = |stack: &[usize]| {
+            path.len() <= stack.len() && stack.iter().rev().zip(&path).all(|(method, label)| Some(*method) == *label)
+        };
+        assert_eq!(*total, json!(weight_of(&stacks, ends_so)), "{path:?}");
+    }
+    let all: u64 = LABELS.iter().map(|label| up[&format!(">{label}")].as_u64().unwrap()).sum();
+    assert_eq!(all, weight_of(&stacks, |_| true));
+    assert!(up.len() > 300, "the callers are missing: {}", up.len());
+}
+
+#[test]
+fn bottom_up_narrow_boxes_get_their_callers_when_one_zooms() {
+    let mut stacks = vec![(vec![0, 1], 100_000)];
+    stacks.push((vec![0, 2, 3], 1));
+    let steps = "(() => {
+        const view = model.invert(model.build({}));
+        const narrow = view.roots.find((node) => view.label(node) === 'T.D');
+        const before = view.children[narrow].length;
+        view.reveal(narrow);
+        return [before, paths(view)['>T.D>T.C>T.A'], view.rows.length];
+    })()";
+    let Some(steps) = asked(&of_stacks(&stacks), steps) else { return };
+    assert_eq!(steps, json!([0, 1, 3]));
+}
+
+#[test]
+fn a_search_says_what_is_outside_of_the_zoom() {
+    let stacks = recursive_stacks();
+    let profile = of_stacks(&stacks);
+    let found = "(() => {
+        const calls = model.build({}), up = model.invert(calls);
+        const of = (view, label) => {
+            const zoom = view.roots.find((node) => view.label(node) === label);
+            const deeper = view.children[zoom].find((node) => view.label(node) === 'T.B');
+            return [-1, zoom, deeper].map((zoom) => model.found(view, zoom, 't.c'));
+        };
+        return [of(calls, 'T.A'), of(up, 'T.A'), of(calls, 'T.C')];
+    })()";
+    let Some(found) = asked(&profile, found) else { return };
+    let is_found = |stack: &[usize]| stack.contains(&2);
+    let parts = |is_shown: &dyn Fn(&[usize]) -> bool| {
+        json!({
+            "inside": weight_of(&stacks, |stack| is_found(stack) && is_shown(stack)),
+            "outside": weight_of(&stacks, |stack| is_found(stack) && !is_shown(stack)),
+        })
+    };
+    let begins = |start: &'static [usize]| parts(&move |stack| stack.starts_with(start));
+    let ends = |end: &'static [usize]| parts(&move |stack| stack.ends_with(end));
+    let everything = parts(&|_| true);
+    assert_eq!(
+        found,
+        json!([
+            [everything, begins(&[0]), begins(&[0, 1])],
+            [everything, ends(&[0]), ends(&[1, 0])],
+            [everything, begins(&[2]), begins(&[2, 1])],
+        ])
+    );
+}
+
+#[test]
+fn hot_lines_are_shares_of_the_methods_own_and_total_weight() {
+    let mut profile = of_stacks(&[(vec![0, 1], 60), (vec![0], 40), (vec![2], 900)]);
+    let method = profile.frame(Frame::managed(METHODS[0]));
+    for (file, line, own, total) in
+        [("/src/T.cs", 7, 10, 70), ("/src/T.cs", 9, 29, 29), ("C:\\src\\Other.cs", 7, 1, 1), ("/src/T.cs", 7, 0, 0)]
+    {
+        profile.add_line(method, file, line, own, total);
+    }
+    let lines = "(() => {
+        const view = model.build({});
+        const lines = (label) => {
+            const key = view.key(view.rows.flat().find((node) => view.label(node) === label));
+            const { own, total, rows } = model.hotLines(key);
+            return [own, total, ...rows.map((row) => [row.place, row.own, row.total])];
+        };
+        return [lines('T.A'), lines('T.B')];
+    })()";
+    let Some(lines) = asked(&profile, lines) else { return };
+    let expected = json!([40, 100, ["/src/T.cs:9", 29, 29], ["/src/T.cs:7", 10, 70], ["C:\\src\\Other.cs:7", 1, 1]]);
+    assert_eq!(lines, json!([expected, [0, 0]]));
+}

@@ -581,6 +581,13 @@ pub static TOP: Profiler = Profiler {
             "top --budget PERCENT",
             "the highest overhead, in per cent of the application's time",
         ),
+        by_option(
+            "TOP_LINES",
+            Kind::Word(&["off", "on"]),
+            "off",
+            "top --lines",
+            "count source lines in place of methods, where a portable PDB beside the module or in it tells",
+        ),
     ],
 };
 

@@ -8,6 +8,7 @@ mod detach;
 mod documents;
 mod ends;
 mod il;
+mod lines;
 mod ps;
 mod push;
 mod questions;
