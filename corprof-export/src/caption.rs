@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::about::Mode;
+use crate::table::Table;
 use crate::{Profile, Unit};
 
 /// Below so many samples, shares are more chance than fact.
@@ -58,6 +59,11 @@ impl Profile {
     /// there are few samples, or less than half of those asked for, is added without asking.
     pub fn warn(&mut self, text: impl Into<String>) {
         add(&mut self.about.warnings, text.into());
+    }
+
+    /// Shows a table on the HTML page, above the flame graph.
+    pub fn set_table(&mut self, table: Table) {
+        self.about.table = Some(table);
     }
 
     /// What every format that has room for it says of the run, for a terminal: a line of facts, then warnings and

@@ -2,6 +2,7 @@
 //!
 //! `html/model.js` computes the view in the browser from sums by thread and stack; `html/page.js` draws it.
 
+use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::time::SystemTime;
 
@@ -18,6 +19,7 @@ use crate::view::looks;
 use crate::{FrameId, Profile, StackId, Unit, profile};
 
 const PAGE: &str = include_str!("html/page.html");
+const TABLE_STYLE: &str = include_str!("html/table.css");
 /// The replacements for the placeholders of the page, in this order.
 const PARTS: [(&str, &str); 6] = [
     ("{{title}}", ""),
@@ -36,7 +38,7 @@ pub(crate) fn write(profile: &Profile, mut writer: impl Write) -> io::Result<()>
         match place {
             "{{title}}" => writer.write_all(escaped(&profile.name).as_bytes())?,
             "{{table}}" => {
-                let table = profile.about.table.as_ref().map(Table::html);
+                let table = profile.about.table.as_ref().map(table_html);
                 writer.write_all(table.unwrap_or_default().as_bytes())?;
             }
             "{{data}}" => {
@@ -273,4 +275,24 @@ fn of_thread(profile: &Profile, thread: &profile::Thread, numbers: &FxHashMap<St
     let (stack, weight) = sums.into_iter().unzip();
     let title = thread.title(profile.process);
     Thread { title, is_named: !thread.name.is_empty(), id: thread.id, stack, weight }
+}
+
+/// The table as part of the page, with how it looks, so that other pages do not have it.
+fn table_html(table: &Table) -> String {
+    let mut out =
+        format!("<style>\n{TABLE_STYLE}</style>\n<details id=\"table\" open><summary>{}", escaped(&table.title));
+    out.push_str("</summary><div><table><thead>");
+    table_line(&mut out, "th", &table.columns);
+    out.push_str("</thead><tbody>\n");
+    table.rows.iter().for_each(|row| table_line(&mut out, "td", row));
+    out.push_str("</tbody></table></div></details>");
+    out
+}
+
+fn table_line(out: &mut String, tag: &str, cells: &[String]) {
+    out.push_str("<tr>");
+    for cell in cells {
+        let _ = write!(out, "<{tag}>{}</{tag}>", escaped(cell)); // a String takes all
+    }
+    out.push_str("</tr>\n");
 }
