@@ -396,3 +396,16 @@ fn threads_of_the_profiler_search_for_code_while_it_is_removed() -> Result<()> {
     }
     Ok(())
 }
+
+/// The runtime detaches a thread of the system's when other data of the thread have gone, and makes callbacks meanwhile.
+#[test]
+fn threads_that_end_do_not_search_for_code() -> Result<()> {
+    let threads = repetitions(1000, 20_000).to_string();
+    for runtime in &Runtime::all()? {
+        let outcome = unharmed(runtime, "Farewells", "Foreign", &[&threads])?;
+        let told = told(&outcome, "farewells: ")?;
+        eprintln!("{runtime}: {told}");
+        ensure!(count(told, "late")? > 100, "{outcome}");
+    }
+    Ok(())
+}

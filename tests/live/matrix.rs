@@ -44,6 +44,9 @@ const OTHER_ANSWERS: &[(&str, &str, &str, &str)] = &[
     ("handle_created", "GetObjectIDFromHandle", NOT_ALLOWED, "handles are made in any mode of the thread"),
     ("finalizeable_object_queued", "EnumerateObjectReferences", NOT_ALLOWED, "objects are marked"),
     ("finalizeable_object_queued", "GetArrayObjectInfo", NOT_ALLOWED, "objects are marked"),
+    ("runtime_thread_resumed", "GetCodeInfo2", NOT_ALLOWED, "a thread that ends, or may end"),
+    ("runtime_thread_resumed", "GetFunctionFromIP", NOT_ALLOWED, "the same"),
+    ("runtime_thread_resumed", "GetILToNativeMapping3", NOT_ALLOWED, "the same"),
 ];
 
 /// Callbacks that the runtime makes and this program does not see, and why.

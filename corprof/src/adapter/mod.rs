@@ -29,6 +29,7 @@ use crate::event_mask::Event;
 use crate::info::Info;
 use crate::profiler::Profiler;
 use crate::session::catch_up::must_see;
+use crate::session::ending_threads::{self, LateCallback};
 use crate::session::event_pipe_sessions::Callback;
 use crate::session::liveness::Subject;
 use crate::session::panics::{PanicPlace, ProfilerState, catch};
@@ -233,6 +234,9 @@ pub(crate) unsafe fn in_callback<P: Profiler>(
             // Also, the calling thread is inside the callback `event` until `user` returns. The table that thunks are
             // generated from sends only callbacks here from which a collection may start.
             let _callback = Callback::begin(event);
+            if !ending_threads::may_be_late(event) {
+                ending_threads::thread_lives();
+            }
             user(profiler, &mut InCallback::new(info))
         })
     }
@@ -289,6 +293,7 @@ unsafe fn enter<P: Profiler>(this: *mut c_void, event: Event, subject: usize, us
     }
     let delivery = Delivery::of(event);
     let _suspended = bookkeeping::is_in_suspension(event).then(InSuspension::begin);
+    let _late = ending_threads::may_be_late(event).then(LateCallback::begin);
     let _subject = bookkeeping::is_about_function(event).then(|| Subject::begin(subject));
     if is_implemented && is_for_profiler && !delivery.is_nested() {
         let run = move |_inside: Inside| {

@@ -125,6 +125,9 @@ impl Info {
     ///
     /// `CORPROF_E_NOT_YET_AVAILABLE`: the runtime is still starting. `CORPROF_E_SUSPENSION_IN_PROGRESS`: outside of
     /// callbacks, while the runtime is suspended and may be removing code; ask again a moment later.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in `runtime_thread_suspended`, `runtime_thread_resumed` and
+    /// `thread_destroyed` on a thread that ends, or of which no other callback has shown that it lives; .NET 11 would
+    /// end the process.
     #[doc(alias = "GetFunctionFromIP")]
     #[inline]
     pub fn function_from_ip(&self, ip: usize) -> Result<Option<FunctionId>> {

@@ -15,6 +15,7 @@
 mod calls;
 pub(crate) mod catch_up;
 pub(crate) mod ending;
+pub(crate) mod ending_threads;
 mod event_mask;
 pub(crate) mod event_pipe_sessions;
 mod extensions;

@@ -12,6 +12,7 @@ use windows_core::{HRESULT, IUnknown, Interface};
 
 use super::calls::{Call, Calls};
 use super::ending::DETACH;
+use super::ending_threads;
 use super::runtime_info::RuntimeInfo;
 use super::searcher::{NotMade, Searcher};
 use super::searches::{self, Search, Searches};
@@ -193,6 +194,7 @@ impl Runtime {
         call: &'static str,
         search: impl FnOnce(&Self, ThreadKind) -> Result<R> + Send + 'static,
     ) -> Result<R> {
+        ending_threads::refuse_search(call)?;
         let are_safe_everywhere = self.searches.are_safe_everywhere();
         // Callbacks come on threads that the runtime knows, or in suspensions. To ask would take half as long as the
         // search.

@@ -9,6 +9,7 @@ mod departs;
 mod edits;
 mod emits;
 mod failing;
+mod farewells;
 mod idle;
 mod made_up;
 mod nonsense;
@@ -27,6 +28,7 @@ corprof::export!(
     edits::KeepsBodies,
     emits::Emits,
     failing::Failing,
+    farewells::Farewells,
     idle::Idle,
     nonsense::Nonsense,
     outlives::Leaves,
