@@ -15,7 +15,6 @@ mod attached_profiler;
 mod complete;
 pub mod completions;
 pub mod counters;
-mod csharp;
 pub mod delayed;
 pub mod detach;
 pub mod doctor;

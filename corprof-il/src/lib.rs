@@ -31,7 +31,7 @@
 //! # Modules
 //!
 //! [`body`] is the model of a method body, [`signature`] reads and writes signature blobs, [`verify`] says what a
-//! runtime would choke on, and `file` reads assemblies, for tools and tests. No published crate was taken for the last:
+//! runtime would choke on, [`csharp`] spells names, and `file` reads assemblies, for tools and tests. No published crate was taken for the last:
 //! those at hand are whole analysis frameworks that need a newer Rust, or do not bound their input.
 //!
 //! # Features
@@ -41,6 +41,7 @@
 #![forbid(unsafe_code)]
 
 pub mod body;
+pub mod csharp;
 #[cfg(feature = "file")]
 pub mod file;
 mod opcode;

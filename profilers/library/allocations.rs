@@ -22,6 +22,7 @@ use corprof::events::views::{AllocationSampled, GcAllocationTick};
 use corprof::prelude::*;
 use corprof::sync::{Merge, Mutex, ThreadState};
 use corprof_export::{Frame, Output, Profile, Unit, application_name};
+use corprof_il::csharp;
 use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::ALLOCATIONS;
 use rustc_hash::FxHashMap;
@@ -172,7 +173,7 @@ impl Samples {
             stack.extend(frame.function().map(|function| cx.names().csharp().function(function)));
             ControlFlow::Continue(())
         });
-        samples.lock(cx).add(class.to_string(), bytes, &stack);
+        samples.lock(cx).add(csharp::class(&class.to_string()), bytes, &stack);
     }
 
     /// Has the runtime report a sample of the allocated objects.
@@ -208,7 +209,7 @@ impl Allocations {
         let counts = self.by_class.read(cx, mem::take);
         let mut by_name = self.by_name.lock(cx);
         for (class, count) in counts.0 {
-            by_name.entry(cx.names().class(class)).or_default().add(count);
+            by_name.entry(cx.names().csharp().class(class)).or_default().add(count);
         }
     }
 

@@ -46,7 +46,7 @@ impl Counted {
 
     /// The counter of a method, if its name matches.
     fn counter(&self, cx: &InCallback<'_>, function: FunctionId) -> Option<(Name, &'static CallCounter)> {
-        let name = cx.names().function(function);
+        let name = cx.names().csharp().function(function);
         if !self.filter.is_match(&*name) {
             return None;
         }

@@ -346,7 +346,7 @@ impl Exceptions {
         self.step(
             cx,
             kind,
-            || cx.names().function(function),
+            || cx.names().csharp().function(function),
             |exceptions| {
                 let thrown = exceptions.pop().and_then(|exception| exception.thrown);
                 exceptions.push(Exception { block: Some(Block { kind, function }), may_be_over: false, thrown });
@@ -469,7 +469,7 @@ impl Callbacks for Exceptions {
 
     fn exception_thrown(&self, cx: &InNoGc<'_>, object: ObjectId<'_>) {
         let thrown = self.thrown(cx, object);
-        let name = || cx.class_of(object).map_or("?".into(), |class| cx.names().class(class));
+        let name = || cx.class_of(object).map_or("?".into(), |class| cx.names().csharp().class(class));
         self.step(cx, THROWN, name, |exceptions| {
             let mut over = Vec::new();
             while let Some(last) = exceptions.pop_if(|last| last.may_be_over) {
@@ -482,7 +482,7 @@ impl Callbacks for Exceptions {
 
     fn exception_search_function_enter(&self, cx: &mut InCallback<'_>, function: FunctionId) {
         if self.tree.is_some() {
-            self.step(cx, "search", || cx.names().function(function), |_| Vec::new());
+            self.step(cx, "search", || cx.names().csharp().function(function), |_| Vec::new());
         }
     }
 
@@ -499,7 +499,7 @@ impl Callbacks for Exceptions {
         self.step(
             cx,
             "caught in",
-            || cx.names().function(function),
+            || cx.names().csharp().function(function),
             |exceptions| {
                 thrown = exceptions.last_mut().and_then(|last| last.thrown.take());
                 Vec::new()
@@ -515,7 +515,7 @@ impl Callbacks for Exceptions {
         self.step(
             cx,
             "unwind",
-            || cx.names().function(function),
+            || cx.names().csharp().function(function),
             |exceptions| {
                 // The exception is the last; the one whose block it was thrown in may end with that block's function.
                 let around = exceptions.iter_mut().rev().skip(1).find(|around| !around.may_be_over);

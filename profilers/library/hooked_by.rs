@@ -34,7 +34,7 @@ pub(crate) fn lines(cx: &InCallback<'_>, done: &str, hooked: &HookedFunctions) -
         lines.push(format!("{precompiled} precompiled functions are not {done}"));
     }
     for left_out in hooked.left_out() {
-        let method = cx.names().function(left_out.example);
+        let method = cx.names().csharp().function(left_out.example);
         lines.push(format!("{} methods cannot be {done}, as {method}: {}", left_out.count, left_out.reason));
     }
     lines

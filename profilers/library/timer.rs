@@ -84,7 +84,7 @@ impl FunctionHooks for Hooks {
     const SUSPENDS: bool = true;
 
     fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<u32> {
-        let name = cx.names().function(function);
+        let name = cx.names().csharp().function(function);
         let filter = &self.options.filter;
         if !filter.is_match(&*name) {
             return Hook::No;

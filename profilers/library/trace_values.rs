@@ -38,7 +38,7 @@ impl FunctionHooks for Hooks {
     const UNWINDS: bool = true;
 
     fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<&'static str> {
-        let name = cx.names().function(function);
+        let name = cx.names().csharp().function(function);
         let method = name.as_str().split('(').next().unwrap_or_default();
         let is_of_framework = method.starts_with("System.") || method.starts_with("Microsoft.");
         // Leaked, because the hook stays until the process ends.

@@ -93,7 +93,7 @@ impl FunctionHooks for Hooks {
     const SUSPENDS: bool = true;
 
     fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<&'static str> {
-        let name = cx.names().function(function).to_string();
+        let name = cx.names().csharp().function(function).to_string();
         if !self.filter.is_match(&name) {
             return Hook::No;
         }

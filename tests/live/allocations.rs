@@ -34,13 +34,9 @@ fn allocations_counts_objects_and_bytes_by_class() -> Result<()> {
         ensure!(by_class.len() == rows.len(), "{runtime}: a class has two rows: {outcome}");
         // 10000 to warm up, and 40000, of four classes in turn. Before its fields, an object has two words.
         let each = 12_500;
-        for (class, size, objects) in [
-            ("Dot", 24, each),
-            ("Line", 24, each),
-            ("Circle", 32, each),
-            ("Box<int64>", 32, each),
-            ("Shape[]", 8216, 1),
-        ] {
+        for (class, size, objects) in
+            [("Dot", 24, each), ("Line", 24, each), ("Circle", 32, each), ("Box<long>", 32, each), ("Shape[]", 8216, 1)]
+        {
             let found = by_class.get(class);
             ensure!(found == Some(&(size * objects, objects)), "{runtime}: {class}: {found:?} in {outcome}");
         }
@@ -55,7 +51,7 @@ fn allocations_shows_as_many_classes_as_wanted() -> Result<()> {
         let outcome = alloc(&runtime, "2")?;
         let mut classes: Vec<&str> = rows(&outcome.stderr)?.iter().map(|(class, ..)| *class).collect();
         classes.sort_unstable();
-        ensure!(classes == ["Box<int64>", "Circle"], "{runtime}: {outcome}");
+        ensure!(classes == ["Box<long>", "Circle"], "{runtime}: {outcome}");
         let outcome = alloc(&runtime, "all")?;
         ensure!(
             outcome.stderr.contains("is not loaded") && outcome.stderr.contains("ALLOCATIONS_TOP=all: "),

@@ -39,10 +39,10 @@ fn count_calls_counts_each_call() -> Result<()> {
             let counts = counts(&outcome);
             for (name, expected) in [
                 ("Jumps.Main()", 1),
-                ("Jumps.Jump(int32)", 1),
-                ("Jumps.Landed(int32)", 2),
-                ("Jumps.Down(int32)", 1_000_001),
-                ("Jumps.Say(int32)", 4),
+                ("Jumps.Jump(int)", 1),
+                ("Jumps.Landed(int)", 2),
+                ("Jumps.Down(int)", 1_000_001),
+                ("Jumps.Say(int)", 4),
             ] {
                 ensure!(counts.get(name) == Some(&expected), "{runtime}, tiered {tiered}: {name}: {outcome}");
             }

@@ -140,8 +140,8 @@ fn allocations_are_sampled_by_class_and_stack() -> Result<()> {
         let rows = table(&report, "class, and the method that allocates it");
         for (row, share) in [
             ("Order in Program.Parses(", 25.0),
-            ("System.Byte[] in Program.Reads(", 25.0),
-            ("System.Byte[] in Program.Copies(", 50.0),
+            ("byte[] in Program.Reads(", 25.0),
+            ("byte[] in Program.Copies(", 50.0),
         ] {
             let found = rows.iter().find(|(_, name)| name.starts_with(row));
             let (numbers, _) = found.with_context(|| format!("no {row}: {outcome}"))?;
@@ -152,7 +152,7 @@ fn allocations_are_sampled_by_class_and_stack() -> Result<()> {
         let expected = (megabytes * 256 * 4 * 1024) as f64;
         ensure_or_longer!((0.85..1.15).contains(&(bytes / expected)), "{bytes} bytes, not {expected}: {outcome}");
         let folded = fs::read_to_string(&file)?;
-        ensure!(folded.contains(";Program.Reads") && folded.contains(";new System.Byte[] "), "{folded}");
+        ensure!(folded.contains(";Program.Reads") && folded.contains(";new byte[] "), "{folded}");
         Ok(())
     })
 }

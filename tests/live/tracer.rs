@@ -25,8 +25,8 @@ fn tree(outcome: &Outcome) -> Result<Vec<(&str, usize, &str)>> {
 #[test]
 fn tracer_ends_a_call_where_it_waits_and_tells_where_it_goes_on() -> Result<()> {
     let programs = [
-        ("AsyncPauses", "AsyncPauses.Pause(int32)", "AsyncPauses.Outer()"),
-        ("MachinePauses", "MachinePauses+<Pause>d__1.MoveNext()", "MachinePauses+<Outer>d__2.MoveNext()"),
+        ("AsyncPauses", "AsyncPauses.Pause(int)", "AsyncPauses.Outer()"),
+        ("MachinePauses", "MachinePauses.<Pause>d__1.MoveNext()", "MachinePauses.<Outer>d__2.MoveNext()"),
     ];
     for (program, pause, outer) in programs {
         for runtime in Runtime::all_for_modern(program)? {
@@ -59,7 +59,7 @@ fn tracer_prints_each_call_below_its_caller() -> Result<()> {
         ensure!(tree.iter().all(|&(thread, _, _)| thread == tree[0].0), "one thread: {outcome}");
 
         // The program's calls: Fib(15), which begins with Fib(14) and so on, then Deep(10000), then the exceptions.
-        let fib: Vec<_> = tree.iter().take_while(|call| call.2 == "Known.Fib(int32)").map(|call| call.1).collect();
+        let fib: Vec<_> = tree.iter().take_while(|call| call.2 == "Known.Fib(int)").map(|call| call.1).collect();
         ensure!(fib.len() == 1973 && fib[..15].iter().copied().eq(0..15), "{outcome}");
         fn depths(n: u32, depth: usize, all: &mut Vec<usize>) {
             all.push(depth);
@@ -75,7 +75,7 @@ fn tracer_prints_each_call_below_its_caller() -> Result<()> {
         let rest = &tree[fib.len()..];
         let (deep, rest) = rest.split_at(rest.len().min(10_001));
         let is_deep = |(at, &(_, depth, name)): (usize, &(_, usize, &str))| {
-            name == "Known.Deep(int32)" && depth == at.min(100) // as many dots as there are
+            name == "Known.Deep(int)" && depth == at.min(100) // as many dots as there are
         };
         ensure!(deep.iter().enumerate().all(is_deep), "Deep: {outcome}");
 
@@ -95,7 +95,7 @@ fn tracer_keeps_threads_apart_and_says_what_is_wrong_with_a_filter() -> Result<(
         let outcome = run.run()?;
         outcome.exited_with(0)?;
         let tree = tree(&outcome)?;
-        let mut workers: Vec<_> = tree.iter().filter(|call| call.2 == "Churn.Work(int32)").map(|call| call.0).collect();
+        let mut workers: Vec<_> = tree.iter().filter(|call| call.2 == "Churn.Work(int)").map(|call| call.0).collect();
         workers.sort_unstable();
         workers.dedup();
         ensure!(workers.len() == 200, "{} threads called Work: {outcome}", workers.len());

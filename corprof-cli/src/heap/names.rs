@@ -7,12 +7,11 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use corprof_il::csharp::{array, as_argument, nested};
 use corprof_il::file::Assembly;
 use corprof_il::token::{Token, TypeDef};
 use corprof_launch::processes;
 use corprof_nettrace::events::views::{BulkType, ModuleDCEnd};
-
-use crate::csharp::{array, as_argument, nested};
 
 /// The limit on parts of one name: a type may be made with itself in broken data.
 const MAX_PARTS: u32 = 1000;

@@ -5,7 +5,7 @@
 //! same way (`Names::csharp` of corprof), with two exceptions, because the text does not have more: a nested type in a
 //! signature is without the types around it, and the type parameters of a method are numbers.
 
-use crate::csharp::{array, as_argument, nested};
+use corprof_il::csharp::{array, as_argument, class_with_arguments, nested};
 
 /// The nesting limit for types in one name.
 const MAX_DEPTH: u32 = 48;
@@ -38,7 +38,7 @@ const MODIFIERS: [&str; 2] = ["required_modifier ", "optional_modifier "];
 
 /// `Namespace.Outer<int>.Inner.Method(ref int, string[])`.
 pub(super) fn method(class: &str, name: &str, signature: &str) -> String {
-    let (class, arguments) = class_of(class);
+    let (class, arguments) = class_with_arguments(class);
     let class = if class.is_empty() { "<Module>".to_owned() } else { class };
     // The return type ends with two blanks.
     let parameters = signature.split_once("  (").and_then(|(_, rest)| rest.strip_suffix(')'));
@@ -174,53 +174,6 @@ fn name_end(text: &str) -> usize {
         before = letter;
     }
     text.len()
-}
-
-/// A class by its name in an event, and its arguments.
-fn class_of(name: &str) -> (String, Vec<String>) {
-    let mut rest = name;
-    let (levels, arguments) = levels_and_arguments(&mut rest, MAX_DEPTH);
-    (nested(&levels, &arguments), arguments)
-}
-
-/// The names of the types around a class and its own, then what stands in brackets behind them.
-fn levels_and_arguments(rest: &mut &str, depth: u32) -> (Vec<String>, Vec<String>) {
-    let end = rest.find(['[', ']', ',', '&', '*']).unwrap_or(rest.len());
-    let (name, behind) = rest.split_at(end);
-    *rest = behind;
-    let levels = name.split('+').map(str::to_owned).collect();
-    let mut arguments = Vec::new();
-    // The brackets of an array have no name in them.
-    let inner = behind.strip_prefix('[').filter(|inner| depth > 0 && !inner.starts_with([']', ',']));
-    if let Some(inner) = inner {
-        *rest = inner;
-        loop {
-            arguments.push(argument(rest, depth - 1));
-            match rest.strip_prefix(',') {
-                Some(next) => *rest = next,
-                None => break,
-            }
-        }
-        *rest = rest.strip_prefix(']').unwrap_or(rest);
-    }
-    (levels, arguments)
-}
-
-/// A class as an argument of another one, with what makes it an array or a pointer.
-fn argument(rest: &mut &str, depth: u32) -> String {
-    let (levels, arguments) = levels_and_arguments(rest, depth);
-    let mut text = as_argument(nested(&levels, &arguments));
-    loop {
-        if let Some(next) = rest.strip_prefix('*') {
-            *rest = next;
-            text.push('*');
-        } else if let Some((dimensions, next)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-            *rest = next;
-            text = array(text, 1 + u32::try_from(dimensions.matches(',').count()).unwrap_or(0));
-        } else {
-            return text;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -212,6 +212,26 @@ impl Primitive {
             Self::NativeUInt => "native uint",
         }
     }
+
+    /// Its name in C#: a keyword, but for a typed reference, which has none.
+    pub const fn csharp_name(self) -> &'static str {
+        match self {
+            Self::Int8 => "sbyte",
+            Self::UInt8 => "byte",
+            Self::Int16 => "short",
+            Self::UInt16 => "ushort",
+            Self::Int32 => "int",
+            Self::UInt32 => "uint",
+            Self::Int64 => "long",
+            Self::UInt64 => "ulong",
+            Self::Float32 => "float",
+            Self::Float64 => "double",
+            Self::NativeInt => "nint",
+            Self::NativeUInt => "nuint",
+            Self::TypedRef => "System.TypedReference",
+            Self::Void | Self::Bool | Self::Char | Self::String | Self::Object => self.il_name(),
+        }
+    }
 }
 
 /// A type as a signature spells it.

@@ -22,22 +22,9 @@ impl Spelling {
     }
 
     pub(super) const fn primitive(self, primitive: Primitive) -> &'static str {
-        match (self, primitive) {
-            (Self::Il, _) => primitive.il_name(),
-            (Self::CSharp, Primitive::Int8) => "sbyte",
-            (Self::CSharp, Primitive::UInt8) => "byte",
-            (Self::CSharp, Primitive::Int16) => "short",
-            (Self::CSharp, Primitive::UInt16) => "ushort",
-            (Self::CSharp, Primitive::Int32) => "int",
-            (Self::CSharp, Primitive::UInt32) => "uint",
-            (Self::CSharp, Primitive::Int64) => "long",
-            (Self::CSharp, Primitive::UInt64) => "ulong",
-            (Self::CSharp, Primitive::Float32) => "float",
-            (Self::CSharp, Primitive::Float64) => "double",
-            (Self::CSharp, Primitive::NativeInt) => "nint",
-            (Self::CSharp, Primitive::NativeUInt) => "nuint",
-            (Self::CSharp, Primitive::TypedRef) => "System.TypedReference",
-            (Self::CSharp, _) => primitive.il_name(),
+        match self {
+            Self::Il => primitive.il_name(),
+            Self::CSharp => primitive.csharp_name(),
         }
     }
 

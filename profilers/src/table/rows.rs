@@ -239,7 +239,13 @@ pub static TIMER: Profiler = Profiler {
             "timer --output FILE",
             "a file with all methods, in the format of its extension",
         ),
-        by_option("TIMER_FILTER", Kind::Glob, "*", "timer --filter GLOB", "the methods to time"),
+        by_option(
+            "TIMER_FILTER",
+            Kind::Glob,
+            "*",
+            "timer --filter GLOB",
+            "the methods to time, by their names as they are printed, such as `Shop.Orders.*`",
+        ),
         by_option(
             "TIMER_CALLERS",
             Kind::Glob,
@@ -286,7 +292,13 @@ pub static TRACER: Profiler = Profiler {
             "a file for the Perfetto UI; `.json` is five times as large, and speedscope and Chrome read it too. Without it, a tree on \
              standard error",
         ),
-        by_option("TRACER_FILTER", Kind::Glob, "*", "tracer --filter GLOB", "the methods to trace"),
+        by_option(
+            "TRACER_FILTER",
+            Kind::Glob,
+            "*",
+            "tracer --filter GLOB",
+            "the methods to trace, by their names as they are printed, such as `Shop.Orders.*`",
+        ),
         by_option(
             "TRACER_MIN",
             Kind::Count { least: 0, most: 1_000_000 },
@@ -508,7 +520,10 @@ pub static COUNT_CALLS: Profiler = Profiler {
     summary: "counts the calls of each method, by a number in memory",
     loading: Loading::Either,
     prefix: "COUNT_CALLS",
-    settings: &[setting("COUNT_CALLS_FILTER", Kind::Glob, "*", "the methods to count"), stop("COUNT_CALLS_STOP")],
+    settings: &[
+        setting("COUNT_CALLS_FILTER", Kind::Glob, "*", "the methods to count, by their names as they are printed"),
+        stop("COUNT_CALLS_STOP"),
+    ],
 };
 
 /// Prints calls with values.
