@@ -217,3 +217,63 @@ fn unpack(copy: &Path, root: &Path) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::io::Read;
+
+    use super::*;
+
+    /// The files of an archive, by their names.
+    fn files(tar: &[u8]) -> HashMap<String, Vec<u8>> {
+        let mut archive = tar::Archive::new(tar);
+        let mut files = HashMap::new();
+        for entry in archive.entries().unwrap() {
+            let mut entry = entry.unwrap();
+            let name = entry.path().unwrap().display().to_string();
+            let mut content = Vec::new();
+            entry.read_to_end(&mut content).unwrap();
+            files.insert(name, content);
+        }
+        files
+    }
+
+    #[test]
+    fn each_processor_has_its_command_by_digests() {
+        let folder = tempfile::tempdir().unwrap();
+        let part = |system: System, content: &[u8]| {
+            let command = Entry { name: "corprof".into(), content: content.to_vec(), is_program: true };
+            let license = Entry { name: "LICENSE-MIT".into(), content: b"text".to_vec(), is_program: false };
+            Part { system, entries: vec![command, license] }
+        };
+        let parts = [part(System::LinuxMuslX64, b"x64"), part(System::LinuxMuslArm64, b"arm64")];
+        let image = write(&Metadata::load().unwrap(), &parts, folder.path()).unwrap();
+        let image = files(&fs::read(image).unwrap());
+        let json = |content: &[u8]| serde_json::from_slice::<Value>(content).unwrap();
+        // Reads what a descriptor names, as its reader must.
+        let named = |descriptor: &Value| {
+            let digest = descriptor["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap();
+            let content = &image[&format!("blobs/sha256/{digest}")];
+            assert_eq!(hex(&Sha256::digest(content)), digest);
+            assert_eq!(descriptor["size"], content.len());
+            content
+        };
+        assert_eq!(json(&image["oci-layout"])["imageLayoutVersion"], "1.0.0");
+        let index = json(named(&json(&image["index.json"])["manifests"][0]));
+        for (number, (architecture, command)) in [("amd64", "x64"), ("arm64", "arm64")].into_iter().enumerate() {
+            let descriptor = &index["manifests"][number];
+            assert_eq!(descriptor["platform"]["architecture"], architecture);
+            let manifest = json(named(descriptor));
+            let config = json(named(&manifest["config"]));
+            assert_eq!(config["architecture"], architecture);
+            assert_eq!(config["config"]["Entrypoint"][0], "/usr/local/bin/corprof");
+            let mut layer = Vec::new();
+            flate2::read::GzDecoder::new(&named(&manifest["layers"][0])[..]).read_to_end(&mut layer).unwrap();
+            assert_eq!(config["rootfs"]["diff_ids"][0], format!("sha256:{}", hex(&Sha256::digest(&layer))));
+            let layer = files(&layer);
+            assert_eq!(layer["usr/local/bin/corprof"], command.as_bytes());
+            assert!(layer.contains_key("tmp/") && layer.contains_key("usr/local/share/doc/corprof/LICENSE-MIT"));
+        }
+    }
+}
