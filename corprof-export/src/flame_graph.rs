@@ -245,8 +245,14 @@ fn wrapped(text: &str) -> Vec<String> {
     lines
 }
 
-/// Text of an XML document.
-pub(crate) fn escaped(text: &str) -> String {
+/// Text as text of an HTML or XML document, or as an attribute between double quotes. Characters that cannot be seen, and
+/// those that turn the direction of text, are replaced.
+///
+/// ```
+/// assert_eq!(corprof_export::escaped("List<int>"), "List&lt;int&gt;");
+/// ```
+#[must_use]
+pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in visible(text).chars() {
         match c {

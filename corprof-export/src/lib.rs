@@ -74,6 +74,7 @@ mod write;
 
 pub use about::Mode;
 pub use error::Error;
+pub use flame_graph::escaped;
 pub use format::Format;
 pub use frame::{Frame, FrameId, FrameKind};
 pub use methods::Method;

@@ -35,6 +35,8 @@ pub(crate) struct LineTimes {
     pub(crate) total: Duration,
     /// When it was seen last.
     pub(crate) seen: Instant,
+    /// The number of the last sample that has it: a method that calls itself counts once for each.
+    sample: u64,
 }
 
 /// A method and a place in it; none where the runtime has no map of its code.
@@ -44,13 +46,12 @@ pub(crate) type LineKey<M> = (M, Option<Arc<IlPlace>>);
 pub(crate) struct LineCounts<M> {
     code: CodeFrames,
     times: HashMap<LineKey<M>, LineTimes>,
-    /// The places of one sample, which each counts once for.
-    of_sample: Vec<LineKey<M>>,
+    samples: u64,
 }
 
 impl<M> Default for LineCounts<M> {
     fn default() -> Self {
-        Self { code: CodeFrames::default(), times: HashMap::new(), of_sample: Vec::new() }
+        Self { code: CodeFrames::default(), times: HashMap::new(), samples: 0 }
     }
 }
 
@@ -63,7 +64,8 @@ impl<M: Copy + Eq + Hash> LineCounts<M> {
         weight: Duration,
         mut owner: impl FnMut(FunctionId) -> LineOwner<M>,
     ) {
-        self.of_sample.clear();
+        self.samples += 1;
+        let now = Instant::now();
         let mut is_innermost = true;
         for (depth, frame) in frames.iter().enumerate() {
             let Some(function) = frame.function else {
@@ -79,23 +81,28 @@ impl<M: Copy + Eq + Hash> LineCounts<M> {
                 }
             };
             let key = (method, self.code.frame(cx, function, frame.ip, depth == 0).place());
-            let own = if is_innermost { weight } else { Duration::ZERO };
+            let sample = self.samples;
+            if let Some(times) = self.times_of(key, now) {
+                if is_innermost {
+                    times.own += weight;
+                }
+                if times.sample != sample {
+                    times.total += weight;
+                    times.sample = sample;
+                }
+                times.seen = now;
+            }
             is_innermost = false;
-            let total = if self.of_sample.contains(&key) { Duration::ZERO } else { weight };
-            self.count(&key, own, total);
-            self.of_sample.push(key);
         }
     }
 
-    fn count(&mut self, key: &LineKey<M>, own: Duration, total: Duration) {
-        if self.times.len() >= MOST && !self.times.contains_key(key) {
-            return;
+    /// The times at a place; none if there are too many places.
+    fn times_of(&mut self, key: LineKey<M>, now: Instant) -> Option<&mut LineTimes> {
+        if self.times.len() >= MOST && !self.times.contains_key(&key) {
+            return None;
         }
-        let zero = LineTimes { own: Duration::ZERO, total: Duration::ZERO, seen: Instant::now() };
-        let times = self.times.entry(key.clone()).or_insert(zero);
-        times.own += own;
-        times.total += total;
-        times.seen = Instant::now();
+        let zero = LineTimes { own: Duration::ZERO, total: Duration::ZERO, seen: now, sample: 0 };
+        Some(self.times.entry(key).or_insert(zero))
     }
 
     /// The times so far.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use corprof_async::Call;
+use corprof_export::escaped;
 
 use super::endpoints::Slow;
 use super::timeline::{Part, parts_of};
@@ -226,23 +227,6 @@ fn lane(out: &mut String, class: &str, name: &str, whole: f64, bars: &[Bar]) -> 
     }
     writeln!(out, "</span></div>")?;
     Ok(())
-}
-
-/// Text of the application, as text of a page or of an attribute.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            letter if letter.is_control() => escaped.push(' '),
-            letter => escaped.push(letter),
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]

@@ -181,8 +181,8 @@ impl Info {
     /// gives the ranges of each.
     #[doc = contract!(GetCodeInfo2)]
     ///
-    /// `CORPROF_E_FUNCTION_NOT_COMPILED`: it has no native code yet. `CORPROF_E_SUSPENSION_IN_PROGRESS`: as for
-    /// [`function_from_ip`](Self::function_from_ip).
+    /// `CORPROF_E_FUNCTION_NOT_COMPILED`: it has no native code yet. `CORPROF_E_SUSPENSION_IN_PROGRESS`,
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: as for [`function_from_ip`](Self::function_from_ip).
     #[doc(alias = "GetCodeInfo2")]
     #[doc(alias = "GetCodeInfo")]
     pub fn code_ranges(&self, function: FunctionId) -> Result<Vec<CodeRange>> {
@@ -240,7 +240,8 @@ impl InNoGc<'_> {
     #[doc = contract!(GetILToNativeMapping3)]
     ///
     /// `CORPROF_E_DEBUGGING_DISABLED`: the runtime keeps no mappings. `E_FAIL`: it has no mapping for this code.
-    /// `CORPROF_E_SUSPENSION_IN_PROGRESS`: as for [`function_from_ip`](Info::function_from_ip).
+    /// `CORPROF_E_SUSPENSION_IN_PROGRESS`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: as for
+    /// [`function_from_ip`](Info::function_from_ip).
     #[doc(alias = "GetILToNativeMapping3")]
     #[doc(alias = "GetILToNativeMapping2")]
     #[doc(alias = "GetILToNativeMapping")]

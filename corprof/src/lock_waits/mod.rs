@@ -164,7 +164,9 @@ impl Round<'_, '_> {
             }
             answer.unknown = search.unknown;
             for (found, stays) in search.found.into_iter().zip(stay) {
-                match class_name(self.cx(), found.class).filter(|_| stays) {
+                // What did not stay may never have been a class: a collection marks objects at this word.
+                let class = if stays { class_name(self.cx(), found.class) } else { None };
+                match class {
                     Some(class) => answer.waits.push(LockWait {
                         waiter: found.waiter,
                         owner: found.owner,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use corprof_tests::repetitions;
 use serde_json::Value;
 
 use super::*;
@@ -273,7 +274,8 @@ fn threads_that_take_turns_are_never_a_deadlock() -> Result<()> {
         let mut looks = 0;
         let mut seen = 0;
         // Now and then all of them have moved on meanwhile.
-        while looks < 5 || seen == 0 {
+        let least = repetitions(10, 300);
+        while looks < least || seen == 0 {
             let output = stacks(&program.child.id().to_string(), &["--json"])?;
             ensure!(output.status.success(), "{runtime}: {output:?}");
             let json: Value = serde_json::from_slice(&output.stdout).context("no JSON")?;
