@@ -123,6 +123,9 @@ impl Sampling {
                 self.recording.activity.mark();
             }
         }
+        if !strategy.stops_threads() {
+            self.recording.report.skipped.late += self.schedule.redraw_if_over(Instant::now());
+        }
         // Half a step too early or too late, and not a whole one too late.
         cx.wait(until(self.schedule.due()).saturating_sub(system::WAIT_STEP / 2))
     }

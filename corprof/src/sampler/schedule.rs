@@ -26,6 +26,20 @@ impl Schedule {
         self.due
     }
 
+    /// Draws the time of the next round anew if it is over by `now`; returns how many rounds are missed by that.
+    ///
+    /// A thread that is late has waited for a processor, and it gets one in a tick of the system's scheduler. Rounds at
+    /// once would all be made in ticks: those of periodic work at the same point of it.
+    pub(crate) fn redraw_if_over(&mut self, now: Instant) -> u64 {
+        let late = now.saturating_duration_since(self.due);
+        if late.is_zero() {
+            return 0;
+        }
+        let wait = self.interval.mul_f64(self.random.f64());
+        self.due = now + wait;
+        (late + wait).div_duration_f64(self.interval) as u64
+    }
+
     /// Plans the round after one that begins `now`; returns how many rounds were missed.
     pub(crate) fn begin(&mut self, now: Instant) -> u64 {
         let missed = now.saturating_duration_since(self.due).div_duration_f64(self.interval) as u32;
@@ -68,6 +82,24 @@ mod tests {
         assert!(gaps.iter().all(|gap| (MILLISECOND / 2..=MILLISECOND * 3 / 2).contains(gap)));
         let early = gaps.iter().filter(|&&gap| gap < MILLISECOND * 3 / 4).count();
         assert!((2000..3000).contains(&early), "evenly: {early} in the first quarter");
+    }
+
+    #[test]
+    fn a_time_that_is_over_is_drawn_anew_within_an_interval() {
+        let mut schedule = Schedule::new(MILLISECOND, Instant::now());
+        let early = schedule.due() - MILLISECOND / 4;
+        assert_eq!(schedule.redraw_if_over(early), 0);
+        assert_eq!(schedule.due(), early + MILLISECOND / 4, "not over");
+        let mut waits = Vec::new();
+        for _ in 0..1000 {
+            let over = schedule.due() + 5 * MILLISECOND;
+            let missed = schedule.redraw_if_over(over);
+            assert!((5..=6).contains(&missed), "{missed}");
+            waits.push(schedule.due() - over);
+        }
+        assert!(waits.iter().all(|wait| *wait <= MILLISECOND));
+        let short = waits.iter().filter(|wait| **wait < MILLISECOND / 4).count();
+        assert!((180..320).contains(&short), "evenly: {short} in the first quarter");
     }
 
     #[test]

@@ -78,6 +78,8 @@ fn begin(sampler: &Sampler) -> &'static PreparedThreads {
 
 /// Starts the strategy.
 pub(super) fn start(sampler: &Sampler) -> Box<dyn RunningStrategy> {
+    // Otherwise rounds are late on a busy machine, and in the ticks of its scheduler.
+    signals::shorten_slice();
     let prepared = begin(sampler);
     Box::new(Signals {
         prepared,
