@@ -87,20 +87,28 @@ fn a_profile_without_samples_is_an_error_that_says_why() -> Result<()> {
 #[test]
 fn an_application_that_dies_leaves_a_profile_and_its_exit_code() -> Result<()> {
     for runtime in runtimes()? {
-        for (end, code, named) in [
+        let folder = tempfile::tempdir()?;
+        // All at once: they work for a time, not for an amount.
+        let started = [
             ("abort", 134, "SIGABRT has ended the application"),
             ("throw", 134, "SIGABRT has ended the application"),
             ("overflow", 134, "SIGABRT has ended the application"),
             ("kill", 137, "SIGKILL has ended the application"),
             ("exit", 3, ""),
-        ] {
-            let folder = tempfile::tempdir()?;
-            let file = folder.path().join("p.folded");
-            let output = record(&runtime, &file, &[], "2500", end)?.output()?;
+        ]
+        .map(|(end, code, named)| -> Result<_> {
+            let file = folder.path().join(format!("{end}.folded"));
+            let mut command = record(&runtime, &file, &["--rate", "500"], "2500", end)?;
+            let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+            Ok((end, code, named, file, child))
+        });
+        for started in started {
+            let (end, code, named, file, child) = started?;
+            let output = child.wait_with_output()?;
             let (_, stderr) = texts(&output);
             let what = format!("{runtime}: {end}: {output:?}");
             ensure!(output.status.code() == Some(code) && stderr.contains(named), "{what}");
-            ensure!(stderr.contains("p.folded is written"), "{what}");
+            ensure!(stderr.contains(".folded is written"), "{what}");
             ensure!(stderr.contains("the process died, so the samples since"), "{what}");
             ensure!(!stderr.contains("wrote no file"), "{what}");
             ensure!(fs::read_to_string(&file)?.contains("Ends.Work"), "{what}");

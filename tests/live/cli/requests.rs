@@ -129,7 +129,7 @@ fn waits_are_summed_up_and_drawn() -> Result<()> {
         let program = web(&runtime, &[])?;
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("waits.folded");
-        let output = asked(&program, &["waits", "--duration", "3", "-o", &file.display().to_string()])?;
+        let output = asked(&program, &["waits", "--duration", "2", "-o", &file.display().to_string()])?;
         let (stdout, stderr) = texts(&output);
         ensure!(output.status.success(), "{runtime}: {stderr}");
         let row = |place: &str| {
@@ -140,16 +140,15 @@ fn waits_are_summed_up_and_drawn() -> Result<()> {
         let mean: f64 = words.get(2).context("no mean")?.parse()?;
         ensure!((150.0..=500.0).contains(&mean), "{runtime}: {stdout}");
         row("Shop.Query")?;
-        let output = asked(&program, &["waits", "--duration", "2", "--json"])?;
-        Schema::read()?.check("waits", &serde_json::from_slice(&output.stdout)?)?;
         let folded = fs::read_to_string(&file)?;
         let chain = folded.lines().find(|line| line.contains("Collect")).context("no stack of Collect")?;
         // Who awaits comes first.
         let position = |name| chain.find(name).with_context(|| format!("{runtime}: {chain}"));
         ensure!(position("Reports")? < position("Collect")?, "{runtime}: {chain}");
         let page = folder.path().join("waits.html");
-        let output = asked(&program, &["waits", "--duration", "3", "-o", &page.display().to_string()])?;
+        let output = asked(&program, &["waits", "--duration", "2", "--json", "-o", &page.display().to_string()])?;
         ensure!(output.status.success(), "{runtime}: {output:?}");
+        Schema::read()?.check("waits", &serde_json::from_slice(&output.stdout)?)?;
         let page = fs::read_to_string(&page)?;
         let row = page.lines().find(|line| line.starts_with("<tr><td>") && line.contains("<td>Shop.Collect"));
         let row = row.with_context(|| format!("{runtime}: no row of Shop.Collect on the page"))?;
@@ -165,6 +164,7 @@ fn started(runtime: &Runtime, command: &str) -> Result<Program> {
     corprof.args([command, "--json", "--"]).args(application(runtime, "WebWaits")?).arg("7");
     let program = Program::start(corprof)?;
     program.expect("ready")?;
+    // Threads hold what they tell for a second or two.
     thread::sleep(Duration::from_secs(3));
     Ok(program)
 }
