@@ -81,10 +81,11 @@ pub(super) fn start(sampler: &Sampler) -> Box<dyn RunningStrategy> {
     // Otherwise rounds are late on a busy machine, and in the ticks of its scheduler.
     signals::shorten_slice();
     let prepared = begin(sampler);
+    let threads = prepared.take_new().into_iter().map(SignalledThread::from_now_on).collect();
     Box::new(Signals {
         prepared,
         older: OlderThreads::new(prepared),
-        threads: Vec::new(),
+        threads,
         code: KnownCode::default(),
         natives: RefCell::default(),
         round_number: 0,
@@ -150,6 +151,12 @@ impl SignalledThread {
             paused_until: None,
             has_small_stack: false,
         }
+    }
+
+    /// A thread that is older than the sampling: no sample stands for what it has run before.
+    fn from_now_on(prepared: Arc<PreparedThread>) -> Self {
+        let total_cpu_time = prepared.cpu_time().unwrap_or(prepared.cpu_time_before);
+        Self { total_cpu_time, ..Self::new(prepared) }
     }
 
     fn is_dormant(&self, now: Instant) -> bool {
