@@ -32,8 +32,9 @@ mod sampler_result;
 use sampler_result::SamplerResult;
 
 /// The file extensions that the sampler can write. A longer one precedes its own suffixes.
-const ENDINGS: [&str; 12] = [
+const ENDINGS: [&str; 13] = [
     ".html",
+    RECORDING,
     ".speedscope.json.gz",
     ".speedscope.json",
     ".firefox.json.gz",
@@ -46,6 +47,9 @@ const ENDINGS: [&str; 12] = [
     ".svg",
     ".txt",
 ];
+
+/// The extension of a recording: all samples, each with its time.
+const RECORDING: &str = ".nettrace";
 
 /// The file without -o.
 const DEFAULT: &str = "profile.html";
@@ -78,10 +82,11 @@ const DEFAULT: &str = "profile.html";
   corprof record -p 4711 --duration 10    a running process
   corprof record -o app.svg --mode wall -- dotnet App.dll
   corprof record -o app.pb.gz --rate 500 --delay 10 --duration 30 -- dotnet App.dll
+  corprof record -o app.nettrace -- dotnet App.dll    each sample with its time, for PerfView and dotnet-trace
   corprof record --push pyroscope+http://localhost:4040 --label region=eu -- dotnet App.dll
 
 The extension of FILE chooses the format: .html (a page), .svg (a flame graph), .folded, .speedscope.json, .pb.gz (pprof),
-.json.gz (Firefox Profiler). Exit codes: corprof help exit-codes")]
+.json.gz (Firefox Profiler), .nettrace (a recording of each sample, which grows as they come). Exit codes: corprof help exit-codes")]
 pub struct Args {
     /// The process id of a running process
     #[arg(short, long, value_name = "PID", conflicts_with_all = ["command", "env"])]
@@ -145,6 +150,14 @@ pub struct Args {
 pub fn run(args: &Args) -> Outcome {
     let output = args.output.as_deref().or_else(|| args.push.push.is_none().then_some(Path::new(DEFAULT)));
     let output = output.map(Output::new).transpose().map_err(|error| Failure::new(exit::USAGE, error))?;
+    if let Some(output) = output.as_ref().filter(|output| output.is_recording() && args.push.push.is_some()) {
+        let path = output.path();
+        let why = anyhow!(
+            "--push sends no recording such as {}: give -o another extension, or leave out --push",
+            path.display()
+        );
+        return Err(Failure::new(exit::USAGE, why));
+    }
     if args.open && output.is_none() {
         return Err(Failure::new(exit::USAGE, anyhow!("there is no file to open: give one by -o")));
     }
@@ -407,6 +420,11 @@ impl Output {
         Ok(Self { folder, stem: stem.to_owned(), ending: ending.to_owned() })
     }
 
+    /// Whether it keeps each sample with its time.
+    fn is_recording(&self) -> bool {
+        self.ending.eq_ignore_ascii_case(RECORDING)
+    }
+
     fn path(&self) -> PathBuf {
         self.folder.join(format!("{}{}", self.stem, self.ending))
     }
@@ -497,7 +515,7 @@ mod tests {
 
     #[test]
     fn endings_are_those_that_the_sampler_knows() {
-        for ending in ENDINGS {
+        for ending in ENDINGS.into_iter().filter(|ending| *ending != RECORDING) {
             corprof_export::Format::of_path(format!("x{ending}")).unwrap();
         }
         let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! Samples the stacks of all threads at random times, and writes an HTML page, or a file in another format.
 //!
-//! The file is rewritten each second in the first ten seconds, and every ten seconds later; there is none without
+//! A `.nettrace` file is written as samples come, with the time of each (`recording`). A file of another format is rewritten each second in the first ten seconds, and every ten seconds later; there is none without
 //! samples. With SAMPLER_STOP=/tmp/stop, the sampler says beside it, in /tmp/stop.4711.told with the process id, what
 //! it has written (`told`). At the end of sampling it creates /tmp/stop.4711, which contains what became of sent
 //! profiles. `corprof record` uses this.
@@ -25,7 +25,9 @@ use corprof::metadata::MethodDef;
 use corprof::prelude::*;
 use corprof::sampler::{Mode, Report, Round, Sample, SampledFrame, Sampler, Strategy};
 use corprof::sync::Mutex;
-use corprof_export::{self as export, Format, FrameId, Output, Profile, SourceLines, Unit, application_name};
+use corprof_export::{
+    self as export, Format, FrameId, Output, OutputFile, Profile, SourceLines, Unit, application_name,
+};
 use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::SAMPLER;
 
@@ -34,6 +36,7 @@ use self::async_session::Inbox;
 use self::async_work::AsyncWork;
 use self::push::{Push, PushOptions};
 use self::quota::Quota;
+use self::recording::{FoundCode, RecordedSample, Recording, Timing, UnknownCode, find_code};
 use crate::lease::Lease;
 use crate::line_counts::{LineCounts, LineOwner};
 use crate::own_frames::is_of_the_runtime;
@@ -45,6 +48,7 @@ mod async_session;
 mod async_work;
 mod push;
 mod quota;
+mod recording;
 mod result_file;
 
 /// The name in messages.
@@ -68,8 +72,9 @@ pub struct SamplerProfiler {
 }
 
 struct Options {
-    /// None if the samples are sent and not written.
+    /// None if the samples are sent or recorded.
     output: Option<Output>,
+    recording: Option<OutputFile>,
     push: Option<PushOptions>,
     mode: Mode,
     is_only_mine: bool,
@@ -94,6 +99,14 @@ impl Options {
         if is_file {
             out.output()?;
         }
+        let is_recording = out.path().is_some_and(|path| recording::is_asked_for(&path));
+        if is_recording && push.is_some() {
+            return Err(out.error("samples are sent or recorded, not both: unset SAMPLER_PUSH, or give another format"));
+        }
+        let is_only_mine = settings.of("SAMPLER_CODE").word(&[("all", false), ("mine", true)])?;
+        if is_recording && is_only_mine {
+            return Err(settings.of("SAMPLER_CODE").error("a recording has all frames: give all, or another format"));
+        }
         let strategies = [
             ("auto", None),
             ("suspended", Some(Strategy::SuspendedRuntime)),
@@ -101,10 +114,11 @@ impl Options {
             ("seeded", Some(Strategy::Seeded)),
         ];
         let options = Self {
-            output: if is_file { Some(out.parsed(|name| Output::new(name))?) } else { None },
+            output: if is_file && !is_recording { Some(out.parsed(|name| Output::new(name))?) } else { None },
+            recording: if is_recording { Some(out.parsed(|name| OutputFile::new(name))?) } else { None },
             push,
             mode: settings.of("SAMPLER_MODE").word(&[("cpu", Mode::Cpu), ("wall", Mode::Wall)])?,
-            is_only_mine: settings.of("SAMPLER_CODE").word(&[("all", false), ("mine", true)])?,
+            is_only_mine,
             has_async_callers: settings.of("SAMPLER_STACKS").word(&[("async", true), ("physical", false)])?,
             hertz: settings.of("SAMPLER_HZ").number()?,
             budget_percent: settings.of("SAMPLER_BUDGET").number()?,
@@ -129,6 +143,7 @@ fn seconds(settings: &Settings, variable: &'static str) -> Result<Duration, Sett
 
 struct State {
     output: Option<Output>,
+    recording: Option<Recording>,
     push: Option<Push>,
     kind: Kind,
     profile: Profile,
@@ -176,11 +191,13 @@ impl State {
     fn new(options: Options, interval: Duration, push: Option<Push>) -> Self {
         let mode = if options.mode == Mode::Cpu { export::Mode::Cpu } else { export::Mode::Wall };
         let is_timed = options.output.is_some();
+        let timing = Timing { interval, mode: if options.mode == Mode::Cpu { "cpu" } else { "wall" } };
         let kind = Kind { interval, mode, is_only_mine: options.is_only_mine, is_timed };
         let profile = kind.profile(SystemTime::now() + options.delay);
         let shows_lines = options.output.as_ref().is_some_and(|output| output.format() == Format::Html);
         Self {
             output: options.output,
+            recording: options.recording.map(|file| Recording::new(file, timing)),
             push,
             kind,
             profile,
@@ -228,13 +245,11 @@ impl State {
         }
         self.end_sampling();
         self.settle(cx, true);
-        match self.write() {
+        match self.write(true) {
             Ok(samples) if self.is_reporting => {
                 report!("sampler: {}", self.report);
-                match &self.output {
-                    Some(output) if samples > 0 => {
-                        report!("sampler: {samples} samples written to {}", output.path().display());
-                    }
+                match self.file() {
+                    Some(file) if samples > 0 => report!("sampler: {samples} samples written to {}", file.display()),
                     Some(_) => report!("sampler: no samples, so no file: {}", self.why_empty()),
                     None => {}
                 }
@@ -244,6 +259,12 @@ impl State {
         }
         self.push();
         Some(Finished { push: self.push.take(), stop: self.stop.clone(), is_reporting: self.is_reporting })
+    }
+
+    /// The file, with the process id in its name.
+    fn file(&self) -> Option<&Path> {
+        let recorded = self.recording.as_ref().map(|recording| recording.file().path());
+        self.output.as_ref().map(Output::path).or(recorded)
     }
 
     /// Sends the samples since the last time.
@@ -259,10 +280,18 @@ impl State {
         }
     }
 
+    /// The code of a round that a recording does not know yet.
+    fn unknown_code(&self, round: &Round<'_, '_>) -> Vec<UnknownCode> {
+        self.recording.as_ref().map(|recording| recording.unknown_code(round)).unwrap_or_default()
+    }
+
     /// Adds the samples of a round, unless sampling has ended. Returns whether it has.
-    fn add(&mut self, round: &Round<'_, '_>) -> bool {
+    fn add(&mut self, round: &Round<'_, '_>, code: Vec<FoundCode>) -> bool {
         if self.is_finished || self.sampled.is_some() {
             return true;
+        }
+        if let Some(recording) = &mut self.recording {
+            recording.learn(code);
         }
         for sample in round.samples() {
             self.add_sample(round, &sample);
@@ -288,8 +317,14 @@ impl State {
         let profile_thread =
             *self.threads.entry(key).or_insert_with(|| profile.thread(thread.os_id.unwrap_or_default(), ""));
         profile.rename_thread(profile_thread, thread.name.as_deref().unwrap_or_default());
+        let recording = &mut self.recording;
+        if let Some(recording) = recording {
+            recording.name_thread(key, thread.name.as_deref());
+        }
         let frames = sample.frames().iter().enumerate();
-        let frames = frames.map(|(depth, frame)| self.methods.stack_frame(profile, round, depth, frame)).collect();
+        let frames = frames
+            .map(|(depth, frame)| self.methods.stack_frame(profile, recording.as_mut(), round, depth, frame))
+            .collect();
         if let Some(lines) = &mut self.lines {
             let methods = &self.methods;
             lines.add(round.cx(), sample.frames(), sample.weight(), |function| methods.line_owner(function));
@@ -313,6 +348,13 @@ impl State {
 
     /// Adds the waiting samples whose time has come; all of them with `is_last`.
     fn settle(&mut self, cx: &InNoGc<'_>, is_last: bool) {
+        self.join_waiting(cx, is_last);
+        if let Some(recording) = &mut self.recording {
+            recording.settle(self.callers.as_ref().and_then(AsyncCallers::oldest), is_last);
+        }
+    }
+
+    fn join_waiting(&mut self, cx: &InNoGc<'_>, is_last: bool) {
         let Some(mut callers) = self.callers.take() else { return };
         callers.take_buffers(cx);
         let now = self.start.elapsed();
@@ -331,12 +373,13 @@ impl State {
     }
 
     fn add_joined(&mut self, cx: &InNoGc<'_>, sample: &Waiting, joined: &Joined<'_>) {
+        self.record(cx, sample, joined);
         let profile = &mut self.profile;
         let mut frames: Vec<FrameId> = Vec::new();
         for frame in joined.physical {
             match frame {
-                StackFrame::Managed(function, _) => frames.extend(self.methods.managed(profile, cx, *function).frame),
-                StackFrame::Native(name) => {
+                StackFrame::Managed(function, ..) => frames.extend(self.methods.managed(profile, cx, *function).frame),
+                StackFrame::Native(name, _) => {
                     let frame = profile.frame(export::Frame::native(name));
                     // Adjacent native functions without names make one frame.
                     if frames.last() != Some(&frame) {
@@ -358,6 +401,10 @@ impl State {
         for function in &joined.creators {
             frames.extend(method(profile, function));
         }
+        if self.recording.is_some() {
+            // It has the stacks; the profile is for the terminal, and must not grow with them.
+            frames.truncate(1);
+        }
         if sample.is_waiting {
             frames.push(profile.frame(export::Frame::native("[waits]")));
         }
@@ -366,6 +413,49 @@ impl State {
         let profile_thread =
             *self.threads.entry(thread).or_insert_with(|| profile.thread(thread.1.unwrap_or_default(), ""));
         profile.sample(profile_thread, sample.at, stack, sample.weight);
+    }
+
+    /// Adds a sample to the recording.
+    fn record(&mut self, cx: &InNoGc<'_>, sample: &Waiting, joined: &Joined<'_>) {
+        let Some(recording) = &mut self.recording else { return };
+        let profile = &mut self.profile;
+        let mut stack: Vec<u64> = Vec::new();
+        let mut last_native = None;
+        for frame in joined.physical {
+            match frame {
+                StackFrame::Managed(function, _, address) => {
+                    let is_shown = self.methods.managed(profile, cx, *function).frame.is_some();
+                    stack.extend(Some(*address).filter(|_| is_shown));
+                }
+                // Adjacent native functions without names make one frame.
+                StackFrame::Native(name, _) if last_native == Some(name) => {}
+                StackFrame::Native(_, address) => stack.push(*address),
+            }
+            last_native = if let StackFrame::Native(name, _) = frame { Some(name) } else { None };
+        }
+        let mut logical = |recording: &mut Recording, function: &Option<FunctionId>| match function {
+            Some(function) => {
+                let method = self.methods.managed(profile, cx, *function);
+                method.frame.map(|_| recording.logical(&method.name))
+            }
+            None => Some(recording.logical("[unknown code]")),
+        };
+        for function in &joined.awaiting {
+            stack.extend(logical(recording, function));
+        }
+        if !joined.creators.is_empty() {
+            stack.push(recording.logical("[started by]"));
+        }
+        for function in &joined.creators {
+            stack.extend(logical(recording, function));
+        }
+        recording.add(&RecordedSample {
+            thread: sample.thread,
+            ticks: sample.ticks,
+            weight: Duration::from_nanos(sample.weight),
+            is_waiting: sample.is_waiting,
+            stack: &stack,
+        });
     }
 
     /// Whether the time is over, or somebody has asked for the end.
@@ -381,27 +471,29 @@ impl State {
     /// Replaces the previous snapshot when its time has come: an application that dies loses little.
     fn write_snapshot(&mut self) {
         let elapsed = self.elapsed();
-        let pause = if elapsed < SNAPSHOT { FIRST_SNAPSHOTS } else { SNAPSHOT };
+        // A recording is not written anew.
+        let is_early = elapsed < SNAPSHOT || self.recording.is_some();
+        let pause = if is_early { FIRST_SNAPSHOTS } else { SNAPSHOT };
         if self.is_finished || elapsed.saturating_sub(self.written) < pause {
             return;
         }
         self.written = elapsed;
-        if let Err(error) = self.write() {
+        if let Err(error) = self.write(false) {
             self.complain(&error);
         }
     }
 
     /// Prints an error, unless a command reads it: standard error is the application's.
-    fn complain(&self, error: &corprof_export::Error) {
+    fn complain(&self, error: &BoxError) {
         if self.stop.is_none() {
             report!("sampler: {error}");
         }
     }
 
     /// Replaces the previous file, and tells what it has. The number of samples: without any there is no file.
-    fn write(&mut self) -> Result<u64, corprof_export::Error> {
-        let written = self.write_file();
-        if let (Some(stop), Some(_)) = (&self.stop, &self.output) {
+    fn write(&mut self, is_last: bool) -> Result<u64, BoxError> {
+        let written = self.write_file(is_last);
+        if let (Some(stop), Some(_)) = (&self.stop, self.file()) {
             report(stop, ".told", &result_file::text(&self.profile, written.as_ref().err(), &self.why_empty()));
         }
         written.map(|()| self.profile.samples())
@@ -411,11 +503,13 @@ impl State {
         result_file::why_empty(&self.report, self.elapsed())
     }
 
-    fn write_file(&mut self) -> Result<(), corprof_export::Error> {
+    fn write_file(&mut self, is_last: bool) -> Result<(), BoxError> {
         let elapsed = self.elapsed();
         let report = &self.report;
         let profile = &mut self.profile;
-        self.methods.place(profile);
+        if self.recording.is_none() {
+            self.methods.place(profile);
+        }
         if let Some(lines) = &mut self.lines {
             self.methods.place_lines(profile, lines);
         }
@@ -428,6 +522,9 @@ impl State {
         profile.set_skipped("threads that came and went between rounds", report.unseen);
         if let Some(quota) = &self.quota {
             profile.set_skipped(&quota.reason(), quota.periods());
+        }
+        if let Some(recording) = &mut self.recording {
+            return if is_last { recording.finish() } else { recording.flush() };
         }
         let Some(output) = self.output.as_mut().filter(|_| profile.samples() > 0) else { return Ok(()) };
         if let Some(earlier) = output.write(&self.profile)?.kept {
@@ -491,22 +588,31 @@ impl Methods {
     fn stack_frame(
         &mut self,
         profile: &mut Profile,
+        recording: Option<&mut Recording>,
         round: &Round<'_, '_>,
         depth: usize,
         frame: &SampledFrame,
     ) -> StackFrame {
         if let Some(function) = frame.function {
-            return StackFrame::Managed(function, self.managed(profile, round.cx(), function).role);
+            let method = self.managed(profile, round.cx(), function);
+            let address = recording.map(|recording| recording.managed(function, &method.name, depth, frame));
+            return StackFrame::Managed(function, method.role, address.unwrap_or_default());
         }
         // The address of a caller's frame is the return address, which may be behind the end of the function.
-        let name = round.native_name(frame.ip.saturating_sub(usize::from(depth > 0)));
-        let name = name.as_deref().unwrap_or("[native code]");
+        let address = frame.ip.saturating_sub(usize::from(depth > 0));
+        let native = round.native_function(address);
+        let name = native.as_ref().map_or("[native code]", |native| &native.name);
+        let address = recording.map(|recording| match &native {
+            Some(native) => recording.native(native, address),
+            None => recording.logical(name),
+        });
+        let address = address.unwrap_or_default();
         if let Some(known) = self.natives.get(name) {
-            return StackFrame::Native(Arc::clone(known));
+            return StackFrame::Native(Arc::clone(known), address);
         }
         let name: Arc<str> = name.into();
         self.natives.insert(Arc::clone(&name));
-        StackFrame::Native(name)
+        StackFrame::Native(name, address)
     }
 
     fn managed(&mut self, profile: &mut Profile, cx: &InNoGc<'_>, function: FunctionId) -> Method {
@@ -597,7 +703,10 @@ impl SamplerProfiler {
         };
         let state = Arc::clone(&profiler.state);
         sampler.start(cx, move |round| {
-            let is_over = state.lock(round.cx()).add(round);
+            let unknown = state.lock(round.cx()).unknown_code(round);
+            // The runtime may collect before it answers, so nothing is locked.
+            let code = find_code(round.cx_mut(), unknown);
+            let is_over = state.lock(round.cx()).add(round, code);
             if is_over {
                 round.end_sampling();
             }

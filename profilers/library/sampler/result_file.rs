@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use corprof::prelude::*;
 use corprof::sampler::{Mode, Report};
 use corprof_export::Profile;
 
@@ -12,7 +13,7 @@ use corprof_export::Profile;
 const MOST: usize = 5;
 
 /// The text of the file.
-pub(super) fn text(profile: &Profile, error: Option<&corprof_export::Error>, why_empty: &str) -> String {
+pub(super) fn text(profile: &Profile, error: Option<&BoxError>, why_empty: &str) -> String {
     if let Some(error) = error {
         return format!("failed\n{error}\n");
     }
