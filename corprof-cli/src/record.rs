@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use clap::builder::PossibleValuesParser;
 use corprof_diagnostics::Process;
 use corprof_launch::bundled;
 use corprof_launch::folder::Folder;
@@ -83,6 +84,7 @@ const DEFAULT: &str = "profile.html";
   corprof record -o app.svg --mode wall -- dotnet App.dll
   corprof record -o app.pb.gz --rate 500 --delay 10 --duration 30 -- dotnet App.dll
   corprof record -o app.nettrace -- dotnet App.dll    each sample with its time, for PerfView and dotnet-trace
+  corprof record -o app.nettrace --events cpu,alloc,lock,exception,gc -- dotnet App.dll
   corprof record --push pyroscope+http://localhost:4040 --label region=eu -- dotnet App.dll
 
 The extension of FILE chooses the format: .html (a page), .svg (a flame graph), .folded, .speedscope.json, .pb.gz (pprof),
@@ -112,6 +114,16 @@ pub struct Args {
         value_parser = options::words(&SAMPLER, "SAMPLER_MODE"),
     )]
     mode: String,
+
+    /// What a recording (.nettrace) has: samples of threads that run (cpu) or of all threads (wall), as --mode says
+    /// otherwise, and the runtime's own events, with their stacks: alloc, lock, exception, gc
+    #[arg(
+        long,
+        value_name = "KINDS",
+        value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(["cpu", "wall", "alloc", "lock", "exception", "gc"]),
+    )]
+    events: Vec<String>,
 
     #[arg(
         long,
@@ -143,6 +155,20 @@ pub struct Args {
     pub(crate) command: Vec<OsString>,
 }
 
+impl Args {
+    /// The kind of samples.
+    fn mode(&self) -> &str {
+        let has = |word: &str| self.events.iter().any(|event| event == word);
+        if has("wall") {
+            "wall"
+        } else if has("cpu") {
+            "cpu"
+        } else {
+            &self.mode
+        }
+    }
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -158,6 +184,14 @@ pub fn run(args: &Args) -> Outcome {
         );
         return Err(Failure::new(exit::USAGE, why));
     }
+    if !args.events.is_empty() && !output.as_ref().is_some_and(Output::is_recording) {
+        let why = anyhow!("--events needs a recording: give it a file, such as -o app.nettrace");
+        return Err(Failure::new(exit::USAGE, why));
+    }
+    if args.mode == "wall" && args.mode() == "cpu" {
+        let why = anyhow!("--mode wall and --events cpu contradict each other: leave one out, or give --events wall");
+        return Err(Failure::new(exit::USAGE, why));
+    }
     if args.open && output.is_none() {
         return Err(Failure::new(exit::USAGE, anyhow!("there is no file to open: give one by -o")));
     }
@@ -169,7 +203,7 @@ pub fn run(args: &Args) -> Outcome {
     let temporary = Folder::new().context("cannot make a folder")?;
     let stop = StopFile::new(output.as_ref().map_or(temporary.path(), |output| &output.folder));
     // The options count, not variables that the shell has for another run.
-    for name in ["SAMPLER_DURATION", "SAMPLER_DELAY", "SAMPLER_OUT"] {
+    for name in ["SAMPLER_DURATION", "SAMPLER_DELAY", "SAMPLER_OUT", "SAMPLER_EVENTS"] {
         changes.insert(name.to_owned(), None);
     }
     args.push.clear(&mut changes);
@@ -311,12 +345,17 @@ fn open_if_asked(args: &Args, path: &Path) {
 fn settings(args: &Args, output: Option<PathBuf>, stop: PathBuf) -> Result<Vec<(&'static str, OsString)>, Failure> {
     let mut settings = vec![
         ("SAMPLER_STOP", stop.into_os_string()),
-        ("SAMPLER_MODE", args.mode.clone().into()),
+        ("SAMPLER_MODE", args.mode().into()),
         ("SAMPLER_HZ", args.rate.to_string().into()),
         ("SAMPLER_STACKS", if args.physical { "physical" } else { "async" }.into()),
         // Standard error is the application's.
         ("SAMPLER_REPORT", "none".into()),
     ];
+    let is_mode = |word: &&String| ["cpu", "wall"].contains(&word.as_str());
+    let events: Vec<_> = args.events.iter().filter(|word| !is_mode(word)).map(String::as_str).collect();
+    if !events.is_empty() {
+        settings.push(("SAMPLER_EVENTS", events.join(",").into()));
+    }
     settings.extend(output.map(|output| ("SAMPLER_OUT", output.into_os_string())));
     settings.extend(args.push.settings()?);
     settings.extend(args.duration.map(|seconds| ("SAMPLER_DURATION", seconds.to_string().into())));

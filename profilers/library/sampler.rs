@@ -36,7 +36,10 @@ use self::async_session::Inbox;
 use self::async_work::AsyncWork;
 use self::push::{Push, PushOptions};
 use self::quota::Quota;
-use self::recording::{FoundCode, RecordedSample, Recording, Timing, UnknownCode, find_code};
+use self::recording::{
+    EventInbox, EventKinds, EventWork, FoundCode, Held, RecordedSample, Recording, Timing, UnknownCode, find_code,
+    move_events,
+};
 use crate::lease::Lease;
 use crate::line_counts::{LineCounts, LineOwner};
 use crate::own_frames::is_of_the_runtime;
@@ -69,12 +72,16 @@ pub struct SamplerProfiler {
     ending: Arc<Mutex<()>>,
     /// What the runtime tells of async operations.
     inbox: Arc<Inbox>,
+    /// What it tells for a recording.
+    events: Option<Arc<EventInbox>>,
 }
 
 struct Options {
     /// None if the samples are sent or recorded.
     output: Option<Output>,
     recording: Option<OutputFile>,
+    /// The runtime's events that are recorded.
+    events: Option<EventKinds>,
     push: Option<PushOptions>,
     mode: Mode,
     is_only_mine: bool,
@@ -107,6 +114,12 @@ impl Options {
         if is_recording && is_only_mine {
             return Err(settings.of("SAMPLER_CODE").error("a recording has all frames: give all, or another format"));
         }
+        let events = EventKinds::read(&settings.of("SAMPLER_EVENTS"))?;
+        if events.is_some() && !is_recording {
+            return Err(settings
+                .of("SAMPLER_EVENTS")
+                .error("only a recording has events: give a file that ends in .nettrace"));
+        }
         let strategies = [
             ("auto", None),
             ("suspended", Some(Strategy::SuspendedRuntime)),
@@ -116,6 +129,7 @@ impl Options {
         let options = Self {
             output: if is_file && !is_recording { Some(out.parsed(|name| Output::new(name))?) } else { None },
             recording: if is_recording { Some(out.parsed(|name| OutputFile::new(name))?) } else { None },
+            events,
             push,
             mode: settings.of("SAMPLER_MODE").word(&[("cpu", Mode::Cpu), ("wall", Mode::Wall)])?,
             is_only_mine,
@@ -233,6 +247,11 @@ impl State {
         self.profile.set_note("async callers", format!("Async callers are not shown: {error}"));
     }
 
+    /// Says why the runtime's events are missing.
+    fn say_without_events(&mut self, error: &Error) {
+        self.profile.warn(format!("The recording has no events of the runtime: {error}"));
+    }
+
     /// From now on no samples are added.
     fn end_sampling(&mut self) {
         self.sampled = Some(self.elapsed());
@@ -283,6 +302,12 @@ impl State {
     /// The code of a round that a recording does not know yet.
     fn unknown_code(&self, round: &Round<'_, '_>) -> Vec<UnknownCode> {
         self.recording.as_ref().map(|recording| recording.unknown_code(round)).unwrap_or_default()
+    }
+
+    /// The same of events.
+    fn unknown_code_of_events(&self, cx: &InNoGc<'_>, held: &Held) -> Vec<UnknownCode> {
+        let recording = self.recording.as_ref();
+        recording.map(|recording| recording.unknown_code_of_events(cx, held)).unwrap_or_default()
     }
 
     /// Adds the samples of a round, unless sampling has ended. Returns whether it has.
@@ -494,9 +519,16 @@ impl State {
     fn write(&mut self, is_last: bool) -> Result<u64, BoxError> {
         let written = self.write_file(is_last);
         if let (Some(stop), Some(_)) = (&self.stop, self.file()) {
-            report(stop, ".told", &result_file::text(&self.profile, written.as_ref().err(), &self.why_empty()));
+            let is_empty = self.profile.samples() == 0 && self.events().0 == 0;
+            let why_empty = is_empty.then(|| self.why_empty());
+            report(stop, ".told", &result_file::text(&self.profile, written.as_ref().err(), why_empty.as_deref()));
         }
         written.map(|()| self.profile.samples())
+    }
+
+    /// How many events of the runtime are recorded, and how many were lost.
+    fn events(&self) -> (u64, u64) {
+        self.recording.as_ref().map(Recording::events).unwrap_or_default()
     }
 
     fn why_empty(&self) -> String {
@@ -505,6 +537,7 @@ impl State {
 
     fn write_file(&mut self, is_last: bool) -> Result<(), BoxError> {
         let elapsed = self.elapsed();
+        let (events, lost) = self.events();
         let report = &self.report;
         let profile = &mut self.profile;
         if self.recording.is_none() {
@@ -520,6 +553,10 @@ impl State {
         profile.set_skipped("rounds that came late", report.skipped.late);
         profile.set_skipped("rounds during collections", report.skipped.busy);
         profile.set_skipped("threads that came and went between rounds", report.unseen);
+        profile.set_skipped("events of the runtime that were lost", lost);
+        if events > 0 {
+            profile.set_note("events", format!("{events} events of the runtime"));
+        }
         if let Some(quota) = &self.quota {
             profile.set_skipped(&quota.reason(), quota.periods());
         }
@@ -696,10 +733,15 @@ impl SamplerProfiler {
             None => None,
         };
         let has_async_callers = options.has_async_callers;
+        let events = options.events.map(|kinds| Arc::new(EventInbox::new(kinds)));
+        if events.is_some() {
+            cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
+        }
         let profiler = Self {
             state: Arc::new(Mutex::new(State::new(options, interval, push))),
             ending: Arc::default(),
             inbox: Arc::default(),
+            events,
         };
         let state = Arc::clone(&profiler.state);
         sampler.start(cx, move |round| {
@@ -715,10 +757,14 @@ impl SamplerProfiler {
         let state = Arc::clone(&profiler.state);
         let ending = Arc::clone(&profiler.ending);
         let lease = stop.as_deref().filter(|_| detacher.is_some()).and_then(Lease::of).map(Arc::new);
+        let mut event_work = profiler.events.clone().map(|events| EventWork::new(Arc::clone(&profiler.state), events));
         let mut work = has_async_callers.then(|| AsyncWork::new(Arc::clone(&state), Arc::clone(&profiler.inbox)));
         cx.spawn_profiler_thread("writes and ends", move |cx| {
             while !state.lock(cx).is_due() && !lease.as_ref().is_some_and(|lease| lease.is_over()) {
                 let pause = work.as_mut().map_or(LOOK, |work| work.step(cx));
+                if let Some(work) = &mut event_work {
+                    work.step(cx);
+                }
                 state.lock(cx).write_snapshot();
                 if cx.wait(pause).is_continue() {
                     continue;
@@ -727,6 +773,7 @@ impl SamplerProfiler {
                     // `corprof detach` has asked for it.
                     Some(detacher) if detacher.state() == DetachState::Detaching => {
                         work.into_iter().for_each(|work| work.end(cx));
+                        event_work.into_iter().for_each(|work| work.end(cx));
                         leave(NAME, &detacher, stop, lease);
                     }
                     _ => {} // the application ends
@@ -734,6 +781,7 @@ impl SamplerProfiler {
                 return;
             }
             work.into_iter().for_each(|work| work.end(cx));
+            event_work.into_iter().for_each(|work| work.end(cx));
             finish(cx, &state, &ending);
             if let Some(detacher) = detacher {
                 leave(NAME, &detacher, stop, lease);
@@ -771,9 +819,15 @@ impl Callbacks for SamplerProfiler {
 
     fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
         self.inbox.take(cx, &event);
+        if let Some(events) = &self.events {
+            events.take(cx, &event);
+        }
     }
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {
+        if let Some(events) = &self.events {
+            move_events(cx, &self.state, events);
+        }
         finish(cx, &self.state, &self.ending);
     }
 }

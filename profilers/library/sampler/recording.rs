@@ -6,9 +6,10 @@
 //! the methods that await a resumed one, have addresses that no code has.
 //!
 //! Samples are written in order of time, so they wait until no older one can come ([`Recording::settle`]). What is
+//! The runtime's own events stand among the samples (`runtime_events`). What is
 //! written reaches the file at least each second ([`Recording::flush`]): a file that is cut reads up to the cut.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,13 +20,16 @@ use corprof_export::OutputFile;
 use corprof_nettrace::events::universal::{ProcessMapping, ProcessSymbol};
 
 use super::async_callers::ThreadKey;
-use code_map::{CodeMap, Definition};
-use trace_file::{TraceFile, TraceSample};
+use crate::own_frames::is_of_the_runtime;
+use code_map::{CodeMap, Definition, NATIVE};
+use trace_file::{Entry, TraceEvent, TraceFile, TraceSample};
 
 mod code_map;
 mod mappings;
+mod runtime_events;
 mod trace_file;
 
+pub(super) use runtime_events::{EventInbox, EventKinds, EventWork, Held, HeldEvent, move_events};
 pub(super) use trace_file::Timing;
 
 /// Whether the extension of a file asks for a recording.
@@ -56,6 +60,9 @@ pub(super) struct FoundCode {
     range: CodeRange,
 }
 
+/// The addresses in the trace of frames of events; none for those that are not shown.
+pub(super) type EventPlaces = HashMap<(FunctionId, usize), Option<u64>>;
+
 /// A sample of a thread.
 pub(super) struct RecordedSample<'a> {
     pub(super) thread: ThreadKey,
@@ -78,16 +85,24 @@ impl Recording {
 
     /// The code of a round that is not known yet.
     pub(super) fn unknown_code(&self, round: &Round<'_, '_>) -> Vec<UnknownCode> {
+        let frames = round.samples().flat_map(|sample| sample.frames().iter().enumerate());
+        let frames = frames.filter_map(|(depth, frame)| Some((frame.function?, address_of(depth, frame))));
+        self.unknown(round.cx(), frames)
+    }
+
+    /// The same of events.
+    pub(super) fn unknown_code_of_events(&self, cx: &InNoGc<'_>, held: &Held) -> Vec<UnknownCode> {
+        let frames: HashSet<_> = held.events.iter().flat_map(|event| event.frames.iter().copied()).collect();
+        self.unknown(cx, frames.into_iter())
+    }
+
+    fn unknown(&self, cx: &InNoGc<'_>, frames: impl Iterator<Item = (FunctionId, usize)>) -> Vec<UnknownCode> {
         let mut unknown: Vec<UnknownCode> = Vec::new();
-        for sample in round.samples() {
-            for (depth, frame) in sample.frames().iter().enumerate() {
-                let Some(function) = frame.function else { continue };
-                let address = address_of(depth, frame);
-                let name = round.cx().names().csharp().function(function);
-                let is_known = self.code.address(Some(function), &name, address).is_some();
-                if !is_known && !unknown.iter().any(|other| other.address == address) {
-                    unknown.push(UnknownCode { function, name, address });
-                }
+        for (function, address) in frames {
+            let name = cx.names().csharp().function(function);
+            let is_known = self.code.address(function.as_raw(), &name, address).is_some();
+            if !is_known && !unknown.iter().any(|other| other.address == address) {
+                unknown.push(UnknownCode { function, name, address });
             }
         }
         unknown
@@ -96,23 +111,26 @@ impl Recording {
     /// Keeps what was found about unknown code.
     pub(super) fn learn(&mut self, found: Vec<FoundCode>) {
         for FoundCode { function, name, range } in found {
-            self.code.learn(Some(function), &name, range.start..range.start + range.size);
+            self.code.learn(function.as_raw(), &name, range.start..range.start + range.size);
         }
     }
 
     /// The address of a managed frame in the trace.
     pub(super) fn managed(&mut self, function: FunctionId, name: &str, depth: usize, frame: &SampledFrame) -> u64 {
-        let known = self.code.address(Some(function), name, address_of(depth, frame));
-        known.unwrap_or_else(|| self.code.logical(name))
+        self.managed_at(function, name, address_of(depth, frame))
+    }
+
+    fn managed_at(&mut self, function: FunctionId, name: &str, address: usize) -> u64 {
+        self.code.address(function.as_raw(), name, address).unwrap_or_else(|| self.code.logical(name))
     }
 
     /// The address of a native frame in the trace. The library is that of the mapping, as readers show both.
     pub(super) fn native(&mut self, function: &NativeFunction, address: usize) -> u64 {
         let name = function.name.split_once('!').map_or(function.name.as_str(), |(_library, symbol)| symbol);
-        if self.code.address(None, name, address).is_none() {
-            self.code.learn(None, name, function.code.clone());
+        if self.code.address(NATIVE, name, address).is_none() {
+            self.code.learn(NATIVE, name, function.code.clone());
         }
-        self.code.address(None, name, address).unwrap_or_else(|| self.code.logical(&function.name))
+        self.code.address(NATIVE, name, address).unwrap_or_else(|| self.code.logical(&function.name))
     }
 
     /// The address of something that has no code.
@@ -122,19 +140,63 @@ impl Recording {
 
     /// Says the name of a thread, before a sample of it.
     pub(super) fn name_thread(&mut self, thread: ThreadKey, name: Option<&str>) {
-        self.trace.name_thread(thread, name);
+        self.trace.name_thread((Some(thread.0), thread.1), name);
     }
 
     /// Adds a sample, which is written once no older one can come.
     pub(super) fn add(&mut self, sample: &RecordedSample<'_>) {
         let outermost = sample.stack.len().min(DEEPEST);
-        self.trace.push(TraceSample {
-            thread: sample.thread,
+        self.trace.push(Entry::Sample(TraceSample {
+            thread: (Some(sample.thread.0), sample.thread.1),
             ticks: sample.ticks,
             weight: sample.weight,
             is_waiting: sample.is_waiting,
             stack: sample.stack.get(..outermost).unwrap_or_default().into(),
-        });
+        }));
+    }
+
+    /// Keeps how events of the runtime are described that came for the first time.
+    pub(super) fn define_events(&mut self, held: &Held) {
+        for (kind, description) in &held.descriptions {
+            self.trace.define_event(*kind, description);
+        }
+    }
+
+    /// Adds events of the runtime, except for frames that are not shown. `places` has the frames of events shortly
+    /// before.
+    pub(super) fn add_events(&mut self, cx: &InNoGc<'_>, events: Vec<HeldEvent>, places: &mut EventPlaces) {
+        for event in events {
+            self.trace.name_thread(event.thread, event.thread_name.as_deref());
+            let mut stack = Vec::with_capacity(event.frames.len());
+            for (function, address) in &event.frames {
+                let place = places.entry((*function, *address)).or_insert_with(|| {
+                    let name = cx.names().csharp().function(*function);
+                    let is_shown = !is_of_the_runtime(cx, *function, &name);
+                    is_shown.then(|| self.managed_at(*function, &name, *address))
+                });
+                stack.extend(*place);
+            }
+            self.trace.push(Entry::Event(TraceEvent {
+                thread: event.thread,
+                ticks: event.ticks,
+                kind: event.kind,
+                activity: event.activity,
+                payload: event.payload,
+                stack: stack.into(),
+            }));
+        }
+    }
+
+    /// Says that there was no room for some events.
+    pub(super) fn lose_events(&mut self, held: &Held) {
+        for (thread, count) in &held.lost {
+            self.trace.lose(*thread, *count);
+        }
+    }
+
+    /// How many events of the runtime it has, and how many were lost.
+    pub(super) fn events(&self) -> (u64, u64) {
+        self.trace.events()
     }
 
     /// Writes the samples that are older than all that may still come, as `oldest_waiting` is of those that are held

@@ -124,6 +124,14 @@ pub static SAMPLER: Profiler = Profiler {
             "`cpu` samples running threads only, `wall` all threads, with waits under a separate root",
         ),
         by_option(
+            "SAMPLER_EVENTS",
+            Kind::Words(&["alloc", "lock", "exception", "gc"]),
+            "",
+            "record --events KINDS",
+            "the runtime's own events that a recording (`.nettrace`) has beside the samples, with the stacks of the threads that write \
+             them: `alloc` samples of allocations, `lock` contention, `exception` exceptions that are thrown, `gc` collections",
+        ),
+        by_option(
             "SAMPLER_HZ",
             Kind::Number { least: 0.01, most: 10_000.0 },
             "100",

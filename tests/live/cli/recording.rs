@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use corprof_nettrace::Reader;
 use corprof_nettrace::events::Provider;
 use corprof_nettrace::events::universal::{ExistingProcess, Measured, ProcessMapping, ProcessSymbol};
+use corprof_nettrace::events::views::{AllocationSampled, ExceptionThrown, GcAllocationTick};
 use corprof_tests::{ensure_or_longer, patiently};
 
 use super::*;
@@ -25,6 +26,16 @@ struct Recorded {
     stack: Vec<String>,
 }
 
+/// An event of the runtime.
+struct RuntimeEvent {
+    id: u32,
+    /// What it is about, if it says so by a type.
+    type_name: String,
+    thread: u64,
+    payload: usize,
+    stack: Vec<String>,
+}
+
 /// A recording, as a reader sees it that knows addresses by their symbols alone.
 #[derive(Default)]
 pub(super) struct Recording {
@@ -33,6 +44,8 @@ pub(super) struct Recording {
     /// By the first address: the last one, the mapping, the name.
     symbols: BTreeMap<u64, (u64, u64, String)>,
     samples: Vec<Recorded>,
+    events: Vec<RuntimeEvent>,
+    lost: u64,
     is_whole: bool,
     bytes: u64,
 }
@@ -41,6 +54,7 @@ impl Recording {
     pub(super) fn read(file: &Path) -> Result<Self> {
         let mut recording = Self { bytes: fs::metadata(file)?.len(), ..Self::default() };
         let mut stacks: Vec<Vec<u64>> = Vec::new();
+        let mut event_stacks: Vec<Vec<u64>> = Vec::new();
         let mut reader = Reader::new(fs::File::open(file)?);
         let mut last = 0;
         loop {
@@ -71,6 +85,26 @@ impl Recording {
                 stacks.push(event.stack().addresses().collect());
                 continue;
             }
+            if decoded.provider() == Provider::RUNTIME {
+                let type_name = if let Ok(thrown) = decoded.decode::<ExceptionThrown<'_>>() {
+                    thrown.exception_type.to_string()
+                } else if let Ok(sampled) = decoded.decode::<AllocationSampled<'_>>() {
+                    sampled.type_name.to_string()
+                } else if let Ok(tick) = decoded.decode::<GcAllocationTick<'_>>() {
+                    tick.type_name.to_string()
+                } else {
+                    String::new()
+                };
+                recording.events.push(RuntimeEvent {
+                    id: event.metadata().event_id,
+                    type_name,
+                    thread: event.os_thread_id().unwrap_or_default(),
+                    payload: event.payload().len(),
+                    stack: Vec::new(),
+                });
+                event_stacks.push(event.stack().addresses().collect());
+                continue;
+            }
             match name {
                 ExistingProcess::NAME => {
                     recording.process = Some(decoded.decode::<ExistingProcess<'_>>()?.name.to_string());
@@ -90,6 +124,10 @@ impl Recording {
                 }
                 other => anyhow::bail!("an event {other}"),
             }
+        }
+        recording.lost = reader.stats().lost;
+        for (event, stack) in recording.events.iter_mut().zip(event_stacks) {
+            event.stack = stack.iter().map(|address| name_of(&recording.symbols, *address)).collect();
         }
         for (sample, stack) in recording.samples.iter_mut().zip(stacks) {
             sample.stack = stack.iter().map(|address| name_of(&recording.symbols, *address)).collect();
@@ -230,6 +268,114 @@ fn code_that_takes_the_memory_of_other_code_has_its_own_name() -> Result<()> {
     })
 }
 
+#[test]
+fn the_runtimes_events_have_stacks_and_are_in_order_of_time() -> Result<()> {
+    const EXCEPTION: u32 = 80;
+    const GC_START: u32 = 1;
+    const CONTENTION: u32 = 81;
+    for runtime in runtimes()? {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("p.nettrace");
+        let options = ["--events", "wall,alloc,lock,exception,gc"];
+        let mut program = Program::start(record(&runtime, &file, &options, "Diagnosed")?)?;
+        program.expect("ready")?;
+        // The session begins a moment after the application.
+        thread::sleep(Duration::from_secs(1));
+        for order in ["throw 2", "collect 1", "contend 1", "allocate 1", "throw 1"] {
+            program.tell(order)?;
+        }
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0) && stderr.contains("events of the runtime"), "{runtime}: {code:?}: {stderr}");
+        let recording = Recording::read(&file)?;
+        ensure!(recording.is_whole && recording.lost == 0, "{runtime}: {} lost", recording.lost);
+        let has = |event: &RuntimeEvent, method: &str| event.stack.iter().any(|name| name.starts_with(method));
+        let of = |id: u32| recording.events.iter().enumerate().filter(move |(_, event)| event.id == id);
+        let thrown: Vec<_> = of(EXCEPTION).filter(|(_, event)| has(event, "Diagnosed.Throw()")).collect();
+        let types: HashSet<_> = thrown.iter().map(|(_, event)| event.type_name.as_str()).collect();
+        ensure!(thrown.len() == 3 && types == HashSet::from(["System.InvalidOperationException"]), "{types:?}");
+        let collection = of(GC_START).find(|(_, event)| has(event, "Diagnosed.Main()"));
+        let (collected, collection) = collection.with_context(|| format!("{runtime}: no collection with a stack"))?;
+        ensure!(collection.thread == thrown[0].1.thread, "{runtime}: {} collects", collection.thread);
+        ensure!(thrown[1].0 < collected && collected < thrown[2].0, "{runtime}: not in order");
+        let contention = of(CONTENTION).find(|(_, event)| event.stack.iter().any(|name| name.contains("Contend")));
+        ensure!(contention.is_some(), "{runtime}: no contention with a stack");
+        let allocates = |event: &RuntimeEvent| has(event, "Diagnosed.Allocate()") && event.type_name == "System.Byte[]";
+        ensure!(recording.events.iter().any(allocates), "{runtime}: no allocation with a stack");
+        ensure!(recording.samples.iter().any(|sample| sample.is_waiting), "{runtime}: no samples");
+    }
+    Ok(())
+}
+
+#[test]
+fn many_events_cost_little_more_than_their_contents() -> Result<()> {
+    for runtime in runtimes()? {
+        let folder = tempfile::tempdir()?;
+        let mut sizes = Vec::new();
+        for throws in [500, 4500] {
+            let file = folder.path().join(format!("{throws}.nettrace"));
+            let mut program = Program::start(record(&runtime, &file, &["--events", "exception"], "Diagnosed")?)?;
+            program.expect("ready")?;
+            thread::sleep(Duration::from_secs(1));
+            program.tell(&format!("throw {throws}"))?;
+            let (code, stderr) = program.end()?;
+            ensure!(code == Some(0), "{runtime}: {code:?}: {stderr}");
+            let recording = Recording::read(&file)?;
+            let thrown = recording.events.iter().filter(|event| event.id == 80).count();
+            ensure!(thrown as u64 + recording.lost >= throws, "{runtime}: {thrown}, {} lost", recording.lost);
+            let payloads: usize = recording.events.iter().map(|event| event.payload).sum();
+            sizes.push((recording.events.len(), recording.bytes as usize - payloads));
+        }
+        let [(few, small), (many, large)] = sizes[..] else { anyhow::bail!("{sizes:?}") };
+        let bytes = (large as f64 - small as f64) / (many as f64 - few as f64);
+        println!("{runtime}: {bytes:.1} bytes an event beside its payload");
+        ensure!(bytes <= 15.0, "{runtime}: {bytes:.1} bytes an event: {sizes:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_running_process_tells_its_events() -> Result<()> {
+    for runtime in runtimes()? {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("p.nettrace");
+        let mut program = diagnosed(&runtime, None)?;
+        let mut command = corprof()?;
+        command.args(["record", "-p", &program.child.id().to_string(), "--events", "exception,gc", "-o"]).arg(&file);
+        let mut recording = command.stderr(Stdio::piped()).spawn()?;
+        appears(folder.path(), ".nettrace", || program.tell("throw 1"))?;
+        program.tell("throw 5")?;
+        program.tell("collect 1")?;
+        signal(recording.id(), "-INT")?;
+        ensure!(recording.wait()?.success(), "{runtime}");
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0), "{runtime}: {code:?}: {stderr}");
+        let recording = Recording::read(&file)?;
+        let has = |id: u32, method: &str| {
+            let mut of = recording.events.iter().filter(|event| event.id == id);
+            of.any(|event| event.stack.iter().any(|name| name.starts_with(method)))
+        };
+        ensure!(recording.is_whole && has(80, "Diagnosed.Throw()") && has(1, "Diagnosed.Main()"), "{runtime}");
+    }
+    Ok(())
+}
+
+/// Waits until there is a file that is not empty, and does `meanwhile` in between.
+fn appears(folder: &Path, ending: &str, mut meanwhile: impl FnMut() -> Result<()>) -> Result<()> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let mut files = fs::read_dir(folder)?.filter_map(Result::ok);
+        let is_it = |entry: &fs::DirEntry| {
+            entry.file_name().to_string_lossy().ends_with(ending) && entry.metadata().is_ok_and(|found| found.len() > 0)
+        };
+        if files.any(|entry| is_it(&entry)) {
+            return Ok(());
+        }
+        ensure!(Instant::now() < end, "no file {ending}");
+        meanwhile()?;
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
 /// The process has no chance to end its file.
 #[test]
 fn a_killed_process_leaves_what_it_has_written() -> Result<()> {
@@ -265,7 +411,13 @@ fn what_cannot_be_recorded_is_refused() -> Result<()> {
         return Ok(());
     }
     let push = ["-o", "p.nettrace", "--push", "pyroscope+http://localhost:4040"];
-    for (options, said) in [(&push[..], "give -o another extension"), (&["-o", "p.nettrac"], ".nettrace")] {
+    for (options, said) in [
+        (&push[..], "give -o another extension"),
+        (&["-o", "p.nettrac"], ".nettrace"),
+        (&["-o", "p.html", "--events", "gc"], "-o app.nettrace"),
+        (&["-o", "p.nettrace", "--events", "gcs"], "exception"),
+        (&["-o", "p.nettrace", "--mode", "wall", "--events", "cpu"], "contradict"),
+    ] {
         let output = corprof()?.arg("record").args(options).args(["--", "sh", "-c", "echo ran"]).output()?;
         ensure!(output.status.code() == Some(2) && output.stdout.is_empty(), "{options:?}: {output:?}");
         ensure!(texts(&output).1.contains(said), "{options:?}: {output:?}");

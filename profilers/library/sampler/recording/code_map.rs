@@ -8,8 +8,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use corprof::prelude::*;
-
 use super::mappings::Mappings;
 
 /// Addresses from here on are not those of code: processors with 48 bits of address have none there.
@@ -24,6 +22,10 @@ const MOST_LOGICAL: usize = 1 << 16;
 
 /// The file of code that the runtime has compiled, as readers know it: they show such symbols as managed methods.
 pub(super) const COMPILED: &str = "/memfd:doublemapper";
+
+/// The number of a function's id, as long as its name is the same; [`NATIVE`] for native code.
+pub(super) type Function = usize;
+pub(super) const NATIVE: Function = 0;
 
 /// What a reader has to be told before samples that refer to it.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,8 +51,7 @@ pub(super) struct CodeMap {
 /// Code with a name.
 struct Piece {
     end: usize,
-    /// None for native code.
-    function: Option<FunctionId>,
+    function: Function,
     name: String,
     /// The address of its first byte in the trace.
     place: u64,
@@ -64,7 +65,7 @@ struct Areas {
 
 impl CodeMap {
     /// The address in the trace of code that is known, if it still belongs to this function.
-    pub(super) fn address(&self, function: Option<FunctionId>, name: &str, address: usize) -> Option<u64> {
+    pub(super) fn address(&self, function: Function, name: &str, address: usize) -> Option<u64> {
         let (start, piece) = self.pieces.range(..=address).next_back()?;
         if address >= piece.end || piece.function != function || piece.name != name {
             return None;
@@ -75,7 +76,7 @@ impl CodeMap {
     }
 
     /// Keeps that there is code of this function.
-    pub(super) fn learn(&mut self, function: Option<FunctionId>, name: &str, code: Range<usize>) {
+    pub(super) fn learn(&mut self, function: Function, name: &str, code: Range<usize>) {
         if code.is_empty() {
             return;
         }
@@ -184,7 +185,7 @@ mod tests {
     #[test]
     fn code_has_its_own_addresses() {
         let mut map = CodeMap::default();
-        let function = FunctionId::from_raw(8);
+        let function = 8;
         assert_eq!(map.address(function, "A", 0x1010), None);
         map.learn(function, "A", 0x1000..0x1020);
         map.learn(function, "A", 0x1000..0x1020);
@@ -197,7 +198,7 @@ mod tests {
     #[test]
     fn code_at_a_place_that_had_another_name_gets_other_addresses() {
         let mut map = CodeMap::default();
-        let (first, second) = (FunctionId::from_raw(8), FunctionId::from_raw(16));
+        let (first, second) = (8, 16);
         map.learn(first, "A", 0x1000..0x1020);
         map.learn(first, "B", 0x1020..0x1040);
         map.learn(second, "C", 0x1010..0x1030);
@@ -221,7 +222,7 @@ mod tests {
     #[test]
     fn a_function_id_of_another_method_is_not_trusted() {
         let mut map = CodeMap::default();
-        let function = FunctionId::from_raw(8);
+        let function = 8;
         map.learn(function, "A", 0x1000..0x1020);
         assert_eq!(map.address(function, "B", 0x1010), None);
         map.learn(function, "B", 0x1000..0x1020);

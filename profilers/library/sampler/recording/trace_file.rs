@@ -5,14 +5,13 @@ use std::fs::File;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use corprof::id::Inert;
 use corprof::prelude::*;
 use corprof::sampler::{ticks, ticks_per_second};
 use corprof_export::{OutputFile, application_name};
 use corprof_nettrace::events::Provider;
 use corprof_nettrace::events::universal::{ExistingProcess, Measured, ProcessMapping, ProcessSymbol};
-use corprof_nettrace::{Metadata, NewEvent, Thread, Trace, UtcTime, WriteError, Writer};
-
-use crate::sampler::async_callers::ThreadKey;
+use corprof_nettrace::{Label, Metadata, NewEvent, Thread, Trace, UtcTime, Uuid, WriteError, Writer};
 
 /// The name of the event of a thread that waits. Readers that know processor samples only pass it over.
 const WAIT: &str = "wait";
@@ -23,6 +22,8 @@ const MAPPING_EVENT: u32 = 2;
 const SYMBOL_EVENT: u32 = 3;
 const CPU_EVENT: u32 = 4;
 const WAIT_EVENT: u32 = 5;
+/// Those of the runtime's events follow.
+const FIRST_OF_RUNTIME: u32 = 6;
 
 /// The thread of what no thread of the application has done.
 const OWN_THREAD: u64 = 1;
@@ -39,13 +40,49 @@ pub(in crate::sampler) struct Timing {
     pub(in crate::sampler) mode: &'static str,
 }
 
-/// A sample that waits for older ones.
+/// A thread of the runtime, and of the system, as far as these are known.
+pub(super) type TraceThread = (Option<Inert<ThreadId>>, Option<u32>);
+
+/// What waits for older ones.
+pub(super) enum Entry {
+    Sample(TraceSample),
+    Event(TraceEvent),
+}
+
+/// A sample of a thread.
 pub(super) struct TraceSample {
-    pub(super) thread: ThreadKey,
+    pub(super) thread: TraceThread,
     pub(super) ticks: u64,
     pub(super) weight: Duration,
     pub(super) is_waiting: bool,
     pub(super) stack: Box<[u64]>,
+}
+
+/// An event of the runtime.
+pub(super) struct TraceEvent {
+    pub(super) thread: TraceThread,
+    pub(super) ticks: u64,
+    /// Its number and version.
+    pub(super) kind: (u32, u32),
+    pub(super) activity: Option<u128>,
+    pub(super) payload: Box<[u8]>,
+    pub(super) stack: Box<[u64]>,
+}
+
+impl Entry {
+    fn ticks(&self) -> u64 {
+        match self {
+            Self::Sample(sample) => sample.ticks,
+            Self::Event(event) => event.ticks,
+        }
+    }
+
+    fn thread(&self) -> TraceThread {
+        match self {
+            Self::Sample(sample) => sample.thread,
+            Self::Event(event) => event.thread,
+        }
+    }
 }
 
 /// The file.
@@ -58,11 +95,15 @@ pub(super) struct TraceFile {
     /// When it began, by both clocks.
     begun: (SystemTime, u64),
     /// By time, and by the order in which they came.
-    queue: BTreeMap<(u64, u64), TraceSample>,
+    queue: BTreeMap<(u64, u64), Entry>,
     pushed: u64,
     /// No event is older than this any more.
     written_until: u64,
-    threads: HashMap<ThreadKey, KnownThread>,
+    threads: HashMap<TraceThread, KnownThread>,
+    /// The definitions of the runtime's events.
+    runtime_events: HashMap<(u32, u32), u32>,
+    events: u64,
+    lost: u64,
     thread_count: u64,
     threads_checked: Instant,
     payload: Vec<u8>,
@@ -92,6 +133,9 @@ impl TraceFile {
             pushed: 0,
             written_until: begun,
             threads: HashMap::new(),
+            runtime_events: HashMap::new(),
+            events: 0,
+            lost: 0,
             thread_count: OWN_THREAD,
             threads_checked: Instant::now(),
             payload: Vec::new(),
@@ -104,7 +148,7 @@ impl TraceFile {
     }
 
     /// Says the name of a thread. One that got another name is another thread in the trace.
-    pub(super) fn name_thread(&mut self, key: ThreadKey, name: Option<&str>) {
+    pub(super) fn name_thread(&mut self, key: TraceThread, name: Option<&str>) {
         let now = Instant::now();
         if let Some(known) = self.threads.get_mut(&key)
             && known.name.as_deref() == name
@@ -123,9 +167,35 @@ impl TraceFile {
         self.threads.insert(key, KnownThread { index, name: name.map(Into::into), seen: now, rest });
     }
 
-    pub(super) fn push(&mut self, sample: TraceSample) {
+    pub(super) fn push(&mut self, entry: Entry) {
         self.pushed += 1;
-        self.queue.insert((sample.ticks, self.pushed), sample);
+        self.queue.insert((entry.ticks(), self.pushed), entry);
+    }
+
+    /// Defines an event of the runtime, as its session describes it.
+    pub(super) fn define_event(&mut self, kind: (u32, u32), description: &[u8]) {
+        let number = FIRST_OF_RUNTIME + u32::try_from(self.runtime_events.len()).unwrap_or(u32::MAX);
+        if let Some(definition) = Metadata::described(number, Provider::RUNTIME.name(), description)
+            && self.write(|writer, _| writer.define_event(&definition))
+        {
+            self.runtime_events.insert(kind, number);
+        }
+    }
+
+    /// Says that a thread has lost events of the runtime.
+    pub(super) fn lose(&mut self, thread: TraceThread, count: u32) {
+        self.lost += u64::from(count);
+        if !self.threads.contains_key(&thread) {
+            self.name_thread(thread, None);
+        }
+        if let Some(index) = self.threads.get(&thread).map(|known| known.index) {
+            self.write(|writer, _| writer.lose(index, count));
+        }
+    }
+
+    /// How many events of the runtime it has, and how many were lost.
+    pub(super) fn events(&self) -> (u64, u64) {
+        (self.events, self.lost)
     }
 
     pub(super) fn map(&mut self, mapping: &ProcessMapping<'_>) {
@@ -158,8 +228,10 @@ impl TraceFile {
         while let Some(next) = self.queue.first_entry()
             && next.key().0 < until
         {
-            let sample = next.remove();
-            self.write_sample(&sample);
+            match next.remove() {
+                Entry::Sample(sample) => self.write_sample(&sample),
+                Entry::Event(event) => self.write_event(&event),
+            }
         }
         if self.threads_checked.elapsed() >= UNSEEN {
             self.threads_checked = Instant::now();
@@ -187,14 +259,31 @@ impl TraceFile {
         self.written_until = self.written_until.max(sample.ticks);
     }
 
+    fn write_event(&mut self, event: &TraceEvent) {
+        let thread = self.threads.get(&event.thread).map(|thread| thread.index);
+        let definition = self.runtime_events.get(&event.kind).copied();
+        let (Some(thread), Some(definition)) = (thread, definition) else {
+            self.lost += 1;
+            return;
+        };
+        let label = event.activity.map(|activity| Label::Activity(Uuid::from_u128(activity)));
+        let is_written = self.write(|writer, until| {
+            let mut new = NewEvent::new(definition, thread, event.ticks.max(until));
+            (new.payload, new.stack, new.labels) = (&event.payload, &event.stack, label.as_slice());
+            writer.write(&new)
+        });
+        *(if is_written { &mut self.events } else { &mut self.lost }) += 1;
+        self.written_until = self.written_until.max(event.ticks);
+    }
+
     /// Forgets the threads that were not seen for long, and have no samples that wait.
     fn forget_threads(&mut self) {
         if self.threads.len() <= FEW_THREADS {
             return;
         }
-        let waiting: Vec<ThreadKey> = self.queue.values().map(|sample| sample.thread).collect();
+        let waiting: Vec<TraceThread> = self.queue.values().map(Entry::thread).collect();
         let is_gone =
-            |(key, thread): &(&ThreadKey, &KnownThread)| thread.seen.elapsed() >= UNSEEN && !waiting.contains(key);
+            |(key, thread): &(&TraceThread, &KnownThread)| thread.seen.elapsed() >= UNSEEN && !waiting.contains(key);
         let gone: Vec<_> = self.threads.iter().filter(is_gone).map(|(key, thread)| (*key, thread.index)).collect();
         for (key, index) in gone {
             self.threads.remove(&key);
@@ -228,25 +317,30 @@ impl TraceFile {
         }
     }
 
-    /// Writes, unless that has failed before; `write` gets the time before which nothing may be.
-    fn write(&mut self, write: impl FnOnce(&mut Writer<File>, u64) -> Result<(), WriteError>) {
+    /// Writes, unless that has failed before; `write` gets the time before which nothing may be. Returns whether it is
+    /// written: the format has no room for some things.
+    fn write(&mut self, write: impl FnOnce(&mut Writer<File>, u64) -> Result<(), WriteError>) -> bool {
         if self.failure.is_some() || self.is_finished {
-            return;
+            return false;
         }
         if self.writer.is_none() {
             match self.begin() {
                 Ok(writer) => self.writer = Some(writer),
                 Err(error) => {
                     self.failure = Some(error.to_string());
-                    return;
+                    return false;
                 }
             }
         }
         let until = self.written_until;
-        if let Some(writer) = &mut self.writer
-            && let Err(error) = write(writer, until)
-        {
-            self.failure = Some(error.to_string());
+        let Some(writer) = &mut self.writer else { return false };
+        match write(writer, until) {
+            Ok(()) => true,
+            Err(error @ (WriteError::Io(_) | WriteError::Broken)) => {
+                self.failure = Some(error.to_string());
+                false
+            }
+            Err(_) => false,
         }
     }
 
