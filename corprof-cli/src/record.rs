@@ -88,7 +88,8 @@ const DEFAULT: &str = "profile.html";
   corprof record --push pyroscope+http://localhost:4040 --label region=eu -- dotnet App.dll
 
 The extension of FILE chooses the format: .html (a page), .svg (a flame graph), .folded, .speedscope.json, .pb.gz (pprof),
-.json.gz (Firefox Profiler), .nettrace (a recording of each sample, which grows as they come). Exit codes: corprof help exit-codes")]
+.json.gz (Firefox Profiler), .nettrace (a recording of each sample, which grows as they come).
+Exit codes: corprof help exit-codes")]
 pub struct Args {
     /// The process id of a running process
     #[arg(short, long, value_name = "PID", conflicts_with_all = ["command", "env"])]

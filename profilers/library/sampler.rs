@@ -1,7 +1,7 @@
 //! Samples the stacks of all threads at random times, and writes an HTML page, or a file in another format.
 //!
-//! A `.nettrace` file is written as samples come, with the time of each (`recording`). A file of another format is rewritten each second in the first ten seconds, and every ten seconds later; there is none without
-//! samples. With SAMPLER_STOP=/tmp/stop, the sampler says beside it, in /tmp/stop.4711.told with the process id, what
+//! A `.nettrace` file is written as samples come, with the time of each (`recording`). A file of another format is
+//! rewritten each second in the first ten seconds, and every ten seconds later; there is none without samples. With SAMPLER_STOP=/tmp/stop, the sampler says beside it, in /tmp/stop.4711.told with the process id, what
 //! it has written (`told`). At the end of sampling it creates /tmp/stop.4711, which contains what became of sent
 //! profiles. `corprof record` uses this.
 //!

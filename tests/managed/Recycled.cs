@@ -2,8 +2,8 @@
 //
 //     Recycled [METHODS = 100] [MILLISECONDS = 10]
 //
-// Three are called Even, the next three Odd, and so on; they are alike but for what they call: a method that works and says
-// whose it is, InEven or InOdd.
+// Three are called Even, the next three Odd, and so on; they are alike but for what they call: a method that works and
+// says whose it is, InEven or InOdd.
 using System;
 using System.Diagnostics;
 using System.Reflection;
@@ -14,7 +14,8 @@ static class Recycled
 {
     static int Main(string[] args)
     {
-        int methods = args.Length > 0 ? int.Parse(args[0]) : 100, milliseconds = args.Length > 1 ? int.Parse(args[1]) : 10;
+        int methods = args.Length > 0 ? int.Parse(args[0]) : 100;
+        int milliseconds = args.Length > 1 ? int.Parse(args[1]) : 10;
         long sum = 0;
         for (int number = 0; number < methods; number++)
         {

@@ -39,7 +39,7 @@ pub(super) enum Definition {
 pub(super) struct CodeMap {
     /// The code that is at an address now, by its first byte.
     pieces: BTreeMap<usize, Piece>,
-    /// The addresses that have had a name. Ranges that touch are one, so these are no more than heaps of code have gaps.
+    /// The addresses that have had a name. Ranges that touch are one, so there are no more than gaps in heaps of code.
     named: BTreeMap<usize, usize>,
     logical: HashMap<String, u64>,
     areas: Option<Areas>,

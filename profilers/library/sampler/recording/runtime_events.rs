@@ -32,6 +32,9 @@ const LONGEST: usize = 65_535;
 /// The runtime's number of an allocation that it tells of every 100 KB.
 const ALLOCATION_TICK: u32 = 10;
 
+/// An event's number and version, and the runtime's description of it.
+type Described = ((u32, u32), Box<[u8]>);
+
 /// The kinds of events that are wanted.
 #[derive(Clone, Copy, Default)]
 pub(in crate::sampler) struct EventKinds {
@@ -65,7 +68,7 @@ pub(in crate::sampler) struct Held {
     pub(super) events: Vec<HeldEvent>,
     bytes: usize,
     /// The descriptions of events that came for the first time, by number and version.
-    pub(super) descriptions: Vec<((u32, u32), Box<[u8]>)>,
+    pub(super) descriptions: Vec<Described>,
     known: HashSet<(u32, u32)>,
     /// How many events of each thread there was no room for.
     pub(super) lost: HashMap<TraceThread, u32>,
