@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use clap::builder::PossibleValuesParser;
 use corprof_diagnostics::Process;
 use corprof_launch::bundled;
 use corprof_launch::folder::Folder;
@@ -32,8 +33,9 @@ mod sampler_result;
 use sampler_result::SamplerResult;
 
 /// The file extensions that the sampler can write. A longer one precedes its own suffixes.
-const ENDINGS: [&str; 12] = [
+const ENDINGS: [&str; 13] = [
     ".html",
+    RECORDING,
     ".speedscope.json.gz",
     ".speedscope.json",
     ".firefox.json.gz",
@@ -46,6 +48,9 @@ const ENDINGS: [&str; 12] = [
     ".svg",
     ".txt",
 ];
+
+/// The extension of a recording: all samples, each with its time.
+const RECORDING: &str = ".nettrace";
 
 /// The file without -o.
 const DEFAULT: &str = "profile.html";
@@ -78,10 +83,13 @@ const DEFAULT: &str = "profile.html";
   corprof record -p 4711 --duration 10    a running process
   corprof record -o app.svg --mode wall -- dotnet App.dll
   corprof record -o app.pb.gz --rate 500 --delay 10 --duration 30 -- dotnet App.dll
+  corprof record -o app.nettrace -- dotnet App.dll    each sample with its time, for PerfView and dotnet-trace
+  corprof record -o app.nettrace --events cpu,alloc,lock,exception,gc -- dotnet App.dll
   corprof record --push pyroscope+http://localhost:4040 --label region=eu -- dotnet App.dll
 
 The extension of FILE chooses the format: .html (a page), .svg (a flame graph), .folded, .speedscope.json, .pb.gz (pprof),
-.json.gz (Firefox Profiler). Exit codes: corprof help exit-codes")]
+.json.gz (Firefox Profiler), .nettrace (a recording of each sample, which grows as they come).
+Exit codes: corprof help exit-codes")]
 pub struct Args {
     /// The process id of a running process
     #[arg(short, long, value_name = "PID", conflicts_with_all = ["command", "env"])]
@@ -107,6 +115,16 @@ pub struct Args {
         value_parser = options::words(&SAMPLER, "SAMPLER_MODE"),
     )]
     mode: String,
+
+    /// What a recording (.nettrace) has: samples of threads that run (cpu) or of all threads (wall), as --mode says
+    /// otherwise, and the runtime's own events, with their stacks: alloc, lock, exception, gc
+    #[arg(
+        long,
+        value_name = "KINDS",
+        value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(["cpu", "wall", "alloc", "lock", "exception", "gc"]),
+    )]
+    events: Vec<String>,
 
     #[arg(
         long,
@@ -138,6 +156,20 @@ pub struct Args {
     pub(crate) command: Vec<OsString>,
 }
 
+impl Args {
+    /// The kind of samples.
+    fn mode(&self) -> &str {
+        let has = |word: &str| self.events.iter().any(|event| event == word);
+        if has("wall") {
+            "wall"
+        } else if has("cpu") {
+            "cpu"
+        } else {
+            &self.mode
+        }
+    }
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -145,6 +177,22 @@ pub struct Args {
 pub fn run(args: &Args) -> Outcome {
     let output = args.output.as_deref().or_else(|| args.push.push.is_none().then_some(Path::new(DEFAULT)));
     let output = output.map(Output::new).transpose().map_err(|error| Failure::new(exit::USAGE, error))?;
+    if let Some(output) = output.as_ref().filter(|output| output.is_recording() && args.push.push.is_some()) {
+        let path = output.path();
+        let why = anyhow!(
+            "--push sends no recording such as {}: give -o another extension, or leave out --push",
+            path.display()
+        );
+        return Err(Failure::new(exit::USAGE, why));
+    }
+    if !args.events.is_empty() && !output.as_ref().is_some_and(Output::is_recording) {
+        let why = anyhow!("--events needs a recording: give it a file, such as -o app.nettrace");
+        return Err(Failure::new(exit::USAGE, why));
+    }
+    if args.mode == "wall" && args.mode() == "cpu" {
+        let why = anyhow!("--mode wall and --events cpu contradict each other: leave one out, or give --events wall");
+        return Err(Failure::new(exit::USAGE, why));
+    }
     if args.open && output.is_none() {
         return Err(Failure::new(exit::USAGE, anyhow!("there is no file to open: give one by -o")));
     }
@@ -156,7 +204,7 @@ pub fn run(args: &Args) -> Outcome {
     let temporary = Folder::new().context("cannot make a folder")?;
     let stop = StopFile::new(output.as_ref().map_or(temporary.path(), |output| &output.folder));
     // The options count, not variables that the shell has for another run.
-    for name in ["SAMPLER_DURATION", "SAMPLER_DELAY", "SAMPLER_OUT"] {
+    for name in ["SAMPLER_DURATION", "SAMPLER_DELAY", "SAMPLER_OUT", "SAMPLER_EVENTS"] {
         changes.insert(name.to_owned(), None);
     }
     args.push.clear(&mut changes);
@@ -298,12 +346,17 @@ fn open_if_asked(args: &Args, path: &Path) {
 fn settings(args: &Args, output: Option<PathBuf>, stop: PathBuf) -> Result<Vec<(&'static str, OsString)>, Failure> {
     let mut settings = vec![
         ("SAMPLER_STOP", stop.into_os_string()),
-        ("SAMPLER_MODE", args.mode.clone().into()),
+        ("SAMPLER_MODE", args.mode().into()),
         ("SAMPLER_HZ", args.rate.to_string().into()),
         ("SAMPLER_STACKS", if args.physical { "physical" } else { "async" }.into()),
         // Standard error is the application's.
         ("SAMPLER_REPORT", "none".into()),
     ];
+    let is_mode = |word: &&String| ["cpu", "wall"].contains(&word.as_str());
+    let events: Vec<_> = args.events.iter().filter(|word| !is_mode(word)).map(String::as_str).collect();
+    if !events.is_empty() {
+        settings.push(("SAMPLER_EVENTS", events.join(",").into()));
+    }
     settings.extend(output.map(|output| ("SAMPLER_OUT", output.into_os_string())));
     settings.extend(args.push.settings()?);
     settings.extend(args.duration.map(|seconds| ("SAMPLER_DURATION", seconds.to_string().into())));
@@ -407,6 +460,11 @@ impl Output {
         Ok(Self { folder, stem: stem.to_owned(), ending: ending.to_owned() })
     }
 
+    /// Whether it keeps each sample with its time.
+    fn is_recording(&self) -> bool {
+        self.ending.eq_ignore_ascii_case(RECORDING)
+    }
+
     fn path(&self) -> PathBuf {
         self.folder.join(format!("{}{}", self.stem, self.ending))
     }
@@ -497,7 +555,7 @@ mod tests {
 
     #[test]
     fn endings_are_those_that_the_sampler_knows() {
-        for ending in ENDINGS {
+        for ending in ENDINGS.into_iter().filter(|ending| *ending != RECORDING) {
             corprof_export::Format::of_path(format!("x{ending}")).unwrap();
         }
         let folder = tempfile::tempdir().unwrap();

@@ -78,7 +78,7 @@ pub use flame_graph::escaped;
 pub use format::Format;
 pub use frame::{Frame, FrameId, FrameKind};
 pub use methods::Method;
-pub use output::{Output, Written, application_name};
+pub use output::{Output, OutputFile, Written, application_name};
 pub use profile::{Losses, Profile, StackId, ThreadId, Unit};
 pub use source::SourceLines;
 pub use table::Table;

@@ -1,6 +1,6 @@
 //! The file of a run: its name, and the treatment of an existing file.
 
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -32,6 +32,54 @@ pub struct Output {
     own: Option<Stamp>,
 }
 
+/// The file that a run writes bit by bit, of whatever format.
+///
+/// Its name has the same placeholders as an [`Output`]'s, and a file of another run is kept in the same way.
+#[derive(Debug)]
+pub struct OutputFile {
+    path: PathBuf,
+}
+
+impl OutputFile {
+    /// A file by its name, with `%p` for the id of this process. Nothing is written yet.
+    ///
+    /// # Errors
+    /// If there is no such folder.
+    pub fn new(name: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = expanded(name.as_ref(), std::process::id());
+        check_folder(&path)?;
+        Ok(Self { path })
+    }
+
+    /// The file, with the process id in its name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Creates the file, and says where the file of another run is now, if there was one.
+    ///
+    /// # Errors
+    /// If the file cannot be created or the earlier one cannot be renamed.
+    pub fn create(&self) -> Result<(File, Option<PathBuf>), Error> {
+        let is_there = fs::metadata(&self.path).is_ok_and(|found| found.is_file());
+        let kept = if is_there { Some(keep(&self.path)?) } else { None };
+        let file = File::create_new(&self.path);
+        let file = file.map_err(|source| Error::Create { path: self.path.clone(), source })?;
+        Ok((file, kept))
+    }
+}
+
+/// Reports obstacles to a later file, as far as they can be detected without writing.
+fn check_folder(path: &Path) -> Result<(), Error> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let source = match fs::metadata(folder) {
+        Ok(found) if found.is_dir() => return Ok(()),
+        Ok(_) => std::io::ErrorKind::NotADirectory.into(),
+        Err(source) => source,
+    };
+    Err(Error::Create { path: path.to_owned(), source })
+}
+
 /// Identifies a version of a file: its size and time.
 type Stamp = (u64, Option<SystemTime>);
 
@@ -54,12 +102,8 @@ impl Output {
     pub fn new(name: impl AsRef<Path>) -> Result<Self, Error> {
         let path = expanded(name.as_ref(), std::process::id());
         let format = Format::of_path(&path)?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        match fs::metadata(folder) {
-            Ok(found) if found.is_dir() => Ok(Self { path, format, own: None }),
-            Ok(_) => Err(Error::Create { path, source: std::io::ErrorKind::NotADirectory.into() }),
-            Err(source) => Err(Error::Create { path, source }),
-        }
+        check_folder(&path)?;
+        Ok(Self { path, format, own: None })
     }
 
     /// The file, with the process id in its name.
@@ -79,38 +123,38 @@ impl Output {
     /// If the file cannot be written or the earlier one cannot be renamed; files are then as they were.
     pub fn write(&mut self, profile: &Profile) -> Result<Written, Error> {
         let kept = match fs::metadata(&self.path) {
-            Ok(found) if found.is_file() && Some(stamp(&found)) != self.own => Some(self.keep()?),
+            Ok(found) if found.is_file() && Some(stamp(&found)) != self.own => Some(keep(&self.path)?),
             _ => None,
         };
         profile.write(&self.path)?;
         self.own = fs::metadata(&self.path).ok().as_ref().map(stamp);
         Ok(Written { format: self.format, kept })
     }
+}
 
-    /// Moves the existing file to the first free number. An empty file reserves the new name, so that no two
-    /// processes take the same.
-    fn keep(&self) -> Result<PathBuf, Error> {
-        let failed = |source| Error::Write { path: self.path.clone(), source };
-        for number in 1u32.. {
-            let path = numbered(&self.path, number);
-            // Closed at once: Windows renames nothing over an open file.
-            match fs::File::create_new(&path).map(drop) {
-                Ok(()) => {
-                    return match fs::rename(&self.path, &path) {
-                        Ok(()) => Ok(path),
-                        Err(source) => {
-                            // The file is empty, and was made here.
-                            let _ = fs::remove_file(&path);
-                            Err(failed(source))
-                        }
-                    };
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(source) => return Err(failed(source)),
+/// Moves the existing file to the first free number. An empty file reserves the new name, so that no two
+/// processes take the same.
+fn keep(existing: &Path) -> Result<PathBuf, Error> {
+    let failed = |source| Error::Write { path: existing.to_owned(), source };
+    for number in 1u32.. {
+        let path = numbered(existing, number);
+        // Closed at once: Windows renames nothing over an open file.
+        match File::create_new(&path).map(drop) {
+            Ok(()) => {
+                return match fs::rename(existing, &path) {
+                    Ok(()) => Ok(path),
+                    Err(source) => {
+                        // The file is empty, and was made here.
+                        let _ = fs::remove_file(&path);
+                        Err(failed(source))
+                    }
+                };
             }
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(source) => return Err(failed(source)),
         }
-        Err(failed(std::io::ErrorKind::AlreadyExists.into()))
     }
+    Err(failed(std::io::ErrorKind::AlreadyExists.into()))
 }
 
 fn stamp(found: &Metadata) -> Stamp {
@@ -149,7 +193,10 @@ fn expanded(path: &Path, process: u32) -> PathBuf {
 /// `shop.html` as `shop.1.html`, `shop.speedscope.json` as `shop.1.speedscope.json`.
 fn numbered(path: &Path, number: u32) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let extension = Format::ending_of(&name);
+    let extension = match Format::ending_of(&name) {
+        0 => path.extension().map_or(0, |extension| 1 + extension.len()),
+        known => known,
+    };
     let stem = name.get(..name.len() - extension).unwrap_or(&name);
     let ending = name.get(name.len() - extension..).unwrap_or_default();
     path.with_file_name(format!("{stem}.{number}{ending}"))
@@ -210,6 +257,7 @@ mod tests {
         is("/a.b/shop.html", "/a.b/shop.2.html");
         is("shop.speedscope.json.gz", "shop.2.speedscope.json.gz");
         is("SHOP.PB.GZ", "SHOP.2.PB.GZ");
+        is("shop.nettrace", "shop.2.nettrace");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Samples the stacks of all threads at random times, and writes an HTML page, or a file in another format.
 //!
-//! The file is rewritten each second in the first ten seconds, and every ten seconds later; there is none without
-//! samples. With SAMPLER_STOP=/tmp/stop, the sampler says beside it, in /tmp/stop.4711.told with the process id, what
+//! A `.nettrace` file is written as samples come, with the time of each (`recording`). A file of another format is
+//! rewritten each second in the first ten seconds, and every ten seconds later; there is none without samples. With SAMPLER_STOP=/tmp/stop, the sampler says beside it, in /tmp/stop.4711.told with the process id, what
 //! it has written (`told`). At the end of sampling it creates /tmp/stop.4711, which contains what became of sent
 //! profiles. `corprof record` uses this.
 //!
@@ -14,37 +14,42 @@
 //!
 //! If a module has a portable PDB, methods and lambdas have file and line, and on the page each method has its hot lines.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use corprof::args::EventPipeEvent;
 use corprof::detach::{DetachState, Detacher};
-use corprof::metadata::MethodDef;
 use corprof::prelude::*;
-use corprof::sampler::{Mode, Report, Round, Sample, SampledFrame, Sampler, Strategy};
+use corprof::sampler::{Mode, Report, Round, Sample, Sampler, Strategy};
 use corprof::sync::Mutex;
-use corprof_export::{self as export, Format, FrameId, Output, Profile, SourceLines, Unit, application_name};
+use corprof_export::{self as export, Format, FrameId, Output, OutputFile, Profile, Unit, application_name};
 use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::SAMPLER;
 
-use self::async_callers::{AsyncCallers, Joined, LONGEST, Role, StackFrame, ThreadKey, Waiting, has_async};
+use self::async_callers::{AsyncCallers, Joined, LONGEST, StackFrame, ThreadKey, Waiting, has_async};
 use self::async_session::Inbox;
 use self::async_work::AsyncWork;
+use self::methods::Methods;
 use self::push::{Push, PushOptions};
 use self::quota::Quota;
+use self::recording::{
+    EventInbox, EventKinds, EventWork, FoundCode, Held, RecordedSample, Recording, Timing, UnknownCode, find_code,
+    move_events,
+};
 use crate::lease::Lease;
-use crate::line_counts::{LineCounts, LineOwner};
-use crate::own_frames::is_of_the_runtime;
+use crate::line_counts::LineCounts;
 use crate::question::leave;
 use crate::report_files::{of_process, write};
 
 mod async_callers;
 mod async_session;
 mod async_work;
+mod methods;
 mod push;
 mod quota;
+mod recording;
 mod result_file;
 
 /// The name in messages.
@@ -65,11 +70,16 @@ pub struct SamplerProfiler {
     ending: Arc<Mutex<()>>,
     /// What the runtime tells of async operations.
     inbox: Arc<Inbox>,
+    /// What it tells for a recording.
+    events: Option<Arc<EventInbox>>,
 }
 
 struct Options {
-    /// None if the samples are sent and not written.
+    /// None if the samples are sent or recorded.
     output: Option<Output>,
+    recording: Option<OutputFile>,
+    /// The runtime's events that are recorded.
+    events: Option<EventKinds>,
     push: Option<PushOptions>,
     mode: Mode,
     is_only_mine: bool,
@@ -94,6 +104,20 @@ impl Options {
         if is_file {
             out.output()?;
         }
+        let is_recording = out.path().is_some_and(|path| recording::is_asked_for(&path));
+        if is_recording && push.is_some() {
+            return Err(out.error("samples are sent or recorded, not both: unset SAMPLER_PUSH, or give another format"));
+        }
+        let is_only_mine = settings.of("SAMPLER_CODE").word(&[("all", false), ("mine", true)])?;
+        if is_recording && is_only_mine {
+            return Err(settings.of("SAMPLER_CODE").error("a recording has all frames: give all, or another format"));
+        }
+        let events = EventKinds::read(&settings.of("SAMPLER_EVENTS"))?;
+        if events.is_some() && !is_recording {
+            return Err(settings
+                .of("SAMPLER_EVENTS")
+                .error("only a recording has events: give a file that ends in .nettrace"));
+        }
         let strategies = [
             ("auto", None),
             ("suspended", Some(Strategy::SuspendedRuntime)),
@@ -101,10 +125,12 @@ impl Options {
             ("seeded", Some(Strategy::Seeded)),
         ];
         let options = Self {
-            output: if is_file { Some(out.parsed(|name| Output::new(name))?) } else { None },
+            output: if is_file && !is_recording { Some(out.parsed(|name| Output::new(name))?) } else { None },
+            recording: if is_recording { Some(out.parsed(|name| OutputFile::new(name))?) } else { None },
+            events,
             push,
             mode: settings.of("SAMPLER_MODE").word(&[("cpu", Mode::Cpu), ("wall", Mode::Wall)])?,
-            is_only_mine: settings.of("SAMPLER_CODE").word(&[("all", false), ("mine", true)])?,
+            is_only_mine,
             has_async_callers: settings.of("SAMPLER_STACKS").word(&[("async", true), ("physical", false)])?,
             hertz: settings.of("SAMPLER_HZ").number()?,
             budget_percent: settings.of("SAMPLER_BUDGET").number()?,
@@ -129,6 +155,7 @@ fn seconds(settings: &Settings, variable: &'static str) -> Result<Duration, Sett
 
 struct State {
     output: Option<Output>,
+    recording: Option<Recording>,
     push: Option<Push>,
     kind: Kind,
     profile: Profile,
@@ -176,11 +203,13 @@ impl State {
     fn new(options: Options, interval: Duration, push: Option<Push>) -> Self {
         let mode = if options.mode == Mode::Cpu { export::Mode::Cpu } else { export::Mode::Wall };
         let is_timed = options.output.is_some();
+        let timing = Timing { interval, mode: if options.mode == Mode::Cpu { "cpu" } else { "wall" } };
         let kind = Kind { interval, mode, is_only_mine: options.is_only_mine, is_timed };
         let profile = kind.profile(SystemTime::now() + options.delay);
         let shows_lines = options.output.as_ref().is_some_and(|output| output.format() == Format::Html);
         Self {
             output: options.output,
+            recording: options.recording.map(|file| Recording::new(file, timing)),
             push,
             kind,
             profile,
@@ -216,6 +245,11 @@ impl State {
         self.profile.set_note("async callers", format!("Async callers are not shown: {error}"));
     }
 
+    /// Says why the runtime's events are missing.
+    fn say_without_events(&mut self, error: &Error) {
+        self.profile.warn(format!("The recording has no events of the runtime: {error}"));
+    }
+
     /// From now on no samples are added.
     fn end_sampling(&mut self) {
         self.sampled = Some(self.elapsed());
@@ -228,13 +262,11 @@ impl State {
         }
         self.end_sampling();
         self.settle(cx, true);
-        match self.write() {
+        match self.write(true) {
             Ok(samples) if self.is_reporting => {
                 report!("sampler: {}", self.report);
-                match &self.output {
-                    Some(output) if samples > 0 => {
-                        report!("sampler: {samples} samples written to {}", output.path().display());
-                    }
+                match self.file() {
+                    Some(file) if samples > 0 => report!("sampler: {samples} samples written to {}", file.display()),
                     Some(_) => report!("sampler: no samples, so no file: {}", self.why_empty()),
                     None => {}
                 }
@@ -246,6 +278,12 @@ impl State {
         Some(Finished { push: self.push.take(), stop: self.stop.clone(), is_reporting: self.is_reporting })
     }
 
+    /// The file, with the process id in its name.
+    fn file(&self) -> Option<&Path> {
+        let recorded = self.recording.as_ref().map(|recording| recording.file().path());
+        self.output.as_ref().map(Output::path).or(recorded)
+    }
+
     /// Sends the samples since the last time.
     fn push(&mut self) {
         let Some(push) = &mut self.push else { return };
@@ -255,14 +293,28 @@ impl State {
             // An application runs for months: nothing is kept that only the past needs.
             self.profile = self.kind.profile(SystemTime::now());
             self.threads.clear();
-            self.methods.known.clear();
+            self.methods.forget();
         }
     }
 
+    /// The code of a round that a recording does not know yet.
+    fn unknown_code(&self, round: &Round<'_, '_>) -> Vec<UnknownCode> {
+        self.recording.as_ref().map(|recording| recording.unknown_code(round)).unwrap_or_default()
+    }
+
+    /// The same of events.
+    fn unknown_code_of_events(&self, cx: &InNoGc<'_>, held: &Held) -> Vec<UnknownCode> {
+        let recording = self.recording.as_ref();
+        recording.map(|recording| recording.unknown_code_of_events(cx, held)).unwrap_or_default()
+    }
+
     /// Adds the samples of a round, unless sampling has ended. Returns whether it has.
-    fn add(&mut self, round: &Round<'_, '_>) -> bool {
+    fn add(&mut self, round: &Round<'_, '_>, code: Vec<FoundCode>) -> bool {
         if self.is_finished || self.sampled.is_some() {
             return true;
+        }
+        if let Some(recording) = &mut self.recording {
+            recording.learn(code);
         }
         for sample in round.samples() {
             self.add_sample(round, &sample);
@@ -288,8 +340,14 @@ impl State {
         let profile_thread =
             *self.threads.entry(key).or_insert_with(|| profile.thread(thread.os_id.unwrap_or_default(), ""));
         profile.rename_thread(profile_thread, thread.name.as_deref().unwrap_or_default());
+        let recording = &mut self.recording;
+        if let Some(recording) = recording {
+            recording.name_thread(key, thread.name.as_deref());
+        }
         let frames = sample.frames().iter().enumerate();
-        let frames = frames.map(|(depth, frame)| self.methods.stack_frame(profile, round, depth, frame)).collect();
+        let frames = frames
+            .map(|(depth, frame)| self.methods.stack_frame(profile, recording.as_mut(), round, depth, frame))
+            .collect();
         if let Some(lines) = &mut self.lines {
             let methods = &self.methods;
             lines.add(round.cx(), sample.frames(), sample.weight(), |function| methods.line_owner(function));
@@ -313,6 +371,13 @@ impl State {
 
     /// Adds the waiting samples whose time has come; all of them with `is_last`.
     fn settle(&mut self, cx: &InNoGc<'_>, is_last: bool) {
+        self.join_waiting(cx, is_last);
+        if let Some(recording) = &mut self.recording {
+            recording.settle(self.callers.as_ref().and_then(AsyncCallers::oldest), is_last);
+        }
+    }
+
+    fn join_waiting(&mut self, cx: &InNoGc<'_>, is_last: bool) {
         let Some(mut callers) = self.callers.take() else { return };
         callers.take_buffers(cx);
         let now = self.start.elapsed();
@@ -331,12 +396,13 @@ impl State {
     }
 
     fn add_joined(&mut self, cx: &InNoGc<'_>, sample: &Waiting, joined: &Joined<'_>) {
+        self.record(cx, sample, joined);
         let profile = &mut self.profile;
         let mut frames: Vec<FrameId> = Vec::new();
         for frame in joined.physical {
             match frame {
-                StackFrame::Managed(function, _) => frames.extend(self.methods.managed(profile, cx, *function).frame),
-                StackFrame::Native(name) => {
+                StackFrame::Managed(function, ..) => frames.extend(self.methods.managed(profile, cx, *function).frame),
+                StackFrame::Native(name, _) => {
                     let frame = profile.frame(export::Frame::native(name));
                     // Adjacent native functions without names make one frame.
                     if frames.last() != Some(&frame) {
@@ -358,6 +424,10 @@ impl State {
         for function in &joined.creators {
             frames.extend(method(profile, function));
         }
+        if self.recording.is_some() {
+            // It has the stacks; the profile is for the terminal, and must not grow with them.
+            frames.truncate(1);
+        }
         if sample.is_waiting {
             frames.push(profile.frame(export::Frame::native("[waits]")));
         }
@@ -366,6 +436,49 @@ impl State {
         let profile_thread =
             *self.threads.entry(thread).or_insert_with(|| profile.thread(thread.1.unwrap_or_default(), ""));
         profile.sample(profile_thread, sample.at, stack, sample.weight);
+    }
+
+    /// Adds a sample to the recording.
+    fn record(&mut self, cx: &InNoGc<'_>, sample: &Waiting, joined: &Joined<'_>) {
+        let Some(recording) = &mut self.recording else { return };
+        let profile = &mut self.profile;
+        let mut stack: Vec<u64> = Vec::new();
+        let mut last_native = None;
+        for frame in joined.physical {
+            match frame {
+                StackFrame::Managed(function, _, address) => {
+                    let is_shown = self.methods.managed(profile, cx, *function).frame.is_some();
+                    stack.extend(Some(*address).filter(|_| is_shown));
+                }
+                // Adjacent native functions without names make one frame.
+                StackFrame::Native(name, _) if last_native == Some(name) => {}
+                StackFrame::Native(_, address) => stack.push(*address),
+            }
+            last_native = if let StackFrame::Native(name, _) = frame { Some(name) } else { None };
+        }
+        let mut logical = |recording: &mut Recording, function: &Option<FunctionId>| match function {
+            Some(function) => {
+                let method = self.methods.managed(profile, cx, *function);
+                method.frame.map(|_| recording.logical(&method.name))
+            }
+            None => Some(recording.logical("[unknown code]")),
+        };
+        for function in &joined.awaiting {
+            stack.extend(logical(recording, function));
+        }
+        if !joined.creators.is_empty() {
+            stack.push(recording.logical("[started by]"));
+        }
+        for function in &joined.creators {
+            stack.extend(logical(recording, function));
+        }
+        recording.add(&RecordedSample {
+            thread: sample.thread,
+            ticks: sample.ticks,
+            weight: Duration::from_nanos(sample.weight),
+            is_waiting: sample.is_waiting,
+            stack: &stack,
+        });
     }
 
     /// Whether the time is over, or somebody has asked for the end.
@@ -381,41 +494,53 @@ impl State {
     /// Replaces the previous snapshot when its time has come: an application that dies loses little.
     fn write_snapshot(&mut self) {
         let elapsed = self.elapsed();
-        let pause = if elapsed < SNAPSHOT { FIRST_SNAPSHOTS } else { SNAPSHOT };
+        // A recording is not written anew.
+        let is_early = elapsed < SNAPSHOT || self.recording.is_some();
+        let pause = if is_early { FIRST_SNAPSHOTS } else { SNAPSHOT };
         if self.is_finished || elapsed.saturating_sub(self.written) < pause {
             return;
         }
         self.written = elapsed;
-        if let Err(error) = self.write() {
+        if let Err(error) = self.write(false) {
             self.complain(&error);
         }
     }
 
     /// Prints an error, unless a command reads it: standard error is the application's.
-    fn complain(&self, error: &corprof_export::Error) {
+    fn complain(&self, error: &BoxError) {
         if self.stop.is_none() {
             report!("sampler: {error}");
         }
     }
 
     /// Replaces the previous file, and tells what it has. The number of samples: without any there is no file.
-    fn write(&mut self) -> Result<u64, corprof_export::Error> {
-        let written = self.write_file();
-        if let (Some(stop), Some(_)) = (&self.stop, &self.output) {
-            report(stop, ".told", &result_file::text(&self.profile, written.as_ref().err(), &self.why_empty()));
+    fn write(&mut self, is_last: bool) -> Result<u64, BoxError> {
+        let written = self.write_file(is_last);
+        if let (Some(stop), Some(_)) = (&self.stop, self.file()) {
+            let is_empty = self.profile.samples() == 0 && self.events().0 == 0;
+            let why_empty = is_empty.then(|| self.why_empty());
+            report(stop, ".told", &result_file::text(&self.profile, written.as_ref().err(), why_empty.as_deref()));
         }
         written.map(|()| self.profile.samples())
+    }
+
+    /// How many events of the runtime are recorded, and how many were lost.
+    fn events(&self) -> (u64, u64) {
+        self.recording.as_ref().map(Recording::events).unwrap_or_default()
     }
 
     fn why_empty(&self) -> String {
         result_file::why_empty(&self.report, self.elapsed())
     }
 
-    fn write_file(&mut self) -> Result<(), corprof_export::Error> {
+    fn write_file(&mut self, is_last: bool) -> Result<(), BoxError> {
         let elapsed = self.elapsed();
+        let (events, lost) = self.events();
         let report = &self.report;
         let profile = &mut self.profile;
-        self.methods.place(profile);
+        if self.recording.is_none() {
+            self.methods.place(profile);
+        }
         if let Some(lines) = &mut self.lines {
             self.methods.place_lines(profile, lines);
         }
@@ -426,8 +551,15 @@ impl State {
         profile.set_skipped("rounds that came late", report.skipped.late);
         profile.set_skipped("rounds during collections", report.skipped.busy);
         profile.set_skipped("threads that came and went between rounds", report.unseen);
+        profile.set_skipped("events of the runtime that were lost", lost);
+        if events > 0 {
+            profile.set_note("events", format!("{events} events of the runtime"));
+        }
         if let Some(quota) = &self.quota {
             profile.set_skipped(&quota.reason(), quota.periods());
+        }
+        if let Some(recording) = &mut self.recording {
+            return if is_last { recording.finish() } else { recording.flush() };
         }
         let Some(output) = self.output.as_mut().filter(|_| profile.samples() > 0) else { return Ok(()) };
         if let Some(earlier) = output.write(&self.profile)?.kept {
@@ -458,119 +590,6 @@ fn report(stop: &Path, what: &str, text: &str) {
     write(NAME, &of_process(stop, what), text);
 }
 
-/// The managed methods seen so far.
-#[derive(Default)]
-struct Methods {
-    /// By id: after an unload the runtime may reuse the id for another method.
-    known: HashMap<FunctionId, Method>,
-    /// The names of native functions.
-    natives: HashSet<Arc<str>>,
-    /// The methods without a look-up of file and line so far.
-    unplaced: Vec<Unplaced>,
-    /// The methods whose lines are not known.
-    unlined: HashSet<FrameId>,
-    lines: SourceLines,
-}
-
-#[derive(Clone)]
-struct Method {
-    name: Name,
-    /// None for the runtime's own.
-    frame: Option<FrameId>,
-    role: Role,
-}
-
-struct Unplaced {
-    frame: FrameId,
-    module: PathBuf,
-    token: MethodDef,
-}
-
-impl Methods {
-    /// A frame of a sample.
-    fn stack_frame(
-        &mut self,
-        profile: &mut Profile,
-        round: &Round<'_, '_>,
-        depth: usize,
-        frame: &SampledFrame,
-    ) -> StackFrame {
-        if let Some(function) = frame.function {
-            return StackFrame::Managed(function, self.managed(profile, round.cx(), function).role);
-        }
-        // The address of a caller's frame is the return address, which may be behind the end of the function.
-        let name = round.native_name(frame.ip.saturating_sub(usize::from(depth > 0)));
-        let name = name.as_deref().unwrap_or("[native code]");
-        if let Some(known) = self.natives.get(name) {
-            return StackFrame::Native(Arc::clone(known));
-        }
-        let name: Arc<str> = name.into();
-        self.natives.insert(Arc::clone(&name));
-        StackFrame::Native(name)
-    }
-
-    fn managed(&mut self, profile: &mut Profile, cx: &InNoGc<'_>, function: FunctionId) -> Method {
-        let name = cx.names().csharp().function(function);
-        if let Some(known) = self.known.get(&function)
-            && known.name == name
-        {
-            return known.clone();
-        }
-        let role = Role::of(&name);
-        let frame = (!is_of_the_runtime(cx, function, &name)).then(|| self.new_frame(profile, cx, function, &name));
-        let method = Method { name, frame, role };
-        self.known.insert(function, method.clone());
-        method
-    }
-
-    fn new_frame(&mut self, profile: &mut Profile, cx: &InNoGc<'_>, function: FunctionId, name: &str) -> FrameId {
-        let Some((module, token)) = Self::definition(cx, function) else {
-            return profile.frame(export::Frame::managed(name));
-        };
-        let frame = profile.frame(export::Frame::managed(name).in_module(&module));
-        self.unplaced.push(Unplaced { frame, module: module.into(), token });
-        frame
-    }
-
-    /// The path of a method's module, and its token there. Dynamic methods have neither.
-    fn definition(cx: &InNoGc<'_>, function: FunctionId) -> Option<(String, MethodDef)> {
-        let info = cx.function_info(function).ok()?;
-        if info.token.is_nil() {
-            return None;
-        }
-        Some((cx.module_info(info.module).ok()?.path, info.token))
-    }
-
-    /// Looks up file and line of new methods. This reads files, so it must not be done during a round.
-    fn place(&mut self, profile: &mut Profile) {
-        for Unplaced { frame, module, token } in self.unplaced.drain(..) {
-            match self.lines.of_method(&module, token.as_raw()) {
-                Some((file, line)) => profile.place(frame, file, line),
-                None => {
-                    self.unlined.insert(frame);
-                }
-            }
-        }
-    }
-
-    /// What a function of a sample counts for in lines.
-    fn line_owner(&self, function: FunctionId) -> LineOwner<FrameId> {
-        match self.known.get(&function).map(|method| method.frame) {
-            Some(Some(frame)) if !self.unlined.contains(&frame) => LineOwner::Method(frame),
-            Some(None) => LineOwner::Hidden,
-            _ => LineOwner::Unlined,
-        }
-    }
-
-    /// Looks up the lines of what was counted. This reads files, so it must not be done during a round.
-    fn place_lines(&mut self, profile: &mut Profile, counts: &mut LineCounts<FrameId>) {
-        for ((frame, place), times) in counts.take() {
-            let Some((file, line)) = place.and_then(|place| place.in_source(&mut self.lines)) else { continue };
-            profile.add_line(frame, file, line, times.own.as_nanos() as u64, times.total.as_nanos() as u64);
-        }
-    }
-}
-
 impl SamplerProfiler {
     /// With a `detacher` the profiler detaches when sampling ends.
     fn start(cx: &InCallback<'_>, mut options: Options, detacher: Option<Detacher>) -> Result<Self, BoxError> {
@@ -590,14 +609,22 @@ impl SamplerProfiler {
             None => None,
         };
         let has_async_callers = options.has_async_callers;
+        let events = options.events.map(|kinds| Arc::new(EventInbox::new(kinds)));
+        if events.is_some() {
+            cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
+        }
         let profiler = Self {
             state: Arc::new(Mutex::new(State::new(options, interval, push))),
             ending: Arc::default(),
             inbox: Arc::default(),
+            events,
         };
         let state = Arc::clone(&profiler.state);
         sampler.start(cx, move |round| {
-            let is_over = state.lock(round.cx()).add(round);
+            let unknown = state.lock(round.cx()).unknown_code(round);
+            // The runtime may collect before it answers, so nothing is locked.
+            let code = find_code(round.cx_mut(), unknown);
+            let is_over = state.lock(round.cx()).add(round, code);
             if is_over {
                 round.end_sampling();
             }
@@ -606,10 +633,14 @@ impl SamplerProfiler {
         let state = Arc::clone(&profiler.state);
         let ending = Arc::clone(&profiler.ending);
         let lease = stop.as_deref().filter(|_| detacher.is_some()).and_then(Lease::of).map(Arc::new);
+        let mut event_work = profiler.events.clone().map(|events| EventWork::new(Arc::clone(&profiler.state), events));
         let mut work = has_async_callers.then(|| AsyncWork::new(Arc::clone(&state), Arc::clone(&profiler.inbox)));
         cx.spawn_profiler_thread("writes and ends", move |cx| {
             while !state.lock(cx).is_due() && !lease.as_ref().is_some_and(|lease| lease.is_over()) {
                 let pause = work.as_mut().map_or(LOOK, |work| work.step(cx));
+                if let Some(work) = &mut event_work {
+                    work.step(cx);
+                }
                 state.lock(cx).write_snapshot();
                 if cx.wait(pause).is_continue() {
                     continue;
@@ -618,6 +649,7 @@ impl SamplerProfiler {
                     // `corprof detach` has asked for it.
                     Some(detacher) if detacher.state() == DetachState::Detaching => {
                         work.into_iter().for_each(|work| work.end(cx));
+                        event_work.into_iter().for_each(|work| work.end(cx));
                         leave(NAME, &detacher, stop, lease);
                     }
                     _ => {} // the application ends
@@ -625,6 +657,7 @@ impl SamplerProfiler {
                 return;
             }
             work.into_iter().for_each(|work| work.end(cx));
+            event_work.into_iter().for_each(|work| work.end(cx));
             finish(cx, &state, &ending);
             if let Some(detacher) = detacher {
                 leave(NAME, &detacher, stop, lease);
@@ -662,9 +695,15 @@ impl Callbacks for SamplerProfiler {
 
     fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
         self.inbox.take(cx, &event);
+        if let Some(events) = &self.events {
+            events.take(cx, &event);
+        }
     }
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {
+        if let Some(events) = &self.events {
+            move_events(cx, &self.state, events);
+        }
         finish(cx, &self.state, &self.ending);
     }
 }

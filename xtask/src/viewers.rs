@@ -57,7 +57,7 @@ pub(crate) fn environment() -> Vec<(&'static str, OsString)> {
         ("CORPROF_SPEEDSCOPE", speedscope()),
         ("CORPROF_OTLP", otlp()),
         ("CORPROF_GCDUMP", microsofts("dotnet-gcdump")),
-        ("CORPROF_DOTNET_TRACE", microsofts("dotnet-trace")),
+        (DOTNET_TRACE, microsofts("dotnet-trace")),
     ];
     let found = viewers.into_iter().filter_map(|(name, found)| match found {
         Ok(found) => Some((name, found)),
@@ -67,6 +67,14 @@ pub(crate) fn environment() -> Vec<(&'static str, OsString)> {
         }
     });
     found.collect()
+}
+
+/// The variable that passes dotnet-trace to tests.
+pub(crate) const DOTNET_TRACE: &str = "CORPROF_DOTNET_TRACE";
+
+/// What it is set to for live tests; none without the tool, for which these need a note of their own.
+pub(crate) fn dotnet_trace() -> Option<OsString> {
+    microsofts("dotnet-trace").ok()
 }
 
 fn go() -> Result<OsString> {

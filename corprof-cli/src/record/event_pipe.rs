@@ -29,6 +29,11 @@ pub(super) fn record(
         let text = "only the built-in sampler sends profiles: record into a file, by -o and without --push";
         return Err(Failure::new(exit::NO, anyhow!("{why:#}\n  {text}")));
     };
+    if output.is_recording() {
+        let text =
+            "only the built-in sampler makes recordings: give -o another extension, or use `dotnet-trace collect`";
+        return Err(Failure::new(exit::NO, anyhow!("{why:#}\n  {text}")));
+    }
     if !args.quiet {
         event_pipe_samples::announce(why);
     }

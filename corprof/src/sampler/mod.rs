@@ -45,6 +45,13 @@ pub fn ticks() -> u64 {
     crate::system::ticks()
 }
 
+/// How many [`ticks`] a second has. 0 on systems other than Linux and Windows.
+#[must_use]
+pub fn ticks_per_second() -> u64 {
+    crate::system::ticks_per_second()
+}
+
+pub use crate::walk::native_function::NativeFunction;
 pub use crate::walk::stack_writer::SampledFrame;
 pub use options::{Mode, Sampler, SamplerError};
 pub use report::{CodeCounts, Report, SkippedRounds, SuspensionTimes, ThreadCounts};

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::id::{Inert, ThreadId};
 use crate::names::Name;
 use crate::profiler_thread::ProfilerThread;
+use crate::walk::native_function::NativeFunction;
 use crate::walk::stack_writer::SampledFrame;
 
 use super::report::{Report, Verdict};
@@ -37,18 +38,18 @@ pub struct Round<'r, 't> {
     pub(crate) buffer: &'r SampleBuffer,
     pub(crate) elapsed: Duration,
     pub(crate) report: &'r Report,
-    pub(crate) natives: Option<&'r dyn NativeNames>,
+    pub(crate) natives: Option<&'r dyn NativeFunctions>,
     pub(crate) is_last: bool,
 }
 
-/// Names native functions.
-pub(crate) trait NativeNames {
-    fn name(&self, address: usize) -> Option<String>;
+/// Finds native functions.
+pub(crate) trait NativeFunctions {
+    fn function(&self, address: usize) -> Option<NativeFunction>;
 }
 
-impl std::fmt::Debug for dyn NativeNames + '_ {
+impl std::fmt::Debug for dyn NativeFunctions + '_ {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("NativeNames")
+        f.write_str("NativeFunctions")
     }
 }
 
@@ -85,7 +86,12 @@ impl<'r, 't> Round<'r, 't> {
     ///
     /// Except in the innermost frame, the address is the return address of a call: ask for the byte before it.
     pub fn native_name(&self, address: usize) -> Option<String> {
-        self.natives.and_then(|natives| natives.name(address))
+        self.native_function(address).map(|function| function.name)
+    }
+
+    /// The same, with the range of its code.
+    pub fn native_function(&self, address: usize) -> Option<NativeFunction> {
+        self.natives.and_then(|natives| natives.function(address))
     }
 
     /// The time from the round before to this one. It is longer than the interval if rounds were skipped.

@@ -178,7 +178,7 @@ impl Sampling {
         on_round: OnRound<'_>,
     ) -> bool {
         let Recording { buffer, report, .. } = &self.recording;
-        let natives = strategy.native_names();
+        let natives = strategy.native_functions();
         let mut round = Round { cx, threads, buffer, elapsed, report, natives, is_last: false };
         on_round(&mut round);
         round.is_last

@@ -31,6 +31,11 @@ pub(crate) fn ticks() -> u64 {
     imp::ticks()
 }
 
+/// How many [`ticks`] a second has; 0 where there are none.
+pub(crate) fn ticks_per_second() -> u64 {
+    imp::ticks_per_second()
+}
+
 /// Keeps the library of this code loaded for as long as the process lives.
 ///
 /// The runtime unloads a profiler's library when `Initialize` fails, without asking `DllCanUnloadNow`. A thread of the

@@ -12,6 +12,7 @@
 // of suspension.
 
 mod frame;
+pub(crate) mod native_function;
 mod own;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) mod recorded;

@@ -21,7 +21,7 @@ pub(super) const LONGEST: Duration = Duration::from_secs(4);
 /// How long threads may take for an answer: the runtime writes each second what threads hold that were idle for 250 ms,
 /// and others write it at their next async operation.
 pub(super) const ANSWER: Duration = Duration::from_millis(1800);
-/// How many frames all waiting samples may have, of 24 bytes each.
+/// How many frames all waiting samples may have, of 32 bytes each.
 const MOST_FRAMES: usize = 1 << 20;
 /// How many addresses of code are remembered.
 const MOST_ADDRESSES: usize = 1 << 14;
@@ -65,10 +65,13 @@ impl Role {
 /// A frame of a waiting sample.
 #[derive(Debug, Clone)]
 pub(super) enum StackFrame {
-    Managed(FunctionId, Role),
+    Managed(FunctionId, Role, TraceAddress),
     /// By its name.
-    Native(Arc<str>),
+    Native(Arc<str>, TraceAddress),
 }
+
+/// The address of a frame in a recording; 0 without one.
+pub(super) type TraceAddress = u64;
 
 /// A sample that waits.
 pub(super) struct Waiting {
@@ -92,7 +95,7 @@ impl Waiting {
 
 /// Whether a resumed method may be on a stack.
 pub(super) fn has_async(frames: &[StackFrame]) -> bool {
-    frames.iter().any(|frame| matches!(frame, StackFrame::Managed(_, Role::Wrapper(_) | Role::StateMachine)))
+    frames.iter().any(|frame| matches!(frame, StackFrame::Managed(_, Role::Wrapper(_) | Role::StateMachine, _)))
 }
 
 /// The stack of a sample that has waited.
@@ -186,6 +189,11 @@ impl AsyncCallers {
         until.max(self.answered_until) >= sample.ticks
     }
 
+    /// The time of the oldest sample that waits, in ticks.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        self.waiting.iter().map(|sample| sample.ticks).min()
+    }
+
     /// Whether samples wait.
     pub(super) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
@@ -236,7 +244,7 @@ impl AsyncCallers {
     pub(super) fn join<'s>(&mut self, cx: &InNoGc<'_>, sample: &'s Waiting, can_wait: bool) -> Option<Joined<'s>> {
         let mut joined = Joined { physical: &sample.frames, awaiting: Vec::new(), creators: Vec::new() };
         let Some(os_id) = sample.thread.1.filter(|_| sample.may_be_async()) else { return Some(joined) };
-        let is_stub = |frame: &StackFrame| matches!(frame, StackFrame::Managed(_, Role::Stub));
+        let is_stub = |frame: &StackFrame| matches!(frame, StackFrame::Managed(_, Role::Stub, _));
         let frames = (0_u64..).zip(&sample.frames).filter(|(_, frame)| !is_stub(frame));
         let places: Vec<u64> = frames.map(|(place, _)| PHYSICAL | place).collect();
         let found = Found { cx, frames: &sample.frames, functions: &self.functions, is_busy: Cell::new(false) };
@@ -269,7 +277,7 @@ impl AsyncCallers {
     /// Counts a sample that was just joined.
     fn count(&mut self, sample: &Waiting) {
         let has_wrapper =
-            || sample.frames.iter().any(|frame| matches!(frame, StackFrame::Managed(_, Role::Wrapper(_))));
+            || sample.frames.iter().any(|frame| matches!(frame, StackFrame::Managed(_, Role::Wrapper(_), _)));
         match self.stack.outcome {
             Outcome::Stitched => {
                 self.resumed += 1;
@@ -290,8 +298,7 @@ impl AsyncCallers {
             return;
         }
         let Some(until) = self.seconds.pop_front() else { return };
-        let oldest = self.waiting.iter().map(|sample| sample.ticks).min().unwrap_or(until);
-        self.stacks.release(until.min(oldest));
+        self.stacks.release(self.oldest().map_or(until, |oldest| until.min(oldest)));
     }
 
     /// What a reader of the profile should know.
@@ -323,8 +330,8 @@ impl Found<'_> {
     fn function(&self, address: u64) -> Option<FunctionId> {
         if address & PHYSICAL != 0 {
             return match self.frames.get(usize::try_from(address & !PHYSICAL).ok()?)? {
-                StackFrame::Managed(function, _) => Some(*function),
-                StackFrame::Native(_) => None,
+                StackFrame::Managed(function, ..) => Some(*function),
+                StackFrame::Native(..) => None,
             };
         }
         if let Some(known) = self.functions.borrow().get(&address) {
@@ -354,7 +361,9 @@ impl Methods for Found<'_> {
 
     fn wrapper_index(&self, method: u64) -> Option<u8> {
         self.frames.iter().find_map(|frame| match frame {
-            StackFrame::Managed(function, Role::Wrapper(index)) if function.as_raw() as u64 == method => Some(*index),
+            StackFrame::Managed(function, Role::Wrapper(index), _) if function.as_raw() as u64 == method => {
+                Some(*index)
+            }
             _ => None,
         })
     }

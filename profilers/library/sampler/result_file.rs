@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use corprof::prelude::*;
 use corprof::sampler::{Mode, Report};
 use corprof_export::Profile;
 
@@ -12,11 +13,11 @@ use corprof_export::Profile;
 const MOST: usize = 5;
 
 /// The text of the file.
-pub(super) fn text(profile: &Profile, error: Option<&corprof_export::Error>, why_empty: &str) -> String {
+pub(super) fn text(profile: &Profile, error: Option<&BoxError>, why_empty: Option<&str>) -> String {
     if let Some(error) = error {
         return format!("failed\n{error}\n");
     }
-    if profile.samples() == 0 {
+    if let Some(why_empty) = why_empty {
         return format!("empty\n{why_empty}\n");
     }
     let busiest = profile.busiest(MOST).into_iter().map(|(share, method)| format!("{:5.1} %  {method}", 100.0 * share));

@@ -27,6 +27,9 @@ const YEAR: f64 = 365.0 * 24.0 * 60.0 * 60.0;
 
 /// The formats of a profile.
 const PROFILES: Kind = Kind::File(&[".html", ".svg", ".folded", ".speedscope.json", ".pb.gz", ".json.gz"]);
+/// The same, and a recording.
+const PROFILES_OR_RECORDING: Kind =
+    Kind::File(&[".html", ".svg", ".folded", ".speedscope.json", ".pb.gz", ".json.gz", ".nettrace"]);
 /// The same, and a table.
 const PROFILES_OR_TABLE: Kind =
     Kind::File(&[".csv", ".html", ".svg", ".folded", ".speedscope.json", ".pb.gz", ".json.gz"]);
@@ -107,11 +110,11 @@ pub static SAMPLER: Profiler = Profiler {
     settings: &[
         by_option(
             "SAMPLER_OUT",
-            PROFILES,
+            PROFILES_OR_RECORDING,
             "sampler-%p.html",
             "record --output FILE",
             "the file to write, in the format of its extension; it is rewritten each second at first and every ten seconds later; an existing one is replaced. \
-             With `SAMPLER_PUSH`, none without this",
+             `.nettrace` is a recording, which grows as samples come. With `SAMPLER_PUSH`, none without this",
         ),
         by_option(
             "SAMPLER_MODE",
@@ -119,6 +122,14 @@ pub static SAMPLER: Profiler = Profiler {
             "cpu",
             "record --mode",
             "`cpu` samples running threads only, `wall` all threads, with waits under a separate root",
+        ),
+        by_option(
+            "SAMPLER_EVENTS",
+            Kind::Words(&["alloc", "lock", "exception", "gc"]),
+            "",
+            "record --events KINDS",
+            "the runtime's own events that a recording (`.nettrace`) has beside the samples, with the stacks of the threads that write \
+             them: `alloc` samples of allocations, `lock` contention, `exception` exceptions that are thrown, `gc` collections",
         ),
         by_option(
             "SAMPLER_HZ",

@@ -3,6 +3,7 @@
 use corprof_tests::{ensure_or_longer, patiently};
 
 use super::*;
+use crate::cli::recording::Recording;
 
 /// The entry methods of tests/managed/modern/AsyncShares.cs, the innermost frames that tell whose a sample is, and the
 /// shares of the processor time, in per cent.
@@ -112,6 +113,30 @@ fn callers_are_those_that_await_from_the_start() -> Result<()> {
             ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}, {kind}: {stderr}");
             Helper::read(&file)?.check().with_context(|| format!("{runtime}, {kind}: {stderr}"))?;
             ensure!(is_said(&stderr), "{runtime}, {kind}: {stderr}");
+        }
+        Ok(())
+    })
+}
+
+/// Frames without an address have symbols of their own in a recording.
+#[test]
+fn callers_are_those_that_await_in_a_recording() -> Result<()> {
+    patiently(modern()?, |runtime, times| {
+        if !runtime.has(Difference::AsyncOperations) {
+            return Ok(());
+        }
+        let folder = tempfile::tempdir()?;
+        for kind in KINDS {
+            let file = folder.path().join("p.nettrace");
+            let mut command = record(&file, &[], 3 * times)?;
+            let program = application(runtime, "AsyncShares")?;
+            let output = command.arg("--").args(program).args([kind, &(4000 * times).to_string()]).output()?;
+            let (_, stderr) = texts(&output);
+            ensure!(output.status.success(), "{runtime}: {output:?}");
+            ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}, {kind}: {stderr}");
+            let folded = folder.path().join("p.folded");
+            fs::write(&folded, Recording::read(&file)?.folded())?;
+            Helper::read(&folded)?.check().with_context(|| format!("{runtime}, {kind}: {stderr}"))?;
         }
         Ok(())
     })

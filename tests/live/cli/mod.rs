@@ -14,6 +14,7 @@ mod push;
 mod questions;
 mod quota;
 mod record;
+mod recording;
 mod run;
 mod sdk;
 mod stacks;

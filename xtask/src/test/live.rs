@@ -15,6 +15,7 @@ use crate::emulator::Emulator;
 use crate::managed::{self, Compiler};
 use crate::process::{announce, note};
 use crate::runtime::Runtime;
+use crate::viewers;
 
 /// How much of the live tests is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,6 +155,12 @@ impl Prepared {
             Some(program) => command.env("CORPROF_HOST_COMMAND", program),
             None => command.env_remove("CORPROF_HOST_COMMAND"),
         };
+        if self.tier == Tier::All
+            && self.emulator().is_none()
+            && let Some(tool) = viewers::dotnet_trace()
+        {
+            command.env(viewers::DOTNET_TRACE, tool);
+        }
         Emulator::name_to(self.emulator(), command);
     }
 

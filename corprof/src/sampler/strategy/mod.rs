@@ -29,7 +29,7 @@ use crate::report;
 
 use super::options::{Mode, Sampler};
 use super::recording::Recording;
-use super::round::{NativeNames, SampledThread};
+use super::round::{NativeFunctions, SampledThread};
 
 /// The most frames that a signal handler records: 16 KB of memory for each thread, most of it never touched.
 const MAX_SIGNAL_FRAMES: usize = 2048;
@@ -138,8 +138,8 @@ pub(super) trait RunningStrategy {
         true
     }
 
-    /// The names of native functions, if the strategy knows them.
-    fn native_names(&self) -> Option<&dyn NativeNames> {
+    /// The native functions, if the strategy knows them.
+    fn native_functions(&self) -> Option<&dyn NativeFunctions> {
         None
     }
 }

@@ -39,6 +39,10 @@ pub(super) fn ticks() -> u64 {
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
+pub(super) fn ticks_per_second() -> u64 {
+    1_000_000_000
+}
+
 pub(super) fn prepare_barrier() -> bool {
     membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
 }

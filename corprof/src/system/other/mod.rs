@@ -29,6 +29,10 @@ pub(super) fn ticks() -> u64 {
     0
 }
 
+pub(super) fn ticks_per_second() -> u64 {
+    0
+}
+
 /// This system has no such barrier.
 pub(super) fn prepare_barrier() -> bool {
     false

@@ -26,7 +26,7 @@ use windows_sys::Win32::System::Diagnostics::Debug::ReadProcessMemory;
 use windows_sys::Win32::System::LibraryLoader::{
     GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GET_MODULE_HANDLE_EX_FLAG_PIN, GetModuleHandleExW,
 };
-use windows_sys::Win32::System::Performance::QueryPerformanceCounter;
+use windows_sys::Win32::System::Performance::{QueryPerformanceCounter, QueryPerformanceFrequency};
 use windows_sys::Win32::System::Threading::{FlushProcessWriteBuffers, GetCurrentProcess};
 
 /// The performance counter.
@@ -35,6 +35,13 @@ pub(super) fn ticks() -> u64 {
     // SAFETY: the call writes one number, and does not fail on a system that runs .NET.
     unsafe { QueryPerformanceCounter(&raw mut ticks) };
     ticks.cast_unsigned()
+}
+
+pub(super) fn ticks_per_second() -> u64 {
+    let mut frequency = 0_i64;
+    // SAFETY: the call writes one number, and does not fail on a system that runs .NET.
+    unsafe { QueryPerformanceFrequency(&raw mut frequency) };
+    frequency.cast_unsigned()
 }
 
 /// Waits end at a tick of the clock, which comes every 15.6 ms unless a program has asked for more.

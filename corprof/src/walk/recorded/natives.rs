@@ -17,6 +17,7 @@ use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 
 use crate::system::signals::RawSample;
+use crate::walk::native_function::NativeFunction;
 
 use super::{NativeCaller, Place};
 
@@ -138,13 +139,17 @@ impl Natives {
     }
 
     /// `libc.so.6!memset`, or `libcoreclr.so (no symbols)` if the function has no name; none for an address outside all libraries.
-    pub(crate) fn name(&mut self, address: usize) -> Option<String> {
+    pub(crate) fn function(&mut self, address: usize) -> Option<NativeFunction> {
         let mapped = self.at(address)?;
         let library = &mapped.library.name;
-        Some(match mapped.library.symbol(address.wrapping_sub(mapped.bias)) {
+        let (symbol, code) = mapped.library.symbol(address.wrapping_sub(mapped.bias));
+        let name = match symbol {
             Some(symbol) => format!("{library}!{symbol}"),
             None => format!("{library} (no symbols)"),
-        })
+        };
+        let start = code.start.wrapping_add(mapped.bias).clamp(mapped.range.start, address);
+        let end = code.end.saturating_add(mapped.bias).clamp(address + 1, mapped.range.end);
+        Some(NativeFunction { name, code: start..end })
     }
 
     /// The caller of native code.
@@ -248,11 +253,15 @@ impl Library {
         Some(line.range.start.wrapping_add(segment.offset).wrapping_sub(line.offset).wrapping_sub(segment.address))
     }
 
-    /// The function at an address in the file.
-    fn symbol(&self, address: usize) -> Option<&str> {
+    /// The function at an address in the file, and the range of its code; of code without a name the whole gap.
+    fn symbol(&self, address: usize) -> (Option<&str>, Range<usize>) {
         let after = self.symbols.partition_point(|symbol| symbol.address <= address);
-        let symbol = self.symbols.get(after.checked_sub(1)?)?;
-        (address - symbol.address < symbol.size.max(1)).then_some(symbol.name.as_str())
+        let next = self.symbols.get(after).map_or(usize::MAX, |next| next.address);
+        let Some(symbol) = after.checked_sub(1).and_then(|before| self.symbols.get(before)) else {
+            return (None, 0..next);
+        };
+        let end = symbol.address.saturating_add(symbol.size.max(1));
+        if address < end { (Some(&symbol.name), symbol.address..end) } else { (None, end..next) }
     }
 }
 
@@ -283,9 +292,10 @@ mod tests {
     fn functions_of_libraries_have_names() {
         let mut natives = Natives::default();
         let address = libc::getpid as *const () as usize;
-        let name = natives.name(address).unwrap();
+        let NativeFunction { name, code } = natives.function(address).unwrap();
         assert!(name.starts_with("libc") && name.ends_with("getpid"), "{name}");
-        assert_eq!(natives.name(8), None);
+        assert!(code.start == address && (1..4096).contains(&code.len()), "{address} in {code:?}");
+        assert_eq!(natives.function(8), None);
     }
 
     thread_local! {
@@ -304,7 +314,7 @@ mod tests {
         let mut natives = Natives::default();
         let mut names = Vec::new();
         while let NativeCaller::Found(next) = natives.caller(&sample, place, names.is_empty()) {
-            names.push(natives.name(next.ip.wrapping_sub(1)).unwrap_or_default());
+            names.push(natives.function(next.ip.wrapping_sub(1)).map(|found| found.name).unwrap_or_default());
             place = next;
         }
         NAMES.set(names);

@@ -30,10 +30,11 @@ use crate::report::line;
 use crate::sampler::options::{Filter, Sampler};
 use crate::sampler::recording::Recording;
 use crate::sampler::report::{Report, ThreadCounts};
-use crate::sampler::round::{NativeNames, SampledThread};
+use crate::sampler::round::{NativeFunctions, SampledThread};
 use crate::sampler::sample_buffer::SampleBuffer;
 use crate::sampler::unsampled::UnsampledTime;
 use crate::system::signals::{self, RawSample, Sending};
+use crate::walk::native_function::NativeFunction;
 use crate::walk::recorded::{CodeLookUp, KnownCode, Natives};
 use crate::walk::stack_writer::SampledFrame;
 
@@ -285,7 +286,7 @@ impl RunningStrategy for Signals {
         false
     }
 
-    fn native_names(&self) -> Option<&dyn NativeNames> {
+    fn native_functions(&self) -> Option<&dyn NativeFunctions> {
         Some(&self.natives)
     }
 }
@@ -337,9 +338,9 @@ fn dormant_rounds(interval: Duration) -> usize {
     usize::try_from(rounds).unwrap_or(usize::MAX).max(LEAST_DORMANT_ROUNDS)
 }
 
-impl NativeNames for RefCell<Natives> {
-    fn name(&self, address: usize) -> Option<String> {
-        self.borrow_mut().name(address)
+impl NativeFunctions for RefCell<Natives> {
+    fn function(&self, address: usize) -> Option<NativeFunction> {
+        self.borrow_mut().function(address)
     }
 }
 

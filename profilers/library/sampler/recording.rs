@@ -1,0 +1,268 @@
+//! A recording: every sample with its time, thread and stack, in a `.nettrace` that grows as samples come.
+//!
+//! Its events are those of `dotnet-trace collect-linux`, so that readers know them: a sample is an event of
+//! Universal.Events with its stack as addresses, [`CPU`](Measured::CPU) of a thread that runs and [`WAIT`] of one that
+//! waits; mappings and symbols of Universal.System name the addresses (`code_map`). Frames without an address, such as
+//! the methods that await a resumed one, have addresses that no code has.
+//!
+//! Samples are written in order of time, so they wait until no older one can come ([`Recording::settle`]). What is
+//! The runtime's own events stand among the samples (`runtime_events`). What is
+//! written reaches the file at least each second ([`Recording::flush`]): a file that is cut reads up to the cut.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::time::Duration;
+
+use corprof::info::CodeRange;
+use corprof::prelude::*;
+use corprof::sampler::{NativeFunction, Round, SampledFrame};
+use corprof_export::OutputFile;
+use corprof_nettrace::events::universal::{ProcessMapping, ProcessSymbol};
+
+use super::async_callers::ThreadKey;
+use crate::own_frames::is_of_the_runtime;
+use code_map::{CodeMap, Definition, NATIVE};
+use trace_file::{Entry, TraceEvent, TraceFile, TraceSample};
+
+mod code_map;
+mod mappings;
+mod runtime_events;
+mod trace_file;
+
+pub(super) use runtime_events::{EventInbox, EventKinds, EventWork, Held, HeldEvent, move_events};
+pub(super) use trace_file::Timing;
+
+/// Whether the extension of a file asks for a recording.
+pub(super) fn is_asked_for(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("nettrace"))
+}
+
+/// The most frames of a stack: a stack of the format has 64 KB.
+const DEEPEST: usize = 8_000;
+
+/// A recording that is being written.
+pub(super) struct Recording {
+    trace: TraceFile,
+    code: CodeMap,
+}
+
+/// A managed function that a sample has, at an address that is not known yet.
+pub(super) struct UnknownCode {
+    function: FunctionId,
+    name: Name,
+    address: usize,
+}
+
+/// The same with the code around the address.
+pub(super) struct FoundCode {
+    function: FunctionId,
+    name: Name,
+    range: CodeRange,
+}
+
+/// The addresses in the trace of frames of events; none for those that are not shown.
+pub(super) type EventPlaces = HashMap<(FunctionId, usize), Option<u64>>;
+
+/// A sample of a thread.
+pub(super) struct RecordedSample<'a> {
+    pub(super) thread: ThreadKey,
+    pub(super) ticks: u64,
+    pub(super) weight: Duration,
+    pub(super) is_waiting: bool,
+    /// Addresses in the trace, the innermost first.
+    pub(super) stack: &'a [u64],
+}
+
+impl Recording {
+    pub(super) fn new(file: OutputFile, timing: Timing) -> Self {
+        Self { trace: TraceFile::new(file, timing), code: CodeMap::default() }
+    }
+
+    /// The file.
+    pub(super) fn file(&self) -> &OutputFile {
+        self.trace.file()
+    }
+
+    /// The code of a round that is not known yet.
+    pub(super) fn unknown_code(&self, round: &Round<'_, '_>) -> Vec<UnknownCode> {
+        let frames = round.samples().flat_map(|sample| sample.frames().iter().enumerate());
+        let frames = frames.filter_map(|(depth, frame)| Some((frame.function?, address_of(depth, frame))));
+        self.unknown(round.cx(), frames)
+    }
+
+    /// The same of events.
+    pub(super) fn unknown_code_of_events(&self, cx: &InNoGc<'_>, held: &Held) -> Vec<UnknownCode> {
+        let frames: HashSet<_> = held.events.iter().flat_map(|event| event.frames.iter().copied()).collect();
+        self.unknown(cx, frames.into_iter())
+    }
+
+    fn unknown(&self, cx: &InNoGc<'_>, frames: impl Iterator<Item = (FunctionId, usize)>) -> Vec<UnknownCode> {
+        let mut unknown: Vec<UnknownCode> = Vec::new();
+        for (function, address) in frames {
+            let name = cx.names().csharp().function(function);
+            let is_known = self.code.address(function.as_raw(), &name, address).is_some();
+            if !is_known && !unknown.iter().any(|other| other.address == address) {
+                unknown.push(UnknownCode { function, name, address });
+            }
+        }
+        unknown
+    }
+
+    /// Keeps what was found about unknown code.
+    pub(super) fn learn(&mut self, found: Vec<FoundCode>) {
+        for FoundCode { function, name, range } in found {
+            self.code.learn(function.as_raw(), &name, range.start..range.start + range.size);
+        }
+    }
+
+    /// The address of a managed frame in the trace.
+    pub(super) fn managed(&mut self, function: FunctionId, name: &str, depth: usize, frame: &SampledFrame) -> u64 {
+        self.managed_at(function, name, address_of(depth, frame))
+    }
+
+    fn managed_at(&mut self, function: FunctionId, name: &str, address: usize) -> u64 {
+        self.code.address(function.as_raw(), name, address).unwrap_or_else(|| self.code.logical(name))
+    }
+
+    /// The address of a native frame in the trace. The library is that of the mapping, as readers show both.
+    pub(super) fn native(&mut self, function: &NativeFunction, address: usize) -> u64 {
+        let name = function.name.split_once('!').map_or(function.name.as_str(), |(_library, symbol)| symbol);
+        if self.code.address(NATIVE, name, address).is_none() {
+            self.code.learn(NATIVE, name, function.code.clone());
+        }
+        self.code.address(NATIVE, name, address).unwrap_or_else(|| self.code.logical(&function.name))
+    }
+
+    /// The address of something that has no code.
+    pub(super) fn logical(&mut self, name: &str) -> u64 {
+        self.code.logical(name)
+    }
+
+    /// Says the name of a thread, before a sample of it.
+    pub(super) fn name_thread(&mut self, thread: ThreadKey, name: Option<&str>) {
+        self.trace.name_thread((Some(thread.0), thread.1), name);
+    }
+
+    /// Adds a sample, which is written once no older one can come.
+    pub(super) fn add(&mut self, sample: &RecordedSample<'_>) {
+        let outermost = sample.stack.len().min(DEEPEST);
+        self.trace.push(Entry::Sample(TraceSample {
+            thread: (Some(sample.thread.0), sample.thread.1),
+            ticks: sample.ticks,
+            weight: sample.weight,
+            is_waiting: sample.is_waiting,
+            stack: sample.stack.get(..outermost).unwrap_or_default().into(),
+        }));
+    }
+
+    /// Keeps how events of the runtime are described that came for the first time.
+    pub(super) fn define_events(&mut self, held: &Held) {
+        for (kind, description) in &held.descriptions {
+            self.trace.define_event(*kind, description);
+        }
+    }
+
+    /// Adds events of the runtime, except for frames that are not shown. `places` has the frames of events shortly
+    /// before.
+    pub(super) fn add_events(&mut self, cx: &InNoGc<'_>, events: Vec<HeldEvent>, places: &mut EventPlaces) {
+        for event in events {
+            self.trace.name_thread(event.thread, event.thread_name.as_deref());
+            let mut stack = Vec::with_capacity(event.frames.len());
+            for (function, address) in &event.frames {
+                let place = places.entry((*function, *address)).or_insert_with(|| {
+                    let name = cx.names().csharp().function(*function);
+                    let is_shown = !is_of_the_runtime(cx, *function, &name);
+                    is_shown.then(|| self.managed_at(*function, &name, *address))
+                });
+                stack.extend(*place);
+            }
+            self.trace.push(Entry::Event(TraceEvent {
+                thread: event.thread,
+                ticks: event.ticks,
+                kind: event.kind,
+                activity: event.activity,
+                payload: event.payload,
+                stack: stack.into(),
+            }));
+        }
+    }
+
+    /// Says that there was no room for some events.
+    pub(super) fn lose_events(&mut self, held: &Held) {
+        for (thread, count) in &held.lost {
+            self.trace.lose(*thread, *count);
+        }
+    }
+
+    /// How many events of the runtime it has, and how many were lost.
+    pub(super) fn events(&self) -> (u64, u64) {
+        self.trace.events()
+    }
+
+    /// Writes the samples that are older than all that may still come, as `oldest_waiting` is of those that are held
+    /// back; all of them with `is_last`.
+    pub(super) fn settle(&mut self, oldest_waiting: Option<u64>, is_last: bool) {
+        for definition in self.code.take_new() {
+            match definition {
+                Definition::Mapping { id, range, file_offset, file } => self.trace.map(&ProcessMapping {
+                    id,
+                    start_address: range.start,
+                    end_address: range.end - 1,
+                    file_offset,
+                    file_name: file.as_str().into(),
+                    metadata_id: 0,
+                }),
+                Definition::Symbol { id, mapping, range, name } => self.trace.name_code(&ProcessSymbol {
+                    id,
+                    mapping_id: mapping,
+                    start_address: range.start,
+                    end_address: range.end - 1,
+                    name: name.as_str().into(),
+                }),
+            }
+        }
+        self.trace.settle(oldest_waiting, is_last);
+    }
+
+    /// Has the file get what was written; the error is the first one, after which nothing more is written.
+    pub(super) fn flush(&mut self) -> Result<(), BoxError> {
+        self.trace.flush()
+    }
+
+    /// Ends the file.
+    pub(super) fn finish(&mut self) -> Result<(), BoxError> {
+        self.trace.finish()
+    }
+}
+
+/// The address in the code of a frame. That of a caller is the return address, which may be behind the function.
+fn address_of(depth: usize, frame: &SampledFrame) -> usize {
+    frame.ip.saturating_sub(usize::from(depth > 0))
+}
+
+/// Asks the runtime for the code around addresses. It may wait for a collection, so nothing may be locked.
+pub(super) fn find_code(cx: &mut InCallback<'_>, unknown: Vec<UnknownCode>) -> Vec<FoundCode> {
+    let mut found: Vec<FoundCode> = Vec::new();
+    let mut ranges: HashMap<FunctionId, Vec<CodeRange>> = HashMap::new();
+    for UnknownCode { function, name, address } in unknown {
+        let ranges = ranges.entry(function).or_default();
+        if !ranges.iter().any(|range| range.contains(address)) {
+            *ranges = ranges_of(cx, function, address);
+        }
+        let Some(range) = ranges.iter().find(|range| range.contains(address)).copied() else { continue };
+        if !found.iter().any(|other| other.range == range) {
+            found.push(FoundCode { function, name, range });
+        }
+    }
+    found
+}
+
+/// The code of the version of a function that is at an address; nothing if another function has taken its place.
+fn ranges_of(cx: &mut InCallback<'_>, function: FunctionId, address: usize) -> Vec<CodeRange> {
+    let Ok(Some(version)) = cx.function_version_from_ip(address) else { return Vec::new() };
+    if version.function != function {
+        return Vec::new();
+    }
+    let codes = cx.native_code(version).unwrap_or_default();
+    codes.into_iter().flat_map(|code| cx.native_code_ranges(code).unwrap_or_default()).collect()
+}

@@ -1,0 +1,281 @@
+//! The runtime's own events in a recording: a session of the profiler's, whose events are kept as they are, with the
+//! stacks of the threads that write them.
+//!
+//! The runtime takes stacks for its own sampler only, so each event is walked when it is delivered. That is on the
+//! application's thread: it copies, and the thread that writes the file looks up names and writes.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use corprof::args::EventPipeEvent;
+use corprof::events::KeywordSet;
+use corprof::id::Inert;
+use corprof::info::RuntimeEvents;
+use corprof::prelude::*;
+use corprof::profiler_thread::ProfilerThread;
+use corprof::sampler::ticks;
+use corprof::sync::Mutex;
+use corprof_nettrace::Metadata;
+use corprof_profilers::settings::{SettingError, Value};
+
+use super::trace_file::TraceThread;
+use super::{EventPlaces, FoundCode, UnknownCode, find_code};
+use crate::sampler::State;
+
+/// How many bytes of events may wait. They are taken many times a second.
+const MOST_BYTES: usize = 16 << 20;
+/// The most frames of an event.
+const DEEPEST: usize = 512;
+/// An event's payload has room for so many bytes.
+const LONGEST: usize = 65_535;
+/// The runtime's number of an allocation that it tells of every 100 KB.
+const ALLOCATION_TICK: u32 = 10;
+
+/// An event's number and version, and the runtime's description of it.
+type Described = ((u32, u32), Box<[u8]>);
+
+/// The kinds of events that are wanted.
+#[derive(Clone, Copy, Default)]
+pub(in crate::sampler) struct EventKinds {
+    alloc: bool,
+    lock: bool,
+    exception: bool,
+    gc: bool,
+}
+
+/// An event that was delivered.
+pub(in crate::sampler) struct HeldEvent {
+    pub(super) thread: TraceThread,
+    pub(super) thread_name: Option<Name>,
+    pub(super) ticks: u64,
+    pub(super) kind: (u32, u32),
+    pub(super) activity: Option<u128>,
+    pub(super) payload: Box<[u8]>,
+    /// Functions and addresses of calls, the innermost first.
+    pub(super) frames: Box<[(FunctionId, usize)]>,
+}
+
+/// What was delivered and is not written yet.
+#[derive(Default)]
+pub(in crate::sampler) struct EventInbox {
+    kinds: EventKinds,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+pub(in crate::sampler) struct Held {
+    pub(super) events: Vec<HeldEvent>,
+    bytes: usize,
+    /// The descriptions of events that came for the first time, by number and version.
+    pub(super) descriptions: Vec<Described>,
+    known: HashSet<(u32, u32)>,
+    /// How many events of each thread there was no room for.
+    pub(super) lost: HashMap<TraceThread, u32>,
+}
+
+impl EventKinds {
+    /// Those of the setting; none if it is not given.
+    pub(in crate::sampler) fn read(value: &Value) -> Result<Option<Self>, SettingError> {
+        let words = value.words()?;
+        let has = |word: &str| words.iter().any(|given| given == word);
+        let kinds = Self { alloc: has("alloc"), lock: has("lock"), exception: has("exception"), gc: has("gc") };
+        Ok(Some(kinds).filter(|_| !words.is_empty()))
+    }
+
+    fn set(self, cx: &InNoGc<'_>) -> Result<Option<KeywordSet>> {
+        // The runtime samples allocations fairly from .NET 10 on.
+        let alloc =
+            if cx.runtime_info()?.major >= 10 { KeywordSet::ALLOCATION_SAMPLES } else { KeywordSet::ALLOCATION_TICKS };
+        let sets = [
+            (self.alloc, alloc),
+            (self.lock, KeywordSet::CONTENTION),
+            (self.exception, KeywordSet::EXCEPTIONS),
+            (self.gc, KeywordSet::GC),
+        ];
+        let wanted = sets.into_iter().filter_map(|(is_wanted, set)| is_wanted.then_some(set));
+        Ok(wanted.reduce(|all, set| all | set))
+    }
+
+    /// Whether an event is one of those: where the runtime tells of allocations among collections, both come.
+    fn want(self, id: u32, description: &[u8]) -> bool {
+        /// The bit of the keyword of collections.
+        const GC: u64 = 1;
+        let is_of_gc = || Metadata::described(1, "", description).is_some_and(|event| event.keywords & GC != 0);
+        self.gc || id == ALLOCATION_TICK || !is_of_gc()
+    }
+}
+
+impl EventInbox {
+    pub(in crate::sampler) fn new(kinds: EventKinds) -> Self {
+        Self { kinds, held: Mutex::default() }
+    }
+
+    /// Keeps an event of the runtime, with the stack of this thread, which writes it.
+    pub(in crate::sampler) fn take(&self, cx: &InNoGc<'_>, event: &EventPipeEvent<'_>) {
+        if event.of_runtime(cx).is_none() || !self.kinds.want(event.id, event.metadata) {
+            return;
+        }
+        let ticks = ticks();
+        let os_id = event.thread.map_or_else(own_os_id, |thread| cx.os_thread_id(thread).ok());
+        let mut frames = Vec::new();
+        // In states in which the runtime cannot walk, and on its own threads, there is no stack.
+        let _ = cx.walk_own_stack(|frame| {
+            // The innermost managed method has called the runtime, too.
+            frames.extend(frame.function().map(|function| (function, frame.ip().saturating_sub(1))));
+            if frames.len() < DEEPEST { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        let held = HeldEvent {
+            thread: (event.thread.map(Inert::from), os_id),
+            thread_name: event.thread.and_then(|thread| cx.thread_name(thread)),
+            ticks,
+            kind: (event.id, event.version),
+            activity: event.activity.map(|activity| activity.to_u128()),
+            payload: event.data.into(),
+            frames: frames.into(),
+        };
+        self.held.lock(cx).push(held, event.metadata);
+    }
+
+    fn take_all(&self, cx: &InNoGc<'_>) -> Held {
+        let mut held = self.held.lock(cx);
+        held.bytes = 0;
+        Held {
+            events: std::mem::take(&mut held.events),
+            descriptions: std::mem::take(&mut held.descriptions),
+            lost: std::mem::take(&mut held.lost),
+            ..Held::default()
+        }
+    }
+}
+
+impl Held {
+    fn push(&mut self, event: HeldEvent, description: &[u8]) {
+        let bytes = size_of::<HeldEvent>() + event.payload.len() + size_of_val(&*event.frames);
+        if self.bytes + bytes > MOST_BYTES || event.payload.len() > LONGEST {
+            *self.lost.entry(event.thread).or_default() += 1;
+            return;
+        }
+        self.bytes += bytes;
+        if self.known.insert(event.kind) {
+            self.descriptions.push((event.kind, description.into()));
+        }
+        self.events.push(event);
+    }
+}
+
+/// The system's number of this thread, where that can be asked for.
+fn own_os_id() -> Option<u32> {
+    #[cfg(target_os = "linux")]
+    return u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).ok();
+    #[cfg(not(target_os = "linux"))]
+    None
+}
+
+/// The work of the thread that writes the file: starts the session, and moves its events into the file.
+pub(in crate::sampler) struct EventWork {
+    state: Arc<Mutex<State>>,
+    inbox: Arc<EventInbox>,
+    session: Option<RuntimeEvents>,
+    is_started: bool,
+}
+
+impl EventWork {
+    pub(in crate::sampler) fn new(state: Arc<Mutex<State>>, inbox: Arc<EventInbox>) -> Self {
+        Self { state, inbox, session: None, is_started: false }
+    }
+
+    /// Does what is due.
+    pub(in crate::sampler) fn step(&mut self, cx: &mut ProfilerThread<'_>) {
+        if !self.is_started && self.state.lock(cx).begins_in().is_zero() {
+            self.is_started = true;
+            if let Err(error) = self.start(cx) {
+                self.state.lock(cx).say_without_events(&error);
+            }
+        }
+        move_events(cx, &self.state, &self.inbox);
+    }
+
+    fn start(&mut self, cx: &mut ProfilerThread<'_>) -> Result<()> {
+        if let Some(set) = self.inbox.kinds.set(cx)? {
+            self.session = Some(cx.start_runtime_events(set)?);
+        }
+        Ok(())
+    }
+
+    /// Ends the session, and writes its last events.
+    pub(in crate::sampler) fn end(self, cx: &mut ProfilerThread<'_>) {
+        if let Some(session) = self.session {
+            let _ = cx.event_pipe_stop_session(session.id()); // the end of the process has ended it
+        }
+        move_events(cx, &self.state, &self.inbox);
+    }
+}
+
+/// Moves the events that were delivered into the recording.
+pub(in crate::sampler) fn move_events(cx: &mut InCallback<'_>, state: &Mutex<State>, inbox: &EventInbox) {
+    /// So many at once: the sampler waits for the lock meanwhile.
+    const AT_ONCE: usize = 256;
+    let held = inbox.take_all(cx);
+    if held.events.is_empty() && held.lost.is_empty() {
+        return;
+    }
+    let unknown: Vec<UnknownCode> = state.lock(cx).unknown_code_of_events(cx, &held);
+    // The runtime may collect before it answers, so nothing is locked.
+    let code: Vec<FoundCode> = find_code(cx, unknown);
+    if let Some(recording) = &mut state.lock(cx).recording {
+        recording.learn(code);
+        recording.define_events(&held);
+        recording.lose_events(&held);
+    }
+    let mut places = EventPlaces::new();
+    let mut waiting = held.events.into_iter();
+    loop {
+        let events: Vec<HeldEvent> = waiting.by_ref().take(AT_ONCE).collect();
+        if events.is_empty() {
+            return;
+        }
+        if let Some(recording) = &mut state.lock(cx).recording {
+            recording.add_events(cx, events, &mut places);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(payload: usize) -> HeldEvent {
+        HeldEvent {
+            thread: (None, Some(7)),
+            thread_name: None,
+            ticks: 1,
+            kind: (80, 1),
+            activity: None,
+            payload: vec![0; payload].into(),
+            frames: Box::default(),
+        }
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_counted() {
+        let mut held = Held::default();
+        held.push(event(LONGEST + 1), b"described");
+        assert_eq!((held.events.len(), held.lost[&(None, Some(7))]), (0, 1), "longer than an event may be");
+        let fit = MOST_BYTES / (LONGEST + size_of::<HeldEvent>());
+        for _ in 0..fit + 10 {
+            held.push(event(LONGEST), b"described");
+        }
+        assert_eq!((held.events.len(), held.lost[&(None, Some(7))]), (fit, 11));
+        assert_eq!(held.descriptions.len(), 1, "each is described once");
+    }
+
+    #[test]
+    fn collections_come_only_if_they_are_wanted() {
+        // Number, name, keywords, version, level, and no fields.
+        let described = |keywords: u8| [&[1, 0, 0, 0, 0, 0, keywords][..], &[0; 7 + 12]].concat();
+        let alloc = EventKinds { alloc: true, ..EventKinds::default() };
+        assert!(alloc.want(ALLOCATION_TICK, &described(1)) && alloc.want(303, &described(0)));
+        assert!(!alloc.want(1, &described(1)) && EventKinds { gc: true, ..alloc }.want(1, &described(1)));
+    }
+}
