@@ -6,7 +6,7 @@
 //! `delayed` attaches a profiler to an application that runs, `attached_profiler` attaches a built-in one that detaches by
 //! itself, `question` has one gather until it is asked. Where another maker's profiler is in the way, `event_pipe_samples`
 //! has the runtime sample the process. `async_trace` follows the async operations of a process, for `requests` and
-//! `waits`; `trace_methods` knows whose code an address is. All print by `output`.
+//! `waits`; `trace_methods` knows whose code an address is; `recording` reads recordings, for `view`. All print by `output`.
 
 mod async_trace;
 pub mod attach;
@@ -32,6 +32,7 @@ pub mod profiler_choice;
 pub mod ps;
 pub mod question;
 pub mod record;
+mod recording;
 pub mod requests;
 pub mod run;
 mod screen;
@@ -41,6 +42,7 @@ pub mod tasks;
 pub mod top;
 mod trace_methods;
 pub mod unpack;
+pub mod view;
 pub mod waits;
 
 use std::io::Write;
@@ -62,6 +64,7 @@ enum Command {
     New(new::Args),
     Run(run::Args),
     Record(record::Args),
+    View(view::Args),
     Stacks(stacks::Args),
     Top(top::Args),
     Counters(counters::Args),
@@ -122,6 +125,7 @@ fn run_command(cli: &Cli) -> Outcome {
         Command::New(args) => new::run(args),
         Command::Run(args) => run::run(args),
         Command::Record(args) => record::run(args),
+        Command::View(args) => view::run(args),
         Command::Stacks(args) => stacks::run(args),
         Command::Top(args) => top::run(args),
         Command::Counters(args) => counters::run(args),
