@@ -388,10 +388,9 @@ impl<'o> Pass<'o> {
             return *known;
         }
         let stack = event.stack();
-        let addresses: Vec<u64> = stack.addresses().collect();
         // The runtime leaves out what is further out.
-        let is_cut = provider != Provider::UNIVERSAL_EVENTS && addresses.len() >= MOST_FRAMES;
-        let path = self.stacks.add(process, event.ticks(), addresses.into_iter(), is_cut);
+        let is_cut = provider != Provider::UNIVERSAL_EVENTS && stack.addresses().len() >= MOST_FRAMES;
+        let path = self.stacks.add(process, event.ticks(), stack, is_cut);
         self.current.insert((process, number), path);
         path
     }
@@ -408,8 +407,9 @@ impl<'o> Pass<'o> {
         u32::try_from(self.groups.insert_full(value).0).unwrap_or(u32::MAX)
     }
 
-    fn finish(self, path: &Path, cut_at: Option<u64>) -> Result<Gathered> {
+    fn finish(mut self, path: &Path, cut_at: Option<u64>) -> Result<Gathered> {
         let trace = self.trace.context("the trace has no header")?;
+        self.stacks.finish();
         let threads = self.threads.into_threads();
         let facts = Facts {
             path: path.to_owned(),

@@ -30,7 +30,7 @@ pub(crate) struct Picture {
     /// By thread, stack and group.
     pub(crate) sums: FxHashMap<(u32, u32, u32), Sum>,
     /// Whether frames by which the runtime calls managed code and stops threads are on stacks.
-    has_runtime_frames: bool,
+    pub(crate) has_runtime_frames: bool,
     /// None if times were not asked for, or there are too many samples.
     pub(crate) timed: Option<Vec<Timed>>,
 }
@@ -75,6 +75,7 @@ impl Picture {
                 None => caller,
             });
         }
+        drop(gathered.stacks);
         let stack_of = |path: u32| stacks.get(path as usize).copied().unwrap_or(NO_FRAMES);
         let groups: Vec<u32> =
             gathered.groups.iter().map(|group| number(self.groups.insert_full(group.clone()).0)).collect();

@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use corprof_nettrace::Stack;
 use indexmap::IndexSet;
-use rustc_hash::FxBuildHasher;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 /// The most distinct paths of calls, some 20 bytes each. Beyond it, a stack is cut at the deepest path that is known.
 const MOST_PATHS: usize = 4_000_000;
+
+/// Bytes of stacks that are remembered as they are in the trace, which says them again after each sequence point.
+const REMEMBERED: usize = 48 << 20;
 
 /// A place in code, or what stands on a stack in place of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -29,6 +33,9 @@ pub(super) struct Stacks {
     codes: IndexSet<Code, FxBuildHasher>,
     /// The code that is at an address now.
     current: BTreeMap<(u64, u64), u32>,
+    /// By process and bytes: the paths of stacks whose code is still there.
+    remembered: FxHashMap<u64, FxHashMap<Box<[u8]>, Path>>,
+    remembered_bytes: usize,
     /// The caller's path and the code. A caller's number is less than its callees'.
     paths: IndexSet<(Path, u32), FxBuildHasher>,
     /// How often a stack was cut.
@@ -36,20 +43,35 @@ pub(super) struct Stacks {
 }
 
 impl Stacks {
-    /// The path of a stack, whose addresses come innermost first. `is_cut` says that outer frames are missing.
-    pub(super) fn add(
-        &mut self,
-        process: u64,
-        ticks: u64,
-        addresses: impl DoubleEndedIterator<Item = u64> + ExactSizeIterator,
-        is_cut: bool,
-    ) -> Path {
+    /// The path of a stack of a process. `is_cut` says that outer frames are missing.
+    pub(super) fn add(&mut self, process: u64, ticks: u64, stack: Stack<'_>, is_cut: bool) -> Path {
+        let bytes = stack.as_bytes();
+        if let Some(path) = self.remembered.get(&process).and_then(|paths| paths.get(bytes)) {
+            return *path;
+        }
+        let addresses: Vec<u64> = stack.addresses().collect();
+        let path = self.add_addresses(process, ticks, &addresses, is_cut);
+        if self.remembered_bytes > REMEMBERED {
+            self.forget();
+        }
+        self.remembered_bytes += bytes.len() + 2 * size_of::<(Box<[u8]>, Path)>();
+        self.remembered.entry(process).or_default().insert(bytes.into(), path);
+        path
+    }
+
+    fn forget(&mut self) {
+        self.remembered.clear();
+        self.remembered_bytes = 0;
+    }
+
+    /// The addresses come innermost first.
+    fn add_addresses(&mut self, process: u64, ticks: u64, addresses: &[u64], is_cut: bool) -> Path {
         let mut path = EMPTY;
         if is_cut {
             let missing = number(self.codes.insert_full(Code::Missing).0);
             path = self.called(path, missing);
         }
-        for (depth, address) in addresses.enumerate().rev() {
+        for (depth, address) in addresses.iter().copied().enumerate().rev() {
             // The address of a caller is the one it returns to, which may be behind its end.
             let address = address.saturating_sub(u64::from(depth > 0));
             let codes = &mut self.codes;
@@ -82,10 +104,18 @@ impl Stacks {
         if first > last {
             return;
         }
+        self.forget();
         let old: Vec<_> = self.current.range((process, first)..=(process, last)).map(|(key, _)| *key).collect();
         for key in old {
             self.current.remove(&key);
         }
+    }
+
+    /// No stack is added any more.
+    pub(super) fn finish(&mut self) {
+        self.forget();
+        self.remembered = FxHashMap::default();
+        self.current.clear();
     }
 
     /// All code, by number.
@@ -115,8 +145,7 @@ mod tests {
     #[test]
     fn a_stack_is_kept_once_until_its_code_is_freed() {
         let mut stacks = Stacks::default();
-        let add =
-            |stacks: &mut Stacks, ticks, addresses: &[u64]| stacks.add(7, ticks, addresses.iter().copied(), false);
+        let add = |stacks: &mut Stacks, ticks, addresses: &[u64]| stacks.add_addresses(7, ticks, addresses, false);
         let first = add(&mut stacks, 1, &[0x100, 0x201]);
         assert_eq!(add(&mut stacks, 2, &[0x100, 0x201]), first);
         stacks.freed(7, 0x100, 0x1ff);

@@ -1,8 +1,8 @@
 //! `corprof view`: the profile of a recording, as a table or as a file of any format.
 
 mod document;
-mod profile;
-mod text;
+pub(crate) mod profile;
+pub(crate) mod text;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -118,7 +118,7 @@ pub fn run(args: &Args) -> Outcome {
     picture.files.iter().for_each(text::warn);
     match &args.output {
         Some(path) => {
-            require_samples(args, &picture)?;
+            require_samples(&args.looked, &picture)?;
             let profile = profile::of(&picture, args.only_my_code);
             profile.write(path).context("cannot write the profile")?;
             eprintln!("corprof: wrote {}", path.display());
@@ -139,13 +139,13 @@ fn print(args: &Args, picture: &Picture) -> anyhow::Result<()> {
     }
     picture.files.iter().try_for_each(|facts| text::facts(facts, &mut out))?;
     out.flush()?;
-    require_samples(args, picture)?;
+    require_samples(&args.looked, picture)?;
     text::table(picture, &args.by.by, &rows, args.rows.unwrap_or(ROWS), &mut out)?;
     Ok(out.flush()?)
 }
 
 /// Without samples there is nothing to show.
-fn require_samples(args: &Args, picture: &Picture) -> anyhow::Result<()> {
+pub(crate) fn require_samples(looked: &Looked, picture: &Picture) -> anyhow::Result<()> {
     if !picture.sums.is_empty() {
         return Ok(());
     }
@@ -161,7 +161,7 @@ fn require_samples(args: &Args, picture: &Picture) -> anyhow::Result<()> {
         ));
     }
     let named: Vec<String> = kinds.iter().take(8).map(|kind| kind.title()).collect();
-    let what = args.looked.event.as_deref().unwrap_or("samples, allocations, contention and exceptions");
+    let what = looked.event.as_deref().unwrap_or("samples, allocations, contention and exceptions");
     Err(anyhow!("there are no events `{what}`: give --event one that has stacks here: {}", named.join(", ")))
 }
 

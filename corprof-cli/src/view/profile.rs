@@ -10,6 +10,15 @@ use crate::recording::picture::Picture;
 
 /// The profile.
 pub(crate) fn of(picture: &Picture, only_mine: bool) -> Profile {
+    with_frames(picture, only_mine, |_, _, _| {})
+}
+
+/// The profile. `see` gets each frame of it, with its number in the picture.
+pub(crate) fn with_frames(
+    picture: &Picture,
+    only_mine: bool,
+    mut see: impl FnMut(&mut Profile, FrameId, usize),
+) -> Profile {
     let measure = picture.measure.unwrap_or(Measure::Count);
     let name = picture.name();
     // Sums keep no times; with times, each sample is there.
@@ -30,6 +39,9 @@ pub(crate) fn of(picture: &Picture, only_mine: bool) -> Profile {
     }
     let mut builder = Builder { profile, picture, frames: Vec::new(), stacks: Vec::new(), threads: Vec::new() };
     builder.fill();
+    for (number, frame) in builder.frames.iter().enumerate() {
+        see(&mut builder.profile, *frame, number);
+    }
     let mut profile = builder.profile;
     describe(&mut profile, picture, measure);
     profile

@@ -12,7 +12,7 @@ use crate::recording::{Facts, Sum};
 const KINDS: usize = 12;
 
 /// Says on standard error what is missing in a file.
-pub(super) fn warn(facts: &Facts) {
+pub(crate) fn warn(facts: &Facts) {
     let path = facts.path.display();
     if let Some(bytes) = facts.cut_at {
         eprintln!("corprof: {path} ends in the middle: read up to its last whole block, at byte {bytes}");
@@ -99,7 +99,7 @@ fn column(unit: Unit, sum: Sum, total: Sum) -> String {
 }
 
 /// A weight with its unit.
-pub(super) fn shown(unit: Unit, weight: u64) -> String {
+pub(crate) fn shown(unit: Unit, weight: u64) -> String {
     match unit {
         Unit::Nanoseconds => format!("{:.3} s", weight as f64 / 1e9),
         Unit::Bytes if weight >= 1_000_000 => format!("{:.1} MB", weight as f64 / 1e6),

@@ -261,7 +261,7 @@ fn other_commands_print_documents() -> Result<()> {
     Ok(())
 }
 
-/// A recording with a sample of a processor.
+/// A recording with two hundred samples of a processor.
 fn recording() -> Result<Vec<u8>> {
     use corprof_nettrace::events::universal::Measured;
     use corprof_nettrace::{Metadata, NewEvent, Thread, Trace, UtcTime, Writer};
@@ -273,10 +273,12 @@ fn recording() -> Result<Vec<u8>> {
     writer.define_thread(&Thread::new(1))?;
     let mut payload = Vec::new();
     Measured { value: 1 }.write(&mut payload);
-    let mut event = NewEvent::new(1, 1, 5);
-    event.payload = &payload;
-    event.stack = &[0x1000];
-    writer.write(&event)?;
+    for ticks in 0..200 {
+        let mut event = NewEvent::new(1, 1, ticks);
+        event.payload = &payload;
+        event.stack = &[0x1000];
+        writer.write(&event)?;
+    }
     Ok(writer.finish()?)
 }
 
@@ -290,9 +292,15 @@ fn a_recording_is_viewed_as_a_document() -> Result<()> {
         let output = corprof()?.arg("view").arg(&file).args(["--json", "--by", by]).output()?;
         ensure!(output.status.success(), "{output:?}");
         for document in documents(&texts(&output).0)? {
-            ensure!(document["samples"] == 1, "{document}");
+            ensure!(document["samples"] == 200, "{document}");
             schema.check("view", &document)?;
         }
+    }
+    let output = corprof()?.arg("diff").args([&file, &file]).arg("--json").output()?;
+    ensure!(output.status.success(), "{output:?}");
+    for document in documents(&texts(&output).0)? {
+        ensure!(document["rows"][0]["own"]["changed"] == false, "{document}");
+        schema.check("diff", &document)?;
     }
     Ok(())
 }
