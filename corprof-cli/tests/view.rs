@@ -249,3 +249,23 @@ fn mistakes_are_told_with_what_to_change() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn the_events_of_a_recording_are_printed_in_order() -> Result<()> {
+    let (_folder, path) = file(&recording()?)?;
+    let events = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_corprof"));
+        command.arg("events").arg(&path).args(arguments).output()
+    };
+    let output = events(&["--json", "--event", "cpu", "--event", "ProcessMapping"])?;
+    ensure!(output.status.success(), "{output:?}");
+    ensure!(stderr(&output).contains("102 events printed, of 107 in the recording, 0 lost"), "{output:?}");
+    let text = String::from_utf8(output.stdout)?;
+    let lines: Vec<Value> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    assert_eq!((lines.len(), &lines[0]["fields"]["FileName"]), (102, &"/app/Shop.dll".into()));
+    ensure!(lines.windows(2).all(|two| two[0]["ms"].as_f64() <= two[1]["ms"].as_f64()), "{text}");
+    let output = events(&["--set", "gc"])?;
+    assert_eq!(output.status.code(), Some(2));
+    ensure!(stderr(&output).contains("what a recording has is chosen by --event"), "{output:?}");
+    Ok(())
+}

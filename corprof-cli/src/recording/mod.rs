@@ -200,21 +200,36 @@ enum Taken<'a> {
     End(corprof_nettrace::Stats),
 }
 
-/// Hands out the header, all items and the counts of a file. Answers with the byte where it was cut, if it was.
-fn read_items(path: &Path, mut take: impl FnMut(Taken<'_>)) -> Result<Option<u64>> {
-    let shown = || path.display().to_string();
+/// Opens a recording, or standard input for `-`.
+///
+/// # Errors
+/// If it cannot be read, or is not a trace.
+pub(crate) fn open(path: &Path) -> Result<Reader<Box<dyn Read>>> {
     let source: Box<dyn Read> = if is_standard_input(path) {
         Box::new(std::io::stdin().lock())
     } else {
         Box::new(File::open(path).with_context(|| format!("cannot read {}", path.display()))?)
     };
     let mut reader = Reader::new(source);
-    let trace = reader.trace().with_context(|| {
+    reader.trace().with_context(|| {
+        let shown = path.display();
         format!(
-            "{} is not a recording that can be read: give a .nettrace file, such as `dotnet-trace collect` writes",
-            shown()
+            "{shown} is not a recording that can be read: give a .nettrace file, such as `dotnet-trace collect` writes"
         )
     })?;
+    Ok(reader)
+}
+
+/// What is said of a file that ends in the middle.
+pub(crate) fn cut_words(path: &Path, bytes: u64) -> String {
+    format!("{} ends in the middle: read up to its last whole block, at byte {bytes}", path.display())
+}
+
+/// Hands out the header, all items and the counts of a file. Answers with the byte where it was cut, if it was.
+fn read_items(path: &Path, mut take: impl FnMut(Taken<'_>)) -> Result<Option<u64>> {
+    let shown = || path.display().to_string();
+    let mut reader = open(path)?;
+    let trace = reader.trace()?;
     take(Taken::Trace(trace));
     let cut_at = loop {
         match reader.next_item() {

@@ -6,7 +6,7 @@ use corprof_export::Unit;
 
 use crate::recording::picture::Picture;
 use crate::recording::table::{By, Row};
-use crate::recording::{Facts, Sum};
+use crate::recording::{Facts, Sum, cut_words};
 
 /// The kinds of events that are printed of a file.
 const KINDS: usize = 12;
@@ -15,7 +15,7 @@ const KINDS: usize = 12;
 pub(crate) fn warn(facts: &Facts) {
     let path = facts.path.display();
     if let Some(bytes) = facts.cut_at {
-        eprintln!("corprof: {path} ends in the middle: read up to its last whole block, at byte {bytes}");
+        eprintln!("corprof: {}", cut_words(&facts.path, bytes));
     }
     if facts.stacks_cut > 0 {
         eprintln!(
