@@ -269,3 +269,45 @@ fn the_events_of_a_recording_are_printed_in_order() -> Result<()> {
     ensure!(stderr(&output).contains("what a recording has is chosen by --event"), "{output:?}");
     Ok(())
 }
+
+#[test]
+fn a_wait_for_a_lock_has_the_stack_of_its_begin() -> Result<()> {
+    let began = UtcTime { year: 2026, month: 11, day: 22, hour: 15, minute: 4, second: 5, millisecond: 6 };
+    let mut writer = Writer::new(Vec::new(), &Trace::new(began, 0, SECOND))?;
+    let runtime = Provider::RUNTIME.name();
+    let (start, stop) = (Metadata::new(1, runtime, 81, ""), Metadata::new(2, runtime, 91, ""));
+    let system = Provider::UNIVERSAL_SYSTEM.name();
+    let symbol = Metadata::new(SYMBOL, system, ProcessSymbol::ID, ProcessSymbol::NAME);
+    for (mut definition, version) in [(start, 2), (stop, 1), (symbol.with_fields(ProcessSymbol::fields()), 0)] {
+        definition.version = version;
+        writer.define_event(&definition)?;
+    }
+    writer.define_thread(&Thread::new(1))?;
+    writer.define_thread(&Thread::new(2))?;
+    for (id, start_address, name) in [(1, MAIN, "Shop.Pay()"), (2, ORDER, "Shop.Order()")] {
+        let mut payload = Vec::new();
+        let end_address = start_address + 0xff;
+        ProcessSymbol { id, mapping_id: 0, start_address, end_address, name: Text::from(name) }.write(&mut payload)?;
+        write(&mut writer, SYMBOL, 0, &payload)?;
+    }
+    let begin_payload = [0; 27];
+    for (thread, address) in [(1, MAIN), (2, ORDER)] {
+        let mut event = NewEvent::new(1, thread, thread);
+        let stack = [address + 8];
+        (event.payload, event.stack) = (&begin_payload, &stack);
+        writer.write(&event)?;
+    }
+    for (thread, nanoseconds) in [(2, 3e6), (1, 1e6)] {
+        let mut payload = vec![0; 3];
+        payload.extend(f64::to_le_bytes(nanoseconds));
+        let mut event = NewEvent::new(2, thread, 10 - thread);
+        event.payload = &payload;
+        writer.write(&event)?;
+    }
+    let (_folder, path) = file(&writer.finish()?)?;
+    assert_eq!(
+        rows_with(&path, &["--event", "contention"])?,
+        [row("Shop.Order()", 3_000_000, 3_000_000), row("Shop.Pay()", 1_000_000, 1_000_000)]
+    );
+    Ok(())
+}

@@ -30,6 +30,8 @@ pub(super) enum Role {
     Symbols,
     /// It says the name of a process.
     Process,
+    /// A wait for a lock begins: the event of its end has no stack.
+    WaitBegin,
     /// It is looked at, if no event with a lower rank is there.
     Sample { rank: usize, measure: Measure },
 }
@@ -101,6 +103,7 @@ impl Kind {
             ) => Role::Symbols,
             (_, name) => match choice.rank(metadata, name) {
                 Some(rank) => Role::Sample { rank, measure: Measure::of(&metadata.provider, name) },
+                None if decoded.provider() == Provider::RUNTIME && name == "ContentionStart" => Role::WaitBegin,
                 None => Role::Other,
             },
         };

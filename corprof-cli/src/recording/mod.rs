@@ -272,6 +272,8 @@ struct Pass<'o> {
     rank: Option<(usize, Measure)>,
     /// By thread: its last sample of the runtime's sampler, which has the time until the next one.
     last: FxHashMap<u32, LastSample>,
+    /// By thread: the stack in which it began to wait for a lock.
+    waiting: FxHashMap<u32, StackPath>,
     types: IndexSet<String, FxBuildHasher>,
     groups: IndexSet<String, FxBuildHasher>,
     sums: FxHashMap<(u32, StackPath, u32), Sum>,
@@ -295,6 +297,7 @@ impl<'o> Pass<'o> {
             current: FxHashMap::default(),
             rank: None,
             last: FxHashMap::default(),
+            waiting: FxHashMap::default(),
             types: IndexSet::default(),
             groups: IndexSet::from_iter([String::new()]),
             sums: FxHashMap::default(),
@@ -323,6 +326,10 @@ impl<'o> Pass<'o> {
             Role::Other => {}
             Role::Process => self.process(event),
             Role::Symbols => self.symbols(event),
+            Role::WaitBegin => {
+                let stack = self.stack(event, Provider::RUNTIME);
+                self.waiting.insert(thread, stack);
+            }
             Role::Sample { rank, measure } => self.sample(event, thread, rank, measure),
         }
     }
@@ -367,6 +374,12 @@ impl<'o> Pass<'o> {
             return;
         }
         let mut stack = self.stack(event, decoded.provider());
+        if measure == Measure::Contention
+            && let Some(begin) = self.waiting.remove(&thread)
+            && event.stack().is_empty()
+        {
+            stack = begin;
+        }
         if let Some(name) = type_name {
             let frame = measure.type_frame(&name.to_string());
             let number = u32::try_from(self.types.insert_full(frame).0).unwrap_or(u32::MAX);
