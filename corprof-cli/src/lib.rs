@@ -6,7 +6,8 @@
 //! `delayed` attaches a profiler to an application that runs, `attached_profiler` attaches a built-in one that detaches by
 //! itself, `question` has one gather until it is asked. Where another maker's profiler is in the way, `event_pipe_samples`
 //! has the runtime sample the process. `async_trace` follows the async operations of a process, for `requests` and
-//! `waits`; `trace_methods` knows whose code an address is; `recording` reads recordings, for `view` and `diff`. All print by `output`.
+//! `waits`; `trace_methods` knows whose code an address is; `recording` reads recordings, for
+//! `view` and `diff`. All print by `output`.
 
 mod async_trace;
 pub mod attach;

@@ -106,8 +106,8 @@ fn order(row: &Row) -> (bool, bool, f64) {
 }
 
 impl Row {
-    /// The number that says the most, and whether it is the method's own: an own change says where, and those of callers
-    /// follow from it.
+    /// The number that says the most, and whether it is the method's own: an own change says where, and those of
+    /// callers follow from it.
     pub(crate) fn shown(&self) -> (bool, &Compared) {
         let is_own = match (self.own.is_changed, self.total.is_changed) {
             (true, _) => true,

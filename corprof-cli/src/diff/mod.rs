@@ -59,7 +59,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "count")]
     normalise: Normalised,
 
-    /// A difference is called changed if it is less likely than this that chance makes one in the whole table, in percent
+    /// A difference is called changed if it is less likely than this, in percent, that chance makes one in the whole
+    /// table
     #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = percent)]
     chance: f64,
 
@@ -153,7 +154,7 @@ fn print(args: &Args, pictures: [&Picture; 2], rows: &[Row], out: &mut impl Writ
     let unit = unit(args.normalise);
     writeln!(out, "\n{} of {} methods have changed", changed.len(), rows.len())?;
     let head = format!(
-        "     base       new  difference ± 95 %       chance  {unit}, of the method itself (own) or with what it calls (total)"
+        "     base       new  difference ± 95 %       chance  {unit}, of the method (own), or with what it calls (total)"
     );
     if !changed.is_empty() {
         writeln!(out, "\n{head}")?;

@@ -31,8 +31,8 @@ impl Chance {
     }
 }
 
-/// A recording of samples a millisecond apart; `method` gives the method at a time in milliseconds, or none for a thread
-/// that does not run.
+/// A recording of samples a millisecond apart; `method` gives the method at a time in milliseconds, or none for a
+/// thread that does not run.
 fn recording(mut method: impl FnMut(f64) -> Option<usize>) -> Picture {
     let mut picture = Picture { measure: Some(Measure::Cpu), timed: Some(Vec::new()), ..Picture::default() };
     let frame = |name: String| Frame { name, module: None, kind: FrameKind::Managed, place: None };
@@ -67,7 +67,8 @@ fn clustered(seed: u64) -> Picture {
     })
 }
 
-/// A service with a request every 13 ms, which takes some 5 ms in the first method, `slower` times that, and 4 in others.
+/// A service with a request every 13 ms, which takes some 5 ms in the first method, `slower` times that, and 4 in
+/// others.
 fn service(seed: u64, slower: f64) -> Picture {
     let mut chance = Chance(seed);
     let mut begin = 0.0;

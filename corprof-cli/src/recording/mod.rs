@@ -1,5 +1,5 @@
-//! Reads a recording, a `.nettrace` file, into sums by thread and stack: the file in one pass, in memory that depends on
-//! its distinct stacks and methods, and not on its events.
+//! Reads a recording, a `.nettrace` file, into sums by thread and stack: the file in one pass, in memory that depends
+//! on its distinct stacks and methods, and not on its events.
 //!
 //! `measure` says which events are looked at and what they weigh, `kinds` counts all, `stacks` keeps each stack once,
 //! and at the end `symbols` names each distinct address once. `picture` has the result of one or more files, `select`

@@ -157,7 +157,7 @@ pub(crate) fn require_samples(looked: &Looked, picture: &Picture) -> anyhow::Res
     }
     if kinds.is_empty() {
         return Err(anyhow!(
-            "no event has a stack, so there is no profile: record with dotnet-trace's profile dotnet-sampled-thread-time"
+            "no event has a stack, so there is no profile: record with dotnet-trace's dotnet-sampled-thread-time"
         ));
     }
     let named: Vec<String> = kinds.iter().take(8).map(|kind| kind.title()).collect();
