@@ -6,7 +6,8 @@
 //! `delayed` attaches a profiler to an application that runs, `attached_profiler` attaches a built-in one that detaches by
 //! itself, `question` has one gather until it is asked. Where another maker's profiler is in the way, `event_pipe_samples`
 //! has the runtime sample the process. `async_trace` follows the async operations of a process, for `requests` and
-//! `waits`; `trace_methods` knows whose code an address is. All print by `output`.
+//! `waits`; `trace_methods` knows whose code an address is; `recording` reads recordings, for
+//! `view` and `diff`. All print by `output`.
 
 mod async_trace;
 pub mod attach;
@@ -17,6 +18,7 @@ pub mod completions;
 pub mod counters;
 pub mod delayed;
 pub mod detach;
+pub mod diff;
 pub mod doctor;
 pub mod embedded;
 mod event_pipe_samples;
@@ -32,6 +34,7 @@ pub mod profiler_choice;
 pub mod ps;
 pub mod question;
 pub mod record;
+mod recording;
 pub mod requests;
 pub mod run;
 mod screen;
@@ -41,6 +44,7 @@ pub mod tasks;
 pub mod top;
 mod trace_methods;
 pub mod unpack;
+pub mod view;
 pub mod waits;
 
 use std::io::Write;
@@ -62,6 +66,8 @@ enum Command {
     New(new::Args),
     Run(run::Args),
     Record(record::Args),
+    View(view::Args),
+    Diff(diff::Args),
     Stacks(stacks::Args),
     Top(top::Args),
     Counters(counters::Args),
@@ -122,6 +128,8 @@ fn run_command(cli: &Cli) -> Outcome {
         Command::New(args) => new::run(args),
         Command::Run(args) => run::run(args),
         Command::Record(args) => record::run(args),
+        Command::View(args) => view::run(args),
+        Command::Diff(args) => diff::run(args),
         Command::Stacks(args) => stacks::run(args),
         Command::Top(args) => top::run(args),
         Command::Counters(args) => counters::run(args),

@@ -1,7 +1,10 @@
 //! The profiler's description of a run.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
+use crate::FrameId;
+use crate::change::Change;
 use crate::table::Table;
 
 /// The meaning of a profile's weights.
@@ -48,4 +51,6 @@ pub(crate) struct About {
     /// Notes by their subjects.
     pub(crate) changing: Vec<(String, String)>,
     pub(crate) warnings: Vec<String>,
+    /// How methods differ from another profile, in words as well. Empty: there is no other.
+    pub(crate) changes: HashMap<FrameId, (Change, String)>,
 }

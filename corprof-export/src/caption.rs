@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::about::Mode;
 use crate::table::Table;
-use crate::{Profile, Unit};
+use crate::{Change, FrameId, Profile, Unit};
 
 /// Below so many samples, shares are more chance than fact.
 const FEW_SAMPLES: u64 = 200;
@@ -64,6 +64,19 @@ impl Profile {
     /// Shows a table on the HTML page, above the flame graph.
     pub fn set_table(&mut self, table: Table) {
         self.about.table = Some(table);
+    }
+
+    /// Says how a method differs from an older profile, with words for it. The HTML page then colours methods by their
+    /// changes, and not by their kinds.
+    ///
+    /// ```
+    /// # use corprof_export::{Change, Frame, Profile, Unit};
+    /// let mut profile = Profile::new("shop", Unit::Samples);
+    /// let total = profile.frame(Frame::managed("Shop.Order.Total()"));
+    /// profile.set_change(total, Change::More, "5 % before, 9 % now");
+    /// ```
+    pub fn set_change(&mut self, frame: FrameId, change: Change, words: impl Into<String>) {
+        self.about.changes.insert(frame, (change, words.into()));
     }
 
     /// What every format that has room for it says of the run, for a terminal: a line of facts, then warnings and

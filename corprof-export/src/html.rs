@@ -122,6 +122,11 @@ struct Frames {
     file: Vec<i64>,
     line: Vec<u32>,
     kind: Vec<usize>,
+    /// Numbers of changes, and words about them. Empty if nothing is compared.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    change: Vec<u8>,
+    #[serde(rename = "changeWords", skip_serializing_if = "Vec::is_empty")]
+    change_words: Vec<i64>,
 }
 
 /// Those that were seen, with their callers, which come first; -1 is none.
@@ -239,6 +244,13 @@ impl<'a> Data<'a> {
             into.into_iter().zip(columns).for_each(|(column, text)| column.push(text));
             table.line.push(frame.line);
             table.kind.push(class(look.kind));
+            if profile.about.changes.is_empty() {
+                continue;
+            }
+            let change = profile.about.changes.get(&id);
+            let words = self.text(change.map(|(_, words)| words.as_str()));
+            self.frames.change.push(change.map_or(0, |(change, _)| change.number()));
+            self.frames.change_words.push(words);
         }
     }
 

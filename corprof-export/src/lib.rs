@@ -49,6 +49,7 @@
 mod about;
 mod busiest;
 mod caption;
+mod change;
 mod error;
 mod firefox;
 mod flame_graph;
@@ -73,6 +74,7 @@ mod view;
 mod write;
 
 pub use about::Mode;
+pub use change::Change;
 pub use error::Error;
 pub use flame_graph::escaped;
 pub use format::Format;

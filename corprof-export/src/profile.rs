@@ -304,6 +304,16 @@ impl Profile {
         thread.samples.push(Sample { at_or_count: nanoseconds(at), weight, stack });
     }
 
+    /// Adds `count` samples of one stack, which have this weight together. A profile that keeps times has them as one
+    /// sample.
+    pub fn samples_of(&mut self, thread: ThreadId, at: Duration, stack: StackId, count: u64, weight: u64) {
+        if self.is_summed {
+            self.add_sum(thread, stack, count, weight);
+        } else {
+            self.sample(thread, at, stack, weight);
+        }
+    }
+
     /// Adds `count` samples to the sum of a stack, in a summed profile.
     pub(crate) fn add_sum(&mut self, thread: ThreadId, stack: StackId, count: u64, weight: u64) {
         let Some(thread) = self.threads.get_mut(thread.0) else {

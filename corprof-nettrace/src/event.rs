@@ -131,6 +131,13 @@ impl<'a> Event<'a> {
         Stack::new(bytes, self.trace.pointer_size)
     }
 
+    /// The number of its stack: events between the same two sequence points with the same number have the same stack.
+    /// 0 where none was taken.
+    #[must_use]
+    pub fn stack_number(&self) -> u32 {
+        self.header.stack
+    }
+
     /// The activity that it is part of.
     #[must_use]
     pub fn activity(&self) -> Option<Uuid> {

@@ -35,7 +35,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// The time limit for a rundown.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The frames of a stack: the runtime leaves out what is further out.
-const MOST_FRAMES: usize = 100;
+pub(crate) const MOST_FRAMES: usize = 100;
 /// Stands for those.
 pub(crate) const MISSING: &str = "[outer frames are missing]";
 /// Stands for code that no method has.
@@ -324,7 +324,7 @@ impl Sampling {
 
 /// Whether this is a frame of the runtime's own: the profilers do not show these either
 /// (`profilers/library/own_frames.rs`).
-fn is_of_the_runtime(name: &str) -> bool {
+pub(crate) fn is_of_the_runtime(name: &str) -> bool {
     POLLS.iter().chain(&OF_THE_RUNTIME).any(|beginning| name.starts_with(beginning))
 }
 

@@ -1,21 +1,23 @@
-//! `corprof events`: prints the events of a process as they happen.
+//! `corprof events`: prints the events of a process as they happen, or those of a recording.
 
 mod output;
 
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use corprof_diagnostics::{EventPipeSession, FullBuffer, KeywordSet, Level, Process, Provider, SessionConfig};
 use corprof_nettrace::{Event, FormatErrorKind, Item, Reader, Sorter};
 
-use crate::exit::Outcome;
+use crate::exit::{self, Failure, Outcome};
+use crate::recording;
 use crate::signals;
 
-/// Print the events of a running process, decoded, as they happen, in order of time.
+/// Print the events of a running process, decoded, as they happen, in order of time; or those of a recording.
 ///
 /// Without --set and --provider, prints events of collections, exceptions, contention and the thread pool. Ctrl-C and
 /// the end of the process end the session. The last line counts lost events. An event that is unknown, or not written
@@ -26,12 +28,14 @@ use crate::signals;
   corprof events 4711 --set gc --event GCStart --event GCEnd
   corprof events 4711 --set contention --duration 10 --json > locks.jsonl
   corprof events 4711 --provider System.Net.Http --provider My-Source:0x3:verbose
+  corprof events app.nettrace --event GCStart --event GCEnd
 
 Sets: gc, allocation-ticks, allocation-samples (.NET 10), contention, exceptions, thread-pool, thread-pool-work, waits (.NET 9), jit,
 tiering, loader, profiler.")]
 pub struct Args {
-    /// The process id
-    pid: u32,
+    /// The process id, or a recording: a .nettrace file (`-`: standard input)
+    #[arg(value_name = "PID|FILE")]
+    target: Target,
 
     /// Sets of the runtime's events, separated by commas
     #[arg(long, value_name = "SET", value_delimiter = ',')]
@@ -61,6 +65,21 @@ pub struct Args {
     /// Lose no event: threads of the application wait while the buffer is full (.NET 11; older runtimes drop events)
     #[arg(long)]
     no_loss: bool,
+}
+
+/// What has the events.
+#[derive(Debug, Clone)]
+enum Target {
+    Process(u32),
+    File(PathBuf),
+}
+
+impl FromStr for Target {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(text.parse().map_or_else(|_| Self::File(text.into()), Self::Process))
+    }
 }
 
 /// A named set.
@@ -130,10 +149,63 @@ const END: Duration = Duration::from_secs(60);
 /// Runs the command.
 ///
 /// # Errors
-/// If the process does not answer, or its events cannot be read.
+/// If the process does not answer, or its events or those of the file cannot be read.
 pub fn run(args: &Args) -> Outcome {
+    match &args.target {
+        Target::Process(pid) => of_process(args, *pid),
+        Target::File(path) => of_file(args, path),
+    }
+}
+
+/// Prints the events of a recording.
+fn of_file(args: &Args, path: &Path) -> Outcome {
+    let is_of_session = !args.set.is_empty() || !args.provider.is_empty() || args.duration.is_some() || args.no_loss;
+    if is_of_session {
+        let words =
+            "--set, --provider, --duration and --no-loss are for a process: what a recording has is chosen by --event";
+        return Err(Failure::new(exit::USAGE, anyhow!(words)));
+    }
+    let mut reader = recording::open(path)?;
+    let mut out = crate::output::stdout();
+    let mut lines = Sorter::new(HELD);
+    let mut printed = 0;
+    loop {
+        match reader.next_item() {
+            Ok(None) => break,
+            Ok(Some(Item::Event(event))) => {
+                if event.is_sorted() {
+                    lines.release_before(event.ticks());
+                }
+                if let Some(line) = line(args, &event)? {
+                    lines.push(event.ticks(), line);
+                }
+            }
+            // A sequence point.
+            Ok(Some(_)) => lines.release(),
+            Err(corprof_nettrace::Error::Format(error)) if error.kind == FormatErrorKind::Truncated => {
+                eprintln!("corprof: {}", recording::cut_words(path, reader.stats().bytes));
+                break;
+            }
+            Err(error) => {
+                return Err(anyhow::Error::from(error)
+                    .context(format!("cannot read {} to its end", path.display()))
+                    .into());
+            }
+        }
+        printed += print(&mut lines, &mut out)?;
+    }
+    lines.release();
+    printed += print(&mut lines, &mut out)?;
+    out.flush()?;
+    let stats = reader.stats();
+    eprintln!("corprof: {printed} events printed, of {} in the recording, {} lost", stats.events, stats.lost);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the events of a process.
+fn of_process(args: &Args, pid: u32) -> Outcome {
     let stop = signals::stop_requests()?;
-    let client = Process::open(args.pid)?.client();
+    let client = Process::open(pid)?.client();
     let full_buffer = if args.no_loss { FullBuffer::WaitIfPossible } else { FullBuffer::Drop };
     let config = SessionConfig::new(providers(args)).with_buffer_mb(args.buffer_mb).with_full_buffer(full_buffer);
     let mut session = client.start_session(&config)?;
@@ -143,7 +215,7 @@ pub fn run(args: &Args) -> Outcome {
     session.set_read_timeout(Some(POLL));
     let mut reader = Reader::new(session);
     let mut out = crate::output::stdout();
-    let printed = match follow(args, &mut reader, &stop, &mut out) {
+    let printed = match follow(args, pid, &mut reader, &stop, &mut out) {
         // The reader has closed the pipe.
         Err(error) if is_broken_pipe(&error) => return Ok(ExitCode::SUCCESS),
         other => other?,
@@ -163,7 +235,13 @@ fn providers(args: &Args) -> Vec<Provider> {
 }
 
 /// Prints events until it is time to end, and those that are still on their way then. Answers with how many it printed.
-fn follow(args: &Args, reader: &mut Reader<EventPipeSession>, stop: &AtomicBool, out: &mut impl Write) -> Result<u64> {
+fn follow(
+    args: &Args,
+    pid: u32,
+    reader: &mut Reader<EventPipeSession>,
+    stop: &AtomicBool,
+    out: &mut impl Write,
+) -> Result<u64> {
     let end = args.duration.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
     let mut stopped: Option<Instant> = None;
     let mut printed = 0;
@@ -188,7 +266,7 @@ fn follow(args: &Args, reader: &mut Reader<EventPipeSession>, stop: &AtomicBool,
                 is_quiet = true;
             }
             Err(corprof_nettrace::Error::Format(error)) if error.kind == FormatErrorKind::Truncated => {
-                eprintln!("corprof: process {} has ended", args.pid);
+                eprintln!("corprof: process {pid} has ended");
                 break;
             }
             Err(error) => return Err(error).context("cannot read on"),

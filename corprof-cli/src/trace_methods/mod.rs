@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use corprof_nettrace::events::views::{ModuleDCEnd, ModuleLoad};
 use corprof_nettrace::events::{Event, Value};
 
+pub(crate) use spelling::of_perf_map;
+
 /// Keywords of a rundown that has all of this at the end of a session: modules and methods, compiled now or before.
 pub(crate) const RUNDOWN: u64 = 0x8 | 0x10 | 0x20 | 0x100;
 /// Also where in its IL each piece of compiled code is.

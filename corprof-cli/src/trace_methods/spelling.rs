@@ -46,6 +46,21 @@ pub(super) fn method(class: &str, name: &str, signature: &str) -> String {
     format!("{class}.{name}({})", parameters.unwrap_or_default())
 }
 
+/// The name of a method in the text of the runtime's map for `perf`, such as
+/// `instance void [Shop] Shop.Order::Total(int32)[Tier1]`. None if the text is not such a one.
+pub(crate) fn of_perf_map(text: &str) -> Option<String> {
+    let (before, rest) = text.split_once('[')?;
+    let (_assembly, method_text) = rest.split_once("] ")?;
+    let method_text = match method_text.strip_suffix(']').and_then(|text| text.rsplit_once('[')) {
+        Some((without_tier, _tier)) => without_tier,
+        None => method_text,
+    };
+    let begin = method_text.find('(')?;
+    let (path, parameters) = method_text.split_at(begin);
+    let (class, name) = path.rsplit_once("::")?;
+    Some(method(class, name, &format!("{}  {parameters}", before.trim_end())))
+}
+
 /// A method without metadata.
 pub(super) fn dynamic_method(name: &str) -> String {
     match name {
@@ -220,6 +235,15 @@ mod tests {
         ] {
             assert_eq!(method(class, name, signature), expected);
         }
+    }
+
+    #[test]
+    fn names_of_the_map_for_perf_are_spelled_as_others() {
+        let text = "instance int32 [Shop.Core] Shop.Basket`1[System.Int32]::Count(int32,!0[])[OptimizedTier1]";
+        assert_eq!(of_perf_map(text).as_deref(), Some("Shop.Basket<int>.Count(int, int[])"));
+        assert_eq!(of_perf_map("void [Shop] Shop.App::Main()").as_deref(), Some("Shop.App.Main()"));
+        assert_eq!(of_perf_map("std::vector<int>::push_back(int const&)"), None);
+        assert_eq!(of_perf_map("operator[](int)"), None);
     }
 
     #[test]

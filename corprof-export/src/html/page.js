@@ -6,6 +6,10 @@
   const $ = (id) => document.getElementById(id);
   const KINDS = [["user", "your code"], ["framework", "framework"], ["native", "runtime and native"], ["wait", "waits"],
     ["generated", "generated"]];
+  // Compared with another profile, boxes are coloured by their changes.
+  const CHANGES = [["same", "within the noise"], ["more", "takes more"], ["morebelow", "calls what takes more"],
+    ["less", "takes less"], ["lessbelow", "calls what takes less"]];
+  const isCompared = Boolean(data.frames.change);
   const ROW = 21, LEAST_LABEL = 22, SHOWN_ROWS = 200;
   const scroll = $("scroll"), canvas = $("canvas"), pen = canvas.getContext("2d");
 
@@ -22,6 +26,8 @@
     return element;
   };
   const kindName = (kind) => (kind < 0 ? "other" : KINDS[kind][0]);
+  // The name of the colour of a frame.
+  const colourName = (item, kind) => (isCompared && item >= 0 ? CHANGES[data.frames.change[item]][0] : kindName(kind));
 
   // Numbers.
   const digits = (value) => (value >= 100 ? 0 : value >= 10 ? 1 : 2);
@@ -46,7 +52,7 @@
   $("facts").textContent = facts.map(model.visible).join(" · ");
   for (const warning of about.warnings) $("warnings").append(make("p", "", "⚠ " + model.visible(warning)));
   for (const note of about.notes) $("notes").append(make("div", "", model.visible(note)));
-  for (const [name, label] of KINDS) {
+  for (const [name, label] of isCompared ? CHANGES : KINDS) {
     const entry = make("span"), dot = make("i", "dot");
     dot.style.setProperty("--kind", `var(--${name})`);
     entry.append(dot, label);
@@ -86,7 +92,7 @@
   // The picture. The canvas is as large as what can be seen of it, and stays there while the page scrolls below it.
   function readColours() {
     const style = getComputedStyle(document.documentElement);
-    for (const name of ["paper", "ink", "accent", "found", "other", ...KINDS.map(([name]) => name)]) {
+    for (const name of ["paper", "ink", "accent", "found", "other", ...KINDS.map(([name]) => name), ...CHANGES.map(([name]) => name)]) {
       colours[name] = style.getPropertyValue("--" + name).trim();
     }
     colours.isDark = matchMedia("(prefers-color-scheme: dark)").matches;
@@ -189,7 +195,7 @@
         const isFound = words && model.matches(view.item[node], words);
         const isPicked = node === picked || (pickedItem !== null && view.key(node) === pickedItem);
         const dim = words && !isFound ? 0.32 : isAbove && node !== zoom ? 0.6 : 1;
-        box(x, y, wide, view.labels(node), colours[kindName(view.kind(node))], dim,
+        box(x, y, wide, view.labels(node), colours[colourName(view.item[node], view.kind(node))], dim,
           node === picked ? colours.ink : isPicked ? colours.accent : isFound ? colours.found : null);
       }
     }
@@ -231,6 +237,8 @@
     const kind = view.kind(node) < 0 ? "" : KINDS[view.kind(node)][1];
     const where = [kind, module, source].filter(Boolean).join(" · ");
     if (where) element.append(make("div", "where", where));
+    const words = isCompared && view.item[node] >= 0 ? data.frames.changeWords[view.item[node]] : -1;
+    if (words >= 0 && data.texts[words]) element.append(make("div", "where", model.visible(data.texts[words])));
   }
   function details() {
     const element = $("details");
@@ -259,7 +267,7 @@
     const line = make("tr");
     line.append(...values.map((value) => share(value, of)));
     const method = make("td", "method"), dot = make("i", "dot");
-    dot.style.setProperty("--kind", `var(--${kindName(row.kind)})`);
+    dot.style.setProperty("--kind", `var(--${colourName(row.item, row.kind)})`);
     method.append(dot, breakable(row.label.length > 44 && row.brief ? row.brief : row.label));
     method.title = model.describe(row.item).name;
     line.append(method);

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use corprof_export::{Format, Frame, FrameKind, Mode, Profile, Table, Unit};
+use corprof_export::{Change, Format, Frame, FrameKind, Mode, Profile, Table, Unit};
 use serde_json::{Value, json};
 
 use crate::shapes;
@@ -54,6 +54,24 @@ fn a_table_is_on_the_page_and_is_no_markup() {
     assert!(page.contains("<summary>Places &amp; times</summary>") && page.contains("<th>waits at</th>"));
     assert!(page.contains("<tr><td>3</td><td>Shop.Query&lt;T&gt;</td></tr>"));
     assert!(!page.contains("{{"), "a placeholder is left");
+}
+
+#[test]
+fn changes_are_by_frame_and_only_where_something_is_compared() {
+    let mut profile = shapes::told();
+    assert_eq!(parts(&profile).1["frames"].get("change"), None);
+    let slower = profile.frame(Frame::managed("Shop.Slower<T>()"));
+    let faster = profile.frame(Frame::managed("Shop.Faster()"));
+    profile.set_change(slower, Change::More, "1 → <2>");
+    profile.set_change(faster, Change::LessBelow, "");
+    let (_, data) = parts(&profile);
+    let column = |name: &str| data["frames"][name].as_array().unwrap().clone();
+    let (changes, words) = (column("change"), column("changeWords"));
+    assert_eq!((changes.len(), words.len()), (column("name").len(), column("name").len()));
+    let [.., more, less] = &changes[..] else { panic!("{changes:?}") };
+    assert_eq!((more, less, &changes[0]), (&json!(1), &json!(4), &json!(0)));
+    let of_slower = words[words.len() - 2].as_u64().unwrap() as usize;
+    assert_eq!(data["texts"][of_slower], "1 → <2>");
 }
 
 #[test]

@@ -260,3 +260,47 @@ fn other_commands_print_documents() -> Result<()> {
     }
     Ok(())
 }
+
+/// A recording with two hundred samples of a processor.
+fn recording() -> Result<Vec<u8>> {
+    use corprof_nettrace::events::universal::Measured;
+    use corprof_nettrace::{Metadata, NewEvent, Thread, Trace, UtcTime, Writer};
+
+    let now = UtcTime::from_system_time(std::time::SystemTime::now()).context("no clock")?;
+    let mut writer = Writer::new(Vec::new(), &Trace::new(now, 0, 1_000))?;
+    let definition = Metadata::new(1, "Universal.Events", 1, Measured::CPU).with_fields(Measured::fields());
+    writer.define_event(&definition)?;
+    writer.define_thread(&Thread::new(1))?;
+    let mut payload = Vec::new();
+    Measured { value: 1 }.write(&mut payload);
+    for ticks in 0..200 {
+        let mut event = NewEvent::new(1, 1, ticks);
+        event.payload = &payload;
+        event.stack = &[0x1000];
+        writer.write(&event)?;
+    }
+    Ok(writer.finish()?)
+}
+
+#[test]
+fn a_recording_is_viewed_as_a_document() -> Result<()> {
+    let schema = Schema::read()?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("one.nettrace");
+    fs::write(&file, recording()?)?;
+    for by in ["method", "line", "type", "thread", "label:user"] {
+        let output = corprof()?.arg("view").arg(&file).args(["--json", "--by", by]).output()?;
+        ensure!(output.status.success(), "{output:?}");
+        for document in documents(&texts(&output).0)? {
+            ensure!(document["samples"] == 200, "{document}");
+            schema.check("view", &document)?;
+        }
+    }
+    let output = corprof()?.arg("diff").args([&file, &file]).arg("--json").output()?;
+    ensure!(output.status.success(), "{output:?}");
+    for document in documents(&texts(&output).0)? {
+        ensure!(document["rows"][0]["own"]["changed"] == false, "{document}");
+        schema.check("diff", &document)?;
+    }
+    Ok(())
+}

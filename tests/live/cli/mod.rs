@@ -20,6 +20,7 @@ mod sdk;
 mod stacks;
 mod tasks;
 mod top;
+mod view;
 
 /// Commands that ask or show what differs between runtimes: see `main.rs`.
 #[path = "."]

@@ -1,0 +1,71 @@
+//! Differences as a page: the flame graph of the newer recording, coloured by them, and their table.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use corprof_export::{Change, Profile, Table};
+
+use super::compare::Row;
+use super::statistics::Normalised;
+use super::{chance, number, unit};
+use crate::recording::picture::Picture;
+use crate::recording::table::{By, Subjects};
+use crate::view::profile;
+
+/// The most rows of the table.
+const ROWS: usize = 100;
+
+/// The profile that the page is of.
+pub(super) fn of(new: &Picture, rows: &[Row], normalised: Normalised, only_mine: bool, base: &Path) -> Profile {
+    let by_name: HashMap<&str, &Row> = rows.iter().map(|row| (row.name.as_str(), row)).collect();
+    let subjects = Subjects::new(new, &By::Method, false);
+    let mut profile = profile::with_frames(new, only_mine, |profile, frame, number_of_frame| {
+        let name =
+            subjects.of_frame.get(number_of_frame).copied().flatten().and_then(|at| subjects.names.get_index(at));
+        let row = name.and_then(|name| by_name.get(name.as_str()));
+        let change = row.map_or(Change::Noise, |row| change(row));
+        profile.set_change(frame, change, row.map_or(String::new(), |row| words(row, normalised)));
+    });
+    let columns = ["base", "new", "difference", "± 95 %", "chance", "changed", "method"];
+    let mut table = Table::new(format!("Differences from {}, {}", base.display(), unit(normalised)), columns);
+    for row in rows.iter().take(ROWS) {
+        let compared = row.shown().1;
+        let which = if row.own.is_changed {
+            "own"
+        } else if row.total.is_changed {
+            "total"
+        } else {
+            ""
+        };
+        let sign = if compared.difference.value < 0.0 { "−" } else { "+" };
+        table.row([
+            number(normalised, compared.base),
+            number(normalised, compared.new),
+            format!("{sign}{}", number(normalised, compared.difference.value.abs())),
+            number(normalised, compared.difference.error),
+            chance(compared.difference.chance),
+            which.to_owned(),
+            row.name.clone(),
+        ]);
+    }
+    profile.set_table(table);
+    profile
+}
+
+/// The change of a method: its own, or else that of what it calls.
+fn change(row: &Row) -> Change {
+    match (row.own.is_changed, row.total.is_changed) {
+        (true, _) if row.own.difference.value > 0.0 => Change::More,
+        (true, _) => Change::Less,
+        (false, true) if row.total.difference.value > 0.0 => Change::MoreBelow,
+        (false, true) => Change::LessBelow,
+        (false, false) => Change::Noise,
+    }
+}
+
+fn words(row: &Row, normalised: Normalised) -> String {
+    let part = |compared: &super::Compared| {
+        format!("{} → {}", number(normalised, compared.base), number(normalised, compared.new))
+    };
+    format!("before → now, {}: own {}, total {}", unit(normalised), part(&row.own), part(&row.total))
+}

@@ -1,0 +1,136 @@
+//! Which kinds of events a recording has, and how many of each.
+
+use corprof_nettrace::events::Provider;
+use corprof_nettrace::{Event, Metadata};
+use rustc_hash::FxHashMap;
+
+use super::measure::{Choice, Measure};
+
+/// A kind of event: a definition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Kind {
+    pub(crate) provider: String,
+    pub(crate) id: u32,
+    pub(crate) version: u32,
+    /// Its name; that of the runtime's manifest if the definition has none. May be empty.
+    pub(crate) name: String,
+    pub(crate) events: u64,
+    /// How many have a stack.
+    pub(crate) stacks: u64,
+    defined_name: String,
+    pub(super) role: Role,
+}
+
+/// What is done with an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It is only counted.
+    Other,
+    /// It says what code or memory is where.
+    Symbols,
+    /// It says the name of a process.
+    Process,
+    /// A wait for a lock begins: the event of its end has no stack.
+    WaitBegin,
+    /// It is looked at, if no event with a lower rank is there.
+    Sample { rank: usize, measure: Measure },
+}
+
+/// The kinds so far.
+#[derive(Debug, Default)]
+pub(super) struct Kinds {
+    kinds: Vec<Kind>,
+    /// By the number of the definition, which may be given again.
+    by_number: FxHashMap<u32, usize>,
+    last: Option<(u32, usize)>,
+}
+
+impl Kinds {
+    /// Counts an event. Answers with the number of its kind.
+    pub(super) fn count(&mut self, event: &Event<'_>, choice: &Choice) -> usize {
+        let metadata = event.metadata();
+        let known = match self.last {
+            Some((id, index)) if id == metadata.id => Some(index),
+            _ => self.by_number.get(&metadata.id).copied(),
+        };
+        let known = known.filter(|index| self.kinds.get(*index).is_some_and(|kind| kind.is_of(metadata)));
+        let index = known.unwrap_or_else(|| self.add(event, choice));
+        self.last = Some((metadata.id, index));
+        if let Some(kind) = self.kinds.get_mut(index) {
+            kind.events += 1;
+            kind.stacks += u64::from(event.stack_number() != 0 && !event.stack().is_empty());
+        }
+        index
+    }
+
+    fn add(&mut self, event: &Event<'_>, choice: &Choice) -> usize {
+        let metadata = event.metadata();
+        let known = self.kinds.iter().position(|kind| kind.is_of(metadata));
+        let index = known.unwrap_or_else(|| {
+            self.kinds.push(Kind::new(event, choice));
+            self.kinds.len() - 1
+        });
+        self.by_number.insert(metadata.id, index);
+        index
+    }
+
+    pub(super) fn role(&self, index: usize) -> Role {
+        self.kinds.get(index).map_or(Role::Other, |kind| kind.role)
+    }
+
+    pub(super) fn into_kinds(self) -> Vec<Kind> {
+        self.kinds
+    }
+}
+
+impl Kind {
+    fn new(event: &Event<'_>, choice: &Choice) -> Self {
+        let metadata = event.metadata();
+        let decoded = event.decoded();
+        let name = decoded.name().to_string();
+        let role = match (decoded.provider(), name.as_str()) {
+            (Provider::UNIVERSAL_SYSTEM, "ExistingProcess" | "ProcessCreate") => Role::Process,
+            (Provider::UNIVERSAL_SYSTEM, "ProcessMapping" | "ProcessSymbol") => Role::Symbols,
+            (
+                Provider::RUNTIME | Provider::RUNDOWN,
+                "MethodLoadVerbose"
+                | "MethodUnloadVerbose"
+                | "MethodDCEndVerbose"
+                | "MethodDCEndILToNativeMap"
+                | "MethodILToNativeMap"
+                | "ModuleDCEnd"
+                | "ModuleLoad",
+            ) => Role::Symbols,
+            (_, name) => match choice.rank(metadata, name) {
+                Some(rank) => Role::Sample { rank, measure: Measure::of(&metadata.provider, name) },
+                None if decoded.provider() == Provider::RUNTIME && name == "ContentionStart" => Role::WaitBegin,
+                None => Role::Other,
+            },
+        };
+        Self {
+            provider: metadata.provider.clone(),
+            id: metadata.event_id,
+            version: metadata.version,
+            name,
+            events: 0,
+            stacks: 0,
+            defined_name: metadata.name.clone(),
+            role,
+        }
+    }
+
+    fn is_of(&self, metadata: &Metadata) -> bool {
+        self.id == metadata.event_id
+            && self.version == metadata.version
+            && self.provider == metadata.provider
+            && self.defined_name == metadata.name
+    }
+
+    /// Its provider and name, or its number if it has no name.
+    pub(crate) fn title(&self) -> String {
+        match self.name.as_str() {
+            "" => format!("{}/{}", self.provider, self.id),
+            name => format!("{}/{name}", self.provider),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Which events are looked at, and what each of them weighs.
+
+use corprof_export::{Mode, Unit};
+use corprof_il::csharp;
+use corprof_nettrace::Metadata;
+use corprof_nettrace::events::universal::Measured;
+use corprof_nettrace::events::views::{AllocationSampled, ContentionStop, ExceptionThrown, GcAllocationTick};
+use corprof_nettrace::events::{Event, Provider, Text};
+
+/// The mean distance of two sampled allocations, in bytes: the runtime picks each byte with the same chance.
+const MEAN_DISTANCE: f64 = 102_400.0;
+
+/// Short names of events, as `--event` takes them.
+const ALIASES: [(&str, &[&str]); 5] = [
+    ("samples", &[Measured::CPU, "ThreadSample"]),
+    ("waits", &[Measured::CONTEXT_SWITCH]),
+    ("allocations", &["AllocationSampled", "GCAllocationTick"]),
+    ("contention", &["ContentionStop"]),
+    ("exceptions", &["ExceptionThrown"]),
+];
+
+/// Events that are looked at if none is named: the first of these that a recording has.
+const USUAL: [&str; 6] =
+    [Measured::CPU, "ThreadSample", "AllocationSampled", "GCAllocationTick", "ContentionStop", "ExceptionThrown"];
+
+/// How an event is weighed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Measure {
+    /// A sample of a processor.
+    Cpu,
+    /// A sample of the runtime's own sampler: it has the time until the next one of the thread.
+    Round,
+    /// The time for which a thread had not run.
+    Switch,
+    /// The bytes that an allocated object stands for.
+    AllocationSampled,
+    /// The bytes that were allocated since the last such event.
+    AllocationTick,
+    /// The time for which a lock was waited for.
+    Contention,
+    /// Each counts once.
+    Exception,
+    Count,
+}
+
+impl Measure {
+    /// The measure of events of this name.
+    pub(crate) fn of(provider: &str, name: &str) -> Self {
+        match (Provider::of(provider), name) {
+            (Provider::UNIVERSAL_EVENTS, Measured::CPU) => Self::Cpu,
+            (Provider::UNIVERSAL_EVENTS, Measured::CONTEXT_SWITCH) => Self::Switch,
+            (Provider::SAMPLE_PROFILER, _) => Self::Round,
+            (Provider::RUNTIME, "AllocationSampled") => Self::AllocationSampled,
+            (Provider::RUNTIME, "GCAllocationTick") => Self::AllocationTick,
+            (Provider::RUNTIME, "ContentionStop") => Self::Contention,
+            (Provider::RUNTIME, "ExceptionThrown") => Self::Exception,
+            _ => Self::Count,
+        }
+    }
+
+    /// The unit of its weights.
+    pub(crate) fn unit(self) -> Unit {
+        match self {
+            Self::Round | Self::Switch | Self::Contention => Unit::Nanoseconds,
+            Self::AllocationSampled | Self::AllocationTick => Unit::Bytes,
+            Self::Cpu | Self::Exception | Self::Count => Unit::Samples,
+        }
+    }
+
+    /// What the weights are, for pictures.
+    pub(crate) fn mode(self) -> Option<Mode> {
+        match self {
+            Self::Cpu => Some(Mode::Cpu),
+            Self::Round | Self::Switch => Some(Mode::Wall),
+            _ => None,
+        }
+    }
+
+    /// The weight of an event, and the type that it is about.
+    pub(super) fn weigh<'a>(self, event: &Event<'a>, ticks_per_second: u64) -> (u64, Option<Text<'a>>) {
+        match self {
+            Self::Cpu => (event.decode::<Measured>().map_or(1, |sample| sample.value), None),
+            Self::Switch => {
+                let ticks = event.decode::<Measured>().map_or(0, |switch| switch.value);
+                let nanoseconds = u128::from(ticks) * 1_000_000_000 / u128::from(ticks_per_second.max(1));
+                (u64::try_from(nanoseconds).unwrap_or(u64::MAX), None)
+            }
+            // Its time is known when the next one comes.
+            Self::Round => (0, None),
+            Self::AllocationSampled => match event.decode::<AllocationSampled<'a>>() {
+                Ok(sample) => {
+                    let size = sample.object_size as f64;
+                    // An object of this size is sampled with this chance.
+                    ((size / (1.0 - (-size / MEAN_DISTANCE).exp())) as u64, Some(sample.type_name))
+                }
+                Err(_) => (0, None),
+            },
+            Self::AllocationTick => match event.decode::<GcAllocationTick<'a>>() {
+                Ok(tick) => (tick.allocation_amount, Some(tick.type_name)),
+                Err(_) => (0, None),
+            },
+            Self::Contention => {
+                let waited = event.decode::<ContentionStop>().ok().and_then(|stop| stop.duration_ns);
+                (waited.unwrap_or_default().max(0.0) as u64, None)
+            }
+            Self::Exception => (1, event.decode::<ExceptionThrown<'a>>().ok().map(|thrown| thrown.exception_type)),
+            Self::Count => (1, None),
+        }
+    }
+
+    /// The frame of a type, innermost on the stacks of this measure.
+    pub(super) fn type_frame(self, text: &str) -> String {
+        let class = csharp::class(text);
+        if self == Self::Exception { format!("throw {class}") } else { format!("new {class}") }
+    }
+}
+
+/// The events that are asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Choice {
+    /// Names, or providers and names.
+    names: Vec<String>,
+    is_usual: bool,
+}
+
+impl Choice {
+    /// By the name of an event, its provider and name, or an alias. None: what recordings are usually made for.
+    pub(crate) fn new(name: Option<&str>) -> Self {
+        let Some(name) = name else {
+            return Self { names: USUAL.map(str::to_owned).to_vec(), is_usual: true };
+        };
+        let alias = ALIASES.iter().find(|(alias, _)| alias.eq_ignore_ascii_case(name)).map(|(_, names)| *names);
+        let names = alias.map_or(vec![name.to_owned()], |names| names.iter().map(|name| (*name).to_owned()).collect());
+        Self { names, is_usual: false }
+    }
+
+    /// The place of an event among those asked for: only events with the first place that a recording has are taken.
+    pub(super) fn rank(&self, metadata: &Metadata, name: &str) -> Option<usize> {
+        let full = || format!("{}/{name}", metadata.provider);
+        let is_asked = |asked: &String| asked.eq_ignore_ascii_case(name) || asked.eq_ignore_ascii_case(&full());
+        let place = self.names.iter().position(is_asked)?;
+        // A program may have an event `cpu` of its own.
+        let is_known = Measure::of(&metadata.provider, name) != Measure::Count;
+        (is_known || !self.is_usual).then_some(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_named_by_name_provider_or_alias() {
+        let event = |provider: &str, name: &str| (Metadata::new(1, provider, 1, name), name.to_owned());
+        let rank = |choice: &Choice, (metadata, name): &(Metadata, String)| choice.rank(metadata, name);
+        let tick = event("Microsoft-Windows-DotNETRuntime", "GCAllocationTick");
+        let order = event("Shop", "Order");
+        let usual = Choice::new(None);
+        assert_eq!((rank(&usual, &tick), rank(&usual, &order)), (Some(3), None));
+        assert_eq!(rank(&usual, &event("Shop", "cpu")), None, "not that of a sampler");
+        assert_eq!(rank(&Choice::new(Some("shop/order")), &order), Some(0));
+        assert_eq!(rank(&Choice::new(Some("Other/Order")), &order), None);
+        assert_eq!(rank(&Choice::new(Some("allocations")), &tick), Some(1));
+    }
+}

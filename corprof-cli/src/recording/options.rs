@@ -1,0 +1,122 @@
+//! The options of commands that read recordings.
+
+use std::time::Duration;
+
+use globset::{Glob, GlobMatcher};
+
+use super::select::Selection;
+use super::{Choice, Moment, Options, ThreadChoice, ThreadPattern};
+
+/// What is looked at in a recording.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Looked {
+    /// The events to look at, with the weight that they have: samples, waits, allocations (bytes), contention (time),
+    /// exceptions; or any event with stacks, by NAME or PROVIDER/NAME [default: samples, else the next of these]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) event: Option<String>,
+
+    /// Only what is after this moment: seconds since the beginning, or a percentage of the time, such as 25%
+    #[arg(long, value_name = "WHEN", value_parser = moment)]
+    pub(crate) from: Option<Moment>,
+
+    /// Only what is before this moment, likewise
+    #[arg(long, value_name = "WHEN", value_parser = moment)]
+    pub(crate) to: Option<Moment>,
+
+    /// Only this thread: its number, or a glob of names. Repeatable
+    #[arg(long, value_name = "THREAD", value_parser = thread)]
+    pub(crate) thread: Vec<ThreadPattern>,
+
+    /// Only this process, of a recording that has several
+    #[arg(long, value_name = "PID")]
+    pub(crate) process: Option<u64>,
+
+    /// Only events with this label
+    #[arg(long, value_name = "NAME=VALUE", value_parser = label)]
+    pub(crate) label: Option<(String, String)>,
+
+    /// Only stacks with a method that this glob matches, such as 'Shop.Basket.*'. Repeatable: all must match
+    #[arg(long, value_name = "GLOB", value_parser = glob)]
+    pub(crate) include: Vec<GlobMatcher>,
+
+    /// No stacks with a method that this glob matches. Repeatable
+    #[arg(long, value_name = "GLOB", value_parser = glob)]
+    pub(crate) exclude: Vec<GlobMatcher>,
+
+    /// Also show the methods in which the runtime stops threads and by which it calls managed code
+    #[arg(long)]
+    pub(crate) runtime_frames: bool,
+}
+
+impl Looked {
+    /// What is read of a file.
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            choice: Choice::new(self.event.as_deref()),
+            threads: ThreadChoice { threads: self.thread.clone(), process: self.process },
+            from: self.from,
+            to: self.to,
+            label: self.label.clone(),
+            group_label: None,
+            is_timed: false,
+            has_runtime_frames: self.runtime_frames,
+        }
+    }
+
+    /// Which stacks are left.
+    pub(crate) fn selection(&self) -> Selection {
+        Selection { include: self.include.clone(), exclude: self.exclude.clone() }
+    }
+}
+
+fn moment(text: &str) -> Result<Moment, String> {
+    let wrong = || format!("`{text}` is not a moment: give seconds, such as 2.5, or a percentage, such as 25%");
+    let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
+    if let Some(percent) = text.strip_suffix('%') {
+        let percent = number(percent).filter(|percent| *percent <= 100.0).ok_or_else(wrong)?;
+        return Ok(Moment::Share(percent / 100.0));
+    }
+    let seconds = number(text.strip_suffix('s').unwrap_or(text)).ok_or_else(wrong)?;
+    Duration::try_from_secs_f64(seconds).map(Moment::At).map_err(|_| wrong())
+}
+
+fn thread(text: &str) -> Result<ThreadPattern, String> {
+    match text.parse() {
+        Ok(id) => Ok(ThreadPattern::Id(id)),
+        Err(_) => glob(text).map(ThreadPattern::Name),
+    }
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or("give NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+fn glob(text: &str) -> Result<GlobMatcher, String> {
+    // A plain part of a name is meant as such.
+    let is_plain = !text.contains(['*', '?', '[', '{']);
+    let pattern = if is_plain { format!("*{text}*") } else { text.to_owned() };
+    Ok(Glob::new(&pattern).map_err(|error| format!("not a glob: {error}"))?.compile_matcher())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_seconds_or_percentages() {
+        assert_eq!(moment("2.5"), Ok(Moment::At(Duration::from_millis(2500))));
+        assert_eq!(moment("25%"), Ok(Moment::Share(0.25)));
+        for wrong in ["", "-1", "NaN", "101%", "x%", "1e300"] {
+            assert!(moment(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_plain_word_is_a_part_of_a_name() {
+        assert!(glob("Basket").unwrap().is_match("Shop.Basket.Total(int[])"));
+        assert!(!glob("Basket*").unwrap().is_match("Shop.Basket.Total(int[])"));
+        assert!(glob("Shop.*.Total(*").unwrap().is_match("Shop.Basket.Total(int[])"));
+        assert!(glob("a[").is_err());
+    }
+}

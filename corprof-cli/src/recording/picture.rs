@@ -1,0 +1,144 @@
+//! The samples of one or more recordings, with names.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use corprof_export::{FrameKind, SourceLines};
+use indexmap::IndexSet;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use super::stacks::{Code, EMPTY};
+use super::{Facts, Frame, Gathered, Measure, Options, Sum, Thread, Timed, read};
+use crate::event_pipe_samples::{MISSING, UNKNOWN, is_of_the_runtime};
+
+/// The stack without frames.
+pub(crate) const NO_FRAMES: u32 = EMPTY;
+
+/// Samples with names.
+#[derive(Debug, Default)]
+pub(crate) struct Picture {
+    pub(crate) files: Vec<Facts>,
+    /// What the samples are. None: there are none.
+    pub(crate) measure: Option<Measure>,
+    pub(crate) frames: IndexSet<Frame, FxBuildHasher>,
+    /// The caller's stack and the frame. A caller's number is less than its callees'.
+    pub(crate) stacks: IndexSet<(u32, u32), FxBuildHasher>,
+    pub(crate) threads: Vec<Thread>,
+    /// Values of the label that sums are kept apart by.
+    pub(crate) groups: IndexSet<String, FxBuildHasher>,
+    /// By thread, stack and group.
+    pub(crate) sums: FxHashMap<(u32, u32, u32), Sum>,
+    /// Whether frames by which the runtime calls managed code and stops threads are on stacks.
+    pub(crate) has_runtime_frames: bool,
+    /// None if times were not asked for, or there are too many samples.
+    pub(crate) timed: Option<Vec<Timed>>,
+}
+
+impl Picture {
+    /// Reads files. With `with_lines`, code of different lines of a method are different frames.
+    ///
+    /// # Errors
+    /// If one cannot be read, or they have samples of different kinds.
+    pub(crate) fn read(paths: &[impl AsRef<Path>], options: &Options, with_lines: bool) -> Result<Self> {
+        let has_runtime_frames = options.has_runtime_frames;
+        let mut picture = Self { has_runtime_frames, timed: options.is_timed.then(Vec::new), ..Self::default() };
+        for path in paths {
+            let path = path.as_ref();
+            let gathered = read(path, options)?;
+            if let (Some(one), Some(other)) = (picture.measure, gathered.measure)
+                && one.unit() != other.unit()
+            {
+                bail!(
+                    "{} has events of another kind than the files before: name those that all have, by --event",
+                    path.display()
+                );
+            }
+            picture.add(gathered, with_lines);
+        }
+        Ok(picture)
+    }
+
+    fn add(&mut self, gathered: Gathered, with_lines: bool) {
+        self.measure = self.measure.or(gathered.measure);
+        let first_thread = u32::try_from(self.threads.len()).unwrap_or(u32::MAX);
+        let mut lines = with_lines.then(SourceLines::new);
+        let frames: Vec<Option<u32>> =
+            gathered.stacks.codes().map(|code| self.frame(&gathered, code, lines.as_mut())).collect();
+        let mut stacks: Vec<u32> = Vec::new();
+        for (caller, code) in gathered.stacks.paths() {
+            let caller = stacks.get(caller as usize).copied().unwrap_or(NO_FRAMES);
+            let frame = frames.get(code as usize).copied().flatten();
+            stacks.push(match frame {
+                Some(frame) => number(self.stacks.insert_full((caller, frame)).0),
+                // A frame of the runtime's own.
+                None => caller,
+            });
+        }
+        drop(gathered.stacks);
+        let stack_of = |path: u32| stacks.get(path as usize).copied().unwrap_or(NO_FRAMES);
+        let groups: Vec<u32> =
+            gathered.groups.iter().map(|group| number(self.groups.insert_full(group.clone()).0)).collect();
+        for ((thread, path, group), sum) in gathered.sums {
+            let group = groups.get(group as usize).copied().unwrap_or_default();
+            self.sums.entry((first_thread + thread, stack_of(path), group)).or_default().add(sum);
+        }
+        self.timed = match (self.timed.take(), gathered.timed) {
+            (Some(mut all), Some(timed)) => {
+                all.extend(timed.into_iter().map(|sample| Timed {
+                    thread: first_thread + sample.thread,
+                    stack: stack_of(sample.stack),
+                    ..sample
+                }));
+                Some(all)
+            }
+            _ => None,
+        };
+        self.threads.extend(gathered.threads);
+        self.files.push(gathered.facts);
+    }
+
+    /// The number of a frame. None for those that are not shown.
+    fn frame(&mut self, gathered: &Gathered, code: Code, lines: Option<&mut SourceLines>) -> Option<u32> {
+        let frame = match code {
+            Code::At { process, address, ticks } => match gathered.symbols.get(&process) {
+                Some(symbols) => symbols.frame(address, ticks, lines),
+                None => Frame::new(UNKNOWN, FrameKind::Native),
+            },
+            Code::Type(number) => {
+                let name = gathered.types.get_index(number as usize).map_or("", String::as_str);
+                Frame::new(name, FrameKind::Generated)
+            }
+            Code::Missing => Frame::new(MISSING, FrameKind::Native),
+        };
+        let is_hidden = frame.kind == FrameKind::Managed && is_of_the_runtime(&frame.name);
+        (!is_hidden || self.has_runtime_frames).then(|| number(self.frames.insert_full(frame).0))
+    }
+
+    /// The frames of a stack, innermost first.
+    pub(crate) fn frames_of(&self, stack: u32) -> impl Iterator<Item = u32> + '_ {
+        let node = |stack: u32| self.stacks.get_index(stack as usize).copied();
+        std::iter::successors(node(stack), move |&(caller, _)| node(caller)).map(|(_, frame)| frame)
+    }
+
+    /// The sum of all samples.
+    pub(crate) fn total(&self) -> Sum {
+        let mut total = Sum::default();
+        self.sums.values().for_each(|sum| total.add(*sum));
+        total
+    }
+
+    /// The name of the process that the recordings are of: that of its file if they do not say it.
+    pub(crate) fn name(&self) -> String {
+        let Some(file) = self.files.first() else { return "recording".to_owned() };
+        let processes: HashMap<_, _> = self.files.iter().flat_map(|file| &file.processes).collect();
+        if let ([(_, name)], 1) = (processes.iter().collect::<Vec<_>>().as_slice(), self.files.len()) {
+            return (**name).clone();
+        }
+        file.path.file_stem().map_or_else(|| "recording".to_owned(), |stem| stem.to_string_lossy().into_owned())
+    }
+}
+
+fn number(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,158 @@
+//! Stacks of a recording, each kept once: a tree of addresses, whose roots are the outermost callers.
+
+use std::collections::BTreeMap;
+
+use corprof_nettrace::Stack;
+use indexmap::IndexSet;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+/// The most distinct paths of calls, some 20 bytes each. Beyond it, a stack is cut at the deepest path that is known.
+const MOST_PATHS: usize = 4_000_000;
+
+/// Bytes of stacks that are remembered as they are in the trace, which says them again after each sequence point.
+const REMEMBERED: usize = 48 << 20;
+
+/// A place in code, or what stands on a stack in place of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Code {
+    /// An address of a process, and when it was seen first: other code may be there later.
+    At { process: u64, address: u64, ticks: u64 },
+    /// A type that was allocated or thrown, by its number.
+    Type(u32),
+    /// The outer frames that the recorder has left out.
+    Missing,
+}
+
+/// Numbers of paths. The path without frames is [`EMPTY`].
+pub(super) type Path = u32;
+pub(super) const EMPTY: Path = u32::MAX;
+
+/// The stacks so far.
+#[derive(Debug, Default)]
+pub(super) struct Stacks {
+    codes: IndexSet<Code, FxBuildHasher>,
+    /// The code that is at an address now.
+    current: BTreeMap<(u64, u64), u32>,
+    /// By process and bytes: the paths of stacks whose code is still there.
+    remembered: FxHashMap<u64, FxHashMap<Box<[u8]>, Path>>,
+    remembered_bytes: usize,
+    /// The caller's path and the code. A caller's number is less than its callees'.
+    paths: IndexSet<(Path, u32), FxBuildHasher>,
+    /// How often a stack was cut.
+    cut: u64,
+}
+
+impl Stacks {
+    /// The path of a stack of a process. `is_cut` says that outer frames are missing.
+    pub(super) fn add(&mut self, process: u64, ticks: u64, stack: Stack<'_>, is_cut: bool) -> Path {
+        let bytes = stack.as_bytes();
+        if let Some(path) = self.remembered.get(&process).and_then(|paths| paths.get(bytes)) {
+            return *path;
+        }
+        let addresses: Vec<u64> = stack.addresses().collect();
+        let path = self.add_addresses(process, ticks, &addresses, is_cut);
+        if self.remembered_bytes > REMEMBERED {
+            self.forget();
+        }
+        self.remembered_bytes += bytes.len() + 2 * size_of::<(Box<[u8]>, Path)>();
+        self.remembered.entry(process).or_default().insert(bytes.into(), path);
+        path
+    }
+
+    fn forget(&mut self) {
+        self.remembered.clear();
+        self.remembered_bytes = 0;
+    }
+
+    /// The addresses come innermost first.
+    fn add_addresses(&mut self, process: u64, ticks: u64, addresses: &[u64], is_cut: bool) -> Path {
+        let mut path = EMPTY;
+        if is_cut {
+            let missing = number(self.codes.insert_full(Code::Missing).0);
+            path = self.called(path, missing);
+        }
+        for (depth, address) in addresses.iter().copied().enumerate().rev() {
+            // The address of a caller is the one it returns to, which may be behind its end.
+            let address = address.saturating_sub(u64::from(depth > 0));
+            let codes = &mut self.codes;
+            let code = *self
+                .current
+                .entry((process, address))
+                .or_insert_with(|| number(codes.insert_full(Code::At { process, address, ticks }).0));
+            path = self.called(path, code);
+        }
+        path
+    }
+
+    /// The path in which a type is the innermost frame.
+    pub(super) fn add_type(&mut self, path: Path, type_number: u32) -> Path {
+        let code = number(self.codes.insert_full(Code::Type(type_number)).0);
+        self.called(path, code)
+    }
+
+    fn called(&mut self, caller: Path, code: u32) -> Path {
+        if self.paths.len() < MOST_PATHS {
+            return number(self.paths.insert_full((caller, code)).0);
+        }
+        let known = self.paths.get_index_of(&(caller, code));
+        self.cut += u64::from(known.is_none());
+        known.map_or(caller, number)
+    }
+
+    /// Other code may be at these addresses from now on.
+    pub(super) fn freed(&mut self, process: u64, first: u64, last: u64) {
+        if first > last {
+            return;
+        }
+        self.forget();
+        let old: Vec<_> = self.current.range((process, first)..=(process, last)).map(|(key, _)| *key).collect();
+        for key in old {
+            self.current.remove(&key);
+        }
+    }
+
+    /// No stack is added any more.
+    pub(super) fn finish(&mut self) {
+        self.forget();
+        self.remembered = FxHashMap::default();
+        self.current.clear();
+    }
+
+    /// All code, by number.
+    pub(super) fn codes(&self) -> impl Iterator<Item = Code> + '_ {
+        self.codes.iter().copied()
+    }
+
+    /// All paths with their callers', by number.
+    pub(super) fn paths(&self) -> impl Iterator<Item = (Path, u32)> + '_ {
+        self.paths.iter().copied()
+    }
+
+    pub(super) fn cut(&self) -> u64 {
+        self.cut
+    }
+}
+
+/// There is no memory for as many things as do not fit.
+fn number(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_is_kept_once_until_its_code_is_freed() {
+        let mut stacks = Stacks::default();
+        let add = |stacks: &mut Stacks, ticks, addresses: &[u64]| stacks.add_addresses(7, ticks, addresses, false);
+        let first = add(&mut stacks, 1, &[0x100, 0x201]);
+        assert_eq!(add(&mut stacks, 2, &[0x100, 0x201]), first);
+        stacks.freed(7, 0x100, 0x1ff);
+        let later = add(&mut stacks, 3, &[0x100, 0x201]);
+        assert_ne!(later, first);
+        let at = |address, ticks| Code::At { process: 7, address, ticks };
+        assert_eq!(stacks.codes().collect::<Vec<_>>(), [at(0x200, 1), at(0x100, 1), at(0x100, 3)]);
+        assert_eq!(stacks.paths().collect::<Vec<_>>(), [(EMPTY, 0), (0, 1), (0, 2)]);
+    }
+}

@@ -1,0 +1,114 @@
+//! What is read, against TraceEvent's reading of the same file (corprof-nettrace/tests/traces/README.md).
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+
+use tempfile::NamedTempFile;
+
+use super::picture::Picture;
+use super::table::{By, rows};
+use super::{Choice, Options, ThreadChoice};
+use crate::trace_methods::of_perf_map;
+
+fn options(event: Option<&str>) -> Options {
+    Options {
+        choice: Choice::new(event),
+        threads: ThreadChoice::default(),
+        from: None,
+        to: None,
+        label: None,
+        group_label: None,
+        is_timed: false,
+        has_runtime_frames: true,
+    }
+}
+
+fn traces() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../corprof-nettrace/tests/traces"))
+}
+
+fn unpacked(name: &str) -> NamedTempFile {
+    let mut file = NamedTempFile::new().unwrap();
+    let packed = File::open(traces().join(format!("{name}.nettrace.xz"))).unwrap();
+    std::io::copy(&mut lzma_rust2::XzReader::new(packed, true), &mut file).unwrap();
+    file
+}
+
+/// `Module!Namespace.Class.Method(signature)`, as TraceEvent names a method.
+fn spelled(name: &str) -> String {
+    let (module, method) = name.split_once('!').unwrap();
+    let (path, parameters) = method.split_at(method.find('(').unwrap());
+    let dot = path.rfind("..").unwrap_or_else(|| path.rfind('.').unwrap());
+    let (class, method) = (&path[..dot], &path[dot + 1..]);
+    of_perf_map(&format!("void [{module}] {class}::{method}{parameters}")).unwrap()
+}
+
+#[test]
+fn the_profile_is_that_of_trace_event() {
+    let file = unpacked("sampled");
+    let picture = Picture::read(&[file.path()], &options(None), false).unwrap();
+    let mut expected: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+    let text = std::fs::read_to_string(traces().join("sampled.methods.expected.tsv")).unwrap();
+    for line in text.lines() {
+        let [name, own, total] = line.split('\t').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        // It has no name for code of the runtime.
+        if name == "?!?" {
+            continue;
+        }
+        expected.insert(spelled(name), (own.parse().unwrap(), total.parse().unwrap()));
+    }
+    let mut found = 0;
+    for row in rows(&picture, &By::Method, false) {
+        let (own, total) = (row.own.weight as f64 / 1e3, row.total.weight as f64 / 1e3);
+        // It has no row for a method without time.
+        let Some((expected_own, expected_total)) = expected.get(&row.name) else {
+            assert!(row.name == "[unknown code]" || row.total.weight == 0, "{row:?}");
+            continue;
+        };
+        found += 1;
+        // It has milliseconds in floating point: some nanoseconds are lost with each sample.
+        assert!((own - expected_own).abs() < 5.0 && (total - expected_total).abs() < 5.0, "{row:?}: {expected_own}");
+    }
+    assert_eq!(found, expected.len());
+    assert!(found > 100, "{found}");
+    assert_eq!(picture.total().samples, 15_064);
+}
+
+#[test]
+fn the_events_are_those_of_trace_event() {
+    for name in ["sampled", "gc"] {
+        let file = unpacked(name);
+        let picture = Picture::read(&[file.path()], &options(None), false).unwrap();
+        let facts = &picture.files[0];
+        let text = std::fs::read_to_string(traces().join(format!("{name}.nettrace.expected.tsv"))).unwrap();
+        let expected: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once('\t')).collect();
+        assert_eq!(facts.events.to_string(), expected["events"]);
+        assert_eq!(facts.lost.to_string(), expected["lost"]);
+        assert_eq!(facts.threads.to_string(), expected["threads"]);
+        assert_eq!(format!("{:.3}", facts.duration.as_secs_f64() * 1e3), expected["last_ms"]);
+        let mut kinds: Vec<_> =
+            facts.kinds.iter().map(|kind| (kind.id.to_string(), kind.version.to_string(), kind.events)).collect();
+        let mut expected_kinds: Vec<_> = expected
+            .iter()
+            .filter(|(key, _)| key.contains('/'))
+            .map(|(key, count)| {
+                let parts: Vec<_> = key.rsplit('/').collect();
+                (parts[1].to_owned(), parts[0].to_owned(), count.parse().unwrap())
+            })
+            .collect();
+        kinds.sort();
+        expected_kinds.sort();
+        assert_eq!(kinds, expected_kinds, "{name}");
+    }
+}
+
+#[test]
+fn allocations_have_the_bytes_of_their_events() {
+    let file = unpacked("gc");
+    let picture = Picture::read(&[file.path()], &options(Some("allocations")), false).unwrap();
+    let by_type = rows(&picture, &By::Type, false);
+    assert_eq!(picture.total().samples, 13_618);
+    assert_eq!(by_type.iter().map(|row| row.own.weight).sum::<u64>(), picture.total().weight);
+    assert!(by_type.iter().any(|row| row.name == "string[]" && row.own.samples == 2_440), "{by_type:?}");
+}

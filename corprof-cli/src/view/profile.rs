@@ -1,0 +1,128 @@
+//! A picture of recordings as a profile, for all formats.
+
+use std::time::Duration;
+
+use corprof_export::{Frame, FrameId, FrameKind, Profile, StackId, ThreadId};
+
+use crate::event_pipe_samples::LIMITS;
+use crate::recording::Measure;
+use crate::recording::picture::Picture;
+
+/// The profile.
+pub(crate) fn of(picture: &Picture, only_mine: bool) -> Profile {
+    with_frames(picture, only_mine, |_, _, _| {})
+}
+
+/// The profile. `see` gets each frame of it, with its number in the picture.
+pub(crate) fn with_frames(
+    picture: &Picture,
+    only_mine: bool,
+    mut see: impl FnMut(&mut Profile, FrameId, usize),
+) -> Profile {
+    let measure = picture.measure.unwrap_or(Measure::Count);
+    let name = picture.name();
+    // Sums keep no times; with times, each sample is there.
+    let mut profile = match picture.timed {
+        Some(_) => Profile::new(name, measure.unit()),
+        None => Profile::summed(name, measure.unit()),
+    };
+    if let Some(mode) = measure.mode() {
+        profile = profile.in_mode(mode);
+    }
+    if only_mine {
+        profile = profile.only_my_code();
+    }
+    if let [file] = picture.files.as_slice()
+        && let Some(process) = file.process.and_then(|process| u32::try_from(process).ok())
+    {
+        profile = profile.of_process(process);
+    }
+    let mut builder = Builder { profile, picture, frames: Vec::new(), stacks: Vec::new(), threads: Vec::new() };
+    builder.fill();
+    for (number, frame) in builder.frames.iter().enumerate() {
+        see(&mut builder.profile, *frame, number);
+    }
+    let mut profile = builder.profile;
+    describe(&mut profile, picture, measure);
+    profile
+}
+
+struct Builder<'p> {
+    profile: Profile,
+    picture: &'p Picture,
+    frames: Vec<FrameId>,
+    stacks: Vec<StackId>,
+    threads: Vec<Option<ThreadId>>,
+}
+
+impl Builder<'_> {
+    fn fill(&mut self) {
+        for frame in &self.picture.frames {
+            let shown = Frame::new(frame.kind, &frame.name);
+            let shown = frame.module.as_deref().map_or(shown, |module| shown.in_module(module));
+            // A frame of a type has no module, by which it would be judged.
+            let shown = if frame.kind == FrameKind::Generated { Frame::managed(&frame.name) } else { shown };
+            let id = self.profile.frame(shown);
+            self.frames.push(id);
+            if let Some((file, line)) = &frame.place {
+                self.profile.place(id, file, *line);
+            }
+        }
+        for &(caller, frame) in &self.picture.stacks {
+            let caller = self.stack(caller);
+            let Some(frame) = self.frames.get(frame as usize).copied() else { continue };
+            let stack = self.profile.called(caller, frame);
+            self.stacks.push(stack);
+        }
+        self.threads = vec![None; self.picture.threads.len()];
+        match &self.picture.timed {
+            Some(timed) => {
+                let mut timed = timed.clone();
+                timed.sort_by_key(|sample| sample.at);
+                timed.iter().for_each(|sample| self.sample(sample.thread, sample.at, sample.stack, 1, sample.weight));
+            }
+            None => {
+                let mut sums: Vec<_> = self.picture.sums.iter().collect();
+                sums.sort_unstable_by_key(|(place, _)| **place);
+                for (&(thread, stack, _), sum) in sums {
+                    self.sample(thread, Duration::ZERO, stack, sum.samples, sum.weight);
+                }
+            }
+        }
+    }
+
+    fn stack(&self, stack: u32) -> StackId {
+        self.stacks.get(stack as usize).copied().unwrap_or(StackId::EMPTY)
+    }
+
+    fn sample(&mut self, thread: u32, at: Duration, stack: u32, samples: u64, weight: u64) {
+        let stack = self.stack(stack);
+        let Some(thread) = self.thread(thread) else { return };
+        self.profile.samples_of(thread, at, stack, samples, weight);
+    }
+
+    fn thread(&mut self, number: u32) -> Option<ThreadId> {
+        let known = self.threads.get_mut(number as usize)?;
+        if known.is_none() {
+            let thread = self.picture.threads.get(number as usize)?;
+            let id = thread.id.and_then(|id| u32::try_from(id).ok()).unwrap_or_default();
+            *known = Some(self.profile.thread(id, thread.name.clone().unwrap_or_default()));
+        }
+        *known
+    }
+}
+
+fn describe(profile: &mut Profile, picture: &Picture, measure: Measure) {
+    profile.set_duration(picture.files.iter().map(|file| file.duration).sum());
+    profile.set_skipped("events that were lost", picture.files.iter().map(|file| file.lost).sum());
+    if measure == Measure::Round {
+        profile.note(format!("Samples {LIMITS}."));
+    }
+    for file in &picture.files {
+        if file.cut_at.is_some() {
+            profile.warn(format!("{} ends in the middle: what came after is missing.", file.path.display()));
+        }
+    }
+    let cut = picture.files.iter().map(|file| file.stacks_cut).sum();
+    profile.set_skipped("frames, as there were too many distinct stacks", cut);
+}

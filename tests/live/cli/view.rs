@@ -1,0 +1,67 @@
+//! `corprof view` on a recording of the runtime: the bytes of a session, as dotnet-trace puts them into a file.
+
+use std::io::ErrorKind;
+
+use corprof_diagnostics::{KeywordSet, Level, Process, Provider, Rundown, SessionConfig};
+use serde_json::Value;
+
+use super::*;
+
+/// Reads a session for a time, ends it, and reads the rest.
+fn record(pid: u32, file: &Path, time: Duration) -> Result<()> {
+    let samples = Provider::new("Microsoft-DotNETCore-SampleProfiler", u64::MAX, Level::Informational);
+    let providers = [samples, Provider::runtime(KeywordSet::PROFILER)];
+    let config = SessionConfig::new(providers).with_rundown(Rundown::Default);
+    let mut session = Process::open(pid)?.client().start_session(&config)?;
+    session.set_read_timeout(Some(Duration::from_millis(100)));
+    let mut out = fs::File::create(file)?;
+    let mut buffer = vec![0; 1 << 16];
+    let begin = Instant::now();
+    let mut is_stopped = false;
+    loop {
+        if !is_stopped && begin.elapsed() >= time {
+            session.stop()?;
+            is_stopped = true;
+        }
+        ensure!(begin.elapsed() < time + Duration::from_secs(60), "the session does not end");
+        match session.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => out.write_all(buffer.get(..count).unwrap_or_default())?,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+#[test]
+fn a_recording_of_the_runtime_has_the_methods_and_lines_that_run() -> Result<()> {
+    for runtime in Runtime::all_for_modern("HotLines")? {
+        if runtime.is_windows() || runtime.is_emulated() {
+            continue;
+        }
+        let program = Program::start(Run::new(&runtime, "HotLines").args(["6000"]).command()?)?;
+        program.expect("ready")?;
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("lines.nettrace");
+        record(program.child.id(), &file, Duration::from_secs(2))?;
+        let output = corprof()?.arg("view").arg(&file).args(["--by", "line", "--only-my-code", "--json"]).output()?;
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        let document: Value = serde_json::from_slice(&output.stdout)?;
+        let rows = document["rows"].as_array().context("no rows")?;
+        let named = |row: &&Value| row["name"].as_str().is_some_and(|name| name.contains("HotLines.cs:"));
+        let own = |row: &Value| row["own"].as_u64().unwrap_or_default();
+        let of_lines: u64 = rows.iter().filter(named).map(own).sum();
+        let weight = document["weight"].as_u64().context("no weight")?;
+        println!("{runtime}: {of_lines} of {weight} ns at lines, of {} samples", document["samples"]);
+        ensure!(of_lines * 2 > weight, "{runtime}: {of_lines} of {weight} ns have a line: {document}");
+        ensure!(document["files"][0]["cut_at"].is_null(), "{runtime}: {document}");
+
+        // The same file without its end, as of a process that was killed.
+        let bytes = fs::read(&file)?;
+        fs::write(&file, bytes.get(..bytes.len() / 2).context("a long file")?)?;
+        let output = corprof()?.arg("view").arg(&file).output()?;
+        let (_, stderr) = texts(&output);
+        ensure!(stderr.contains("ends in the middle: read up to its last whole block"), "{runtime}: {output:?}");
+    }
+    Ok(())
+}
