@@ -171,8 +171,8 @@ struct Snapshots {
 impl ProfilerThread<'_> {
     /// Takes a snapshot of the heap: `sink` receives all blocks before this returns.
     ///
-    /// It turns on `HIGH_MONITOR_EVENT_PIPE`, by which the blocks come. A profiler takes one snapshot at a time. While the
-    /// runtime starts, the snapshot waits.
+    /// It turns on `HIGH_MONITOR_EVENT_PIPE`, by which the blocks come. A profiler takes one snapshot at a time. While
+    /// the runtime starts, the snapshot waits.
     ///
     /// The application stands still while the heap is collected and reported. .NET 8 collects a second time when the
     /// session ends. The runtime collects on a thread of this call, so that no callback can take a snapshot.
