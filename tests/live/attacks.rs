@@ -409,3 +409,39 @@ fn threads_that_end_do_not_search_for_code() -> Result<()> {
     }
     Ok(())
 }
+
+/// What profiler threads do from `initialize` on, each call on a thread of its own. A session leaves threads behind
+/// whose finalizers cannot run yet.
+const EARLY: [&str; 7] = [
+    "collect session",
+    "collect-by-session session",
+    "snapshot session",
+    "collect walk lists",
+    "collect mask sample",
+    "walk session sample",
+    "collect session detach",
+];
+
+/// The runtime makes collections before it has loaded its classes.
+#[test]
+fn calls_from_the_first_moment_on_do_no_harm() -> Result<()> {
+    for runtime in &Runtime::all()? {
+        let bare = Run::new(runtime, "Foreign").args(["50"]).run()?;
+        let mut refused = 0;
+        let mut collected = 0;
+        for calls in EARLY {
+            for _ in 0..repetitions(4, 50) {
+                let run = Run::new(runtime, "Foreign").args(["50"]).env("ATTACKS_EARLY", calls);
+                let outcome = run.profiler_named("attacks", "Early").timeout(LONGEST).run()?;
+                outcome.exited_with(0).with_context(|| calls.to_owned())?;
+                ensure!(outcome.stdout == bare.stdout, "{calls}: the application prints something else: {outcome}");
+                ensure!(!outcome.stderr.contains("panicked"), "{calls}: {outcome}");
+                refused += outcome.stderr.matches("collect=HRESULT(0x8013135B)").count();
+                collected += outcome.stderr.matches("collect=ok").count();
+            }
+        }
+        eprintln!("{runtime}: {refused} runs with refusals, {collected} with collections");
+        ensure!(refused > 0 && collected > 0, "on {runtime} {refused} were refused, and {collected} collected");
+    }
+    Ok(())
+}

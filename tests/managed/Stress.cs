@@ -41,7 +41,8 @@ class Dying
     }
 }
 
-/// What the workers do: each takes a seed for its job and answers what came of it.
+/// What the workers do: each takes a seed for its job and answers what came of it. All threads are background threads: the
+/// runtime waits at the end of `Main` until there is a moment without others, and workers go on for ever.
 static class Jobs
 {
     public static long Mix(long seed)
@@ -62,6 +63,7 @@ static class Jobs
         {
             long number = seed + i;
             threads[i] = new Thread(() => Interlocked.Add(ref sum, Churn(number)), i % 2 == 0 ? 0 : 256 * 1024);
+            threads[i].IsBackground = true;
             if (i % 3 == 0) threads[i].Name = "short-lived " + i;
             threads[i].Start();
         }
@@ -194,7 +196,7 @@ static class Jobs
         Assembly assembly = (Assembly)load.Invoke(context, new[] { from });
         MethodInfo main = assembly.EntryPoint;
         object[] arguments = main.GetParameters().Length == 0 ? null : new object[] { new[] { "1" } };
-        Thread thread = new Thread(() => main.Invoke(null, arguments));
+        Thread thread = new Thread(() => main.Invoke(null, arguments)) { IsBackground = true };
         thread.Start();
         thread.Join();
         Context.GetMethod("Unload").Invoke(context, null);
@@ -267,7 +269,7 @@ static class Jobs
                         turn++;
                         Monitor.PulseAll(gate);
                     }
-            });
+            }) { IsBackground = true };
         }
         foreach (Thread thread in threads) thread.Start();
         foreach (Thread thread in threads) thread.Join();

@@ -92,6 +92,7 @@ pub(super) const fn is_in_suspension(event: Event) -> bool {
 pub(super) fn before(info: &Info, event: Event, subject: usize) {
     match event {
         Event::ModuleLoadFinished => {
+            info.startup().module_loaded(subject);
             info.liveness().module_loaded(info.runtime(), subject);
             info.observers(Interests::MODULES).for_each(|observer| observer.module_loaded(subject));
         }

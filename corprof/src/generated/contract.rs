@@ -80,7 +80,7 @@ macro_rules! contract {
         "\nCall class: the runtime makes no check, allowed after attach, never starts a GC.\n\n# Errors\n`E_NOTIMPL`."
     };
     (ForceGC) => {
-        "\nCall class: **async**, allowed after attach, may start a GC.\nNote: refused on an EE thread inside a callback or hijacked; use a profiler-created thread. Permanently marks the calling thread as profiler-created (sync checks always pass there afterwards). Its checks come before the entry macro.\n\n# Errors\n`CORPROF_E_NOT_YET_AVAILABLE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_FAIL`."
+        "\nCall class: **async**, allowed after attach, may start a GC.\nNote: refused on an EE thread inside a callback or hijacked; use a profiler-created thread. Permanently marks the calling thread as profiler-created (sync checks always pass there afterwards). Its checks come before the entry macro. Let in before managed code can run, where it ends the process (seen on 10, 11): corprof refuses it until then.\n\n# Errors\n`CORPROF_E_NOT_YET_AVAILABLE`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_FAIL`."
     };
     (SetILInstrumentedCodeMap) => {
         "\nCall class: **sync**, allowed after attach, may start a GC.\nNote: E_NOTIMPL only in a runtime built without debugger support.\n\n# Errors\n`CORPROF_E_DEBUGGING_DISABLED`, `CORPROF_E_PROFILER_DETACHING`, `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `E_INVALIDARG`, `E_NOTIMPL`, `E_OUTOFMEMORY`."

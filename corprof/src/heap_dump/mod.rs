@@ -171,7 +171,8 @@ struct Snapshots {
 impl ProfilerThread<'_> {
     /// Takes a snapshot of the heap: `sink` receives all blocks before this returns.
     ///
-    /// It turns on `HIGH_MONITOR_EVENT_PIPE`, by which the blocks come. A profiler takes one snapshot at a time.
+    /// It turns on `HIGH_MONITOR_EVENT_PIPE`, by which the blocks come. A profiler takes one snapshot at a time. While
+    /// the runtime starts, the snapshot waits.
     ///
     /// The application stands still while the heap is collected and reported. .NET 8 collects a second time when the
     /// session ends. The runtime collects on a thread of this call, so that no callback can take a snapshot.
@@ -329,6 +330,8 @@ impl Snapshots {
     }
 
     fn dump_by_session(&self, cx: &mut ProfilerThread<'_>, until: Option<Instant>) -> Result<()> {
+        // Until the runtime has started, a collection would be refused.
+        while !cx.startup().is_over() && !is_past(until) && cx.wait(LOOK).is_continue() {}
         // The events of collections come by a session of their own, which ends last: it also sees the collection that
         // .NET 8 makes when the session with the dump ends.
         let watching = cx.event_pipe_start_session(&[EventPipeProviderConfig::runtime(KeywordSet::GC)], false)?;
@@ -344,8 +347,8 @@ impl Snapshots {
         dumped.and(cx.event_pipe_stop_session(watching))
     }
 
-    /// Starts the session that forces the dump, waits for the dump and stops the session. A runtime that is still
-    /// starting forces no collection, and returns no error.
+    /// Starts the session that forces the dump, waits for the dump and stops the session. A runtime that is not ready
+    /// forces no collection, and returns no error.
     fn dump_once(&self, cx: &mut ProfilerThread<'_>, set: KeywordSet, is_late: &impl Fn() -> bool) -> Result<()> {
         let session = cx.event_pipe_start_session(&[EventPipeProviderConfig::runtime(set)], false)?;
         let started = Instant::now();

@@ -5,12 +5,13 @@ mod own_event;
 mod payload;
 mod provider;
 
-use corprof_events::{KeywordSet, Level, Provider};
+use corprof_events::{KeywordSet, Keywords, Level, Provider};
 use corprof_sys as sys;
 use windows_core::BOOL;
 
 use crate::context::InCallback;
 use crate::error::{E_OUTOFMEMORY, Error, Result};
+use crate::event_mask::Phase;
 use crate::ffi::buffer::{read_utf16, to_utf16};
 use crate::generated::contract::contract;
 use crate::id::{EventPipeProviderId, EventPipeSessionId};
@@ -101,6 +102,19 @@ fn on_helper_thread<T: Send>(
     })
 }
 
+/// Refuses a session that collects before the runtime has started. In `initialize` there is no heap yet, and the runtime
+/// leaves the collection out.
+fn refuse_early_collection(call: &'static str, info: &Info, config: &EventPipeProviderConfig<'_>) -> Result<()> {
+    let is_runtimes = config.name.eq_ignore_ascii_case(Provider::RUNTIME.name());
+    let collects = is_runtimes && config.keywords & Keywords::MANAGED_HEAP_COLLECT.bits() != 0;
+    // A profiler thread may get to the call after `initialize` has returned.
+    let is_in_initialize = info.phase() == Phase::Initialize && !profiler_threads::is_current();
+    if !collects || is_in_initialize {
+        return Ok(());
+    }
+    info.startup().refuse_collection(call)
+}
+
 impl Info {
     /// The name of an EventPipe provider.
     #[doc = contract!(EventPipeGetProviderInfo)]
@@ -185,7 +199,9 @@ impl InCallback<'_> {
     /// assemblies, modules and classes, about compilations, and about transitions between managed and native code; in
     /// `select` of hooks; in `thread_destroyed`, `exception_catcher_leave` and `dynamic_method_unloaded`; in callbacks
     /// inside of these; in any callback on a [`ProfilerThread`](crate::ProfilerThread). Start it in `initialize`, on a
-    /// profiler thread, or in another callback such as `thread_name_changed`.
+    /// profiler thread, or in another callback such as `thread_name_changed`. `CORPROF_E_NOT_YET_AVAILABLE`: the runtime
+    /// has not started yet, and the keyword `MANAGED_HEAP_COLLECT` of its provider has it collect; as
+    /// [`force_gc`](crate::ProfilerThread::force_gc).
     #[doc(alias = "EventPipeStartSession")]
     pub fn event_pipe_start_session(
         &mut self,
@@ -193,6 +209,7 @@ impl InCallback<'_> {
         rundown: bool,
     ) -> Result<EventPipeSessionId> {
         const CALL: &str = "EventPipeStartSession";
+        providers.iter().try_for_each(|config| refuse_early_collection(CALL, self, config))?;
         on_helper_thread(CALL, self, |info| {
             let sessions = info.event_pipe_sessions();
             let info = info.as_version::<sys::ICorProfilerInfo12>(CALL)?;
@@ -217,7 +234,8 @@ impl InCallback<'_> {
     ///
     /// `E_INVALIDARG`: a name or filter contains a NUL; or the process is ending, and the runtime has ended the
     /// session. `COR_E_OBJECTDISPOSED`: the session has been stopped, by this profiler or by the end of the process.
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: as [`event_pipe_start_session`](Self::event_pipe_start_session).
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`, `CORPROF_E_NOT_YET_AVAILABLE`: as
+    /// [`event_pipe_start_session`](Self::event_pipe_start_session).
     #[doc(alias = "EventPipeAddProviderToSession")]
     pub fn event_pipe_add_provider_to_session(
         &mut self,
@@ -225,6 +243,7 @@ impl InCallback<'_> {
         provider: &EventPipeProviderConfig<'_>,
     ) -> Result<()> {
         const CALL: &str = "EventPipeAddProviderToSession";
+        refuse_early_collection(CALL, self, provider)?;
         on_helper_thread(CALL, self, |info| {
             let sessions = info.event_pipe_sessions();
             let text = ConfigText::of(CALL, provider)?;

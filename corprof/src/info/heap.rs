@@ -209,10 +209,13 @@ impl InCallback<'_> {
     /// thread of the profiler has suspended it, both are null as well, and it would walk a heap that the other thread
     /// may resume at any moment. So a thread like this suspends the runtime itself, which waits for the others.
     fn suspend_for_heap(&self, call: &'static str) -> Result<Option<HeapSuspension<'_>>> {
-        if self.phase() == Phase::Initialize || self.current_thread()?.is_some() {
+        let is_profilers = profiler_threads::is_current();
+        // A profiler thread may get to the call after `initialize` has returned.
+        let is_in_initialize = self.phase() == Phase::Initialize && !is_profilers;
+        if is_in_initialize || self.current_thread()?.is_some() {
             return Ok(None);
         }
-        if !profiler_threads::is_current() {
+        if !is_profilers {
             return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, call).about(
                 "a thread that is not managed",
                 "walk the heap on a managed thread or on a profiler thread (`spawn_profiler_thread`)",

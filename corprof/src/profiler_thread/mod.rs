@@ -73,11 +73,14 @@ impl ProfilerThread<'_> {
     /// Collects the whole heap, and returns when the collection is complete.
     #[doc = contract!(ForceGC)]
     ///
-    /// `CORPROF_E_NOT_YET_AVAILABLE`: the runtime has not started yet; wait a little.
+    /// `CORPROF_E_NOT_YET_AVAILABLE`: the runtime has not started yet; wait a little. It has when
+    /// [`module_load_finished`](crate::Callbacks::module_load_finished) reports the second module, or the profiler has
+    /// been attached.
     #[doc(alias = "ForceGC")]
     pub fn force_gc(&mut self) -> Result<()> {
         const CALL: &str = "ForceGC";
-        // SAFETY: the call takes nothing.
+        self.startup().refuse_collection(CALL)?;
+        // SAFETY: the call takes nothing, and the runtime has started (fact: started).
         Error::check(unsafe { self.first_version(CALL)?.ForceGC() }, CALL)
     }
 }

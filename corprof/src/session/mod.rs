@@ -8,7 +8,8 @@
 //! tracks which identifiers are alive, `names` stores names, `event_mask.rs` sets which events the runtime reports.
 //! `gate.rs` lets callbacks and hooks in, and `thread_slot.rs` counts them by thread; `panics.rs` disables a profiler that
 //! panics, `profiler_threads.rs` tracks the threads that it has made, `searches.rs` keeps searches for code and its
-//! removal apart, and `searcher.rs` makes them for threads that have never run managed code. `inlinings.rs` keeps
+//! removal apart, and `searcher.rs` makes them for threads that have never run managed code. `startup.rs` knows when managed code
+//! can run. `inlinings.rs` keeps
 //! inlining off requests to recompile. `wire.rs` converts the arguments of callbacks, and `catch_up.rs` keeps what is reported after an attach from being
 //! reported twice.
 
@@ -32,6 +33,7 @@ mod runtime;
 mod runtime_info;
 pub(crate) mod searcher;
 pub(crate) mod searches;
+mod startup;
 mod thread_names;
 pub(crate) mod thread_slot;
 pub(crate) mod wire;
@@ -63,6 +65,7 @@ pub(crate) use questions::{CLASS_INFO, FUNCTION_INFO};
 pub use runtime::InfoVersion;
 pub(crate) use runtime::{Runtime, UnsupportedRuntime, first_runtime_with};
 pub use runtime_info::RuntimeInfo;
+use startup::Startup;
 use thread_names::ThreadNames;
 
 /// A handle to the runtime. Any thread may keep one for as long as the profiler lives; it offers the calls that the
@@ -74,6 +77,7 @@ pub struct Info(Arc<Session>);
 /// The state that all handles share.
 struct Session {
     runtime: Runtime,
+    startup: Startup,
     /// A [`Phase`], which decides which flags may be set.
     phase: AtomicU8,
     /// Held while the event mask is read, checked and set; `true` once Shutdown is over, when the runtime may have
@@ -103,6 +107,7 @@ impl Info {
     ) -> Result<Self, UnsupportedRuntime> {
         let session = Arc::new(Session {
             runtime: Runtime::negotiate(runtime, phase == Phase::Attached)?,
+            startup: Startup::new(phase == Phase::Attached),
             phase: AtomicU8::new(phase as u8),
             is_mask_sealed: Mutex::new(false),
             liveness: Arc::new(Liveness::new()),
@@ -123,6 +128,12 @@ impl Info {
     #[inline]
     pub(crate) fn runtime(&self) -> &Runtime {
         &self.0.runtime
+    }
+
+    /// How far the runtime's start is.
+    #[inline]
+    pub(crate) fn startup(&self) -> &Startup {
+        &self.0.startup
     }
 
     /// The runtime's interface in its first version, which every runtime has, for one call.

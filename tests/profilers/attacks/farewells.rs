@@ -46,12 +46,9 @@ pub(crate) struct Farewells(Arc<Shared>);
 impl Callbacks for Farewells {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let profiler = Self::default();
-        let shared = Arc::clone(&profiler.0);
-        cx.spawn_profiler_thread("collects", move |cx| {
+        cx.spawn_profiler_thread("collects", |cx| {
             while !cx.is_stopping() {
-                if !shared.code.lock().unwrap().is_empty() {
-                    let _ = cx.force_gc();
-                }
+                let _ = cx.force_gc();
                 std::thread::yield_now();
             }
         })?;

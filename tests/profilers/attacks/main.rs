@@ -6,6 +6,7 @@
 mod blobs;
 mod calls;
 mod departs;
+mod early;
 mod edits;
 mod emits;
 mod failing;
@@ -25,6 +26,7 @@ corprof::export!(
     blobs::Blobs,
     calls::Misuses,
     departs::Departs,
+    early::Early,
     edits::KeepsBodies,
     emits::Emits,
     failing::Failing,

@@ -43,6 +43,11 @@ fn note(line: std::fmt::Arguments<'_>) {
     }
 }
 
+/// What an action is about, which the log tells beside it.
+pub(super) fn remark(text: std::fmt::Arguments<'_>) {
+    note(format_args!(" {text}"));
+}
+
 /// An action that the thread is in until this is dropped.
 struct Noted(u64);
 

@@ -10,6 +10,13 @@ use corprof::prelude::*;
 
 use super::{Generated, act, any_answer, edits, keep, plan, pools, with_random};
 
+/// The application fails where it calls this function.
+fn tell_failure(cx: &InCallback<'_>, function: FunctionId, status: Result<()>) {
+    if let Err(error) = status {
+        eprintln!("generator| {} was not compiled: {error}", cx.names().function(function));
+    }
+}
+
 #[callbacks]
 impl Callbacks for Generated {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
@@ -137,9 +144,10 @@ impl Callbacks for Generated {
         &self,
         cx: &mut InCallback<'_>,
         function: FunctionId,
-        _status: Result<()>,
+        status: Result<()>,
         _is_safe_to_block: bool,
     ) {
+        tell_failure(cx, function, status);
         keep(&pools::FUNCTIONS, function);
         act::in_callback(cx, "jit_compilation_finished");
     }
@@ -344,11 +352,12 @@ impl Callbacks for Generated {
     fn rejit_compilation_finished(
         &self,
         cx: &mut InCallback<'_>,
-        _function: FunctionId,
+        function: FunctionId,
         _rejit: ReJitId,
-        _status: Result<()>,
+        status: Result<()>,
         _is_safe_to_block: bool,
     ) {
+        tell_failure(cx, function, status);
         act::in_callback(cx, "rejit_compilation_finished");
     }
 

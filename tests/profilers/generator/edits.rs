@@ -94,9 +94,8 @@ pub(super) fn edit_method(cx: &mut InCallback<'_>, random: &mut Rng) -> Option<(
     let (module, method) = pools::METHODS.pick(random)?;
     let edit = Edit::any(random);
     let body = cx.edit_method(module, method, |open| edit.apply(open)).ok()?;
-    if random.bool() {
-        let _ = cx.set_checked_body(&body);
-    }
+    let is_set = random.bool() && cx.set_checked_body(&body).is_ok();
+    act::remark(format_args!("{} by {edit:?}, set: {is_set}", cx.names().method_def(module, method)));
     pools::BODIES.put(random, body);
     Some(())
 }
@@ -104,7 +103,9 @@ pub(super) fn edit_method(cx: &mut InCallback<'_>, random: &mut Rng) -> Option<(
 pub(super) fn edit_once(cx: &mut InCallback<'_>, random: &mut Rng) -> Option<()> {
     let function = pools::FUNCTIONS.pick(random)?;
     let edit = Edit::any(random);
-    cx.edit_once(function, |open| edit.apply(open)).ok().map(drop)
+    let is_set = cx.edit_once(function, |open| edit.apply(open)).is_ok();
+    act::remark(format_args!("{} by {edit:?}, set: {is_set}", cx.names().function(function)));
+    Some(())
 }
 
 /// In the compilation of this function.
