@@ -410,6 +410,21 @@ fn threads_that_end_do_not_search_for_code() -> Result<()> {
     Ok(())
 }
 
+/// The code of a loop that runs goes on in code that is compiled later, at the place of the body where it is.
+#[test]
+fn a_body_that_runs_is_not_replaced() -> Result<()> {
+    for runtime in &Runtime::all()? {
+        let outcome = unharmed(runtime, "LateEdits", "EditedLate", &[])?;
+        let told =
+            |when: &str| outcome.stderr.lines().filter(|line| line.starts_with(&format!("late| {when}"))).count();
+        ensure!(told("running: refused: ") == 1 && told("running, handed over: refused") == 1, "{runtime}: {outcome}");
+        let again = told("compiled again: refused: ");
+        ensure!(again > 0 && told("compiled again, handed over: refused") == again, "{runtime}: {outcome}");
+        ensure!(!outcome.stderr.contains("true") && !outcome.stderr.contains("over: set"), "{runtime}: {outcome}");
+    }
+    Ok(())
+}
+
 /// What profiler threads do from `initialize` on, each call on a thread of its own. A session leaves threads behind
 /// whose finalizers cannot run yet.
 const EARLY: [&str; 7] = [

@@ -57,7 +57,8 @@ fn the_hot_loops_of_methods_keep_their_callers() -> Result<()> {
         ensure_or_longer!(replaced * 10 >= methods * 9, "{replaced} of {methods} methods replaced: {outcome}");
         ensure_or_longer!(samples >= repetitions(10, 50) * methods, "{samples} samples: {outcome}");
         ensure!(right * 100 >= samples * 99, "{right} of {samples} samples have the right callers: {outcome}");
-        for LoopResult { name, samples, right, .. } in results {
+        // Those that are of no loop are counted above: one in ten thousand samples has lost its caller.
+        for LoopResult { name, samples, right, .. } in results.into_iter().filter(|result| result.name != "?") {
             // One of few samples is more than a twentieth.
             let is_right = right * 100 >= samples * 95;
             ensure_or_longer!(is_right || samples >= 50, "{name}: {right} of {samples}: {outcome}");

@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use corprof_il::body::Encoded;
+use corprof_sys as sys;
 
 use super::method::Finished;
 use super::probe::Values;
@@ -134,16 +135,31 @@ impl InCallback<'_> {
     /// Replaces the body of a method by an edited one, for all later compilations.
     ///
     /// It has the rules and the contract of [`set_il_function_body`](Self::set_il_function_body), but is safe: what the
-    /// verifier does not prove, the author of the edit has promised ([`MethodEdit::body_mut`]).
+    /// verifier does not prove, the author of the edit has promised ([`MethodEdit::body_mut`]), and a body that may run
+    /// is not replaced.
     ///
     /// # Errors
-    /// As [`set_il_function_body`](Self::set_il_function_body); `COR_E_OBJECTDISPOSED` after the end of the module.
+    /// As [`set_il_function_body`](Self::set_il_function_body); `COR_E_OBJECTDISPOSED` after the end of the module;
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE` if the method has been compiled just in time: a call of it goes on in code
+    /// that is compiled later (on-stack replacement), at the place of the old body where it is.
+    /// [`instrumentation`](crate::instrumentation) has such methods recompiled.
     pub fn set_checked_body(&mut self, body: &CheckedBody) -> Result<()> {
+        match self.function_from_token(body.module, body.method) {
+            Ok(function) => self.refuse_compiled(function)?,
+            Err(error) if error.code() == sys::CORPROF_E_FUNCTION_IS_PARAMETERIZED => self.refuse_instantiated(body)?,
+            // Its class is not loaded.
+            Err(_) => {}
+        }
+        self.hand_over(body)
+    }
+
+    fn hand_over(&mut self, body: &CheckedBody) -> Result<()> {
         // The module of this body, not the next one at its address, from here to the end of the call.
         let _loaded = body.lifeline.pin("SetILFunctionBody")?;
         // SAFETY: the body was made for this method from its own, and verified with the metadata of this module. What
         // was inserted is of known types, or its author has promised so in `body_mut` (test: live
-        // il::what_the_verifier_takes_is_compiled).
+        // il::what_the_verifier_takes_is_compiled). No code of the first tier goes on in it (test: live
+        // attacks::a_body_that_runs_is_not_replaced).
         unsafe { self.set_il_function_body(body.module, body.method, body.bytes()) }
     }
 
@@ -156,7 +172,8 @@ impl InCallback<'_> {
     /// A precompiled (ReadyToRun) function is not compiled, unless `COR_PRF_DISABLE_ALL_NGEN_IMAGES` is set.
     ///
     /// # Errors
-    /// As [`edit_method`](Self::edit_method) and [`set_checked_body`](Self::set_checked_body).
+    /// As [`edit_method`](Self::edit_method) and [`set_checked_body`](Self::set_checked_body), which refuse a function
+    /// that has been compiled before the first edit.
     pub fn edit_once(
         &mut self,
         function: FunctionId,
@@ -170,10 +187,35 @@ impl InCallback<'_> {
         if self.original_bodies().is_replaced(info.module.as_raw(), info.token.as_raw()) {
             return Ok(false);
         }
+        self.refuse_compiled(function)?;
         let body = self.edit_with(info.module, info.token, Types::AreLoaded, edit)?;
-        self.set_checked_body(&body)?;
+        self.hand_over(&body)?;
         Ok(true)
     }
+
+    /// Refuses to replace the body of a function that has code of the compiler: the first tier's goes on in other code, at
+    /// a place of the body. Precompiled code does not.
+    fn refuse_compiled(&self, function: FunctionId) -> Result<()> {
+        if self.native_code(function)?.is_empty() || !self.jitted_functions()?.contains(&function) {
+            return Ok(());
+        }
+        Err(is_compiled())
+    }
+
+    /// The same for all instantiations of a generic method.
+    fn refuse_instantiated(&self, body: &CheckedBody) -> Result<()> {
+        let is_of_body = |function: FunctionId| {
+            self.function_info(function).is_ok_and(|info| info.module == body.module && info.token == body.method)
+        };
+        if self.jitted_functions()?.into_iter().any(is_of_body) { Err(is_compiled()) } else { Ok(()) }
+    }
+}
+
+fn is_compiled() -> Error {
+    const RULE: &str = "the method has been compiled, and calls of it that run go on in code that is compiled later, at a \
+                        place of the old body: edit it in `module_load_finished`, or when it is compiled for the first \
+                        time, or have it recompiled by an `Instrumentation`";
+    Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, "SetILFunctionBody").about("methods with code", RULE)
 }
 
 impl PreparedEdit {

@@ -1,9 +1,9 @@
 //! Whether the runtime has started, so that managed code can run.
 //!
 //! The runtime itself allows collections earlier: from the moment when its heap is there, before it has loaded its own
-//! classes. A collection then has the finalizer thread run managed code, probably the finalizer of a thread of the
-//! profiler's that the runtime got to know and that has ended. On .NET 10 and 11 that follows a null pointer, before the
-//! start is over (vm/ceemain.cpp).
+//! classes (vm/ceemain.cpp). A collection then has the finalizer thread run managed code, probably the finalizer of a
+//! thread of the profiler's that the runtime got to know and that has ended. On .NET 10 and 11 that follows a null
+//! pointer, before the start is over.
 //!
 //! The runtime loads one module while it starts: its core library. When it reports a second one, it has started. It
 //! reports modules to every profiler, as corprof needs those events itself. An attached profiler comes later.
@@ -45,8 +45,9 @@ impl Startup {
     /// # Errors
     /// `CORPROF_E_NOT_YET_AVAILABLE`.
     pub(crate) fn refuse_collection(&self, call: &'static str) -> Result<()> {
-        const RULE: &str = "the runtime has not started yet, and a collection now might end the process: make the call again a \
-                            little later, at the earliest when `module_load_finished` reports the second module";
+        const RULE: &str = "the runtime has not started yet, and a collection now might end the process: make the \
+                            call again a little later, at the earliest when `module_load_finished` reports the second \
+                            module";
         if self.is_over() {
             return Ok(());
         }

@@ -273,14 +273,14 @@ fn the_runtimes_events_have_stacks_and_are_in_order_of_time() -> Result<()> {
     const EXCEPTION: u32 = 80;
     const GC_START: u32 = 1;
     const CONTENTION: u32 = 81;
-    for runtime in runtimes()? {
+    patiently(runtimes()?, |runtime, longer| {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("p.nettrace");
         let options = ["--events", "wall,alloc,lock,exception,gc"];
-        let mut program = Program::start(record(&runtime, &file, &options, "Diagnosed")?)?;
+        let mut program = Program::start(record(runtime, &file, &options, "Diagnosed")?)?;
         program.expect("ready")?;
         // The session begins a moment after the application.
-        thread::sleep(Duration::from_secs(1));
+        thread::sleep(Duration::from_secs(longer));
         for order in ["throw 2", "collect 1", "contend 1", "allocate 1", "throw 1"] {
             program.tell(order)?;
         }
@@ -301,9 +301,9 @@ fn the_runtimes_events_have_stacks_and_are_in_order_of_time() -> Result<()> {
         ensure!(contention.is_some(), "{runtime}: no contention with a stack");
         let allocates = |event: &RuntimeEvent| has(event, "Diagnosed.Allocate()") && event.type_name == "System.Byte[]";
         ensure!(recording.events.iter().any(allocates), "{runtime}: no allocation with a stack");
-        ensure!(recording.samples.iter().any(|sample| sample.is_waiting), "{runtime}: no samples");
-    }
-    Ok(())
+        ensure_or_longer!(recording.samples.iter().any(|sample| sample.is_waiting), "no samples");
+        Ok(())
+    })
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod emits;
 mod failing;
 mod farewells;
 mod idle;
+mod late_edits;
 mod made_up;
 mod nonsense;
 mod outlives;
@@ -32,6 +33,7 @@ corprof::export!(
     failing::Failing,
     farewells::Farewells,
     idle::Idle,
+    late_edits::LateEdits,
     nonsense::Nonsense,
     outlives::Leaves,
     outlives::Outlives,

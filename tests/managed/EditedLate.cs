@@ -1,0 +1,30 @@
+// Loops long enough for its code to be replaced while it runs, and calls a method for the first time in the middle. Prints a sum.
+using System;
+using System.Runtime.CompilerServices;
+
+static class EditedLate
+{
+    static int Main()
+    {
+        Console.WriteLine("sum {0}", Loop(300000));
+        return 0;
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static int Loop(int turns)
+    {
+        int sum = 0;
+        for (int i = 0; i < turns; i++)
+        {
+            if (i == 100) Called();
+            sum += i % 7;
+        }
+        return sum;
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Called()
+    {
+        Console.WriteLine("in the middle");
+    }
+}

@@ -1,0 +1,47 @@
+//! Edits a method that runs already: its code goes on in code that is compiled later, from where it is.
+
+use std::sync::Mutex;
+
+use corprof::edit::CallCounter;
+use corprof::prelude::*;
+
+static CALLS: CallCounter = CallCounter::new();
+
+/// Edits `EditedLate.Loop` in the middle of its loop, and when the rest of the loop is compiled.
+#[derive(Profiler, Default)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1269", no_export)]
+pub(crate) struct LateEdits {
+    /// The method, once it has been compiled for the first time.
+    running: Mutex<Option<FunctionId>>,
+}
+
+impl LateEdits {
+    fn edit(cx: &mut InCallback<'_>, function: FunctionId, when: &str) {
+        match cx.edit_once(function, |edit| edit.count_calls(&CALLS)) {
+            Ok(is_set) => eprintln!("late| {when}: {is_set}"),
+            Err(error) => eprintln!("late| {when}: refused: {error}"),
+        }
+        // The same in two steps.
+        let Ok(info) = cx.function_info(function) else { return };
+        let Ok(body) = cx.edit_method(info.module, info.token, |edit| edit.count_calls(&CALLS)) else { return };
+        eprintln!("late| {when}, handed over: {}", if cx.set_checked_body(&body).is_ok() { "set" } else { "refused" });
+    }
+}
+
+#[callbacks]
+impl Callbacks for LateEdits {
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, function: FunctionId, _is_safe_to_block: bool) {
+        let name = cx.names().function(function).to_string();
+        if name.starts_with("EditedLate.Loop") {
+            let before = self.running.lock().unwrap().replace(function);
+            if before.is_some() {
+                Self::edit(cx, function, "compiled again");
+            }
+        }
+        // The loop calls it for the first time.
+        if name.starts_with("EditedLate.Called") {
+            let running = *self.running.lock().unwrap();
+            running.into_iter().for_each(|function| Self::edit(cx, function, "running"));
+        }
+    }
+}
