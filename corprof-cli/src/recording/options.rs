@@ -59,6 +59,7 @@ impl Looked {
             label: self.label.clone(),
             group_label: None,
             is_timed: false,
+            has_cells: false,
             has_runtime_frames: self.runtime_frames,
         }
     }
