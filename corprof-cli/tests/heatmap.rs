@@ -133,6 +133,44 @@ fn a_range_of_cells_chooses_what_the_flame_graph_is_of() -> Result<()> {
     Ok(())
 }
 
+/// A script that does something once the page is there.
+const HANDS: &str = "
+const scroll = document.getElementById('heat-scroll'), canvas = document.getElementById('heat-canvas');
+// A pointer that is not real cannot be captured.
+canvas.setPointerCapture = () => {};
+const key = (key, shiftKey) => scroll.dispatchEvent(new KeyboardEvent('keydown', { key, shiftKey }));
+const point = (name, column, row) => {
+  const place = canvas.getBoundingClientRect();
+  const clientX = place.left + (column + 0.5) * 24, clientY = place.top + (row + 0.5) * 3;
+  canvas.dispatchEvent(new PointerEvent(name, { clientX, clientY, button: 0, pointerId: 1 }));
+};
+setTimeout(() => { TODO }, 1000);
+";
+
+#[test]
+fn keys_and_pointers_choose_a_range() -> Result<()> {
+    let (folder, _) = file(&recording(1)?)?;
+    ensure!(heatmap(folder.path(), &["shop.nettrace"])?.status.success());
+    let page = fs::read_to_string(folder.path().join("heatmap.html"))?;
+    let drag = "point('pointerdown', 3, 10); point('pointermove', 2, 40); point('pointerup', 2, 40);";
+    for (todo, words, samples) in [
+        ("key('Home'); for (let i = 0; i < 2; i++) key('ArrowRight'); key('Enter');", "0:02.00 to 0:02.02", 2),
+        ("key('End'); key('ArrowUp', true); key('ArrowLeft', true); key('Enter');", "0:02.96 to 0:04.00", 104),
+        ("point('pointerdown', 2, 7); point('pointerup', 2, 7);", "0:02.14 to 0:02.16", 2),
+        (drag, "0:02.80 to 0:03.22", 42),
+        ("key('Home'); key('Enter'); key('Escape');", "All the time", 300),
+    ] {
+        let changed = folder.path().join("hands.html");
+        let script = HANDS.replace("TODO", todo);
+        fs::write(&changed, page.replace("</body>", &format!("<script>{script}</script></body>")))?;
+        let Some(shown) = shown(&changed, "")? else { return Ok(()) };
+        let (_, rest) = shown.split_once("id=\"heat-words\" aria-live=\"polite\">").context("no words")?;
+        ensure!(rest.starts_with(&format!("{words}: {samples} samples")), "{todo}: {rest}");
+        ensure!(rest.contains(&format!(">{samples} samples shown.")), "{todo}: {rest}");
+    }
+    Ok(())
+}
+
 #[test]
 fn mistakes_are_told_with_what_to_change() -> Result<()> {
     let (folder, _) = file(&recording(1)?)?;

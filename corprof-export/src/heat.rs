@@ -97,7 +97,8 @@ impl HeatMap {
     }
 
     /// Columns: stacks, those with the most weight first; cells, as distances, and how many entries each has; the
-    /// entries' stacks, each as distance from the one before in the cell; and weights.
+    /// entries' stacks, each as distance from the one before in the cell, first the low bytes of all and then the rest,
+    /// which compresses better; and weights.
     fn entries(&self, out: &mut Vec<u8>, numbers: &FxHashMap<StackId, i64>, quantum: u64) {
         let mut by_stack: FxHashMap<StackId, u64> = FxHashMap::default();
         for heat in &self.heats {
@@ -109,7 +110,8 @@ impl HeatMap {
         let number_of = |stack: &StackId| numbers.get(stack).map_or(0, |number| number.unsigned_abs() + 1);
         column(out, ranked.iter().map(|(stack, _)| number_of(stack)));
         let ranks: FxHashMap<StackId, u64> = ranked.iter().zip(0..).map(|((stack, _), rank)| (*stack, rank)).collect();
-        let (mut cells, mut counts, mut stacks, mut weights) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut cells, mut counts) = (Vec::new(), Vec::new());
+        let (mut low_bytes, mut high_parts, mut weights) = (Vec::new(), Vec::new(), Vec::new());
         let (mut last_cell, mut rest) = (0, 0);
         for heats in self.heats.chunk_by(|a, b| a.cell == b.cell) {
             let rank = |heat: &Heat| (ranks.get(&heat.stack).copied().unwrap_or_default(), heat.weight);
@@ -124,7 +126,9 @@ impl HeatMap {
                     continue;
                 }
                 rest %= quantum;
-                number(&mut stacks, rank - last_rank);
+                let distance = rank - last_rank;
+                low_bytes.push((distance & 0xff) as u8);
+                number(&mut high_parts, distance >> 8);
                 number(&mut weights, weight);
                 last_rank = rank;
                 shown += 1;
@@ -138,7 +142,8 @@ impl HeatMap {
         column(out, cells);
         counts.into_iter().for_each(|count| number(out, count));
         number(out, entries);
-        out.extend(stacks);
+        out.extend(low_bytes);
+        out.extend(high_parts);
         out.extend(weights);
     }
 }
@@ -187,12 +192,13 @@ mod tests {
         let bytes = STANDARD.decode(packed.packed).unwrap();
         let mut read = Vec::new();
         flate2::read::GzDecoder::new(bytes.as_slice()).read_to_end(&mut read).unwrap();
-        let expected: [&[u8]; 7] = [
+        let expected: [&[u8]; 8] = [
             &[2, 1, 1],             // distances of callers
             &[2, 5, 6],             // frames
             &[2, 1, 2],             // stacks, the one with 202 first
             &[2, 3, 0xa9, 2, 1, 2], // cells 3 and 300, with one and two entries
-            &[3, 0, 0, 1],          // stacks of entries
+            &[3, 0, 0, 1],          // stacks of entries, their low bytes
+            &[0, 0, 0],             // and the rest
             &[0xc8, 1],             // 200
             &[2, 1],
         ];

@@ -31,7 +31,9 @@ async function unpackHeat(data) {
   // Where the entries of each cell begin, and of the one after the last.
   heat.starts = new Uint32Array(heat.cells.length + 1);
   heat.cells.forEach((_, index) => { heat.starts[index + 1] = heat.starts[index] + number(); });
-  heat.ranks = column(Uint32Array, number());
+  heat.ranks = new Uint32Array(number());
+  heat.ranks.forEach((_, entry, ranks) => { ranks[entry] = bytes[at++]; });
+  heat.ranks.forEach((low, entry, ranks) => { ranks[entry] = low + number() * 256; });
   heat.cells.forEach((_, index) => {
     for (let entry = heat.starts[index] + 1; entry < heat.starts[index + 1]; entry++) heat.ranks[entry] += heat.ranks[entry - 1];
   });
@@ -53,13 +55,14 @@ function createHeat({ data, model, options, weight, rebuild, asked }) {
   let selected = null, cursor = -1, anchor = -1, dragged = -1;
 
   const seconds = (cell) => (first + cell) * heat.cell;
+  const hasHours = seconds(count) > 3600;
   const two = (value) => String(value).padStart(2, "0");
   // A moment, with as many parts as cells need.
   function moment(at, isShort) {
     const hundredths = Math.round(at * 100), whole = Math.floor(hundredths / 100);
     const [hours, minutes] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60];
     const part = isShort || heat.cell >= 1 ? "" : "." + two(hundredths % 100);
-    return (hours > 0 ? hours + ":" + two(minutes) : minutes) + ":" + two(whole % 60) + part;
+    return (hasHours ? hours + ":" + two(minutes) : minutes) + ":" + two(whole % 60) + part;
   }
   const range = (from, to) => `${moment(seconds(from))} to ${moment(seconds(to + 1))}`;
 
