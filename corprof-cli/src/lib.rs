@@ -7,7 +7,7 @@
 //! itself, `question` has one gather until it is asked. Where another maker's profiler is in the way, `event_pipe_samples`
 //! has the runtime sample the process. `async_trace` follows the async operations of a process, for `requests` and
 //! `waits`; `trace_methods` knows whose code an address is; `recording` reads recordings, for
-//! `view` and `diff`. All print by `output`.
+//! `view`, `diff` and `heatmap`. All print by `output`.
 
 mod async_trace;
 pub mod attach;
@@ -25,6 +25,7 @@ mod event_pipe_samples;
 pub mod events;
 pub mod exit;
 pub mod heap;
+pub mod heatmap;
 pub mod il;
 pub mod inspect;
 pub mod new;
@@ -68,6 +69,7 @@ enum Command {
     Record(record::Args),
     View(view::Args),
     Diff(diff::Args),
+    Heatmap(heatmap::Args),
     Stacks(stacks::Args),
     Top(top::Args),
     Counters(counters::Args),
@@ -130,6 +132,7 @@ fn run_command(cli: &Cli) -> Outcome {
         Command::Record(args) => record::run(args),
         Command::View(args) => view::run(args),
         Command::Diff(args) => diff::run(args),
+        Command::Heatmap(args) => heatmap::run(args),
         Command::Stacks(args) => stacks::run(args),
         Command::Top(args) => top::run(args),
         Command::Counters(args) => counters::run(args),

@@ -251,6 +251,38 @@ fn mistakes_are_told_with_what_to_change() -> Result<()> {
 }
 
 #[test]
+fn top_prints_the_table_of_a_recording() -> Result<()> {
+    let (_folder, path) = file(&recording()?)?;
+    let top = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_corprof"));
+        command.arg("top").arg(&path).args(arguments).output()
+    };
+    let path_text = path.to_str().context("a path of text")?;
+    for arguments in [&[][..], &["--json"], &["--sort", "total"], &["--rows", "1"], &["--once"]] {
+        let output = top(arguments)?;
+        ensure!(output.status.success(), "{output:?}");
+        let arguments: Vec<&str> = arguments.iter().copied().filter(|argument| *argument != "--once").collect();
+        let expected = view(&[&[path_text], &arguments[..]].concat())?;
+        assert_eq!(String::from_utf8(output.stdout)?, String::from_utf8(expected.stdout)?, "{arguments:?}");
+    }
+    let names = |output: Output| -> Result<Vec<Value>> {
+        let document: Value = serde_json::from_slice(&output.stdout)?;
+        Ok(document["rows"].as_array().context("rows")?.iter().map(|row| row["name"].clone()).collect())
+    };
+    assert_eq!(names(top(&["--json"])?)?.last(), Some(&"Shop.App.Main()".into()), "it does nothing itself");
+    assert_eq!(names(top(&["--json", "--sort", "total"])?)?.first(), Some(&"Shop.App.Main()".into()));
+    for (arguments, expected) in [
+        (&["--duration", "3"], "chosen by `corprof view --from --to`"),
+        (&["--rate", "50"], "a recording has been sampled already"),
+    ] {
+        let output = top(arguments)?;
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        ensure!(stderr(&output).contains(expected), "{output:?}");
+    }
+    Ok(())
+}
+
+#[test]
 fn the_events_of_a_recording_are_printed_in_order() -> Result<()> {
     let (_folder, path) = file(&recording()?)?;
     let events = |arguments: &[&str]| {

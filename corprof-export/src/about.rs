@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::FrameId;
 use crate::change::Change;
+use crate::heat::HeatMap;
 use crate::table::Table;
 
 /// The meaning of a profile's weights.
@@ -48,6 +49,7 @@ pub(crate) struct About {
     pub(crate) skipped: Vec<(String, u64)>,
     pub(crate) notes: Vec<String>,
     pub(crate) table: Option<Table>,
+    pub(crate) heat: Option<HeatMap>,
     /// Notes by their subjects.
     pub(crate) changing: Vec<(String, String)>,
     pub(crate) warnings: Vec<String>,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::about::Mode;
+use crate::heat::HeatMap;
 use crate::table::Table;
 use crate::{Change, FrameId, Profile, Unit};
 
@@ -64,6 +65,12 @@ impl Profile {
     /// Shows a table on the HTML page, above the flame graph.
     pub fn set_table(&mut self, table: Table) {
         self.about.table = Some(table);
+    }
+
+    /// Shows a heat map on the HTML page, above the flame graph. A click on a cell, or a range of them, has the flame
+    /// graph be of that moment. The profile has one thread then, and its weights are the sums of the map's.
+    pub fn set_heat_map(&mut self, map: HeatMap) {
+        self.about.heat = Some(map);
     }
 
     /// Says how a method differs from an older profile, with words for it. The HTML page then colours methods by their
@@ -128,7 +135,8 @@ impl Caption {
             (None, Some(reached)) => Some(format!("{} Hz reached", rate(reached))),
             (None, None) => None,
         });
-        if about.mode != Some(Mode::Calls) {
+        // A heat map does not tell threads apart.
+        if about.mode != Some(Mode::Calls) && about.heat.is_none() {
             facts.push(plural(profile.threads.len() as u64, "thread"));
         }
         if profile.process != 0 {

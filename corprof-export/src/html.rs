@@ -1,6 +1,7 @@
 //! The page: one HTML file with an interactive flame graph and a table of methods, which asks nothing of the network.
 //!
-//! `html/model.js` computes the view in the browser from sums by thread and stack; `html/page.js` draws it.
+//! `html/model.js` computes the view in the browser from sums by thread and stack; `html/page.js` draws it. `html/heat.js`
+//! draws a heat map, if there is one, and sums the stacks of what is selected in it.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -13,6 +14,7 @@ use serde::Serialize;
 use crate::about::Mode;
 use crate::caption::Caption;
 use crate::flame_graph::{class, escaped};
+use crate::heat::Packed;
 use crate::profile::nanoseconds;
 use crate::table::Table;
 use crate::view::looks;
@@ -20,13 +22,19 @@ use crate::{FrameId, Profile, StackId, Unit, profile};
 
 const PAGE: &str = include_str!("html/page.html");
 const TABLE_STYLE: &str = include_str!("html/table.css");
+/// Only pages with a heat map have these.
+const HEAT: &str = include_str!("html/heat.html");
+const HEAT_STYLE: &str = include_str!("html/heat.css");
+const HEAT_SCRIPT: &str = include_str!("html/heat.js");
 /// The replacements for the placeholders of the page, in this order.
-const PARTS: [(&str, &str); 6] = [
+const PARTS: [(&str, &str); 8] = [
     ("{{title}}", ""),
     ("{{style}}", include_str!("html/page.css")),
     ("{{table}}", ""),
+    ("{{heat}}", ""),
     ("{{data}}", ""),
     ("{{model}}", include_str!("html/model.js")),
+    ("{{heat_script}}", ""),
     ("{{script}}", include_str!("html/page.js")),
 ];
 
@@ -40,6 +48,12 @@ pub(crate) fn write(profile: &Profile, mut writer: impl Write) -> io::Result<()>
             "{{table}}" => {
                 let table = profile.about.table.as_ref().map(table_html);
                 writer.write_all(table.unwrap_or_default().as_bytes())?;
+            }
+            "{{heat}}" if profile.about.heat.is_some() => {
+                write!(writer, "<style>\n{HEAT_STYLE}</style>\n{HEAT}")?;
+            }
+            "{{heat_script}}" if profile.about.heat.is_some() => {
+                write!(writer, "<script>\n{HEAT_SCRIPT}</script>")?;
             }
             "{{data}}" => {
                 let json = serde_json::to_string(&Data::new(profile))?;
@@ -89,6 +103,9 @@ struct Data<'a> {
     stacks: Stacks,
     threads: Vec<Thread>,
     lines: Lines,
+    /// With it, the stacks are in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    heat: Option<Packed>,
 }
 
 #[derive(Serialize)]
@@ -185,11 +202,16 @@ impl<'a> Data<'a> {
             stacks: Stacks::default(),
             threads: Vec::new(),
             lines: Lines::default(),
+            heat: None,
         };
         let numbers = data.stacks(profile);
         data.frames(profile);
         data.lines(profile);
         data.threads = profile.threads.iter().map(|thread| of_thread(profile, thread, &numbers)).collect();
+        if let Some(map) = &profile.about.heat {
+            let stacks = std::mem::take(&mut data.stacks);
+            data.heat = Some(map.packed(&stacks.caller, &stacks.frame, &numbers));
+        }
         data
     }
 

@@ -9,7 +9,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::about::About;
 use crate::frame::FrameData;
-use crate::{Frame, FrameId, FrameKind, kind};
+use crate::{Frame, FrameId, FrameKind, StackId, kind};
 
 /// The unit of the weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -21,15 +21,6 @@ pub enum Unit {
     Nanoseconds,
     /// Bytes allocated there.
     Bytes,
-}
-
-/// A stack of one [`Profile`]: a frame and the stack that called it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StackId(pub(crate) u32);
-
-impl StackId {
-    /// The stack without frames.
-    pub const EMPTY: Self = Self(u32::MAX);
 }
 
 /// A thread of one [`Profile`].

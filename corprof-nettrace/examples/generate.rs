@@ -1,8 +1,9 @@
 //! Writes a recording of processor samples, to measure readers with:
-//! `cargo run --release -p corprof-nettrace --example generate -- FILE.nettrace [MEGABYTES]`.
+//! `cargo run --release -p corprof-nettrace --example generate -- FILE.nettrace [MEGABYTES [THREADS HZ HOURS]]`.
 //!
 //! 64 threads of one process have 20,000 distinct stacks of 20 to 60 frames in 4,000 methods, a thousand samples a
-//! second each, with a sequence point every second.
+//! second each, with a sequence point every second. With HOURS, it ends after these, however large it is: a day of one
+//! processor is `day.nettrace 100000 1 100 24`.
 
 use std::error::Error;
 use std::fs::File;
@@ -12,7 +13,6 @@ use corprof_nettrace::events::universal::{Measured, ProcessMapping, ProcessSymbo
 use corprof_nettrace::events::{Provider, Text};
 use corprof_nettrace::{Metadata, NewEvent, Thread, Trace, UtcTime, Writer};
 
-const THREADS: u64 = 64;
 const METHODS: u64 = 4_000;
 const STACKS: u64 = 20_000;
 const BEGIN: u64 = 0x7f00_0000_0000;
@@ -32,6 +32,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let path = args.next().ok_or("which file?")?;
     let megabytes: u64 = args.next().map_or(Ok(1_000), |text| text.parse())?;
+    let mut number = |usual: u64| args.next().map_or(Ok(usual), |text| text.parse::<u64>());
+    let (threads, hertz, hours) = (number(64)?, number(1_000)?, number(1_000_000)?);
     let now = UtcTime::from_system_time(SystemTime::now()).ok_or("no clock")?;
     let mut writer = Writer::new(File::create(path)?, &Trace::new(now, 0, 1_000_000_000))?;
     let cpu = Metadata::new(1, Provider::UNIVERSAL_EVENTS.name(), 0, Measured::CPU).with_fields(Measured::fields());
@@ -42,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for definition in [&cpu, &mapping, &symbol] {
         writer.define_event(definition)?;
     }
-    for index in 1..=THREADS {
+    for index in 1..=threads {
         let mut thread = Thread::new(index);
         (thread.os_thread_id, thread.process_id) = (Some(5_000 + index), Some(4_711));
         thread.name = Some(format!("worker {index}"));
@@ -82,9 +84,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut payload = Vec::new();
     Measured { value: 1 }.write(&mut payload);
     let mut ticks = 0;
-    while writer.stats().bytes < megabytes * 1_000_000 {
-        ticks += 1_000_000;
-        for thread in 1..=THREADS {
+    while writer.stats().bytes < megabytes * 1_000_000 && ticks < hours * 3_600_000_000_000 {
+        ticks += 1_000_000_000 / hertz;
+        for thread in 1..=threads {
             let number = chance.below(STACKS);
             let mut event = NewEvent::new(1, thread, ticks);
             event.payload = &payload;

@@ -3,8 +3,9 @@
 //!
 //! `measure` says which events are looked at and what they weigh, `kinds` counts all, `stacks` keeps each stack once,
 //! and at the end `symbols` names each distinct address once. `picture` has the result of one or more files, `select`
-//! what is left of it after filters, and `table` its rows.
+//! what is left of it after filters, and `table` its rows. `cells` keeps when samples were, for heat maps.
 
+mod cells;
 mod kinds;
 mod measure;
 pub(crate) mod options;
@@ -31,6 +32,7 @@ use corprof_nettrace::{Error, Event, FormatErrorKind, Item, Label, Reader, UtcTi
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
+pub(crate) use self::cells::Cells;
 pub(crate) use self::kinds::Kind;
 use self::kinds::{Kinds, Role};
 pub(crate) use self::measure::{Choice, Measure};
@@ -56,6 +58,8 @@ pub(crate) struct Options {
     pub(crate) group_label: Option<String>,
     /// Whether the times of samples are kept.
     pub(crate) is_timed: bool,
+    /// Whether weights are also kept by cells of time.
+    pub(crate) has_cells: bool,
     /// Whether frames by which the runtime calls managed code and stops threads are on stacks.
     pub(crate) has_runtime_frames: bool,
 }
@@ -151,6 +155,7 @@ struct Gathered {
     groups: IndexSet<String, FxBuildHasher>,
     sums: FxHashMap<(u32, StackPath, u32), Sum>,
     timed: Option<Vec<Timed>>,
+    cells: Option<Cells>,
 }
 
 /// Reads a file. A file that ends in the middle is read up to there.
@@ -278,6 +283,7 @@ struct Pass<'o> {
     groups: IndexSet<String, FxBuildHasher>,
     sums: FxHashMap<(u32, StackPath, u32), Sum>,
     timed: Option<Vec<Timed>>,
+    cells: Option<Cells>,
 }
 
 impl<'o> Pass<'o> {
@@ -302,6 +308,7 @@ impl<'o> Pass<'o> {
             groups: IndexSet::from_iter([String::new()]),
             sums: FxHashMap::default(),
             timed: options.is_timed.then(Vec::new),
+            cells: options.has_cells.then(|| Cells::new(from, to)),
         }
     }
 
@@ -362,6 +369,7 @@ impl<'o> Pass<'o> {
                 self.types.clear();
                 self.last.clear();
                 self.timed = self.options.is_timed.then(Vec::new);
+                self.cells.iter_mut().for_each(Cells::clear);
             }
         }
         let at = event.since_start();
@@ -391,6 +399,9 @@ impl<'o> Pass<'o> {
             let index = self.timed.as_ref().map_or(0, Vec::len);
             self.last.insert(thread, LastSample { at, stack, group, index });
         }
+        if let Some(cells) = &mut self.cells {
+            cells.add(at, stack, weight);
+        }
         if let Some(timed) = &mut self.timed {
             timed.push(Timed { at, thread, stack, weight });
             if timed.len() > MOST_TIMED {
@@ -404,6 +415,9 @@ impl<'o> Pass<'o> {
         let Some(last) = self.last.remove(&thread) else { return };
         let weight = u64::try_from(now.saturating_sub(last.at).as_nanos()).unwrap_or(u64::MAX);
         self.sums.entry((thread, last.stack, last.group)).or_default().add(Sum { samples: 0, weight });
+        if let Some(cells) = &mut self.cells {
+            cells.add(last.at, last.stack, weight);
+        }
         if let Some(sample) = self.timed.as_mut().and_then(|timed| timed.get_mut(last.index)) {
             sample.weight = weight;
         }
@@ -453,6 +467,9 @@ impl<'o> Pass<'o> {
             cut_at,
             stacks_cut: self.stacks.cut(),
         };
+        if let Some(cells) = &mut self.cells {
+            cells.finish(facts.duration);
+        }
         Ok(Gathered {
             facts,
             measure: self.rank.map(|(_, measure)| measure),
@@ -463,6 +480,7 @@ impl<'o> Pass<'o> {
             groups: self.groups,
             sums: self.sums,
             timed: self.timed,
+            cells: self.cells,
         })
     }
 }

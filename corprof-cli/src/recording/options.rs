@@ -8,7 +8,7 @@ use super::select::Selection;
 use super::{Choice, Moment, Options, ThreadChoice, ThreadPattern};
 
 /// What is looked at in a recording.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Looked {
     /// The events to look at, with the weight that they have: samples, waits, allocations (bytes), contention (time),
     /// exceptions; or any event with stacks, by NAME or PROVIDER/NAME [default: samples, else the next of these]
@@ -59,6 +59,7 @@ impl Looked {
             label: self.label.clone(),
             group_label: None,
             is_timed: false,
+            has_cells: false,
             has_runtime_frames: self.runtime_frames,
         }
     }

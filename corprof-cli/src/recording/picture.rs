@@ -9,7 +9,7 @@ use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::stacks::{Code, EMPTY};
-use super::{Facts, Frame, Gathered, Measure, Options, Sum, Thread, Timed, read};
+use super::{Cells, Facts, Frame, Gathered, Measure, Options, Sum, Thread, Timed, read};
 use crate::event_pipe_samples::{MISSING, UNKNOWN, is_of_the_runtime};
 
 /// The stack without frames.
@@ -33,6 +33,8 @@ pub(crate) struct Picture {
     pub(crate) has_runtime_frames: bool,
     /// None if times were not asked for, or there are too many samples.
     pub(crate) timed: Option<Vec<Timed>>,
+    /// None if they were not asked for, or there are several files.
+    pub(crate) cells: Option<Cells>,
 }
 
 impl Picture {
@@ -94,6 +96,10 @@ impl Picture {
             }
             _ => None,
         };
+        self.cells = gathered.cells.filter(|_| self.files.is_empty()).map(|mut cells| {
+            cells.renumber(stack_of);
+            cells
+        });
         self.threads.extend(gathered.threads);
         self.files.push(gathered.facts);
     }

@@ -39,5 +39,8 @@ impl Selection {
         if let Some(timed) = &mut picture.timed {
             timed.retain(|sample| is_left(sample.stack));
         }
+        if let Some(cells) = &mut picture.cells {
+            cells.retain(is_left);
+        }
     }
 }

@@ -20,6 +20,7 @@ fn options(event: Option<&str>) -> Options {
         label: None,
         group_label: None,
         is_timed: false,
+        has_cells: false,
         has_runtime_frames: true,
     }
 }

@@ -1,7 +1,9 @@
-//! `corprof top`: which methods of a process use the processor now, by the built-in profiler of that name.
+//! `corprof top`: which methods of a process use the processor now, by the built-in profiler of that name; or those of
+//! a recording.
 
 mod counts;
 mod event_pipe;
+mod file;
 mod lease;
 mod rates;
 mod table;
@@ -10,6 +12,7 @@ use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -46,7 +49,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// The interval at which the terminal is asked for keys and the process for numbers.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Show which methods of a process use the processor, live.
+/// Show which methods of a process use the processor, live; or of a recording.
 ///
 /// Attaches the built-in sampler until `q`, Esc or Ctrl-C, and shows a table: the processor time of each method itself
 /// (own), and with the methods that it calls (total). Percentages are of one processor and of the last 5 seconds; the
@@ -59,12 +62,15 @@ const LOOK: Duration = Duration::from_millis(100);
 ///
 /// Without a terminal, or with --once or --json, prints one table after --duration, and ends. Its percentages and rates
 /// are averages.
+///
+/// Of a recording, a .nettrace file, prints the table of `corprof view`, whose options choose what is looked at.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof top 4711
   corprof top 4711 --sort total
   corprof top 4711 --lines
   corprof top 4711 --once --duration 30 --rows 10
+  corprof top app.nettrace --sort total
   corprof top 4711 --json | jq -r '.methods[] | select(.own_seconds > 1) | .method'
 
 Keys: q, Esc or Ctrl-C quit; 1 to 4 sort by a column; p or space pauses the display; arrows and page keys scroll.
@@ -72,15 +78,16 @@ Keys: q, Esc or Ctrl-C quit; 1 to 4 sort by a column; p or space pauses the disp
 Exits with 1 if the runtime refused the profiler, and with 3 if there is no such process, it is not a .NET process, it belongs to
 another user, or it sent no numbers. Exit codes: corprof help exit-codes")]
 pub struct Args {
-    /// The process, as `corprof ps` numbers it
-    pid: u32,
+    /// The process, as `corprof ps` numbers it; or a recording (./4711 if its name is a number)
+    #[arg(value_name = "PID|FILE")]
+    target: Target,
 
     /// Print one table and end
     #[arg(long)]
     once: bool,
 
     /// Print one JSON document and end: methods with times in seconds, and what the runtime counted in that time
-    /// (`events`)
+    /// (`events`); of a recording, the document of `view`
     #[arg(long)]
     json: bool,
 
@@ -119,13 +126,39 @@ pub struct Args {
     budget: f64,
 }
 
+/// What is looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Target {
+    Process(u32),
+    Recording(PathBuf),
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_number = text.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit()) && text != "-";
+        if !is_number {
+            return Ok(Self::Recording(PathBuf::from(text)));
+        }
+        text.parse().map(Self::Process).map_err(|_| "give the number of a process, or a recording".to_owned())
+    }
+}
+
 /// Runs the command.
 ///
 /// # Errors
-/// If the process is not there, the runtime refuses, or it sends no numbers.
+/// If the process is not there, the runtime refuses, or it sends no numbers; or the recording cannot be read.
 pub fn run(args: &Args) -> Outcome {
+    match &args.target {
+        Target::Process(pid) => watch(args, *pid),
+        Target::Recording(path) => file::run(args, path),
+    }
+}
+
+fn watch(args: &Args, pid: u32) -> Outcome {
     let is_live = !args.once && !args.json && io::stdout().is_terminal() && io::stdin().is_terminal();
-    let process = Process::open(args.pid)?;
+    let process = Process::open(pid)?;
     let signals = Signals::catch().context("cannot catch signals")?;
     let place = Place::new(&process)?;
     let out = place.file("top");
@@ -153,7 +186,7 @@ pub fn run(args: &Args) -> Outcome {
         }
     };
     let mut watched = Watched {
-        pid: args.pid,
+        pid,
         place: &place,
         file: place.of_process(&out, ""),
         written: None,
@@ -174,7 +207,7 @@ pub fn run(args: &Args) -> Outcome {
     // The end of the lease has the profiler detach; meanwhile the session ends.
     drop(watched);
     if !is_lost {
-        attached_profiler::tell("top", args.pid, &place.wait(&out, &signals));
+        attached_profiler::tell("top", pid, &place.wait(&out, &signals));
     }
     shown?;
     Ok(ExitCode::SUCCESS)
@@ -255,7 +288,7 @@ impl Watched<'_> {
 /// Collects numbers for a time, and prints them.
 fn once(args: &Args, watched: &mut Watched<'_>, signals: &Signals) -> Result<()> {
     let duration = args.duration.unwrap_or(DURATION);
-    let pid = args.pid;
+    let pid = watched.pid;
     match watched.sampled {
         Some(_) => eprintln!("corprof: counting time in managed code in process {pid} for {duration} s, {LIMITS}"),
         None => eprintln!("corprof: counting processor time in process {pid} for {duration} s"),
@@ -283,7 +316,7 @@ fn once(args: &Args, watched: &mut Watched<'_>, signals: &Signals) -> Result<()>
     let counts = &watched.counts;
     let delivered = watched.session.delivered();
     if args.json {
-        let document = document(args, has_ended, counts, delivered);
+        let document = document(args, pid, has_ended, counts, delivered);
         return Ok(writeln!(out, "{document}")?);
     }
     writeln!(out, "process {pid}: {}", processes::command_line(pid).as_deref().unwrap_or("?"))?;
@@ -292,7 +325,7 @@ fn once(args: &Args, watched: &mut Watched<'_>, signals: &Signals) -> Result<()>
 }
 
 /// The numbers as JSON. Times are in seconds; `events` is null if the runtime has sent none.
-fn document(args: &Args, has_ended: bool, counts: &Counts, delivered: &rates::Delivered) -> Value {
+fn document(args: &Args, pid: u32, has_ended: bool, counts: &Counts, delivered: &rates::Delivered) -> Value {
     let last = counts.last();
     let rows = counts.rows(args.sort);
     let methods = rows.iter().take(args.rows.unwrap_or(usize::MAX)).map(|row| {
@@ -311,8 +344,8 @@ fn document(args: &Args, has_ended: bool, counts: &Counts, delivered: &rates::De
         })
     });
     json!({
-        "pid": args.pid,
-        "command": processes::command_line(args.pid),
+        "pid": pid,
+        "command": processes::command_line(pid),
         "has_ended": has_ended,
         "seconds": last.elapsed.as_secs_f64(),
         "processor_seconds": last.processor.as_secs_f64(),
@@ -328,7 +361,7 @@ fn document(args: &Args, has_ended: bool, counts: &Counts, delivered: &rates::De
 
 /// Shows the table until a key ends it.
 fn live(args: &Args, watched: &mut Watched<'_>, signals: &Signals) -> Result<()> {
-    let mut view = View::new(args.pid, processes::command_line(args.pid).as_deref(), args.sort);
+    let mut view = View::new(watched.pid, processes::command_line(watched.pid).as_deref(), args.sort);
     let mut screen = Screen::open()?;
     let mut shown = None;
     let has_ended = loop {
@@ -346,7 +379,7 @@ fn live(args: &Args, watched: &mut Watched<'_>, signals: &Signals) -> Result<()>
     };
     drop(screen);
     if has_ended {
-        eprintln!("corprof: process {} has ended", args.pid);
+        eprintln!("corprof: process {} has ended", watched.pid);
     }
     Ok(())
 }
@@ -366,4 +399,18 @@ fn is_quit(view: &mut View, screen: &mut Screen, watched: &mut Watched<'_>) -> R
         }
     }
     Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_a_process_and_all_else_a_recording() {
+        assert_eq!(Target::from_str("4711"), Ok(Target::Process(4711)));
+        for path in ["./4711", "app.nettrace", "-"] {
+            assert_eq!(Target::from_str(path), Ok(Target::Recording(path.into())));
+        }
+        assert!(Target::from_str("99999999999").is_err() && Target::from_str("-1").is_err());
+    }
 }

@@ -5,7 +5,7 @@ pub(crate) mod profile;
 pub(crate) mod text;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 
@@ -32,6 +32,7 @@ use crate::recording::table::{self, By};
   corprof view app.nettrace
   corprof view app.nettrace -o app.html
   corprof view app.nettrace --event allocations --by type
+  corprof view app.nettrace --sort total --rows 10
   corprof view app.nettrace --from 50% --thread '.NET TP Worker' --only-my-code
   corprof view app.nettrace --include 'Shop.Basket.*' --exclude Logger -o basket.svg
   corprof view app.nettrace --json | jq '.rows[:5]'
@@ -61,6 +62,10 @@ pub struct Args {
     #[arg(long, value_name = "SUBJECT", default_value = "method", conflicts_with = "output")]
     by: Subject,
 
+    /// The column that has the rows with the most weight come first
+    #[arg(long, value_enum, value_name = "COLUMN", default_value = "own", conflicts_with = "output")]
+    sort: Sort,
+
     /// The most rows to print [default: 30; with --json: all]
     #[arg(long, value_name = "N", conflicts_with = "output")]
     rows: Option<usize>,
@@ -68,6 +73,32 @@ pub struct Args {
     /// Print one JSON document: what the files hold, and all rows
     #[arg(long, conflicts_with = "output")]
     json: bool,
+}
+
+impl Args {
+    /// Those that print the table of a recording.
+    pub(crate) fn table(path: &Path, with_lines: bool, sort: Sort, rows: Option<usize>, json: bool) -> Self {
+        let by = if with_lines { By::Line } else { By::Method };
+        Self {
+            files: vec![path.to_owned()],
+            output: None,
+            looked: Looked::default(),
+            only_my_code: false,
+            by: Subject { by, label: None },
+            sort,
+            rows,
+            json,
+        }
+    }
+}
+
+/// The column that rows are sorted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Sort {
+    /// What is of the subject itself.
+    Own,
+    /// With what it calls.
+    Total,
 }
 
 /// The subject of rows.
@@ -130,7 +161,10 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn print(args: &Args, picture: &Picture) -> anyhow::Result<()> {
-    let rows = table::rows(picture, &args.by.by, args.only_my_code);
+    let mut rows = table::rows(picture, &args.by.by, args.only_my_code);
+    if args.sort == Sort::Total {
+        rows.sort_by_key(|row| std::cmp::Reverse((row.total.weight, row.total.samples)));
+    }
     let mut out = output::stdout();
     if args.json {
         let shown = rows.get(..args.rows.unwrap_or(usize::MAX).min(rows.len())).unwrap_or_default();

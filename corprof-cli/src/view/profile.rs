@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use corprof_export::{Frame, FrameId, FrameKind, Profile, StackId, ThreadId};
+use corprof_export::{Frame, FrameId, FrameKind, Heat, HeatMap, Profile, StackId, ThreadId};
 
 use crate::event_pipe_samples::LIMITS;
 use crate::recording::Measure;
@@ -42,7 +42,11 @@ pub(crate) fn with_frames(
     for (number, frame) in builder.frames.iter().enumerate() {
         see(&mut builder.profile, *frame, number);
     }
+    let heat = builder.heat();
     let mut profile = builder.profile;
+    if let Some(heat) = heat {
+        profile.set_heat_map(heat);
+    }
     describe(&mut profile, picture, measure);
     profile
 }
@@ -91,6 +95,15 @@ impl Builder<'_> {
         }
     }
 
+    fn heat(&self) -> Option<HeatMap> {
+        let cells = self.picture.cells.as_ref()?;
+        let level = cells.level();
+        let (first, columns) = cells.columns();
+        let heats = cells.entries().iter();
+        let heats = heats.map(|entry| Heat { cell: entry.cell, stack: self.stack(entry.stack), weight: entry.weight });
+        Some(HeatMap::new(level.cell, level.rows, first, columns, heats.collect()))
+    }
+
     fn stack(&self, stack: u32) -> StackId {
         self.stacks.get(stack as usize).copied().unwrap_or(StackId::EMPTY)
     }
@@ -102,9 +115,15 @@ impl Builder<'_> {
     }
 
     fn thread(&mut self, number: u32) -> Option<ThreadId> {
+        // A heat map does not tell threads apart.
+        let number = if self.picture.cells.is_some() { 0 } else { number };
         let known = self.threads.get_mut(number as usize)?;
         if known.is_none() {
             let thread = self.picture.threads.get(number as usize)?;
+            if self.picture.cells.is_some() {
+                *known = Some(self.profile.thread(0, "all threads"));
+                return *known;
+            }
             let id = thread.id.and_then(|id| u32::try_from(id).ok()).unwrap_or_default();
             *known = Some(self.profile.thread(id, thread.name.clone().unwrap_or_default()));
         }

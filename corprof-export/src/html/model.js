@@ -22,6 +22,10 @@ function createModel(data) {
     isWaiting.push(kind === WAIT || isUnderWaits[stack] || (kind === NATIVE && caller >= 0 && isWaiting[caller]));
   });
 
+  // Whether what is asked for leaves out the samples of a stack.
+  const isHidden = (stack, options) => stack >= 0 && isWaiting[stack] &&
+    (options.waits === "none" || (options.waits === "idle" && !hasMine[stack]));
+
   const threadName = (thread) => visible(thread.title);
   // Pool workers differ by a number only.
   const groupName = (thread) => {
@@ -85,9 +89,7 @@ function createModel(data) {
       const group = groups.get(name);
       thread.stack.forEach((stack, index) => {
         const weight = thread.weight[index];
-        const isHidden = stack >= 0 && isWaiting[stack] &&
-          (options.waits === "none" || (options.waits === "idle" && !hasMine[stack]));
-        if (isHidden) {
+        if (isHidden(stack, options)) {
           view.hidden += weight;
           return;
         }
@@ -386,7 +388,7 @@ function createModel(data) {
   const matches = (item, words) => item >= 0 && (labels[item] + "\n" + text(frames.name[item])).toLowerCase().includes(words);
 
   return {
-    build, invert, table, around, hotLines, found, isMethod: (key) => key !== null && key > FIRST_THREAD, matches, describe, visible, threadName,
+    build, invert, table, around, hotLines, found, isMethod: (key) => key !== null && key > FIRST_THREAD, matches, describe, visible, threadName, isHidden,
     hasWaits: frames.kind.includes(WAIT), hasThreads: threads.length > 1,
   };
 }

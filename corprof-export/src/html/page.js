@@ -1,6 +1,7 @@
 "use strict";
-(() => {
+(async () => {
   const data = JSON.parse(document.getElementById("data").textContent);
+  if (data.heat) await unpackHeat(data);
   const model = createModel(data);
   const about = data.about;
   const $ = (id) => document.getElementById(id);
@@ -498,7 +499,11 @@
     draw();
   });
   $("mine").addEventListener("change", (event) => { options.mine = event.target.checked; rebuild(); });
-  $("waits").addEventListener("change", (event) => { options.waits = event.target.value; rebuild(); });
+  $("waits").addEventListener("change", (event) => {
+    options.waits = event.target.value;
+    if (heat) heat.recount();
+    rebuild();
+  });
   $("threads").addEventListener("change", (event) => {
     const value = event.target.value;
     options.threads = value === "merged" || value === "named" ? value : Number(value);
@@ -514,7 +519,11 @@
       rows();
     });
   }
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColours(); draw(); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    readColours();
+    draw();
+    if (heat) heat.draw();
+  });
   new ResizeObserver(fit).observe(scroll);
 
   // What a link asks for: #code=mine, #waits=none, #threads=named, #search=Totals, #order=up, joined by &.
@@ -533,5 +542,7 @@
   $("search").value = words;
 
   readColours();
+  // With a heat map, the moment that the picture is of is chosen there: #at=2.5-2.6, in seconds.
+  const heat = data.heat ? createHeat({ data, model, options, weight, rebuild, asked: asked.get("at") }) : null;
   rebuild();
 })();

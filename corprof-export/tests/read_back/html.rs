@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use corprof_export::{Change, Format, Frame, FrameKind, Mode, Profile, Table, Unit};
+use corprof_export::{Change, Format, Frame, FrameKind, Heat, HeatMap, Mode, Profile, StackId, Table, Unit};
 use serde_json::{Value, json};
 
 use crate::shapes;
@@ -32,6 +32,11 @@ fn asked(profile: &Profile, expression: &str) -> Option<Value> {
          const paths = (view) => Object.fromEntries(view.rows.flat().map((node) => [label(view)(node), view.total[node]]));\n\
          process.stdout.write(JSON.stringify({expression}));"
     );
+    run_by_node(&script, &data)
+}
+
+/// Runs a script by Node, with the data as standard input. `None` without Node, with a message.
+fn run_by_node(script: &str, data: &Value) -> Option<Value> {
     let node = Command::new("node").arg("-e").arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let Ok(mut node) = node else {
         eprintln!("skipped: there is no `node` on PATH to run the page's script");
@@ -54,6 +59,37 @@ fn a_table_is_on_the_page_and_is_no_markup() {
     assert!(page.contains("<summary>Places &amp; times</summary>") && page.contains("<th>waits at</th>"));
     assert!(page.contains("<tr><td>3</td><td>Shop.Query&lt;T&gt;</td></tr>"));
     assert!(!page.contains("{{"), "a placeholder is left");
+}
+
+#[test]
+fn a_heat_map_is_read_by_the_page() {
+    let mut profile = Profile::summed("shop", Unit::Samples);
+    let [main, order] = ["Shop.Main()", "Shop.Order()"].map(|name| profile.frame(Frame::managed(name)));
+    let outer = profile.stack_root_first([main]);
+    let inner = profile.stack_root_first([main, order]);
+    let thread = profile.thread(0, "all threads");
+    assert!(!parts(&profile).0.contains("id=\"heat\""));
+    let heats = [(3, inner, 500), (3, outer, 2), (700, StackId::EMPTY, 1), (700, inner, 7)];
+    let heats = heats.map(|(cell, stack, weight)| Heat { cell, stack, weight });
+    heats.iter().for_each(|heat| profile.sample(thread, Duration::ZERO, heat.stack, heat.weight));
+    profile.set_heat_map(HeatMap::new(Duration::from_millis(20), 50, 0, 15, heats.to_vec()));
+    let (page, data) = parts(&profile);
+    assert!(page.contains("id=\"heat\"") && !page.contains("{{"), "no map, or a placeholder is left");
+    let heat = concat!(env!("CARGO_MANIFEST_DIR"), "/src/html/heat.js");
+    let script = format!(
+        "const data = JSON.parse(require('fs').readFileSync(0, 'utf8'));\n\
+         require({heat:?}).unpackHeat(data).then(() => {{\n\
+         const {{ caller, frame }} = data.stacks, {{ stacks, cells, starts, ranks, weights }} = data.heat;\n\
+         const lists = {{ caller, frame, stacks, cells, starts, ranks, weights }};\n\
+         for (const name in lists) lists[name] = Array.from(lists[name]);\n\
+         process.stdout.write(JSON.stringify(lists)); }});"
+    );
+    let Some(read) = run_by_node(&script, &data) else { return };
+    let expected = json!({
+        "caller": [-1, 0], "frame": [0, 1], "stacks": [1, 0, -1], "cells": [3, 700], "starts": [0, 2, 4],
+        "ranks": [0, 1, 0, 2], "weights": [500, 2, 7, 1],
+    });
+    assert_eq!(read, expected);
 }
 
 #[test]

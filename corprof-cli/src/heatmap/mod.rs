@@ -1,0 +1,92 @@
+//! `corprof heatmap`: when the samples of a recording were, as a page.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, anyhow};
+use corprof_export::Format;
+
+use crate::exit::{self, Failure, Outcome};
+use crate::recording::options::Looked;
+use crate::recording::picture::Picture;
+use crate::view::{self, profile};
+
+/// Show when a recording was busy, and with what: a page with a heat map of its samples, and the flame graph of each
+/// moment.
+///
+/// A column of the map is a second, from top to bottom, in cells of 20 ms; of a recording that is longer than 25 minutes
+/// a minute in cells of a second, of more than 25 hours an hour. The darker a cell (in a dark page: the brighter), the
+/// more samples it has, or the more time or bytes. Click a cell, or drag over a range, and the flame graph and the table
+/// below are of that moment. --from and --to show a part of a long recording in shorter cells.
+///
+/// Reads .nettrace files, as `corprof view` does. The page is one file, and asks nothing of the network. It has at most
+/// 15 MB: cells become longer if there are too many. `-` is standard input.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  corprof heatmap app.nettrace
+  corprof heatmap app.nettrace -o monday.html --from 3600 --to 4200
+  corprof heatmap app.nettrace --thread '.NET TP Worker' --include 'Shop.Basket.*'
+  corprof heatmap app.nettrace --event allocations
+
+Exits with 3 if the file cannot be read, or has no such events. Exit codes: corprof help exit-codes")]
+pub struct Args {
+    /// The recording
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// The page to write: .html
+    #[arg(short, long, value_name = "FILE", default_value = "heatmap.html")]
+    output: PathBuf,
+
+    #[command(flatten)]
+    looked: Looked,
+
+    /// Only your code: what frameworks do counts for the code of yours that calls them
+    #[arg(long)]
+    only_my_code: bool,
+}
+
+/// The most bytes of a page, if longer cells help.
+const MOST_BYTES: u64 = 15_000_000;
+
+/// Runs the command.
+///
+/// # Errors
+/// If a file cannot be read or written, or has no such events.
+pub fn run(args: &Args) -> Outcome {
+    let path = &args.output;
+    if Format::of_path(path).ok() != Some(Format::Html) {
+        let error = anyhow!("{}: a heat map is written as a page: name a file that ends in .html", path.display());
+        return Err(Failure::new(exit::USAGE, error));
+    }
+    let mut options = args.looked.options();
+    options.has_cells = true;
+    let mut picture = Picture::read(&[&args.file], &options, false)?;
+    args.looked.selection().apply(&mut picture);
+    picture.files.iter().for_each(view::text::warn);
+    view::require_samples(&args.looked, &picture)?;
+    if picture.cells.as_ref().is_some_and(|cells| cells.is_full()) {
+        return Err(anyhow!("there are too many distinct stacks: give narrower --from and --to, or --thread").into());
+    }
+    write(args, &mut picture)?;
+    let cells = picture.cells.as_ref().map(|cells| (cells.level().cell, cells.columns().1));
+    let (cell, columns) = cells.unwrap_or_default();
+    eprintln!("corprof: wrote {}: {columns} columns in cells of {cell:?}", path.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the page, with longer cells if it is too large and they make it smaller.
+fn write(args: &Args, picture: &mut Picture) -> anyhow::Result<()> {
+    let path = &args.output;
+    let mut last = u64::MAX;
+    loop {
+        profile::of(picture, args.only_my_code).write(path).context("cannot write the page")?;
+        let size = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?.len();
+        let is_no_help = size > last / 10 * 9;
+        if size <= MOST_BYTES || is_no_help || !picture.cells.as_mut().is_some_and(|cells| cells.coarsen()) {
+            return Ok(());
+        }
+        last = size;
+    }
+}

@@ -1,0 +1,191 @@
+//! `corprof heatmap` on recordings that these tests write, and its page in Chromium.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use anyhow::{Context, Result, ensure};
+use corprof_nettrace::events::universal::{Measured, ProcessSymbol};
+use corprof_nettrace::events::{Provider, Text};
+use corprof_nettrace::{Metadata, NewEvent, Thread, Trace, UtcTime, Writer};
+use serde_json::Value;
+
+const MILLISECOND: u64 = 1_000_000;
+const MAIN: u64 = 0x1000;
+const ORDER: u64 = 0x2000;
+const MARKUP: u64 = 0x3000;
+
+/// A recording of 100 samples a second, each at 5 ms of its 10: `Main` alone in the first second, nothing in the second one,
+/// `Order` in the third one, and a method with a name like markup in the last.
+fn recording(distance: u64) -> Result<Vec<u8>> {
+    let began = UtcTime { year: 2026, month: 11, day: 22, hour: 15, minute: 4, second: 5, millisecond: 6 };
+    let mut writer = Writer::new(Vec::new(), &Trace::new(began, 0, 1_000 * MILLISECOND))?;
+    let cpu = Metadata::new(1, Provider::UNIVERSAL_EVENTS.name(), 1, Measured::CPU).with_fields(Measured::fields());
+    let system = Provider::UNIVERSAL_SYSTEM.name();
+    let symbol = Metadata::new(2, system, ProcessSymbol::ID, ProcessSymbol::NAME).with_fields(ProcessSymbol::fields());
+    writer.define_event(&cpu)?;
+    writer.define_event(&symbol)?;
+    writer.define_thread(&Thread::new(1))?;
+    let methods = [(1, MAIN, "Shop.Main()"), (2, ORDER, "Shop.Order()"), (3, MARKUP, "Shop.</script><b>bold()")];
+    for (id, start_address, name) in methods {
+        let mut payload = Vec::new();
+        let end_address = start_address + 0xff;
+        ProcessSymbol { id, mapping_id: 0, start_address, end_address, name: Text::from(name) }.write(&mut payload)?;
+        let mut event = NewEvent::new(2, 1, 0);
+        event.payload = &payload;
+        writer.write(&event)?;
+    }
+    let mut payload = Vec::new();
+    Measured { value: 1 }.write(&mut payload);
+    for (second, stack) in [(0, &[MAIN + 4][..]), (2, &[ORDER + 8, MAIN + 4]), (3, &[MARKUP + 8, MAIN + 4])] {
+        for sample in 0..100 {
+            let at = (second * 1_000 + sample * 10 + 5) * MILLISECOND * distance;
+            let mut event = NewEvent::new(1, 1, at);
+            (event.payload, event.stack) = (&payload, stack);
+            writer.write(&event)?;
+        }
+    }
+    Ok(writer.finish()?)
+}
+
+fn file(bytes: &[u8]) -> Result<(tempfile::TempDir, PathBuf)> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("shop.nettrace");
+    fs::write(&path, bytes)?;
+    Ok((folder, path))
+}
+
+/// Runs the command in a folder.
+fn heatmap(folder: &Path, arguments: &[&str]) -> Result<Output> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_corprof"));
+    Ok(command.arg("heatmap").args(arguments).current_dir(folder).output()?)
+}
+
+/// The data of a page that the command has written.
+fn data(folder: &Path, arguments: &[&str]) -> Result<Value> {
+    let output = heatmap(folder, &[&["shop.nettrace"], arguments].concat())?;
+    ensure!(output.status.success(), "{output:?}");
+    let page = fs::read_to_string(folder.join("heatmap.html"))?;
+    let (_, rest) = page.split_once("id=\"data\">").context("no data")?;
+    let (data, _) = rest.split_once("</script>").context("no end of the data")?;
+    Ok(serde_json::from_str(data)?)
+}
+
+/// The elements of a page with the map's words and the boxes' words, as Chromium shows them. None without Chromium.
+fn shown(page: &Path, fragment: &str) -> Result<Option<String>> {
+    let url = format!("file://{}{fragment}", page.display());
+    let arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000", "--dump-dom"];
+    let Ok(output) = Command::new("chromium").args(arguments).arg(url).output() else {
+        println!("skipped: there is no chromium on PATH");
+        return Ok(None);
+    };
+    ensure!(output.status.success(), "{output:?}");
+    Ok(Some(String::from_utf8(output.stdout)?))
+}
+
+#[test]
+fn a_page_has_a_column_for_each_second() -> Result<()> {
+    let (folder, _) = file(&recording(1)?)?;
+    let data = data(folder.path(), &[])?;
+    let heat = &data["heat"];
+    assert_eq!((&heat["cell"], &heat["rows"], &heat["columns"]), (&0.02.into(), &50.into(), &4.into()));
+    assert_eq!((&heat["first"], &heat["quantum"]), (&0.into(), &1.into()));
+    let weights = data["threads"][0]["weight"].as_array().context("no weights")?;
+    assert_eq!(weights.iter().filter_map(Value::as_u64).sum::<u64>(), 300);
+    Ok(())
+}
+
+#[test]
+fn a_long_recording_has_a_column_for_each_minute() -> Result<()> {
+    let (folder, _) = file(&recording(1_000)?)?;
+    let whole = data(folder.path(), &[])?;
+    let heat = &whole["heat"];
+    assert_eq!((&heat["cell"], &heat["rows"], &heat["columns"]), (&1.0.into(), &60.into(), &67.into()));
+    // A part of it in shorter cells.
+    let part = data(folder.path(), &["--from", "2000", "--to", "2100", "--include", "Order"])?;
+    let heat = &part["heat"];
+    assert_eq!((&heat["cell"], &heat["first"], &heat["columns"]), (&0.02.into(), &2000.into(), &101.into()));
+    Ok(())
+}
+
+#[test]
+fn a_range_of_cells_chooses_what_the_flame_graph_is_of() -> Result<()> {
+    let (folder, _) = file(&recording(1)?)?;
+    let output = heatmap(folder.path(), &["shop.nettrace", "-o", "page.html"])?;
+    ensure!(output.status.success(), "{output:?}");
+    let told = String::from_utf8(output.stderr)?;
+    ensure!(told.contains("wrote page.html: 4 columns in cells of 20ms"), "{told}");
+    let page = folder.path().join("page.html");
+    let Some(whole) = shown(&page, "")? else { return Ok(()) };
+    ensure!(whole.contains("All the time: 300 samples"), "{whole}");
+    for expected in ["to 1 sample<", "A column is a second", ">300 samples shown."] {
+        ensure!(whole.contains(expected), "{expected} in {whole}");
+    }
+    ensure!(!whole.contains("<b>bold"), "a name became markup");
+    let third = shown(&page, "#at=2.5-2.6")?.context("no Chromium any more")?;
+    ensure!(third.contains("0:02.50 to 0:02.60: 10 samples"), "{third}");
+    let has_row = |page: &str, method: &str| page.contains(&format!("title=\"{method}\""));
+    ensure!(third.contains(">10 samples shown.") && has_row(&third, "Shop.Order()"), "{third}");
+    let first = shown(&page, "#at=0-0.02")?.context("no Chromium any more")?;
+    ensure!(first.contains("0:00.00 to 0:00.02: 2 samples") && !has_row(&first, "Shop.Order()"), "{first}");
+    let idle = shown(&page, "#at=1.2-1.8")?.context("no Chromium any more")?;
+    ensure!(idle.contains("0:01.20 to 0:01.80: 0 samples"), "{idle}");
+    Ok(())
+}
+
+/// A script that does something once the page is there.
+const HANDS: &str = "
+const scroll = document.getElementById('heat-scroll'), canvas = document.getElementById('heat-canvas');
+// A pointer that is not real cannot be captured.
+canvas.setPointerCapture = () => {};
+const key = (key, shiftKey) => scroll.dispatchEvent(new KeyboardEvent('keydown', { key, shiftKey }));
+const point = (name, column, row) => {
+  const place = canvas.getBoundingClientRect();
+  const clientX = place.left + (column + 0.5) * 24, clientY = place.top + (row + 0.5) * 3;
+  canvas.dispatchEvent(new PointerEvent(name, { clientX, clientY, button: 0, pointerId: 1 }));
+};
+setTimeout(() => { TODO }, 1000);
+";
+
+#[test]
+fn keys_and_pointers_choose_a_range() -> Result<()> {
+    let (folder, _) = file(&recording(1)?)?;
+    ensure!(heatmap(folder.path(), &["shop.nettrace"])?.status.success());
+    let page = fs::read_to_string(folder.path().join("heatmap.html"))?;
+    let drag = "point('pointerdown', 3, 10); point('pointermove', 2, 40); point('pointerup', 2, 40);";
+    for (todo, words, samples) in [
+        ("key('Home'); for (let i = 0; i < 2; i++) key('ArrowRight'); key('Enter');", "0:02.00 to 0:02.02", 2),
+        ("key('End'); key('ArrowUp', true); key('ArrowLeft', true); key('Enter');", "0:02.96 to 0:04.00", 104),
+        ("point('pointerdown', 2, 7); point('pointerup', 2, 7);", "0:02.14 to 0:02.16", 2),
+        (drag, "0:02.80 to 0:03.22", 42),
+        ("key('Home'); key('Enter'); key('Escape');", "All the time", 300),
+    ] {
+        let changed = folder.path().join("hands.html");
+        let script = HANDS.replace("TODO", todo);
+        fs::write(&changed, page.replace("</body>", &format!("<script>{script}</script></body>")))?;
+        let Some(shown) = shown(&changed, "")? else { return Ok(()) };
+        let (_, rest) = shown.split_once("id=\"heat-words\" aria-live=\"polite\">").context("no words")?;
+        ensure!(rest.starts_with(&format!("{words}: {samples} samples")), "{todo}: {rest}");
+        ensure!(rest.contains(&format!(">{samples} samples shown.")), "{todo}: {rest}");
+    }
+    Ok(())
+}
+
+#[test]
+fn mistakes_are_told_with_what_to_change() -> Result<()> {
+    let (folder, _) = file(&recording(1)?)?;
+    for (arguments, code, expected) in [
+        (&["none.nettrace"][..], 3, "cannot read none.nettrace"),
+        (&["shop.nettrace", "-o", "x.svg"], 2, "a heat map is written as a page: name a file that ends in .html"),
+        (&["shop.nettrace", "-o", "no/x.html"], 3, "cannot write the page"),
+        (&["shop.nettrace", "--exclude", "Main"], 3, "no sample is left: give wider --from"),
+        (&["shop.nettrace", "--event", "exceptions"], 3, "give --event one that has stacks here"),
+        (&[], 2, "<FILE>"),
+    ] {
+        let output = heatmap(folder.path(), arguments)?;
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
+        ensure!(text.contains(expected), "{arguments:?}: {text}");
+    }
+    Ok(())
+}

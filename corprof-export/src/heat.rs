@@ -1,0 +1,222 @@
+//! When samples were: a heat map that the page shows above the flame graph.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use crate::StackId;
+
+/// Entries up to here have their weights as they are.
+const MOST_EXACT: u64 = 100_000;
+/// What a mean weight is in the page if there are more entries, so that most are one byte.
+const MEAN: u64 = 64;
+
+/// The weight of a stack in a cell of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heat {
+    /// The number of the cell, since the beginning.
+    pub cell: u32,
+    /// The stack.
+    pub stack: StackId,
+    /// Its weight in the cell.
+    pub weight: u64,
+}
+
+/// A heat map of a profile: columns of cells of time, each with the weights of its stacks.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use corprof_export::{Frame, Heat, HeatMap, Profile, Unit};
+///
+/// let mut profile = Profile::summed("shop", Unit::Samples);
+/// let main = profile.frame(Frame::managed("Shop.Main()"));
+/// let stack = profile.stack_root_first([main]);
+/// let thread = profile.thread(0, "all threads");
+/// profile.sample(thread, Duration::ZERO, stack, 3);
+/// let heat = Heat { cell: 7, stack, weight: 3 };
+/// // Two columns of a second in cells of 20 ms.
+/// profile.set_heat_map(HeatMap::new(Duration::from_millis(20), 50, 0, 2, vec![heat]));
+/// ```
+#[derive(Debug, Clone)]
+pub struct HeatMap {
+    cell: Duration,
+    rows: u32,
+    first: u32,
+    columns: u32,
+    heats: Vec<Heat>,
+}
+
+/// A heat map in the page's data.
+#[derive(Debug, Serialize)]
+pub(crate) struct Packed {
+    /// Seconds.
+    cell: f64,
+    rows: u32,
+    first: u32,
+    columns: u32,
+    /// Weights are multiples of it.
+    quantum: u64,
+    /// Stacks and entries: `html/heat.js` reads them.
+    packed: String,
+}
+
+impl HeatMap {
+    /// A map of columns of `rows` cells, from the column `first` on.
+    #[must_use]
+    pub fn new(cell: Duration, rows: u32, first: u32, columns: u32, mut heats: Vec<Heat>) -> Self {
+        heats.sort_unstable_by_key(|heat| heat.cell);
+        Self { cell, rows, first, columns, heats }
+    }
+
+    /// Packs the map with the stacks, given as callers and frames, that it is of.
+    pub(crate) fn packed(&self, callers: &[i64], frames: &[u32], numbers: &FxHashMap<StackId, i64>) -> Packed {
+        let total = self.heats.iter().fold(0u64, |total, heat| total.saturating_add(heat.weight));
+        let count = self.heats.len() as u64;
+        let quantum = if count <= MOST_EXACT { 1 } else { (total / count / MEAN).max(1) };
+        let mut numbers_out = Vec::new();
+        // A caller is often the stack before: then it is 1.
+        let far = callers.iter().enumerate().map(|(number, caller)| (number as i64 - caller).unsigned_abs());
+        column(&mut numbers_out, far);
+        column(&mut numbers_out, frames.iter().map(|frame| u64::from(*frame)));
+        self.entries(&mut numbers_out, numbers, quantum);
+        Packed {
+            cell: self.cell.as_secs_f64(),
+            rows: self.rows,
+            first: self.first,
+            columns: self.columns,
+            quantum,
+            packed: STANDARD.encode(compressed(&numbers_out)),
+        }
+    }
+
+    /// Columns: stacks, those with the most weight first; cells, as distances, and how many entries each has; the
+    /// entries' stacks, each as distance from the one before in the cell, first the low bytes of all and then the rest,
+    /// which compresses better; and weights.
+    fn entries(&self, out: &mut Vec<u8>, numbers: &FxHashMap<StackId, i64>, quantum: u64) {
+        let mut by_stack: FxHashMap<StackId, u64> = FxHashMap::default();
+        for heat in &self.heats {
+            let sum = by_stack.entry(heat.stack).or_default();
+            *sum = sum.saturating_add(heat.weight);
+        }
+        let mut ranked: Vec<_> = by_stack.into_iter().collect();
+        ranked.sort_unstable_by_key(|&(stack, weight)| (std::cmp::Reverse(weight), stack));
+        let number_of = |stack: &StackId| numbers.get(stack).map_or(0, |number| number.unsigned_abs() + 1);
+        column(out, ranked.iter().map(|(stack, _)| number_of(stack)));
+        let ranks: FxHashMap<StackId, u64> = ranked.iter().zip(0..).map(|((stack, _), rank)| (*stack, rank)).collect();
+        let (mut cells, mut counts) = (Vec::new(), Vec::new());
+        let (mut low_bytes, mut high_parts, mut weights) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut last_cell, mut rest) = (0, 0);
+        for heats in self.heats.chunk_by(|a, b| a.cell == b.cell) {
+            let rank = |heat: &Heat| (ranks.get(&heat.stack).copied().unwrap_or_default(), heat.weight);
+            let mut ranked: Vec<(u64, u64)> = heats.iter().map(rank).collect();
+            ranked.sort_unstable();
+            let (mut last_rank, mut shown) = (0, 0);
+            for (rank, weight) in ranked {
+                // What is lost by rounding goes to the next, so that sums are right.
+                rest += weight;
+                let weight = rest / quantum;
+                if weight == 0 {
+                    continue;
+                }
+                rest %= quantum;
+                let distance = rank - last_rank;
+                low_bytes.push((distance & 0xff) as u8);
+                number(&mut high_parts, distance >> 8);
+                number(&mut weights, weight);
+                last_rank = rank;
+                shown += 1;
+            }
+            let Some(cell) = heats.first().map(|heat| heat.cell).filter(|_| shown > 0) else { continue };
+            cells.push(u64::from(cell - last_cell));
+            counts.push(shown);
+            last_cell = cell;
+        }
+        let entries = counts.iter().sum();
+        column(out, cells);
+        counts.into_iter().for_each(|count| number(out, count));
+        number(out, entries);
+        out.extend(low_bytes);
+        out.extend(high_parts);
+        out.extend(weights);
+    }
+}
+
+/// Writes how many numbers there are, and the numbers.
+fn column(out: &mut Vec<u8>, numbers: impl IntoIterator<Item = u64, IntoIter: ExactSizeIterator>) {
+    let numbers = numbers.into_iter();
+    number(out, numbers.len() as u64);
+    numbers.for_each(|value| number(out, value));
+}
+
+/// Writes a number in as many groups of seven bits as it needs, the lowest first.
+fn number(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn compressed(bytes: &[u8]) -> Vec<u8> {
+    let compress = || -> io::Result<Vec<u8>> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(bytes)?;
+        encoder.finish()
+    };
+    // Memory takes all.
+    compress().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    #[test]
+    fn a_map_is_packed_in_columns() {
+        let [often, seldom] = [StackId(4), StackId(9)];
+        let heat = |cell, stack, weight| Heat { cell, stack, weight };
+        let heats = vec![heat(300, seldom, 1), heat(3, often, 200), heat(300, often, 2)];
+        let map = HeatMap::new(Duration::from_millis(20), 50, 0, 7, heats);
+        let numbers = FxHashMap::from_iter([(often, 0), (seldom, 1)]);
+        let packed = map.packed(&[-1, 0], &[5, 6], &numbers);
+        assert_eq!((packed.cell, packed.rows, packed.columns, packed.quantum), (0.02, 50, 7, 1));
+        let bytes = STANDARD.decode(packed.packed).unwrap();
+        let mut read = Vec::new();
+        flate2::read::GzDecoder::new(bytes.as_slice()).read_to_end(&mut read).unwrap();
+        let expected: [&[u8]; 8] = [
+            &[2, 1, 1],             // distances of callers
+            &[2, 5, 6],             // frames
+            &[2, 1, 2],             // stacks, the one with 202 first
+            &[2, 3, 0xa9, 2, 1, 2], // cells 3 and 300, with one and two entries
+            &[3, 0, 0, 1],          // stacks of entries, their low bytes
+            &[0, 0, 0],             // and the rest
+            &[0xc8, 1],             // 200
+            &[2, 1],
+        ];
+        assert_eq!(read, expected.concat());
+    }
+
+    #[test]
+    fn weights_of_many_entries_are_rounded_and_their_sum_stays() {
+        let heats = (0..200_000).map(|cell| Heat { cell, stack: StackId(0), weight: 10_000_000 + u64::from(cell) });
+        let map = HeatMap::new(Duration::from_millis(20), 50, 0, 4_000, heats.collect());
+        let packed = map.packed(&[-1], &[0], &FxHashMap::from_iter([(StackId(0), 0)]));
+        assert_eq!(packed.quantum, 10_099_999 / MEAN);
+        let bytes = STANDARD.decode(packed.packed).unwrap();
+        let mut read = Vec::new();
+        flate2::read::GzDecoder::new(bytes.as_slice()).read_to_end(&mut read).unwrap();
+        let weights = read.get(read.len() - 200_000..).unwrap();
+        let sum: u64 = weights.iter().map(|weight| u64::from(*weight)).sum::<u64>() * packed.quantum;
+        let whole: u64 = (0..200_000u64).map(|cell| 10_000_000 + cell).sum();
+        assert!(sum.abs_diff(whole) <= packed.quantum, "{sum} of {whole}");
+    }
+}
