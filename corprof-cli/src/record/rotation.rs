@@ -14,15 +14,14 @@ const SMALLEST: u64 = 1_000_000;
 
 /// The options.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Recordings for days")]
 pub(super) struct Rotation {
-    /// Begin a new recording after this time, such as 90s, 5m or 1h: app-PID-TIME.nettrace, by the time of its begin in
-    /// UTC
+    /// For days: begin a new recording (.nettrace) after this time, such as 90s, 5m or 1h. Files are named
+    /// app-PID-TIME.nettrace, by the UTC of their begin
     #[arg(long = "loop", value_name = "TIME", value_parser = options::seconds)]
     period: Option<f64>,
 
-    /// Begin a new recording before a file has more bytes than this, such as 100M or 2G. With --keep 1 the recording
-    /// ends then
+    /// Begin a new recording (.nettrace) before a file has more bytes than this, such as 100M or 2G. With --keep 1 the
+    /// recording ends then
     #[arg(long, value_name = "SIZE", value_parser = options::bytes)]
     max_size: Option<u64>,
 

@@ -191,7 +191,7 @@ mod tests {
         let base = OutputFile::new(folder.path().join("app.nettrace")).unwrap();
         let rotation = Rotation { period: Some(Duration::from_secs(1)), largest: None, keep: 2 };
         let mut files = Files::new(base, Some(rotation));
-        let time = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_788_000 + seconds);
+        let time = |seconds: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_788_000 + seconds);
         for seconds in [0, 0, 5] {
             files.create(time(seconds)).unwrap();
         }
