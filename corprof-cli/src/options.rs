@@ -43,12 +43,30 @@ pub(crate) fn words(profiler: &Profiler, variable: &str) -> PossibleValuesParser
     PossibleValuesParser::new(words)
 }
 
-/// Parses a number of seconds above 0.
+/// Parses a number of seconds above 0, or of another unit.
 pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     /// A year: the sampler takes no more.
-    const MOST: f64 = 365.0 * 24.0 * 60.0 * 60.0;
-    let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0 && *seconds <= MOST);
-    seconds.ok_or_else(|| "give a number of seconds above 0, such as 30 or 0.5".to_owned())
+    const MOST: f64 = 365.0 * DAY;
+    const DAY: f64 = 24.0 * 60.0 * 60.0;
+    let units = [('s', 1.0), ('m', 60.0), ('h', 60.0 * 60.0), ('d', DAY)];
+    let seconds = in_units(text, &units).filter(|seconds| *seconds > 0.0 && *seconds <= MOST);
+    seconds.ok_or_else(|| "give a time above 0, such as 30 or 0.5 (seconds), 90s, 5m, 1h or 1d".to_owned())
+}
+
+/// Parses a number of bytes above 0, or of another unit.
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+    /// The sampler takes no more.
+    const MOST: f64 = (1_u64 << 50) as f64;
+    let units = [('k', 1e3), ('K', 1e3), ('M', 1e6), ('G', 1e9), ('T', 1e12)];
+    let bytes = in_units(text, &units).filter(|bytes| *bytes >= 1.0 && *bytes <= MOST);
+    bytes.map(|bytes| bytes as u64).ok_or_else(|| "give a size, such as 500M or 2G".to_owned())
+}
+
+/// A number, times the unit that may follow.
+fn in_units(text: &str, units: &[(char, f64)]) -> Option<f64> {
+    let unit = units.iter().find_map(|(letter, factor)| Some((text.strip_suffix(*letter)?, *factor)));
+    let (number, factor) = unit.unwrap_or((text, 1.0));
+    Some(number.parse::<f64>().ok()? * factor)
 }
 
 /// The variables that `--env NAME=VALUE` gives.
@@ -94,6 +112,12 @@ mod tests {
     #[test]
     fn numbers_are_checked() {
         assert_eq!(seconds("0.5"), Ok(0.5));
+        let read = ["90s", "5m", "1h", "1d", "0.5h"].map(|text| seconds(text).unwrap());
+        assert_eq!(read, [90.0, 300.0, 3600.0, 86_400.0, 1800.0]);
+        assert!(["1w", "h", "400d", "-1m", "1 h", "1hm"].into_iter().all(|text| seconds(text).is_err()));
+        let read = ["1000000", "500k", "100M", "1.5G", "1T"].map(|text| bytes(text).unwrap());
+        assert_eq!(read, [1_000_000, 500_000, 100_000_000, 1_500_000_000, 1_000_000_000_000]);
+        assert!(["0", "M", "1P", "-1M", "NaN", "9999T"].into_iter().all(|text| bytes(text).is_err()));
         assert!(seconds("0").is_err() && seconds("NaN").is_err() && seconds("inf").is_err() && seconds("-1").is_err());
     }
 }

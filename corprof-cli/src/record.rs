@@ -28,6 +28,7 @@ use crate::signals::Signals;
 
 mod event_pipe;
 mod push;
+mod rotation;
 mod sampler_result;
 
 use sampler_result::SamplerResult;
@@ -85,6 +86,7 @@ const DEFAULT: &str = "profile.html";
   corprof record -o app.pb.gz --rate 500 --delay 10 --duration 30 -- dotnet App.dll
   corprof record -o app.nettrace -- dotnet App.dll    each sample with its time, for PerfView and dotnet-trace
   corprof record -o app.nettrace --events cpu,alloc,lock,exception,gc -- dotnet App.dll
+  corprof record -o app.nettrace --loop 1h --keep 24 -p 4711    the last day, an hour a file
   corprof record --push pyroscope+http://localhost:4040 --label region=eu -- dotnet App.dll
 
 The extension of FILE chooses the format: .html (a page), .svg (a flame graph), .folded, .speedscope.json, .pb.gz (pprof),
@@ -125,6 +127,9 @@ pub struct Args {
         value_parser = PossibleValuesParser::new(["cpu", "wall", "alloc", "lock", "exception", "gc"]),
     )]
     events: Vec<String>,
+
+    #[command(flatten)]
+    rotation: rotation::Rotation,
 
     #[arg(
         long,
@@ -189,6 +194,8 @@ pub fn run(args: &Args) -> Outcome {
         let why = anyhow!("--events needs a recording: give it a file, such as -o app.nettrace");
         return Err(Failure::new(exit::USAGE, why));
     }
+    args.rotation.check(output.as_ref().is_some_and(Output::is_recording))?;
+    let output = output.map(|output| Output { is_rotating: args.rotation.is_wanted(), ..output });
     if args.mode == "wall" && args.mode() == "cpu" {
         let why = anyhow!("--mode wall and --events cpu contradict each other: leave one out, or give --events wall");
         return Err(Failure::new(exit::USAGE, why));
@@ -205,6 +212,9 @@ pub fn run(args: &Args) -> Outcome {
     let stop = StopFile::new(output.as_ref().map_or(temporary.path(), |output| &output.folder));
     // The options count, not variables that the shell has for another run.
     for name in ["SAMPLER_DURATION", "SAMPLER_DELAY", "SAMPLER_OUT", "SAMPLER_EVENTS"] {
+        changes.insert(name.to_owned(), None);
+    }
+    for name in rotation::VARIABLES {
         changes.insert(name.to_owned(), None);
     }
     args.push.clear(&mut changes);
@@ -227,8 +237,9 @@ pub fn run(args: &Args) -> Outcome {
     let told = |pid| SamplerResult::read(&stop.answer(pid));
     let survivors = finish_survivors(&ended, &stop)?;
     if let Some(output) = &output {
-        let missing_files = output.missing(&ended, told);
-        let Collected { files, of_sdk } = output.collect(&ended)?;
+        let files_of = |pid| output.files_of(pid, &stop);
+        let missing_files = output.missing(&ended, files_of, told);
+        let Collected { files, of_sdk } = output.collect(&ended, files_of)?;
         if files.is_empty() {
             let why = ended.by_importance().into_iter().find_map(|pid| told(pid)?.why_missing());
             let ended_first = "the sampler was ended within the first second, before it wrote a file";
@@ -313,10 +324,11 @@ fn not_kept(of_sdk: &[String]) -> Option<String> {
 
 /// Lists the files with what the samplers tell of them, and opens the first with `--open`.
 fn tell(args: &Args, files: &[Written], stop: &StopFile) {
-    for Written { path, pid, command } in files.iter().filter(|_| !args.quiet) {
+    for Written { path, pid, command, earlier } in files.iter().filter(|_| !args.quiet) {
         let of = command.as_ref().filter(|_| files.len() > 1);
         let of = of.map(|command| format!("is of {command}")).unwrap_or_else(|| "is written".to_owned());
-        eprintln!("corprof: {} {of}", path.display());
+        let last = if *earlier > 0 { format!(", the newest of {} files", earlier + 1) } else { String::new() };
+        eprintln!("corprof: {} {of}{last}", path.display());
         let told = SamplerResult::read(&stop.answer(*pid));
         for line in told.iter().flat_map(SamplerResult::lines) {
             eprintln!("corprof:   {line}");
@@ -358,6 +370,7 @@ fn settings(args: &Args, output: Option<PathBuf>, stop: PathBuf) -> Result<Vec<(
         settings.push(("SAMPLER_EVENTS", events.join(",").into()));
     }
     settings.extend(output.map(|output| ("SAMPLER_OUT", output.into_os_string())));
+    settings.extend(args.rotation.settings());
     settings.extend(args.push.settings()?);
     settings.extend(args.duration.map(|seconds| ("SAMPLER_DURATION", seconds.to_string().into())));
     settings.extend(args.delay.map(|seconds| ("SAMPLER_DELAY", seconds.to_string().into())));
@@ -369,7 +382,7 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
     let process = Process::open(pid)?;
     let signals = Signals::catch().context("cannot catch signals")?;
     let place = Place::new(&process)?;
-    let file = output.map(|output| output.file_of_visit(&process, &place));
+    let mut file = output.map(|output| output.file_of_visit(&process, &place));
     let stop = StopFile::new(place.folder());
     let told_file = file.as_ref().map(|file| place.told_pattern(file));
     let mut settings = settings(args, told_file, place.told(&stop.path()))?;
@@ -398,6 +411,13 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
         }
         vigil.wait();
     }
+    let mut files: Vec<PathBuf> = file.iter().cloned().collect();
+    if args.rotation.is_wanted() {
+        // The place of a file in the folder where the sampler has been told to write.
+        let named = |name: PathBuf| file.as_ref().map(|file| file.with_file_name(name));
+        files = rotation::files(&stop.answer(process.inner_pid())).into_iter().filter_map(named).collect();
+        file = files.last().cloned().or(file);
+    }
     let answer = push::answer(&place.of_process(&stop.path(), ""));
     let is_there = file.as_ref().map_or(answer.is_some(), |file| file.is_file());
     if !is_there {
@@ -408,14 +428,22 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
         return Err(Failure::new(exit::NOT_LOADED, anyhow!("there is no profile of process {pid}: {why}")));
     }
     if let (Some(file), Some(output)) = (file, output) {
-        let path = output.path();
-        if place.is_shared() {
+        let mut path = output.path();
+        if args.rotation.is_wanted() {
+            for file in &files {
+                path = output.folder.join(file.file_name().unwrap_or_default());
+                if !place.is_shared() {
+                    attached_profiler::folder::take(file, &path)?;
+                }
+            }
+        } else if place.is_shared() {
             fs::rename(&file, &path)
                 .with_context(|| format!("cannot rename {} to {}", file.display(), path.display()))?;
         } else {
             attached_profiler::folder::take(&file, &path)?;
         }
-        tell(args, &[Written { path, pid: process.inner_pid(), command: None }], &stop);
+        let earlier = files.len().saturating_sub(1);
+        tell(args, &[Written { path, pid: process.inner_pid(), command: None, earlier }], &stop);
     }
     let told = args.push.tell(answer, args.quiet);
     attached_profiler::tell("sampler", pid, &place.wait(&stop.path(), &signals));
@@ -433,6 +461,8 @@ struct Written {
     path: PathBuf,
     pid: u32,
     command: Option<String>,
+    /// How many older files there are beside it.
+    earlier: usize,
 }
 
 /// The requested file. Processes write their files into the same folder, with their process ids in the names.
@@ -441,6 +471,8 @@ struct Output {
     folder: PathBuf,
     stem: String,
     ending: String,
+    /// Whether there are files one after the other, which keep the names that the sampler gives.
+    is_rotating: bool,
 }
 
 impl Output {
@@ -457,7 +489,7 @@ impl Output {
         let folder = path.parent().context("a file lies in a folder")?.to_owned();
         ensure!(folder.is_dir(), "there is no folder {}: make it, or give another file", folder.display());
         ensure!(!path.is_dir(), "{} is a folder: give the name of a file", path.display());
-        Ok(Self { folder, stem: stem.to_owned(), ending: ending.to_owned() })
+        Ok(Self { folder, stem: stem.to_owned(), ending: ending.to_owned(), is_rotating: false })
     }
 
     /// Whether it keeps each sample with its time.
@@ -472,7 +504,10 @@ impl Output {
     /// The file that the sampler writes in a running process: beside the requested one, so that it is not lost with
     /// this command; in the folder of the visit if the process has other files or another user.
     fn file_of_visit(&self, process: &Process, place: &Place) -> PathBuf {
-        if place.is_shared() {
+        if self.is_rotating {
+            let name = format!("{}-{}{}", self.stem, process.inner_pid(), self.ending);
+            if place.is_shared() { self.folder.join(name) } else { place.file(&name) }
+        } else if place.is_shared() {
             self.folder.join(format!("{}-{}-{}{}", self.stem, process.inner_pid(), std::process::id(), self.ending))
         } else {
             place.file(&format!("profile{}", self.ending))
@@ -484,12 +519,27 @@ impl Output {
         self.folder.join(format!("{}-%p{}", self.stem.replace('%', "%%"), self.ending))
     }
 
+    /// The files of a process, the oldest first.
+    fn files_of(&self, pid: u32, stop: &StopFile) -> Vec<PathBuf> {
+        let files = if self.is_rotating {
+            rotation::files(&stop.answer(pid)).into_iter().map(|name| self.folder.join(name)).collect()
+        } else {
+            vec![bundled::file_of(&self.pattern(), pid)]
+        };
+        files.into_iter().filter(|file| file.is_file()).collect()
+    }
+
     /// What to say about the applications that have no file, though they have loaded the sampler.
     ///
     /// A tool of the SDK may be a server that runs on; its profile is not what the user wants.
-    fn missing(&self, ended: &Ended, told: impl Fn(u32) -> Option<SamplerResult>) -> Vec<String> {
+    fn missing(
+        &self,
+        ended: &Ended,
+        files_of: impl Fn(u32) -> Vec<PathBuf>,
+        told: impl Fn(u32) -> Option<SamplerResult>,
+    ) -> Vec<String> {
         let applications = ended.loaded.iter().copied().filter(|pid| !ended.is_of_sdk(*pid));
-        let missing = applications.filter(|pid| !bundled::file_of(&self.pattern(), *pid).is_file());
+        let missing = applications.filter(|pid| files_of(*pid).is_empty());
         let line = |pid| {
             let why = told(pid).and_then(|told| told.why_missing()).map(|why| format!(" ({why})")).unwrap_or_default();
             match ended.command(pid) {
@@ -504,24 +554,28 @@ impl Output {
     ///
     /// Where there is an application, the files of the SDK's processes are removed. Where there is none, as with
     /// `dotnet build`, the first process of the SDK counts as the application.
-    fn collect(&self, ended: &Ended) -> Result<Collected> {
+    fn collect(&self, ended: &Ended, files_of: impl Fn(u32) -> Vec<PathBuf>) -> Result<Collected> {
         let mut collected = Collected::default();
         let has_application = ended.loaded.iter().any(|pid| !ended.is_of_sdk(*pid));
         for pid in ended.by_importance() {
-            let file = bundled::file_of(&self.pattern(), pid);
-            if !file.is_file() {
-                continue;
-            }
+            let files = files_of(pid);
+            let Some(file) = files.last() else { continue };
             let name = ended.programs.get(&pid).map(|program| program.name.as_str());
             if has_application && ended.is_of_sdk(pid) {
-                fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
+                for file in &files {
+                    fs::remove_file(file).with_context(|| format!("cannot remove {}", file.display()))?;
+                }
                 collected.of_sdk.extend(name.map(str::to_owned));
                 continue;
             }
-            let path = if collected.files.is_empty() { self.path() } else { self.path_of(pid, name) };
-            fs::rename(&file, &path)
-                .with_context(|| format!("cannot rename {} to {}", file.display(), path.display()))?;
-            collected.files.push(Written { path, pid, command: ended.command(pid).map(str::to_owned) });
+            let mut path = file.clone();
+            if !self.is_rotating {
+                path = if collected.files.is_empty() { self.path() } else { self.path_of(pid, name) };
+                fs::rename(file, &path)
+                    .with_context(|| format!("cannot rename {} to {}", file.display(), path.display()))?;
+            }
+            let command = ended.command(pid).map(str::to_owned);
+            collected.files.push(Written { path, pid, command, earlier: files.len() - 1 });
         }
         Ok(collected)
     }
@@ -598,7 +652,8 @@ mod tests {
             for (pid, _) in loaded {
                 fs::write(bundled::file_of(&output.pattern(), *pid), "").unwrap();
             }
-            let collected = output.collect(&ended(pid, loaded)).unwrap();
+            let files_of = |pid| output.files_of(pid, &StopFile::new(folder.path()));
+            let collected = output.collect(&ended(pid, loaded), files_of).unwrap();
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), collected.files.len());
             let name = |file: &Written| format!("{} of {}", file.path.file_name().unwrap().display(), file.pid);
             let files: Vec<_> = collected.files.iter().map(name).collect();
@@ -623,7 +678,8 @@ mod tests {
         let loaded = [(5, "dotnet run"), (6, "vstest.console"), (7, "testhost"), (8, "App")];
         fs::write(bundled::file_of(&output.pattern(), 8), "").unwrap();
         let told = |pid| (pid == 7).then(|| SamplerResult::Empty("idle".to_owned()));
-        let missing = output.missing(&ended(5, &loaded), told);
+        let files_of = |pid| output.files_of(pid, &StopFile::new(folder.path()));
+        let missing = output.missing(&ended(5, &loaded), files_of, told);
         assert_eq!(missing, ["process 7 loaded the sampler but wrote no file (no samples: idle): testhost args"]);
     }
 }

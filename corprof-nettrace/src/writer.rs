@@ -382,6 +382,11 @@ impl<W: Write> Writer<W> {
         &self.sink
     }
 
+    /// The same, to end by hand what the writer gave up after a failure.
+    pub fn get_mut(&mut self) -> &mut W {
+        &mut self.sink
+    }
+
     fn check(&self) -> Result<(), WriteError> {
         if self.is_broken { Err(WriteError::Broken) } else { Ok(()) }
     }

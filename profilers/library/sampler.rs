@@ -35,8 +35,8 @@ use self::methods::Methods;
 use self::push::{Push, PushOptions};
 use self::quota::Quota;
 use self::recording::{
-    EventInbox, EventKinds, EventWork, FoundCode, Held, RecordedSample, Recording, Timing, UnknownCode, find_code,
-    move_events,
+    EventInbox, EventKinds, EventWork, FoundCode, Held, RecordedSample, Recording, Rotation, Timing, UnknownCode,
+    find_code, move_events,
 };
 use crate::lease::Lease;
 use crate::line_counts::LineCounts;
@@ -78,6 +78,8 @@ struct Options {
     /// None if the samples are sent or recorded.
     output: Option<Output>,
     recording: Option<OutputFile>,
+    /// None if the recording is one file.
+    rotation: Option<Rotation>,
     /// The runtime's events that are recorded.
     events: Option<EventKinds>,
     push: Option<PushOptions>,
@@ -126,6 +128,7 @@ impl Options {
         ];
         let options = Self {
             output: if is_file && !is_recording { Some(out.parsed(|name| Output::new(name))?) } else { None },
+            rotation: Rotation::read(settings, is_recording)?,
             recording: if is_recording { Some(out.parsed(|name| OutputFile::new(name))?) } else { None },
             events,
             push,
@@ -173,6 +176,8 @@ struct State {
     stop: Option<PathBuf>,
     is_finished: bool,
     is_reporting: bool,
+    /// Standard error is not that of the command.
+    is_attached: bool,
     report: Report,
     quota: Option<Quota>,
     /// The second of the last report.
@@ -200,7 +205,7 @@ impl Kind {
 }
 
 impl State {
-    fn new(options: Options, interval: Duration, push: Option<Push>) -> Self {
+    fn new(options: Options, interval: Duration, push: Option<Push>, is_attached: bool) -> Self {
         let mode = if options.mode == Mode::Cpu { export::Mode::Cpu } else { export::Mode::Wall };
         let is_timed = options.output.is_some();
         let timing = Timing { interval, mode: if options.mode == Mode::Cpu { "cpu" } else { "wall" } };
@@ -209,7 +214,7 @@ impl State {
         let shows_lines = options.output.as_ref().is_some_and(|output| output.format() == Format::Html);
         Self {
             output: options.output,
-            recording: options.recording.map(|file| Recording::new(file, timing)),
+            recording: options.recording.map(|file| Recording::new(file, options.rotation, timing)),
             push,
             kind,
             profile,
@@ -223,6 +228,7 @@ impl State {
             stop: options.stop,
             is_finished: false,
             is_reporting: options.is_reporting,
+            is_attached,
             report: Report::default(),
             quota: Quota::of_process(),
             reported: 0,
@@ -272,15 +278,17 @@ impl State {
                 }
             }
             Ok(_) => {}
-            Err(error) => self.complain(&error),
+            Err(error) if self.recording.is_none() => self.complain(&error),
+            Err(_) => {}
         }
+        self.say_if_over();
         self.push();
         Some(Finished { push: self.push.take(), stop: self.stop.clone(), is_reporting: self.is_reporting })
     }
 
     /// The file, with the process id in its name.
     fn file(&self) -> Option<&Path> {
-        let recorded = self.recording.as_ref().map(|recording| recording.file().path());
+        let recorded = self.recording.as_ref().map(Recording::path);
         self.output.as_ref().map(Output::path).or(recorded)
     }
 
@@ -337,12 +345,13 @@ impl State {
         let thread = sample.thread();
         let key = (thread.id, thread.os_id);
         let profile = &mut self.profile;
-        let profile_thread =
-            *self.threads.entry(key).or_insert_with(|| profile.thread(thread.os_id.unwrap_or_default(), ""));
-        profile.rename_thread(profile_thread, thread.name.as_deref().unwrap_or_default());
         let recording = &mut self.recording;
         if let Some(recording) = recording {
             recording.name_thread(key, thread.name.as_deref());
+        } else {
+            let profile_thread =
+                *self.threads.entry(key).or_insert_with(|| profile.thread(thread.os_id.unwrap_or_default(), ""));
+            profile.rename_thread(profile_thread, thread.name.as_deref().unwrap_or_default());
         }
         let frames = sample.frames().iter().enumerate();
         let frames = frames
@@ -432,7 +441,9 @@ impl State {
             frames.push(profile.frame(export::Frame::native("[waits]")));
         }
         let stack = profile.stack_leaf_first(frames);
-        let thread = sample.thread;
+        // A recording has the threads itself, and there may be many in days: one stands for all.
+        let one = self.threads.keys().next().copied().filter(|_| self.recording.is_some());
+        let thread = one.unwrap_or(sample.thread);
         let profile_thread =
             *self.threads.entry(thread).or_insert_with(|| profile.thread(thread.1.unwrap_or_default(), ""));
         profile.sample(profile_thread, sample.at, stack, sample.weight);
@@ -483,6 +494,9 @@ impl State {
 
     /// Whether the time is over, or somebody has asked for the end.
     fn is_due(&self) -> bool {
+        if self.recording.as_ref().is_some_and(|recording| recording.why_over().is_some()) {
+            return true;
+        }
         let is_stopped = self.stop.as_ref().is_some_and(|stop| {
             // If the folder is gone, so is the command that created it.
             let folder = stop.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -501,8 +515,18 @@ impl State {
             return;
         }
         self.written = elapsed;
-        if let Err(error) = self.write(false) {
-            self.complain(&error);
+        match self.write(false) {
+            // The recording ends, and then that is said.
+            Err(error) if self.recording.is_none() => self.complain(&error),
+            _ => {}
+        }
+    }
+
+    /// Says at once that a recording has ended by itself: the command does so when the application ends.
+    fn say_if_over(&self) {
+        let over = self.recording.as_ref().and_then(Recording::why_over).filter(|_| !self.is_attached);
+        if let (Some(why), Some(file)) = (over, self.file()) {
+            report!("sampler: the recording has ended, and the application runs on: {}: {why}", file.display());
         }
     }
 
@@ -519,6 +543,10 @@ impl State {
         if let (Some(stop), Some(_)) = (&self.stop, self.file()) {
             let is_empty = self.profile.samples() == 0 && self.events().0 == 0;
             let why_empty = is_empty.then(|| self.why_empty());
+            if let Some(files) = self.recording.as_ref().and_then(Recording::files) {
+                let lines: String = files.iter().map(|file| format!("{}\n", file.display())).collect();
+                report(stop, ".files", &lines);
+            }
             report(stop, ".told", &result_file::text(&self.profile, written.as_ref().err(), why_empty.as_deref()));
         }
         written.map(|()| self.profile.samples())
@@ -559,6 +587,12 @@ impl State {
             profile.set_skipped(&quota.reason(), quota.periods());
         }
         if let Some(recording) = &mut self.recording {
+            if recording.removed() > 0 {
+                profile.set_note("files", format!("{} older files were removed", recording.removed()));
+            }
+            if let Some(limit) = recording.limit() {
+                profile.set_note("limit", format!("The recording has ended: {limit}"));
+            }
             return if is_last { recording.finish() } else { recording.flush() };
         }
         let Some(output) = self.output.as_mut().filter(|_| profile.samples() > 0) else { return Ok(()) };
@@ -614,7 +648,7 @@ impl SamplerProfiler {
             cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
         }
         let profiler = Self {
-            state: Arc::new(Mutex::new(State::new(options, interval, push))),
+            state: Arc::new(Mutex::new(State::new(options, interval, push, detacher.is_some()))),
             ending: Arc::default(),
             inbox: Arc::default(),
             events,

@@ -105,9 +105,10 @@ impl Symbols {
         let Some((name, mapping)) = self.symbols.at(address, ticks) else { return unnamed(mapped) };
         let module = self.files.get(mapping).filter(|path| !path.as_os_str().is_empty()).or(mapped);
         let managed = of_perf_map(name);
-        let is_managed = managed.is_some() || module.is_some_and(|path| is_assembly(path));
+        let is_managed = managed.is_some() || module.is_some_and(|path| is_assembly(path) || is_compiled(path, name));
         let kind = if is_managed { FrameKind::Managed } else { FrameKind::Native };
-        let mut frame = Frame::new(managed.as_deref().unwrap_or(name), kind);
+        let in_library = module.filter(|_| !is_managed).and_then(|path| in_library(path, name));
+        let mut frame = Frame::new(managed.as_deref().or(in_library.as_deref()).unwrap_or(name), kind);
         frame.module = module.map(|path| path.to_string_lossy().into_owned());
         frame
     }
@@ -134,6 +135,26 @@ fn unnamed(mapped: Option<&PathBuf>) -> Frame {
     frame.module = Some(path.to_string_lossy().into_owned());
     frame
 }
+
+/// A native function with its library, as the sampler's pages have it: `libc.so.6!memset`. None if the name says enough.
+fn in_library(path: &Path, name: &str) -> Option<String> {
+    let file = path.file_name()?.to_string_lossy();
+    let is_enough = is_special(name) || file.starts_with(COMPILED);
+    (!is_enough).then(|| format!("{file}!{name}"))
+}
+
+/// Whether the name is a method that the runtime has compiled, in a recording of the sampler's.
+fn is_compiled(path: &Path, name: &str) -> bool {
+    path.to_string_lossy().starts_with(&format!("/{COMPILED}")) && !is_special(name)
+}
+
+/// Whether the name is no method's: `[started by]`, `libcoreclr.so (no symbols)`, or one with its library.
+fn is_special(name: &str) -> bool {
+    name.starts_with('[') || name.ends_with(" (no symbols)") || name.contains('!')
+}
+
+/// The file of compiled code for readers.
+const COMPILED: &str = "memfd:doublemapper";
 
 fn is_assembly(path: &Path) -> bool {
     path.extension()
@@ -179,6 +200,12 @@ mod tests {
         assert_eq!((named(0x1180, 1), named(0x1180, 50)), ("Shop.First()".to_owned(), "Shop.First()".to_owned()));
         assert_eq!((named(0x11ff, 99), named(0x1200, 99)), ("Shop.Second()".to_owned(), "[Shop.dll]".to_owned()));
         assert_eq!(named(0x2000, 99), UNKNOWN);
+        let named = |path: &str, name| in_library(Path::new(path), name);
+        assert_eq!(named("/lib/libc.so.6", "memset").as_deref(), Some("libc.so.6!memset"));
+        assert_eq!(named("/app/libcoreclr.so", "libcoreclr.so (no symbols)"), None);
+        assert_eq!(named("/memfd:doublemapper", "Shop.Pay()"), None);
+        let is_method = |name| is_compiled(Path::new("/memfd:doublemapper (logical frames)"), name);
+        assert!(is_method("Shop.Pay()") && !is_method("[started by]"));
         let frame = symbols.frame(0x1180, 99, None);
         assert_eq!((frame.module.as_deref(), frame.kind), (Some("/app/Shop.dll"), FrameKind::Managed));
     }

@@ -5,9 +5,12 @@
 //! waits; mappings and symbols of Universal.System name the addresses (`code_map`). Frames without an address, such as
 //! the methods that await a resumed one, have addresses that no code has.
 //!
-//! Samples are written in order of time, so they wait until no older one can come ([`Recording::settle`]). What is
-//! The runtime's own events stand among the samples (`runtime_events`). What is
-//! written reaches the file at least each second ([`Recording::flush`]): a file that is cut reads up to the cut.
+//! Samples are written in order of time, so they wait until no older one can come ([`Recording::settle`]). The
+//! runtime's own events stand among the samples (`runtime_events`). What is written reaches the file at least each second
+//! ([`Recording::flush`]): a file that is cut reads up to the cut.
+//!
+//! There may be one file after the other (`files`). Each tells by itself of what its samples refer to, shortly before
+//! (`trace_file`).
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -17,18 +20,20 @@ use corprof::info::CodeRange;
 use corprof::prelude::*;
 use corprof::sampler::{NativeFunction, Round, SampledFrame};
 use corprof_export::OutputFile;
-use corprof_nettrace::events::universal::{ProcessMapping, ProcessSymbol};
 
 use super::async_callers::ThreadKey;
 use crate::own_frames::is_of_the_runtime;
-use code_map::{CodeMap, Definition, NATIVE};
+use code_map::{CodeMap, NATIVE};
+use files::Files;
 use trace_file::{Entry, TraceEvent, TraceFile, TraceSample};
 
 mod code_map;
+mod files;
 mod mappings;
 mod runtime_events;
 mod trace_file;
 
+pub(super) use files::Rotation;
 pub(super) use runtime_events::{EventInbox, EventKinds, EventWork, Held, HeldEvent, move_events};
 pub(super) use trace_file::Timing;
 
@@ -74,13 +79,34 @@ pub(super) struct RecordedSample<'a> {
 }
 
 impl Recording {
-    pub(super) fn new(file: OutputFile, timing: Timing) -> Self {
-        Self { trace: TraceFile::new(file, timing), code: CodeMap::default() }
+    pub(super) fn new(file: OutputFile, rotation: Option<Rotation>, timing: Timing) -> Self {
+        Self { trace: TraceFile::new(Files::new(file, rotation), timing), code: CodeMap::default() }
     }
 
-    /// The file.
-    pub(super) fn file(&self) -> &OutputFile {
-        self.trace.file()
+    /// The newest file.
+    pub(super) fn path(&self) -> &Path {
+        self.trace.files().path()
+    }
+
+    /// All files, the oldest first; none if there is one at most.
+    pub(super) fn files(&self) -> Option<Vec<&Path>> {
+        let files = self.trace.files();
+        files.rotation().map(|_| files.kept().collect())
+    }
+
+    /// How many files were removed.
+    pub(super) fn removed(&self) -> u64 {
+        self.trace.files().removed()
+    }
+
+    /// Why nothing more is written, if the recording has ended by itself.
+    pub(super) fn why_over(&self) -> Option<&str> {
+        self.trace.why_over()
+    }
+
+    /// The same, if it has not failed.
+    pub(super) fn limit(&self) -> Option<&str> {
+        self.trace.limit()
     }
 
     /// The code of a round that is not known yet.
@@ -158,7 +184,7 @@ impl Recording {
     /// Keeps how events of the runtime are described that came for the first time.
     pub(super) fn define_events(&mut self, held: &Held) {
         for (kind, description) in &held.descriptions {
-            self.trace.define_event(*kind, description);
+            self.trace.describe_event(*kind, description);
         }
     }
 
@@ -202,26 +228,8 @@ impl Recording {
     /// Writes the samples that are older than all that may still come, as `oldest_waiting` is of those that are held
     /// back; all of them with `is_last`.
     pub(super) fn settle(&mut self, oldest_waiting: Option<u64>, is_last: bool) {
-        for definition in self.code.take_new() {
-            match definition {
-                Definition::Mapping { id, range, file_offset, file } => self.trace.map(&ProcessMapping {
-                    id,
-                    start_address: range.start,
-                    end_address: range.end - 1,
-                    file_offset,
-                    file_name: file.as_str().into(),
-                    metadata_id: 0,
-                }),
-                Definition::Symbol { id, mapping, range, name } => self.trace.name_code(&ProcessSymbol {
-                    id,
-                    mapping_id: mapping,
-                    start_address: range.start,
-                    end_address: range.end - 1,
-                    name: name.as_str().into(),
-                }),
-            }
-        }
-        self.trace.settle(oldest_waiting, is_last);
+        self.trace.settle(&mut self.code, oldest_waiting, is_last);
+        self.code.forget_gone();
     }
 
     /// Has the file get what was written; the error is the first one, after which nothing more is written.

@@ -24,6 +24,8 @@ pub static ALL: [&Profiler; 16] = [
 
 /// A year: no sum of times is too large.
 const YEAR: f64 = 365.0 * 24.0 * 60.0 * 60.0;
+/// More bytes than any disk has.
+const LARGEST_FILE: u64 = 1 << 50;
 
 /// The formats of a profile.
 const PROFILES: Kind = Kind::File(&[".html", ".svg", ".folded", ".speedscope.json", ".pb.gz", ".json.gz"]);
@@ -130,6 +132,28 @@ pub static SAMPLER: Profiler = Profiler {
             "record --events KINDS",
             "the runtime's own events that a recording (`.nettrace`) has beside the samples, with the stacks of the threads that write \
              them: `alloc` samples of allocations, `lock` contention, `exception` exceptions that are thrown, `gc` collections",
+        ),
+        by_option(
+            "SAMPLER_LOOP",
+            Kind::Number { least: 0.0, most: YEAR },
+            "0",
+            "record --loop TIME",
+            "begin a new recording (`.nettrace`) after this many seconds; each file has the time of its begin (UTC) in its name. 0: one file",
+        ),
+        by_option(
+            "SAMPLER_MAX_SIZE",
+            Kind::Count { least: 0, most: LARGEST_FILE },
+            "0",
+            "record --max-size SIZE",
+            "begin a new recording (`.nettrace`) before a file has more bytes than this, at least 1 MB; with `SAMPLER_KEEP=1` the recording ends \
+             then. 0: as many as come",
+        ),
+        by_option(
+            "SAMPLER_KEEP",
+            Kind::Count { least: 1, most: 1_000_000 },
+            "24",
+            "record --keep COUNT",
+            "how many files of this run are kept, with the one that is written; before there are more, the oldest is removed",
         ),
         by_option(
             "SAMPLER_HZ",

@@ -417,6 +417,13 @@ fn what_cannot_be_recorded_is_refused() -> Result<()> {
         (&["-o", "p.html", "--events", "gc"], "-o app.nettrace"),
         (&["-o", "p.nettrace", "--events", "gcs"], "exception"),
         (&["-o", "p.nettrace", "--mode", "wall", "--events", "cpu"], "contradict"),
+        (&["-o", "p.html", "--loop", "1h"], "--loop needs a recording"),
+        (&["-o", "p.html", "--max-size", "1M"], "--max-size needs a recording"),
+        (&["-o", "p.nettrace", "--keep", "2"], "--keep needs --loop TIME or --max-size SIZE"),
+        (&["-o", "p.nettrace", "--loop", "1w"], "90s, 5m, 1h"),
+        (&["-o", "p.nettrace", "--loop", "0.5"], "at least 1s"),
+        (&["-o", "p.nettrace", "--max-size", "10k"], "at least 1M"),
+        (&["-o", "p.nettrace", "--loop", "1h", "--keep", "0"], "1..=1000000"),
     ] {
         let output = corprof()?.arg("record").args(options).args(["--", "sh", "-c", "echo ran"]).output()?;
         ensure!(output.status.code() == Some(2) && output.stdout.is_empty(), "{options:?}: {output:?}");
@@ -425,8 +432,219 @@ fn what_cannot_be_recorded_is_refused() -> Result<()> {
     Ok(())
 }
 
+/// The recordings of a folder, the oldest first.
+fn recordings(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files: Vec<_> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "nettrace"));
+    files.sort();
+    Ok(files)
+}
+
+/// Reads recordings that follow each other, each of which must be right by itself; and so must `corprof view` find.
+fn read_each(files: &[PathBuf], event: &str, method: &str) -> Result<Vec<Recording>> {
+    let mut recordings = Vec::new();
+    for file in files {
+        let recording = Recording::read(file)?;
+        let path = file.display();
+        ensure!(recording.is_whole && recording.process.is_some(), "{path}: whole: {}", recording.is_whole);
+        let frames = recording.samples.iter().flat_map(|sample| &sample.stack);
+        let frames = frames.chain(recording.events.iter().flat_map(|event| &event.stack));
+        ensure!(frames.filter(|name| name.starts_with("0x")).count() == 0, "{path}: addresses without a symbol");
+        let output = corprof()?.arg("view").arg(file).args(["--event", event]).output()?;
+        ensure!(output.status.success() && texts(&output).0.contains(method), "{path}: {output:?}");
+        recordings.push(recording);
+    }
+    for pair in recordings.windows(2) {
+        let [before, after] = [pair[0].samples.last(), pair[1].samples.first()].map(|s| s.map_or(0, |s| s.ticks));
+        ensure!(before <= after, "a file begins at {after}, and the one before ends at {before}");
+    }
+    Ok(recordings)
+}
+
+/// The longest time without a sample below a method, in files that follow each other.
+fn longest_gap(recordings: &[Recording], method: &str) -> (Duration, Duration) {
+    let ticks: Vec<Vec<u64>> =
+        recordings.iter().map(|recording| recording.below(method).map(|sample| sample.ticks).collect()).collect();
+    let longest = |ticks: &[u64]| ticks.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+    let within = ticks.iter().map(|ticks| longest(ticks)).max().unwrap_or(0);
+    (Duration::from_nanos(longest(&ticks.concat())), Duration::from_nanos(within))
+}
+
+#[test]
+fn files_follow_each_other_and_the_oldest_is_removed() -> Result<()> {
+    const METHOD: &str = "Shares.Works(int)";
+    patiently(runtimes()?, |runtime, times| {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("app.nettrace");
+        let options = ["--rate", "500", "--loop", "1s", "--keep", "2"];
+        let mut command = record(runtime, &file, &options, "Shares")?;
+        // Two whole files, and a part of the third.
+        let output = command.arg((2500 + 500 * times).to_string()).arg("2").output()?;
+        let (_, stderr) = texts(&output);
+        ensure!(output.status.success() && stderr.contains("the newest of 2 files"), "{output:?}");
+        ensure_or_longer!(stderr.contains("older files were removed"), "{stderr}");
+        let files = recordings(folder.path())?;
+        let left = fs::read_dir(folder.path())?.count();
+        ensure!(files.len() == 2 && left == 2, "{} recordings, {left} files", files.len());
+        let read = read_each(&files, "samples", "Shares.")?;
+        ensure_or_longer!(read.iter().all(|one| one.below(METHOD).count() > 20), "few samples");
+        let spans = read.iter().map(|one| {
+            let [first, last] = [one.samples.first(), one.samples.last()].map(|s| s.map_or(0, |s| s.ticks));
+            Duration::from_nanos(last - first)
+        });
+        let spans: Vec<_> = spans.collect();
+        ensure!(spans.iter().all(|span| *span <= Duration::from_secs(1)), "{spans:?}");
+        let (all, within) = longest_gap(&read, METHOD);
+        println!("{runtime}: {spans:?}; no sample for {all:?} at most, within a file {within:?}");
+        ensure_or_longer!(all <= within + Duration::from_millis(50), "{all:?} between files, {within:?} within");
+        for one in &read {
+            // Each has the threads, too.
+            let threads: HashSet<_> = one.below(METHOD).map(|sample| sample.thread.as_str()).collect();
+            ensure!(threads == HashSet::from(["worker 0", "worker 1"]), "{threads:?}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_running_process_is_recorded_in_files() -> Result<()> {
+    for runtime in runtimes()? {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("app.nettrace");
+        let program = diagnosed(&runtime, None)?;
+        let pid = program.child.id().to_string();
+        let mut command = corprof()?;
+        command.args(["record", "-p", &pid, "--mode", "wall", "--loop", "1", "--duration", "3.5s", "-o"]).arg(&file);
+        let output = command.output()?;
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        let files = recordings(folder.path())?;
+        let is_named = |file: &PathBuf| {
+            let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            name.starts_with(&format!("app-{pid}-2")) && name.ends_with("Z.nettrace")
+        };
+        ensure!((3..=4).contains(&files.len()) && files.iter().all(is_named), "{runtime}: {files:?}");
+        ensure!(texts(&output).1.contains(&format!("the newest of {} files", files.len())), "{output:?}");
+        let read = read_each(&files, "Universal.Events/wait", "Diagnosed.")?;
+        let waits =
+            |one: &Recording| one.samples.iter().any(|sample| sample.is_waiting && sample.has("Diagnosed.Main("));
+        ensure!(read.iter().all(waits), "{runtime}: not each has the main thread");
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0), "{runtime}: {code:?}: {stderr}");
+    }
+    Ok(())
+}
+
+/// More exceptions than a file of 1 MB has room for.
+const MANY: u64 = 12_000;
+
+/// Has an application throw, in some goes: events that wait take at most 16 MB.
+fn throw_many(program: &mut Program) -> Result<()> {
+    thread::sleep(Duration::from_secs(1));
+    for _ in 0..8 {
+        program.tell(&format!("throw {}", MANY / 8))?;
+        thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_full_file_is_followed_by_the_next() -> Result<()> {
+    for runtime in runtimes()? {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("app.nettrace");
+        let options = ["--events", "exception", "--max-size", "1M"];
+        let mut program = Program::start(record(&runtime, &file, &options, "Diagnosed")?)?;
+        program.expect("ready")?;
+        throw_many(&mut program)?;
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0), "{runtime}: {code:?}: {stderr}");
+        let files = recordings(folder.path())?;
+        let read = read_each(&files, "exceptions", "")?;
+        let sizes: Vec<_> = read.iter().map(|one| one.bytes).collect();
+        println!("{runtime}: {sizes:?}");
+        ensure!(sizes.len() > 1 && sizes.iter().all(|bytes| *bytes <= 1_000_000), "{runtime}: {sizes:?}");
+        let thrown: Vec<_> = read.iter().flat_map(|one| &one.events).filter(|event| event.id == 80).collect();
+        let lost: u64 = read.iter().map(|one| one.lost).sum();
+        ensure!(thrown.len() as u64 + lost >= MANY, "{runtime}: {} thrown, {lost} lost", thrown.len());
+        let has_stack = |event: &&RuntimeEvent| event.stack.iter().any(|name| name.starts_with("Diagnosed.Throw()"));
+        ensure!(thrown.iter().filter(|event| has_stack(event)).count() as u64 + lost >= MANY, "{runtime}: stacks");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_only_file_to_keep_ends_the_recording_when_it_is_full() -> Result<()> {
+    for runtime in runtimes()? {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("app.nettrace");
+        let options = ["--events", "exception", "--max-size", "1M", "--keep", "1"];
+        let mut program = Program::start(record(&runtime, &file, &options, "Diagnosed")?)?;
+        program.expect("ready")?;
+        throw_many(&mut program)?;
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0) && stderr.contains("the application runs on"), "{runtime}: {code:?}: {stderr}");
+        ensure!(stderr.contains("is full, and the only file to keep"), "{runtime}: {stderr}");
+        let files = recordings(folder.path())?;
+        let read = read_each(&files, "exceptions", "")?;
+        ensure!(read.len() == 1 && (500_000..=1_000_000).contains(&read[0].bytes), "{runtime}: {files:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_full_disk_ends_the_recording_and_not_the_application() -> Result<()> {
+    const FULL: &str = r#"mount -t tmpfs -o size=400k none "$1" || exit 99
+folder=$1; kept=$2; shift 2
+"$@"
+code=$?
+cp "$folder"/*.nettrace "$kept"
+exit $code"#;
+    if !Command::new("unshare").args(["-rm", "true"]).status().is_ok_and(|status| status.success()) {
+        println!("SKIPPED: this system lets nobody make namespaces (unshare -rm true)");
+        return Ok(());
+    }
+    for runtime in runtimes()? {
+        let [disk, kept] = [tempfile::tempdir()?, tempfile::tempdir()?];
+        let file = disk.path().join("app.nettrace");
+        let plain = record(&runtime, &file, &["--events", "exception"], "Diagnosed")?;
+        let mut command = Command::new("unshare");
+        command.args(["-rm", "sh", "-c", FULL, "sh"]).arg(disk.path()).arg(kept.path());
+        command.arg(plain.get_program()).args(plain.get_args());
+        command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let mut program = Program::start(command)?;
+        program.expect("ready")?;
+        throw_many(&mut program)?;
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0), "{runtime}: {code:?}: {stderr}");
+        ensure!(stderr.contains("the application runs on") && stderr.contains("No space left"), "{runtime}: {stderr}");
+        let files = recordings(kept.path())?;
+        let read = read_each(&files, "exceptions", "")?;
+        ensure!(read.len() == 1 && read[0].bytes > 200_000, "{runtime}: {files:?}");
+        let thrown = read[0].events.iter().filter(|event| event.id == 80).count();
+        ensure!(thrown > 100, "{runtime}: {thrown} exceptions");
+    }
+    Ok(())
+}
+
 mod long {
     use super::*;
+
+    #[test]
+    fn dotnet_trace_reads_each_of_several_files() -> Result<()> {
+        for runtime in runtimes()? {
+            let folder = tempfile::tempdir()?;
+            let file = folder.path().join("app.nettrace");
+            let options = ["--rate", "500", "--loop", "1", "--keep", "2"];
+            let output = record(&runtime, &file, &options, "Shares")?.args(["3500", "1"]).output()?;
+            ensure!(output.status.success(), "{output:?}");
+            for file in recordings(folder.path())? {
+                let name = file.file_name().and_then(|name| name.to_str()).context("no name")?;
+                let Some(found) = report(folder.path(), name)? else { return Ok(()) };
+                ensure!(found.keys().any(|row| row.contains("!Shares.")), "{name}: {found:#?}");
+            }
+        }
+        Ok(())
+    }
 
     /// The per cent of the time below each method, as `dotnet-trace report` has it; none without the tool.
     fn report(folder: &Path, file: &str) -> Result<Option<HashMap<String, f64>>> {

@@ -5,10 +5,12 @@
 //! whenever it was. So the second code at a place gets addresses that no process has ([`MOVED`]), and what has no code
 //! gets others ([`LOGICAL`]).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use super::mappings::Mappings;
+use super::mappings::{Mapping, Mappings};
 
 /// Addresses from here on are not those of code: processors with 48 bits of address have none there.
 const LOGICAL: u64 = 1 << 48;
@@ -27,11 +29,19 @@ pub(super) const COMPILED: &str = "/memfd:doublemapper";
 pub(super) type Function = usize;
 pub(super) const NATIVE: Function = 0;
 
-/// What a reader has to be told before samples that refer to it.
+/// Samples wait shorter than this until they are written. Until then their addresses keep their names.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// What is at some addresses of the trace. A file that has them has to tell of it before.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Definition {
-    Mapping { id: u64, range: Range<u64>, file_offset: u64, file: String },
-    Symbol { id: u64, mapping: u64, range: Range<u64>, name: String },
+pub(super) struct Symbol {
+    pub(super) id: u64,
+    /// The number of its mapping.
+    pub(super) mapping: u64,
+    pub(super) range: Range<u64>,
+    pub(super) name: Arc<str>,
+    /// The number of the last file that tells of it.
+    pub(super) told_in: u64,
 }
 
 /// The code that is known.
@@ -41,18 +51,21 @@ pub(super) struct CodeMap {
     pieces: BTreeMap<usize, Piece>,
     /// The addresses that have had a name. Ranges that touch are one, so there are no more than gaps in heaps of code.
     named: BTreeMap<usize, usize>,
-    logical: HashMap<String, u64>,
+    logical: HashMap<Arc<str>, u64>,
     areas: Option<Areas>,
     mappings: Mappings,
-    symbols: u64,
-    new: Vec<Definition>,
+    /// What samples may have, by its first address in the trace.
+    symbols: BTreeMap<u64, Symbol>,
+    symbol_count: u64,
+    /// The symbols that new samples do not have any more, and since when.
+    gone: VecDeque<(Instant, u64)>,
 }
 
 /// Code with a name.
 struct Piece {
     end: usize,
     function: Function,
-    name: String,
+    name: Arc<str>,
     /// The address of its first byte in the trace.
     place: u64,
 }
@@ -67,7 +80,7 @@ impl CodeMap {
     /// The address in the trace of code that is known, if it still belongs to this function.
     pub(super) fn address(&self, function: Function, name: &str, address: usize) -> Option<u64> {
         let (start, piece) = self.pieces.range(..=address).next_back()?;
-        if address >= piece.end || piece.function != function || piece.name != name {
+        if address >= piece.end || piece.function != function || *piece.name != *name {
             return None;
         }
         // TraceEvent takes the last byte of a symbol for the first one behind it.
@@ -82,7 +95,7 @@ impl CodeMap {
         }
         if let Some(same) = self.pieces.get_mut(&code.start)
             && same.end == code.end
-            && same.name == name
+            && *same.name == *name
         {
             same.function = function;
             return;
@@ -91,11 +104,11 @@ impl CodeMap {
         let (place, mapping) = if self.has_named(&code) {
             self.moved(code.len() as u64)
         } else {
-            (code.start as u64, self.mappings.of(&code, &mut self.new))
+            (code.start as u64, self.mappings.of(&code))
         };
         self.name(&code);
-        self.define(mapping, place..place + code.len() as u64, name);
-        self.pieces.insert(code.start, Piece { end: code.end, function, name: name.to_owned(), place });
+        let name = self.define(mapping, place..place + code.len() as u64, name);
+        self.pieces.insert(code.start, Piece { end: code.end, function, name, place });
     }
 
     /// The address of something without code.
@@ -104,24 +117,44 @@ impl CodeMap {
             return *known;
         }
         if self.logical.len() >= MOST_LOGICAL {
-            self.logical.clear();
+            let now = Instant::now();
+            self.gone.extend(self.logical.drain().map(|(_, place)| (now, place)));
         }
         let (mapping, free) = &mut self.areas().logical;
         let (mapping, place) = (*mapping, *free);
         *free += LOGICAL_SIZE;
-        self.define(mapping, place..place + LOGICAL_SIZE, name);
-        self.logical.insert(name.to_owned(), place);
+        let name = self.define(mapping, place..place + LOGICAL_SIZE, name);
+        self.logical.insert(name, place);
         place
     }
 
-    /// What readers have to be told since the last call.
-    pub(super) fn take_new(&mut self) -> Vec<Definition> {
-        std::mem::take(&mut self.new)
+    /// The symbol of an address of the trace.
+    pub(super) fn symbol(&mut self, address: u64) -> Option<&mut Symbol> {
+        let (_, symbol) = self.symbols.range_mut(..=address).next_back()?;
+        symbol.range.contains(&address).then_some(symbol)
     }
 
-    fn define(&mut self, mapping: u64, range: Range<u64>, name: &str) {
-        self.symbols += 1;
-        self.new.push(Definition::Symbol { id: self.symbols, mapping, range, name: name.to_owned() });
+    /// The mapping of a symbol.
+    pub(super) fn mapping(&mut self, id: u64) -> Option<&mut Mapping> {
+        self.mappings.get(id)
+    }
+
+    /// Forgets the names of code that is gone, once no sample can wait that has it.
+    pub(super) fn forget_gone(&mut self) {
+        while let Some((since, place)) = self.gone.front().copied()
+            && since.elapsed() >= LONGEST_WAIT
+        {
+            self.gone.pop_front();
+            self.symbols.remove(&place);
+        }
+    }
+
+    fn define(&mut self, mapping: u64, range: Range<u64>, name: &str) -> Arc<str> {
+        self.symbol_count += 1;
+        let name: Arc<str> = name.into();
+        let symbol = Symbol { id: self.symbol_count, mapping, range, name: Arc::clone(&name), told_in: 0 };
+        self.symbols.insert(symbol.range.start, symbol);
+        name
     }
 
     /// Forgets the code that was there.
@@ -129,6 +162,7 @@ impl CodeMap {
         while let Some((&start, piece)) = self.pieces.range(..code.end).next_back()
             && piece.end > code.start
         {
+            self.gone.push_back((Instant::now(), piece.place));
             self.pieces.remove(&start);
         }
     }
@@ -158,11 +192,11 @@ impl CodeMap {
     }
 
     fn areas(&mut self) -> &mut Areas {
-        let Self { areas, mappings, new, .. } = self;
+        let Self { areas, mappings, .. } = self;
         areas.get_or_insert_with(|| {
             let mut area = |range: Range<u64>, what| {
                 let place = range.start;
-                (mappings.define(range, 0, format!("{COMPILED} ({what})"), new), place)
+                (mappings.define(range, 0, format!("{COMPILED} ({what})")), place)
             };
             Areas { logical: area(LOGICAL..MOVED, "logical frames"), moved: area(MOVED..END, "memory used again") }
         })
@@ -173,13 +207,9 @@ impl CodeMap {
 mod tests {
     use super::*;
 
-    /// The names of the trace by address, and the mappings of these names.
-    fn symbols(map: &mut CodeMap) -> Vec<(Range<u64>, String)> {
-        let symbol = |definition| match definition {
-            Definition::Symbol { range, name, .. } => Some((range, name)),
-            Definition::Mapping { .. } => None,
-        };
-        map.take_new().into_iter().filter_map(symbol).collect()
+    /// The names of the trace by address.
+    fn symbols(map: &CodeMap) -> Vec<(Range<u64>, String)> {
+        map.symbols.values().map(|symbol| (symbol.range.clone(), symbol.name.to_string())).collect()
     }
 
     #[test]
@@ -192,7 +222,7 @@ mod tests {
         assert_eq!(map.address(function, "A", 0x1010), Some(0x1010));
         assert_eq!(map.address(function, "A", 0x101f), Some(0x101e), "within the symbol for TraceEvent");
         assert_eq!(map.address(function, "A", 0x1020), None);
-        assert_eq!(symbols(&mut map), [(0x1000..0x1020, "A".to_owned())], "once");
+        assert_eq!(symbols(&map), [(0x1000..0x1020, "A".to_owned())], "once");
     }
 
     #[test]
@@ -210,7 +240,7 @@ mod tests {
         assert_eq!(map.address(first, "A", 0x1000), Some(MOVED + 0x20));
         map.learn(second, "D", 0x1040..0x1050);
         assert_eq!(map.address(second, "D", 0x1040), Some(0x1040));
-        let symbols = symbols(&mut map);
+        let symbols = symbols(&map);
         assert_eq!(symbols.len(), 5);
         let overlaps = |a: &Range<u64>, b: &Range<u64>| a.start < b.end && b.start < a.end;
         for (number, (range, _)) in symbols.iter().enumerate() {
@@ -234,6 +264,21 @@ mod tests {
         let mut map = CodeMap::default();
         let [first, again, other] = ["[started by]", "[started by]", "Shop.Pay()"].map(|name| map.logical(name));
         assert_eq!((first, again, other), (LOGICAL, LOGICAL, LOGICAL + LOGICAL_SIZE));
-        assert_eq!(symbols(&mut map).len(), 2);
+        assert_eq!(symbols(&map).len(), 2);
+    }
+
+    #[test]
+    fn names_of_code_that_is_gone_are_forgotten_later() {
+        let mut map = CodeMap::default();
+        let function = 8;
+        map.learn(function, "A", 0x1000..0x1020);
+        map.learn(function, "B", 0x1000..0x1020);
+        map.forget_gone();
+        assert_eq!(map.symbol(0x1010).map(|symbol| symbol.name.to_string()).as_deref(), Some("A"), "samples may wait");
+        map.gone[0].0 -= LONGEST_WAIT;
+        map.forget_gone();
+        assert_eq!(map.symbol(0x1010), None);
+        let mapping = map.symbol(MOVED).unwrap().mapping;
+        assert!(map.mapping(mapping).unwrap().file.ends_with("(memory used again)"));
     }
 }

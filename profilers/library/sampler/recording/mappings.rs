@@ -3,16 +3,25 @@
 use std::fs;
 use std::ops::Range;
 
-use super::code_map::{COMPILED, Definition};
+use super::code_map::COMPILED;
 
 /// What is mapped without a file is told of in so many bytes.
 const PAGE: u64 = 4096;
 
-/// The mappings that readers have been told of.
+/// A mapping. A file that has symbols of it has to tell of it before.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    pub(super) range: Range<u64>,
+    pub(super) file_offset: u64,
+    pub(super) file: String,
+    /// The number of the last file that tells of it.
+    pub(super) told_in: u64,
+}
+
+/// The mappings that symbols are in. The number of the first is 1.
 #[derive(Default)]
 pub(super) struct Mappings {
-    known: Vec<(Range<u64>, u64)>,
-    count: u64,
+    known: Vec<Mapping>,
 }
 
 /// A line of /proc/self/maps.
@@ -25,36 +34,30 @@ struct MapsLine<'a> {
 }
 
 impl Mappings {
-    /// The number of the mapping of this code; a new one is added to `new`.
-    pub(super) fn of(&mut self, code: &Range<usize>, new: &mut Vec<Definition>) -> u64 {
+    /// The number of the mapping of this code.
+    pub(super) fn of(&mut self, code: &Range<usize>) -> u64 {
         let (start, end) = (code.start as u64, code.end as u64);
-        let known = self.known.iter().rfind(|(range, _)| range.contains(&start));
-        if let Some((_, id)) = known {
-            return *id;
+        if let Some(known) = self.known.iter().rposition(|mapping| mapping.range.contains(&start)) {
+            return known as u64 + 1;
         }
         // Other systems than Linux have no such file.
         let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
         let line = maps.lines().filter_map(MapsLine::parse).find(|line| line.range.contains(&start));
-        let (range, offset, file) = match line {
-            Some(line) => (line.range.clone(), line.file_offset(), line.file()),
-            None => (start - start % PAGE..end.next_multiple_of(PAGE), 0, COMPILED),
-        };
-        let id = self.define(range.clone(), offset, file.to_owned(), new);
-        self.known.push((range, id));
-        id
+        match line {
+            Some(line) => self.define(line.range.clone(), line.file_offset(), line.file().to_owned()),
+            None => self.define(start - start % PAGE..end.next_multiple_of(PAGE), 0, COMPILED.to_owned()),
+        }
     }
 
-    /// Adds a mapping to `new`.
-    pub(super) fn define(
-        &mut self,
-        range: Range<u64>,
-        file_offset: u64,
-        file: String,
-        new: &mut Vec<Definition>,
-    ) -> u64 {
-        self.count += 1;
-        new.push(Definition::Mapping { id: self.count, range, file_offset, file });
-        self.count
+    /// Adds a mapping, and returns its number.
+    pub(super) fn define(&mut self, range: Range<u64>, file_offset: u64, file: String) -> u64 {
+        self.known.push(Mapping { range, file_offset, file, told_in: 0 });
+        self.known.len() as u64
+    }
+
+    /// The mapping of this number.
+    pub(super) fn get(&mut self, id: u64) -> Option<&mut Mapping> {
+        self.known.get_mut(usize::try_from(id).ok()?.checked_sub(1)?)
     }
 }
 
@@ -108,11 +111,11 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn code_of_this_process_has_a_mapping() {
         let mut mappings = Mappings::default();
-        let mut new = Vec::new();
         let here = lines_of_maps_are_read as fn() as usize;
-        let id = mappings.of(&(here..here + 8), &mut new);
-        assert_eq!(mappings.of(&(here + 8..here + 16), &mut new), id);
-        let [Definition::Mapping { range, file, .. }] = &new[..] else { panic!("{new:?}") };
-        assert!(range.contains(&(here as u64)) && file.starts_with('/'), "{new:?}");
+        let id = mappings.of(&(here..here + 8));
+        assert_eq!(mappings.of(&(here + 8..here + 16)), id);
+        let mapping = mappings.get(id).unwrap();
+        assert!(mapping.range.contains(&(here as u64)) && mapping.file.starts_with('/'), "{mapping:?}");
+        assert!(mappings.get(0).is_none() && mappings.get(id + 1).is_none());
     }
 }

@@ -1,17 +1,21 @@
-//! The file of a recording: puts samples in order of time, and writes them.
+//! What a recording writes: puts samples in order of time, and writes each with all that it refers to, which every file
+//! tells of by itself.
 
-use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use corprof::id::Inert;
 use corprof::prelude::*;
 use corprof::sampler::{ticks, ticks_per_second};
-use corprof_export::{OutputFile, application_name};
+use corprof_export::application_name;
 use corprof_nettrace::events::Provider;
 use corprof_nettrace::events::universal::{ExistingProcess, Measured, ProcessMapping, ProcessSymbol};
 use corprof_nettrace::{Label, Metadata, NewEvent, Thread, Trace, UtcTime, Uuid, WriteError, Writer};
+
+use super::code_map::CodeMap;
+use super::files::{Files, WholeBlocks};
 
 /// The name of the event of a thread that waits. Readers that know processor samples only pass it over.
 const WAIT: &str = "wait";
@@ -28,11 +32,19 @@ const FIRST_OF_RUNTIME: u32 = 6;
 /// The thread of what no thread of the application has done.
 const OWN_THREAD: u64 = 1;
 
+const NANOSECONDS: u128 = 1_000_000_000;
+
 /// How late a sample may come: it is read in the round after it was taken, and rounds may be late.
 const LATEST: Duration = Duration::from_millis(500);
 /// Threads that were not seen for so long are forgotten, if there are more than so many.
 const UNSEEN: Duration = Duration::from_secs(60);
 const FEW_THREADS: usize = 256;
+
+/// A file is closed so many bytes before it has the most: the writer holds 64 KB, and an event has at most 128 KB
+/// beside the names of its addresses.
+const RESERVE: u64 = 256 << 10;
+/// The most addresses that are remembered to be told of, to be fast.
+const MOST_TOLD: usize = 1 << 16;
 
 /// How the samples of a recording were taken.
 pub(in crate::sampler) struct Timing {
@@ -85,30 +97,35 @@ impl Entry {
     }
 }
 
-/// The file.
+/// What is written, and the file that is open.
 pub(super) struct TraceFile {
-    file: OutputFile,
+    files: Files,
     timing: Timing,
-    /// None before the first event, and after the last.
-    writer: Option<Writer<File>>,
+    /// None before the first event of a file, and after the last.
+    writer: Option<Writer<WholeBlocks>>,
+    /// The number of the file.
+    file: u64,
+    /// When its first event was.
+    file_begun: u64,
+    /// The addresses that the file has told of.
+    told: HashSet<u64>,
     is_finished: bool,
-    /// When it began, by both clocks.
-    begun: (SystemTime, u64),
     /// By time, and by the order in which they came.
     queue: BTreeMap<(u64, u64), Entry>,
     pushed: u64,
     /// No event is older than this any more.
     written_until: u64,
     threads: HashMap<TraceThread, KnownThread>,
-    /// The definitions of the runtime's events.
-    runtime_events: HashMap<(u32, u32), u32>,
+    runtime_events: HashMap<(u32, u32), RuntimeEventKind>,
     events: u64,
     lost: u64,
     thread_count: u64,
     threads_checked: Instant,
     payload: Vec<u8>,
-    /// Why nothing more is written.
+    /// Why nothing more is written, because that is impossible.
     failure: Option<String>,
+    /// Why nothing more is written, as was wanted.
+    limit: Option<String>,
 }
 
 /// A thread that samples refer to.
@@ -118,16 +135,27 @@ struct KnownThread {
     seen: Instant,
     /// The weight of its samples that their numbers lack so far, in intervals.
     rest: f64,
+    /// The number of the last file that tells of it.
+    told_in: u64,
+}
+
+/// A kind of events of the runtime.
+struct RuntimeEventKind {
+    definition: Metadata,
+    /// The number of the last file that tells of it.
+    told_in: u64,
 }
 
 impl TraceFile {
-    pub(super) fn new(file: OutputFile, timing: Timing) -> Self {
+    pub(super) fn new(files: Files, timing: Timing) -> Self {
         let begun = ticks();
         Self {
-            file,
+            files,
             timing,
-            begun: (SystemTime::now(), begun),
             writer: None,
+            file: 1,
+            file_begun: begun,
+            told: HashSet::new(),
             is_finished: false,
             queue: BTreeMap::new(),
             pushed: 0,
@@ -140,14 +168,15 @@ impl TraceFile {
             threads_checked: Instant::now(),
             payload: Vec::new(),
             failure: None,
+            limit: None,
         }
     }
 
-    pub(super) fn file(&self) -> &OutputFile {
-        &self.file
+    pub(super) fn files(&self) -> &Files {
+        &self.files
     }
 
-    /// Says the name of a thread. One that got another name is another thread in the trace.
+    /// Keeps the name of a thread. One that got another name is another thread in the trace.
     pub(super) fn name_thread(&mut self, key: TraceThread, name: Option<&str>) {
         let now = Instant::now();
         if let Some(known) = self.threads.get_mut(&key)
@@ -158,13 +187,29 @@ impl TraceFile {
         }
         self.thread_count += 1;
         let index = self.thread_count;
+        let rest = self.threads.get(&key).map_or(0.0, |before| before.rest);
+        self.threads.insert(key, KnownThread { index, name: name.map(Into::into), seen: now, rest, told_in: 0 });
+    }
+
+    /// The number of a thread that is known, of which the file tells.
+    fn thread(&mut self, key: TraceThread) -> Option<u64> {
+        let known = self.threads.get(&key)?;
+        let index = known.index;
+        if known.told_in == self.file {
+            return Some(index);
+        }
         let mut thread = Thread::new(index);
-        thread.name = name.map(str::to_owned);
+        thread.name = known.name.as_deref().map(str::to_owned);
         thread.os_thread_id = key.1.map(u64::from);
         thread.process_id = Some(std::process::id().into());
-        self.write(|writer, _| writer.define_thread(&thread));
-        let rest = self.threads.get(&key).map_or(0.0, |before| before.rest);
-        self.threads.insert(key, KnownThread { index, name: name.map(Into::into), seen: now, rest });
+        if !self.write(|writer, _| writer.define_thread(&thread)) {
+            return None;
+        }
+        let file = self.file;
+        if let Some(known) = self.threads.get_mut(&key) {
+            known.told_in = file;
+        }
+        Some(index)
     }
 
     pub(super) fn push(&mut self, entry: Entry) {
@@ -172,23 +217,40 @@ impl TraceFile {
         self.queue.insert((entry.ticks(), self.pushed), entry);
     }
 
-    /// Defines an event of the runtime, as its session describes it.
-    pub(super) fn define_event(&mut self, kind: (u32, u32), description: &[u8]) {
+    /// Keeps how an event of the runtime is described by its session.
+    pub(super) fn describe_event(&mut self, kind: (u32, u32), description: &[u8]) {
         let number = FIRST_OF_RUNTIME + u32::try_from(self.runtime_events.len()).unwrap_or(u32::MAX);
-        if let Some(definition) = Metadata::described(number, Provider::RUNTIME.name(), description)
-            && self.write(|writer, _| writer.define_event(&definition))
-        {
-            self.runtime_events.insert(kind, number);
+        if let Some(definition) = Metadata::described(number, Provider::RUNTIME.name(), description) {
+            self.runtime_events.insert(kind, RuntimeEventKind { definition, told_in: 0 });
         }
+    }
+
+    /// The number of a kind of events, of which the file tells.
+    fn event_kind(&mut self, kind: (u32, u32)) -> Option<u32> {
+        let known = self.runtime_events.get(&kind)?;
+        let number = known.definition.id;
+        if known.told_in == self.file {
+            return Some(number);
+        }
+        let definition = known.definition.clone();
+        if !self.write(|writer, _| writer.define_event(&definition)) {
+            return None;
+        }
+        let file = self.file;
+        if let Some(known) = self.runtime_events.get_mut(&kind) {
+            known.told_in = file;
+        }
+        Some(number)
     }
 
     /// Says that a thread has lost events of the runtime.
     pub(super) fn lose(&mut self, thread: TraceThread, count: u32) {
         self.lost += u64::from(count);
+        self.begin_at(self.written_until);
         if !self.threads.contains_key(&thread) {
             self.name_thread(thread, None);
         }
-        if let Some(index) = self.threads.get(&thread).map(|known| known.index) {
+        if let Some(index) = self.thread(thread) {
             self.write(|writer, _| writer.lose(index, count));
         }
     }
@@ -198,12 +260,48 @@ impl TraceFile {
         (self.events, self.lost)
     }
 
-    pub(super) fn map(&mut self, mapping: &ProcessMapping<'_>) {
-        self.define(MAPPING_EVENT, |payload| mapping.write(payload).is_ok());
+    /// Tells of what is at the addresses of a stack.
+    fn tell_of(&mut self, code: &mut CodeMap, stack: &[u64]) {
+        for address in stack {
+            if self.told.contains(address) {
+                continue;
+            }
+            let Some(symbol) = code.symbol(*address) else { continue };
+            let is_told = std::mem::replace(&mut symbol.told_in, self.file) == self.file;
+            let (id, mapping_id, range, name) =
+                (symbol.id, symbol.mapping, symbol.range.clone(), Arc::clone(&symbol.name));
+            if !is_told {
+                self.tell_of_mapping(code, mapping_id);
+                let symbol = ProcessSymbol {
+                    id,
+                    mapping_id,
+                    start_address: range.start,
+                    end_address: range.end - 1,
+                    name: (&*name).into(),
+                };
+                self.define(SYMBOL_EVENT, |payload| symbol.write(payload).is_ok());
+            }
+            if self.told.len() >= MOST_TOLD {
+                self.told.clear();
+            }
+            self.told.insert(*address);
+        }
     }
 
-    pub(super) fn name_code(&mut self, symbol: &ProcessSymbol<'_>) {
-        self.define(SYMBOL_EVENT, |payload| symbol.write(payload).is_ok());
+    fn tell_of_mapping(&mut self, code: &mut CodeMap, id: u64) {
+        let Some(mapping) = code.mapping(id) else { return };
+        if std::mem::replace(&mut mapping.told_in, self.file) == self.file {
+            return;
+        }
+        let mapping = ProcessMapping {
+            id,
+            start_address: mapping.range.start,
+            end_address: mapping.range.end - 1,
+            file_offset: mapping.file_offset,
+            file_name: mapping.file.as_str().into(),
+            metadata_id: 0,
+        };
+        self.define(MAPPING_EVENT, |payload| mapping.write(payload).is_ok());
     }
 
     /// Writes an event that later ones build on, before all samples that are not written yet.
@@ -221,17 +319,22 @@ impl TraceFile {
     }
 
     /// Writes the samples that are older than all that may still come.
-    pub(super) fn settle(&mut self, oldest_waiting: Option<u64>, is_last: bool) {
-        let latest = LATEST.as_nanos() * u128::from(ticks_per_second()) / 1_000_000_000;
-        let settled = ticks().saturating_sub(u64::try_from(latest).unwrap_or(u64::MAX));
+    pub(super) fn settle(&mut self, code: &mut CodeMap, oldest_waiting: Option<u64>, is_last: bool) {
+        let settled = ticks().saturating_sub(in_ticks(LATEST));
         let until = if is_last { u64::MAX } else { settled.min(oldest_waiting.unwrap_or(u64::MAX)) };
         while let Some(next) = self.queue.first_entry()
             && next.key().0 < until
         {
-            match next.remove() {
-                Entry::Sample(sample) => self.write_sample(&sample),
-                Entry::Event(event) => self.write_event(&event),
+            let entry = next.remove();
+            self.end_file_if_due(entry.ticks());
+            match entry {
+                Entry::Sample(sample) => self.write_sample(code, &sample),
+                Entry::Event(event) => self.write_event(code, &event),
             }
+        }
+        if !is_last {
+            // An application that sleeps has its file closed in time, too.
+            self.end_file_if_due(until);
         }
         if self.threads_checked.elapsed() >= UNSEEN {
             self.threads_checked = Instant::now();
@@ -239,13 +342,41 @@ impl TraceFile {
         }
     }
 
-    fn write_sample(&mut self, sample: &TraceSample) {
+    /// Closes the file if it is full, or if its time is over at `ticks`. The next begins with the next event.
+    fn end_file_if_due(&mut self, ticks: u64) {
+        let (Some(rotation), Some(writer)) = (self.files.rotation(), &self.writer) else { return };
+        let is_full = rotation.largest.is_some_and(|largest| writer.stats().bytes + RESERVE >= largest);
+        let end = rotation.period.map(|period| self.file_begun.saturating_add(in_ticks(period)));
+        if !is_full && end.is_none_or(|end| ticks < end) {
+            return;
+        }
+        self.end_file();
+        if is_full && rotation.ends_when_full() {
+            let path = self.files.path().display();
+            self.limit = Some(format!("{path} is full, and the only file to keep"));
+        }
+    }
+
+    fn end_file(&mut self) {
+        self.write_out();
+        if let Some(writer) = self.writer.take().filter(|_| self.failure.is_none())
+            && let Err(error) = writer.finish()
+        {
+            self.failure = Some(error.to_string());
+        }
+        self.file += 1;
+        self.told.clear();
+    }
+
+    fn write_sample(&mut self, code: &mut CodeMap, sample: &TraceSample) {
+        self.begin_at(sample.ticks);
+        let Some(index) = self.thread(sample.thread) else { return };
+        self.tell_of(code, &sample.stack);
         let Some(thread) = self.threads.get_mut(&sample.thread) else { return };
         // The sum of these numbers is that of the weights, so that shares are right however weights differ.
         let weight = sample.weight.as_secs_f64() / self.timing.interval.as_secs_f64() + thread.rest;
         let value = weight.round().max(0.0);
         thread.rest = weight - value;
-        let index = thread.index;
         let mut payload = std::mem::take(&mut self.payload);
         payload.clear();
         Measured { value: value as u64 }.write(&mut payload);
@@ -259,13 +390,13 @@ impl TraceFile {
         self.written_until = self.written_until.max(sample.ticks);
     }
 
-    fn write_event(&mut self, event: &TraceEvent) {
-        let thread = self.threads.get(&event.thread).map(|thread| thread.index);
-        let definition = self.runtime_events.get(&event.kind).copied();
-        let (Some(thread), Some(definition)) = (thread, definition) else {
+    fn write_event(&mut self, code: &mut CodeMap, event: &TraceEvent) {
+        self.begin_at(event.ticks);
+        let (Some(thread), Some(definition)) = (self.thread(event.thread), self.event_kind(event.kind)) else {
             self.lost += 1;
             return;
         };
+        self.tell_of(code, &event.stack);
         let label = event.activity.map(|activity| Label::Activity(Uuid::from_u128(activity)));
         let is_written = self.write(|writer, until| {
             let mut new = NewEvent::new(definition, thread, event.ticks.max(until));
@@ -284,43 +415,63 @@ impl TraceFile {
         let waiting: Vec<TraceThread> = self.queue.values().map(Entry::thread).collect();
         let is_gone =
             |(key, thread): &(&TraceThread, &KnownThread)| thread.seen.elapsed() >= UNSEEN && !waiting.contains(key);
-        let gone: Vec<_> = self.threads.iter().filter(is_gone).map(|(key, thread)| (*key, thread.index)).collect();
-        for (key, index) in gone {
-            self.threads.remove(&key);
-            self.write(|writer, _| writer.remove_thread(index));
+        let gone: Vec<_> = self.threads.iter().filter(is_gone).map(|(key, _)| *key).collect();
+        for key in gone {
+            let removed = self.threads.remove(&key).filter(|thread| thread.told_in == self.file);
+            if let Some(thread) = removed {
+                self.write(|writer, _| writer.remove_thread(thread.index));
+            }
         }
     }
 
     /// Has the file get what was written.
     pub(super) fn flush(&mut self) -> Result<(), BoxError> {
+        self.write_out();
+        self.result()
+    }
+
+    fn write_out(&mut self) {
         if self.writer.is_some() {
             self.write(|writer, _| writer.flush());
         }
-        self.result()
     }
 
     /// Ends the file.
     pub(super) fn finish(&mut self) -> Result<(), BoxError> {
+        self.end_file();
         self.is_finished = true;
-        if let Some(writer) = self.writer.take().filter(|_| self.failure.is_none())
-            && let Err(error) = writer.finish()
-        {
-            self.failure = Some(error.to_string());
-        }
         self.result()
+    }
+
+    /// Why nothing more is written, if the recording has ended by itself.
+    pub(super) fn why_over(&self) -> Option<&str> {
+        self.failure.as_deref().or(self.limit.as_deref())
+    }
+
+    /// Whether it has ended as was wanted.
+    pub(super) fn limit(&self) -> Option<&str> {
+        self.limit.as_deref()
     }
 
     fn result(&self) -> Result<(), BoxError> {
         match &self.failure {
-            Some(failure) => Err(format!("{}: {failure}", self.file.path().display()).into()),
+            Some(failure) => Err(format!("{}: {failure}", self.files.path().display()).into()),
             None => Ok(()),
+        }
+    }
+
+    /// Has a file that begins now begin with an event of this time.
+    fn begin_at(&mut self, ticks: u64) {
+        if self.writer.is_none() {
+            self.written_until = self.written_until.max(ticks);
+            self.file_begun = self.written_until;
         }
     }
 
     /// Writes, unless that has failed before; `write` gets the time before which nothing may be. Returns whether it is
     /// written: the format has no room for some things.
-    fn write(&mut self, write: impl FnOnce(&mut Writer<File>, u64) -> Result<(), WriteError>) -> bool {
-        if self.failure.is_some() || self.is_finished {
+    fn write(&mut self, write: impl FnOnce(&mut Writer<WholeBlocks>, u64) -> Result<(), WriteError>) -> bool {
+        if self.failure.is_some() || self.limit.is_some() || self.is_finished {
             return false;
         }
         if self.writer.is_none() {
@@ -337,6 +488,7 @@ impl TraceFile {
         match write(writer, until) {
             Ok(()) => true,
             Err(error @ (WriteError::Io(_) | WriteError::Broken)) => {
+                writer.get_mut().end();
                 self.failure = Some(error.to_string());
                 false
             }
@@ -345,12 +497,10 @@ impl TraceFile {
     }
 
     /// Makes the file, with all that does not depend on samples.
-    fn begin(&mut self) -> Result<Writer<File>, BoxError> {
-        let (file, kept) = self.file.create()?;
-        if let Some(kept) = kept {
-            report!("sampler: the file of another run is kept as {}", kept.display());
-        }
-        let (time, begun) = self.begun;
+    fn begin(&mut self) -> Result<Writer<WholeBlocks>, BoxError> {
+        let begun = self.file_begun;
+        let time = SystemTime::now() - since(begun);
+        let file = self.files.create(time)?;
         let time = UtcTime::from_system_time(time).ok_or("the clock of the system is not set")?;
         let mut trace = Trace::new(time, begun, ticks_per_second());
         let process = std::process::id();
@@ -385,9 +535,20 @@ impl TraceFile {
             ExistingProcess { namespace_id: process.into(), name: name.as_str().into(), namespace_name: "".into() };
         let mut payload = Vec::new();
         existing.write(&mut payload)?;
-        let mut event = NewEvent::new(PROCESS_EVENT, OWN_THREAD, self.written_until);
+        let mut event = NewEvent::new(PROCESS_EVENT, OWN_THREAD, self.file_begun);
         event.payload = &payload;
         writer.write(&event)?;
         Ok(writer)
     }
+}
+
+fn in_ticks(duration: Duration) -> u64 {
+    let ticks = duration.as_nanos() * u128::from(ticks_per_second()) / NANOSECONDS;
+    u64::try_from(ticks).unwrap_or(u64::MAX)
+}
+
+/// The time since a moment of the past.
+fn since(moment: u64) -> Duration {
+    let nanoseconds = u128::from(ticks().saturating_sub(moment)) * NANOSECONDS / u128::from(ticks_per_second());
+    Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
 }
