@@ -142,7 +142,7 @@ fn row(name: &str, own: u64, total: u64) -> (String, u64, u64) {
 #[test]
 fn methods_threads_and_labels_have_their_samples() -> Result<()> {
     let (_folder, path) = file(&recording()?)?;
-    let methods = [row("Shop.App.Main()", 0, 100), row("Shop.Order.Total(int)", 60, 60), row("read", 40, 40)];
+    let methods = [row("Shop.App.Main()", 0, 100), row("Shop.Order.Total(int)", 60, 60), row("libc.so.6!read", 40, 40)];
     assert_eq!(rows_with(&path, &[])?, methods);
     assert_eq!(rows_with(&path, &["--by", "thread"])?, [row("main (101)", 60, 60), row("worker 1 (102)", 40, 40)]);
     assert_eq!(rows_with(&path, &["--by", "label:user"])?, [row("[no label]", 60, 60), row("ann", 40, 40)]);
@@ -158,7 +158,7 @@ fn filters_leave_what_they_say() -> Result<()> {
     let (_folder, path) = file(&recording()?)?;
     let main = |own, total| row("Shop.App.Main()", own, total);
     let order = |samples| row("Shop.Order.Total(int)", samples, samples);
-    let read = |samples| row("read", samples, samples);
+    let read = |samples| row("libc.so.6!read", samples, samples);
     assert_eq!(rows_with(&path, &["--thread", "worker*"])?, [main(0, 40), read(40)]);
     assert_eq!(rows_with(&path, &["--thread", "101"])?, [main(0, 60), order(60)]);
     assert_eq!(rows_with(&path, &["--include", "Shop.Order.*"])?, [main(0, 60), order(60)]);

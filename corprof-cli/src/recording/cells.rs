@@ -58,11 +58,14 @@ impl Cells {
     }
 
     pub(super) fn add(&mut self, at: Duration, stack: Path, weight: u64) {
-        if weight == 0 || self.is_full {
+        if weight == 0 {
             return;
         }
-        if self.entries.len() >= self.most {
+        if !self.is_full && self.entries.len() >= self.most {
             self.thin();
+        }
+        if self.is_full {
+            return;
         }
         let cell = self.cell_of(at);
         self.entries.push(Entry { cell, stack, weight });
