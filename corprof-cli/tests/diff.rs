@@ -1,46 +1,24 @@
 //! `corprof diff` on recordings that these tests write.
 
+mod recordings;
+
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
-use corprof_nettrace::events::universal::{Measured, ProcessSymbol};
-use corprof_nettrace::events::{Provider, Text};
-use corprof_nettrace::{Metadata, NewEvent, Thread, Trace, UtcTime, Writer};
+use recordings::MILLISECOND;
 use serde_json::Value;
 
-const MILLISECOND: u64 = 1_000_000;
-const ADDRESSES: [u64; 3] = [0x1000, 0x2000, 0x3000];
+const MAIN: u64 = 0x1000;
+const METHODS: [(u64, &str); 3] = [(MAIN, "Shop.Main()"), (0x2000, "Shop.Order()"), (0x3000, "Shop.Pay()")];
+/// `Main` calls one of the others.
+const STACKS: [[u64; 2]; 2] = [[0x2008, MAIN + 4], [0x3008, MAIN + 4]];
 
-/// A recording of so many samples, a millisecond apart, whose method is the one of `method`.
-fn recording(samples: u64, method: impl Fn(u64) -> usize) -> Result<Vec<u8>> {
-    let began = UtcTime { year: 2026, month: 11, day: 22, hour: 15, minute: 4, second: 5, millisecond: 6 };
-    let mut writer = Writer::new(Vec::new(), &Trace::new(began, 0, 1_000 * MILLISECOND))?;
-    let cpu = Metadata::new(1, Provider::UNIVERSAL_EVENTS.name(), 1, Measured::CPU).with_fields(Measured::fields());
-    let system = Provider::UNIVERSAL_SYSTEM.name();
-    let symbol = Metadata::new(2, system, ProcessSymbol::ID, ProcessSymbol::NAME).with_fields(ProcessSymbol::fields());
-    writer.define_event(&cpu)?;
-    writer.define_event(&symbol)?;
-    writer.define_thread(&Thread::new(1))?;
-    for (id, (start_address, name)) in (1..).zip(ADDRESSES.iter().zip(["Shop.Main()", "Shop.Order()", "Shop.Pay()"])) {
-        let mut payload = Vec::new();
-        let end_address = start_address + 0xff;
-        let name = Text::from(name);
-        ProcessSymbol { id, mapping_id: 0, start_address: *start_address, end_address, name }.write(&mut payload)?;
-        let mut event = NewEvent::new(2, 1, 0);
-        event.payload = &payload;
-        writer.write(&event)?;
-    }
-    let mut payload = Vec::new();
-    Measured { value: 1 }.write(&mut payload);
-    for sample in 0..samples {
-        let mut event = NewEvent::new(1, 1, sample * MILLISECOND);
-        let stack = [ADDRESSES[method(sample)] + 8, ADDRESSES[0] + 4];
-        (event.payload, event.stack) = (&payload, &stack);
-        writer.write(&event)?;
-    }
-    Ok(writer.finish()?)
+/// A recording of so many samples, a millisecond apart, whose stack is the one that `stack` says.
+fn recording(samples: u64, stack: impl Fn(u64) -> usize) -> Result<Vec<u8>> {
+    let samples = (0..samples).map(|sample| (sample * MILLISECOND, &STACKS[stack(sample)][..]));
+    recordings::of_samples(&METHODS, samples)
 }
 
 fn diff(arguments: &[&str]) -> Result<Output> {
@@ -55,9 +33,9 @@ fn files() -> Result<(tempfile::TempDir, [String; 3])> {
         fs::write(&path, bytes)?;
         path.to_str().map(str::to_owned).context("a path of text")
     };
-    let base = write("base.nettrace", recording(4_000, |sample| 1 + usize::from(sample % 2 == 0))?)?;
-    let new = write("new.nettrace", recording(4_000, |sample| 1 + usize::from(sample % 3 == 0))?)?;
-    let few = write("few.nettrace", recording(50, |_| 1)?)?;
+    let base = write("base.nettrace", recording(4_000, |sample| usize::from(sample % 2 == 0))?)?;
+    let new = write("new.nettrace", recording(4_000, |sample| usize::from(sample % 3 == 0))?)?;
+    let few = write("few.nettrace", recording(50, |_| 0)?)?;
     Ok((folder, [base, new, few]))
 }
 

@@ -1,16 +1,15 @@
 //! `corprof heatmap` on recordings that these tests write, and its page in Chromium.
 
+mod recordings;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
-use corprof_nettrace::events::universal::{Measured, ProcessSymbol};
-use corprof_nettrace::events::{Provider, Text};
-use corprof_nettrace::{Metadata, NewEvent, Thread, Trace, UtcTime, Writer};
+use recordings::MILLISECOND;
 use serde_json::Value;
 
-const MILLISECOND: u64 = 1_000_000;
 const MAIN: u64 = 0x1000;
 const ORDER: u64 = 0x2000;
 const MARKUP: u64 = 0x3000;
@@ -18,34 +17,12 @@ const MARKUP: u64 = 0x3000;
 /// A recording of 100 samples a second, each at 5 ms of its 10: `Main` alone in the first second, nothing in the second one,
 /// `Order` in the third one, and a method with a name like markup in the last.
 fn recording(distance: u64) -> Result<Vec<u8>> {
-    let began = UtcTime { year: 2026, month: 11, day: 22, hour: 15, minute: 4, second: 5, millisecond: 6 };
-    let mut writer = Writer::new(Vec::new(), &Trace::new(began, 0, 1_000 * MILLISECOND))?;
-    let cpu = Metadata::new(1, Provider::UNIVERSAL_EVENTS.name(), 1, Measured::CPU).with_fields(Measured::fields());
-    let system = Provider::UNIVERSAL_SYSTEM.name();
-    let symbol = Metadata::new(2, system, ProcessSymbol::ID, ProcessSymbol::NAME).with_fields(ProcessSymbol::fields());
-    writer.define_event(&cpu)?;
-    writer.define_event(&symbol)?;
-    writer.define_thread(&Thread::new(1))?;
-    let methods = [(1, MAIN, "Shop.Main()"), (2, ORDER, "Shop.Order()"), (3, MARKUP, "Shop.</script><b>bold()")];
-    for (id, start_address, name) in methods {
-        let mut payload = Vec::new();
-        let end_address = start_address + 0xff;
-        ProcessSymbol { id, mapping_id: 0, start_address, end_address, name: Text::from(name) }.write(&mut payload)?;
-        let mut event = NewEvent::new(2, 1, 0);
-        event.payload = &payload;
-        writer.write(&event)?;
-    }
-    let mut payload = Vec::new();
-    Measured { value: 1 }.write(&mut payload);
-    for (second, stack) in [(0, &[MAIN + 4][..]), (2, &[ORDER + 8, MAIN + 4]), (3, &[MARKUP + 8, MAIN + 4])] {
-        for sample in 0..100 {
-            let at = (second * 1_000 + sample * 10 + 5) * MILLISECOND * distance;
-            let mut event = NewEvent::new(1, 1, at);
-            (event.payload, event.stack) = (&payload, stack);
-            writer.write(&event)?;
-        }
-    }
-    Ok(writer.finish()?)
+    let methods = [(MAIN, "Shop.Main()"), (ORDER, "Shop.Order()"), (MARKUP, "Shop.</script><b>bold()")];
+    let seconds = [(0, &[MAIN + 4][..]), (2, &[ORDER + 8, MAIN + 4]), (3, &[MARKUP + 8, MAIN + 4])];
+    let samples = seconds.into_iter().flat_map(|(second, stack)| {
+        (0..100).map(move |sample| ((second * 1_000 + sample * 10 + 5) * MILLISECOND * distance, stack))
+    });
+    recordings::of_samples(&methods, samples)
 }
 
 fn file(bytes: &[u8]) -> Result<(tempfile::TempDir, PathBuf)> {

@@ -172,16 +172,7 @@ fn of_file(args: &Args, path: &Path) -> Outcome {
     loop {
         match reader.next_item() {
             Ok(None) => break,
-            Ok(Some(Item::Event(event))) => {
-                if event.is_sorted() {
-                    lines.release_before(event.ticks());
-                }
-                if let Some(line) = line(args, &event)? {
-                    lines.push(event.ticks(), line);
-                }
-            }
-            // A sequence point.
-            Ok(Some(_)) => lines.release(),
+            Ok(Some(item)) => hold(args, &item, &mut lines)?,
             Err(corprof_nettrace::Error::Format(error)) if error.kind == FormatErrorKind::Truncated => {
                 eprintln!("corprof: {}", recording::cut_words(path, reader.stats().bytes));
                 break;
@@ -250,16 +241,7 @@ fn follow(
         let mut is_quiet = false;
         match reader.next_item() {
             Ok(None) => break,
-            Ok(Some(Item::Event(event))) => {
-                if event.is_sorted() {
-                    lines.release_before(event.ticks());
-                }
-                if let Some(line) = line(args, &event)? {
-                    lines.push(event.ticks(), line);
-                }
-            }
-            // A sequence point.
-            Ok(Some(_)) => lines.release(),
+            Ok(Some(item)) => hold(args, &item, &mut lines)?,
             Err(error) if error.is_timeout() => {
                 // The runtime has written all that it had.
                 lines.release();
@@ -289,6 +271,22 @@ fn follow(
     printed += print(&mut lines, out)?;
     out.flush()?;
     Ok(printed)
+}
+
+/// Holds the line of an event until no older one can come.
+fn hold(args: &Args, item: &Item<'_>, lines: &mut Sorter<Vec<u8>>) -> Result<()> {
+    let Item::Event(event) = item else {
+        // A sequence point.
+        lines.release();
+        return Ok(());
+    };
+    if event.is_sorted() {
+        lines.release_before(event.ticks());
+    }
+    if let Some(line) = line(args, event)? {
+        lines.push(event.ticks(), line);
+    }
+    Ok(())
 }
 
 /// The line of an event, if it is to be printed.

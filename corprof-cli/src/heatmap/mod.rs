@@ -21,7 +21,7 @@ use crate::view::{self, profile};
 /// below are of that moment. --from and --to show a part of a long recording in shorter cells.
 ///
 /// Reads .nettrace files, as `corprof view` does. The page is one file, and asks nothing of the network. It has at most
-/// 15 MB: cells become longer if there are too many. `-` is standard input.
+/// 15 MB, unless its stacks alone need more: cells become longer if there are too many. `-` is standard input.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof heatmap app.nettrace

@@ -135,8 +135,9 @@ impl InCallback<'_> {
     /// Replaces the body of a method by an edited one, for all later compilations.
     ///
     /// It has the rules and the contract of [`set_il_function_body`](Self::set_il_function_body), but is safe: what the
-    /// verifier does not prove, the author of the edit has promised ([`MethodEdit::body_mut`]), and a body that may run
-    /// is not replaced.
+    /// verifier does not prove, the author of the edit has promised ([`MethodEdit::body_mut`]), and the body of a method
+    /// that has been compiled is not replaced. A first compilation that is under way on another thread is not seen: call
+    /// it in `module_load_finished`, or in `jit_compilation_started` of the method.
     ///
     /// # Errors
     /// As [`set_il_function_body`](Self::set_il_function_body); `COR_E_OBJECTDISPOSED` after the end of the module;

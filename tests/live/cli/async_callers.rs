@@ -96,6 +96,17 @@ fn is_said(stderr: &str) -> bool {
     stderr.contains("Async callers: known of ")
 }
 
+/// Records a run from its start, and returns what the command says.
+fn record_from_the_start(runtime: &Runtime, kind: &str, file: &Path, times: u64) -> Result<String> {
+    let mut command = record(file, &[], 3 * times)?;
+    let program = application(runtime, "AsyncShares")?;
+    let output = command.arg("--").args(program).args([kind, &(4000 * times).to_string()]).output()?;
+    let (_, stderr) = texts(&output);
+    ensure!(output.status.success(), "{runtime}: {output:?}");
+    ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}, {kind}: {stderr}");
+    Ok(stderr)
+}
+
 #[test]
 fn callers_are_those_that_await_from_the_start() -> Result<()> {
     patiently(modern()?, |runtime, times| {
@@ -105,12 +116,7 @@ fn callers_are_those_that_await_from_the_start() -> Result<()> {
         let folder = tempfile::tempdir()?;
         for kind in KINDS {
             let file = folder.path().join("p.folded");
-            let mut command = record(&file, &[], 3 * times)?;
-            let program = application(runtime, "AsyncShares")?;
-            let output = command.arg("--").args(program).args([kind, &(4000 * times).to_string()]).output()?;
-            let (_, stderr) = texts(&output);
-            ensure!(output.status.success(), "{runtime}: {output:?}");
-            ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}, {kind}: {stderr}");
+            let stderr = record_from_the_start(runtime, kind, &file, times)?;
             Helper::read(&file)?.check().with_context(|| format!("{runtime}, {kind}: {stderr}"))?;
             ensure!(is_said(&stderr), "{runtime}, {kind}: {stderr}");
         }
@@ -128,12 +134,7 @@ fn callers_are_those_that_await_in_a_recording() -> Result<()> {
         let folder = tempfile::tempdir()?;
         for kind in KINDS {
             let file = folder.path().join("p.nettrace");
-            let mut command = record(&file, &[], 3 * times)?;
-            let program = application(runtime, "AsyncShares")?;
-            let output = command.arg("--").args(program).args([kind, &(4000 * times).to_string()]).output()?;
-            let (_, stderr) = texts(&output);
-            ensure!(output.status.success(), "{runtime}: {output:?}");
-            ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}, {kind}: {stderr}");
+            let stderr = record_from_the_start(runtime, kind, &file, times)?;
             let folded = folder.path().join("p.folded");
             fs::write(&folded, Recording::read(&file)?.folded())?;
             Helper::read(&folded)?.check().with_context(|| format!("{runtime}, {kind}: {stderr}"))?;

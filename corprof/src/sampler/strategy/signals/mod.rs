@@ -79,8 +79,6 @@ fn begin(sampler: &Sampler) -> &'static PreparedThreads {
 
 /// Starts the strategy.
 pub(super) fn start(sampler: &Sampler) -> Box<dyn RunningStrategy> {
-    // Otherwise rounds are late on a busy machine, and in the ticks of its scheduler.
-    signals::shorten_slice();
     let prepared = begin(sampler);
     let threads = prepared.take_new().into_iter().map(SignalledThread::from_now_on).collect();
     Box::new(Signals {
