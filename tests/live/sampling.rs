@@ -205,7 +205,10 @@ fn threads_may_start_and_end_and_collect_without_pause() -> Result<()> {
             ensure_or_longer!(rounds >= 100, "{outcome}");
             caught += ended + delayed;
         }
-        ensure_or_longer!(caught > 0, "{runtime}: no thread ended near a round, so nothing was tested");
+        // That comes once in some thousand threads, on a calm machine: the short form has too few.
+        if repetitions(false, true) {
+            ensure_or_longer!(caught > 0, "{runtime}: no thread ended near a round, so nothing was tested");
+        }
         Ok(())
     })
 }
