@@ -1,4 +1,5 @@
-// Loops long enough for its code to be replaced while it runs, and calls a method for the first time in the middle. Prints a sum.
+// Loops long enough for its code to be replaced while it runs, and calls a method for the first time in the middle. The
+// compiler loads a type of its own for it. Prints a sum.
 using System;
 using System.Runtime.CompilerServices;
 
@@ -13,13 +14,18 @@ static class EditedLate
     [MethodImpl(MethodImplOptions.NoInlining)]
     static int Loop(int turns)
     {
-        int sum = 0;
+        Read read = default;
         for (int i = 0; i < turns; i++)
         {
             if (i == 100) Called();
-            sum += i % 7;
+            read.Sum += i % 7;
         }
-        return sum;
+        return read.Sum;
+    }
+
+    struct Read
+    {
+        internal int Sum;
     }
 
     [MethodImpl(MethodImplOptions.NoInlining)]

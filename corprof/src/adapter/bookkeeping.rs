@@ -125,9 +125,13 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
             info.liveness().dynamic_method_compiled(subject);
             compilation(info, Inlinings::compilation_begins);
         }
-        Event::JitCompilationStarted | Event::RejitCompilationStarted => {
+        Event::JitCompilationStarted => {
             compilation(info, Inlinings::compilation_begins);
+            if let Some(method) = compiled_method(info, subject) {
+                info.compilations().callback_begins(subject, method);
+            }
         }
+        Event::RejitCompilationStarted => compilation(info, Inlinings::compilation_begins),
         Event::RuntimeSuspendStarted => info.runtime().searches().suspension_begins(),
         Event::RuntimeSuspendFinished => info.runtime().searches().suspended(),
         event if event.is_unwind_point() => {
@@ -158,9 +162,14 @@ pub(super) fn after(info: &Info, event: Event, subject: usize) {
             info.liveness().thread_ended(subject);
         }
         Event::DynamicMethodUnloaded => info.liveness().dynamic_method_unloaded(subject),
-        Event::JitCompilationFinished
-        | Event::RejitCompilationFinished
-        | Event::DynamicMethodJitCompilationFinished => compilation(info, Inlinings::compilation_ends),
+        Event::JitCompilationStarted => info.compilations().callback_ends(subject),
+        Event::JitCompilationFinished => {
+            info.compilations().compilation_ends(subject);
+            compilation(info, Inlinings::compilation_ends);
+        }
+        Event::RejitCompilationFinished | Event::DynamicMethodJitCompilationFinished => {
+            compilation(info, Inlinings::compilation_ends);
+        }
         Event::RuntimeSuspendAborted | Event::RuntimeResumeStarted => info.runtime().searches().suspension_ends(),
         _ => {}
     }
@@ -323,6 +332,15 @@ pub(crate) unsafe fn rejit_compilation_finished(
     let Some((function, _subject)) = observed_function(info, group, function) else { return };
     let Some(method) = method_of(info, function) else { return };
     info.observers(group).for_each(|observer| observer.rejit_finished(method, function, ReJitId(rejit), status));
+}
+
+/// The method of the function that the current callback says is compiled, for a profiler that may replace its body.
+fn compiled_method(info: &Info, function: usize) -> Option<MethodKey> {
+    if info.profiler().is_notification_only {
+        return None;
+    }
+    let _subject = Subject::begin(function);
+    method_of(info, info.function(function)?)
 }
 
 /// The method of a function that is alive.

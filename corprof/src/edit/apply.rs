@@ -18,8 +18,9 @@ use crate::args::FunctionControl;
 use crate::context::InCallback;
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::id::{FunctionId, ModuleId};
-use crate::info::IlMapEntry;
+use crate::info::{IlMapEntry, Info};
 use crate::metadata::MethodDef;
+use crate::session::Replacement;
 use crate::session::liveness::Lifeline;
 use crate::values::{Lookup, Plan, Types};
 
@@ -136,8 +137,8 @@ impl InCallback<'_> {
     ///
     /// It has the rules and the contract of [`set_il_function_body`](Self::set_il_function_body), but is safe: what the
     /// verifier does not prove, the author of the edit has promised ([`MethodEdit::body_mut`]), and the body of a method
-    /// that has been compiled is not replaced. A first compilation that is under way on another thread is not seen: call
-    /// it in `module_load_finished`, or in `jit_compilation_started` of the method.
+    /// that has been compiled is not replaced. A first compilation that is under way on another thread is seen if the
+    /// profiler hears of compilations (`COR_PRF_MONITOR_JIT_COMPILATION`); without, call it in `module_load_finished`.
     ///
     /// # Errors
     /// As [`set_il_function_body`](Self::set_il_function_body); `COR_E_OBJECTDISPOSED` after the end of the module;
@@ -145,12 +146,8 @@ impl InCallback<'_> {
     /// that is compiled later (on-stack replacement), at the place of the old body where it is.
     /// [`instrumentation`](crate::instrumentation) has such methods recompiled.
     pub fn set_checked_body(&mut self, body: &CheckedBody) -> Result<()> {
-        match self.function_from_token(body.module, body.method) {
-            Ok(function) => self.refuse_compiled(function)?,
-            Err(error) if error.code() == sys::CORPROF_E_FUNCTION_IS_PARAMETERIZED => self.refuse_instantiated(body)?,
-            // Its class is not loaded.
-            Err(_) => {}
-        }
+        let _replacement = begin_replacement(self.info(), body)?;
+        self.refuse_compiled(body)?;
         self.hand_over(body)
     }
 
@@ -167,8 +164,8 @@ impl InCallback<'_> {
     /// Edits and replaces the body of a function, unless the profiler has replaced it before; returns whether it did.
     ///
     /// Call it in `jit_compilation_started` of the function itself, which comes again for each tier, for on-stack
-    /// replacement and for each instantiation of a generic method: they all have one body, which is edited once.
-    /// Threads that compile instantiations at the same time may each edit the original; the last one's edit stays.
+    /// replacement and for each instantiation of a generic method: they all have one body, which is replaced once. Of
+    /// threads that compile instantiations at the same time, each may edit the original; the first one's edit stays.
     ///
     /// A precompiled (ReadyToRun) function is not compiled, unless `COR_PRF_DISABLE_ALL_NGEN_IMAGES` is set.
     ///
@@ -188,15 +185,35 @@ impl InCallback<'_> {
         if self.original_bodies().is_replaced(info.module.as_raw(), info.token.as_raw()) {
             return Ok(false);
         }
-        self.refuse_compiled(function)?;
+        self.refuse_compiled_function(function)?;
         let body = self.edit_with(info.module, info.token, Types::AreLoaded, edit)?;
-        self.hand_over(&body)?;
+        self.replace_once(&body)
+    }
+
+    /// Replaces the body of a method, unless another thread was faster; returns whether it did.
+    fn replace_once(&mut self, body: &CheckedBody) -> Result<bool, EditError> {
+        let replacement = begin_replacement(self.info(), body);
+        if self.original_bodies().is_replaced(body.module.as_raw(), body.method.as_raw()) {
+            return Ok(false);
+        }
+        let _replacement = replacement?;
+        self.refuse_compiled(body)?;
+        self.hand_over(body)?;
         Ok(true)
     }
 
-    /// Refuses to replace the body of a function that has code of the compiler: the first tier's goes on in other code, at
+    /// Refuses to replace the body of a method that has code of the compiler: the first tier's goes on in other code, at
     /// a place of the body. Precompiled code does not.
-    fn refuse_compiled(&self, function: FunctionId) -> Result<()> {
+    fn refuse_compiled(&self, body: &CheckedBody) -> Result<()> {
+        match self.function_from_token(body.module, body.method) {
+            Ok(function) => self.refuse_compiled_function(function),
+            Err(error) if error.code() == sys::CORPROF_E_FUNCTION_IS_PARAMETERIZED => self.refuse_instantiated(body),
+            // Its class is not loaded.
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn refuse_compiled_function(&self, function: FunctionId) -> Result<()> {
         if self.native_code(function)?.is_empty() || !self.jitted_functions()?.contains(&function) {
             return Ok(());
         }
@@ -210,6 +227,12 @@ impl InCallback<'_> {
         };
         if self.jitted_functions()?.into_iter().any(is_of_body) { Err(is_compiled()) } else { Ok(()) }
     }
+}
+
+/// Keeps compilations of a method off until the result is dropped, and refuses if one has read the body.
+fn begin_replacement<'a>(info: &'a Info, body: &CheckedBody) -> Result<Replacement<'a>> {
+    let method = (body.module.as_raw(), body.method.as_raw());
+    info.compilations().begin_replacement(method).ok_or_else(is_compiled)
 }
 
 fn is_compiled() -> Error {

@@ -9,12 +9,13 @@
 //! `gate.rs` lets callbacks and hooks in, and `thread_slot.rs` counts them by thread; `panics.rs` disables a profiler that
 //! panics, `profiler_threads.rs` tracks the threads that it has made, `searches.rs` keeps searches for code and its
 //! removal apart, and `searcher.rs` makes them for threads that have never run managed code. `startup.rs` knows when managed code
-//! can run. `inlinings.rs` keeps
-//! inlining off requests to recompile. `wire.rs` converts the arguments of callbacks, and `catch_up.rs` keeps what is reported after an attach from being
-//! reported twice.
+//! can run. `compilations.rs` tracks which methods are being compiled, and `inlinings.rs` keeps inlining off requests to
+//! recompile. `wire.rs` converts the arguments of callbacks, and `catch_up.rs` keeps what is reported after an attach from
+//! being reported twice.
 
 mod calls;
 pub(crate) mod catch_up;
+mod compilations;
 pub(crate) mod ending;
 pub(crate) mod ending_threads;
 mod event_mask;
@@ -50,6 +51,7 @@ use crate::event_mask::Phase;
 pub(crate) use calls::{Call, Calls};
 pub(crate) use catch_up::Attaching;
 use catch_up::CatchUp;
+pub(crate) use compilations::{Compilations, Replacement};
 pub(crate) use event_pipe_sessions::Sessions;
 use extensions::Extensions;
 pub use frame::FrameInfo;
@@ -90,6 +92,7 @@ struct Session {
     event_pipe_sessions: Sessions,
     /// Set in `initialize_for_attach`, or never.
     catch_up: OnceLock<CatchUp>,
+    compilations: Compilations,
     inlinings: Inlinings,
     prevents_detach: OnceLock<&'static str>,
     extensions: Extensions,
@@ -116,6 +119,7 @@ impl Info {
             thread_names: ThreadNames::default(),
             event_pipe_sessions: Sessions::default(),
             catch_up: OnceLock::new(),
+            compilations: Compilations::default(),
             inlinings: Inlinings::default(),
             prevents_detach: OnceLock::new(),
             extensions: Extensions::default(),
@@ -203,6 +207,11 @@ impl Info {
     /// From now on it is noted what the profiler is told of.
     pub(crate) fn begin_catch_up(&self) {
         let _ = self.0.catch_up.get_or_init(CatchUp::default);
+    }
+
+    /// Which methods are being compiled, as far as the runtime reports it.
+    pub(crate) fn compilations(&self) -> &Compilations {
+        &self.0.compilations
     }
 
     /// What keeps inlining and requests to recompile apart.

@@ -1,4 +1,5 @@
-//! Edits a method that runs already: its code goes on in code that is compiled later, from where it is.
+//! Edits a method that runs already, or whose body a compiler has read: its code goes on in code that is compiled later,
+//! from where it is.
 
 use std::sync::Mutex;
 
@@ -7,11 +8,12 @@ use corprof::prelude::*;
 
 static CALLS: CallCounter = CallCounter::new();
 
-/// Edits `EditedLate.Loop` in the middle of its loop, and when the rest of the loop is compiled.
+/// Edits `EditedLate.Loop` in the middle of its first compilation, in the middle of its loop, and when the rest of the
+/// loop is compiled.
 #[derive(Profiler, Default)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1269", no_export)]
 pub(crate) struct LateEdits {
-    /// The method, once it has been compiled for the first time.
+    /// The method, once its first compilation has begun.
     running: Mutex<Option<FunctionId>>,
 }
 
@@ -42,6 +44,14 @@ impl Callbacks for LateEdits {
         if name.starts_with("EditedLate.Called") {
             let running = *self.running.lock().unwrap();
             running.into_iter().for_each(|function| Self::edit(cx, function, "running"));
+        }
+    }
+
+    fn class_load_finished(&self, cx: &mut InCallback<'_>, class: ClassId, _status: Result<()>) {
+        // The compiler asks for the type of a local variable of the loop.
+        if cx.names().class(class).to_string() == "EditedLate.Read" {
+            let running = *self.running.lock().unwrap();
+            running.into_iter().for_each(|function| Self::edit(cx, function, "being compiled"));
         }
     }
 }
