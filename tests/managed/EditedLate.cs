@@ -14,7 +14,7 @@ static class EditedLate
     [MethodImpl(MethodImplOptions.NoInlining)]
     static int Loop(int turns)
     {
-        Read read = default;
+        Read read = default(Read);
         for (int i = 0; i < turns; i++)
         {
             if (i == 100) Called();
@@ -25,7 +25,7 @@ static class EditedLate
 
     struct Read
     {
-        internal int Sum;
+        public int Sum;
     }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
