@@ -127,8 +127,8 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
         }
         Event::JitCompilationStarted => {
             compilation(info, Inlinings::compilation_begins);
-            if let Some(method) = compiled_method(info, subject) {
-                info.compilations().callback_begins(subject, method);
+            if let Some(function) = compiled_function(info, subject) {
+                info.compilations().callback_begins(function, || method_of(info, function));
             }
         }
         Event::RejitCompilationStarted => compilation(info, Inlinings::compilation_begins),
@@ -162,9 +162,15 @@ pub(super) fn after(info: &Info, event: Event, subject: usize) {
             info.liveness().thread_ended(subject);
         }
         Event::DynamicMethodUnloaded => info.liveness().dynamic_method_unloaded(subject),
-        Event::JitCompilationStarted => info.compilations().callback_ends(subject),
+        Event::JitCompilationStarted => {
+            if let Some(function) = compiled_function(info, subject) {
+                info.compilations().callback_ends(function, || method_of(info, function));
+            }
+        }
         Event::JitCompilationFinished => {
-            info.compilations().compilation_ends(subject);
+            if let Some(function) = compiled_function(info, subject) {
+                info.compilations().compilation_ends(function);
+            }
             compilation(info, Inlinings::compilation_ends);
         }
         Event::RejitCompilationFinished | Event::DynamicMethodJitCompilationFinished => {
@@ -334,13 +340,10 @@ pub(crate) unsafe fn rejit_compilation_finished(
     info.observers(group).for_each(|observer| observer.rejit_finished(method, function, ReJitId(rejit), status));
 }
 
-/// The method of the function that the current callback says is compiled, for a profiler that may replace its body.
-fn compiled_method(info: &Info, function: usize) -> Option<MethodKey> {
-    if info.profiler().is_notification_only {
-        return None;
-    }
-    let _subject = Subject::begin(function);
-    method_of(info, info.function(function)?)
+/// The function that is compiled, for a profiler that may replace its body.
+#[inline]
+fn compiled_function(info: &Info, function: usize) -> Option<FunctionId> {
+    if info.profiler().is_notification_only { None } else { FunctionId::from_raw(function) }
 }
 
 /// The method of a function that is alive.

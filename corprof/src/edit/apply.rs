@@ -231,8 +231,12 @@ impl InCallback<'_> {
 
 /// Keeps compilations of a method off until the result is dropped, and refuses if one has read the body.
 fn begin_replacement<'a>(info: &'a Info, body: &CheckedBody) -> Result<Replacement<'a>> {
+    let method_of = |function: FunctionId| {
+        let known = info.function_info(function).ok()?;
+        Some((known.module.as_raw(), known.token.as_raw()))
+    };
     let method = (body.module.as_raw(), body.method.as_raw());
-    info.compilations().begin_replacement(method).ok_or_else(is_compiled)
+    info.compilations().begin_replacement(method, method_of).ok_or_else(is_compiled)
 }
 
 fn is_compiled() -> Error {

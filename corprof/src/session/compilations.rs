@@ -8,6 +8,7 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use super::observer::MethodKey;
+use crate::id::FunctionId;
 use crate::lock::unpoisoned;
 use crate::suspension;
 
@@ -32,8 +33,7 @@ struct Compilation {
     thread: ThreadId,
     /// An address in the frame of its beginning.
     frame: usize,
-    function: usize,
-    method: MethodKey,
+    function: FunctionId,
     /// The runtime has not read the body yet.
     is_in_callback: bool,
 }
@@ -50,21 +50,34 @@ impl Compilations {
         unpoisoned(self.replaced.wait_timeout_while(self.state(), PATIENCE, is_replaced_now)).0
     }
 
-    /// `jit_compilation_started` begins on the calling thread.
-    pub(crate) fn callback_begins(&self, function: usize, method: MethodKey) {
+    /// Waits until nobody replaces the body of a function, whose method `ask` returns.
+    fn settled_function(&self, ask: impl FnOnce() -> Option<MethodKey>) -> MutexGuard<'_, State> {
+        let state = self.state();
+        if state.replacements.is_empty() {
+            return state;
+        }
+        drop(state);
+        match ask() {
+            Some(method) => self.settled(method),
+            None => self.state(),
+        }
+    }
+
+    /// `jit_compilation_started` begins on the calling thread. `ask` returns the method of the function.
+    pub(crate) fn callback_begins(&self, function: FunctionId, ask: impl FnOnce() -> Option<MethodKey>) {
         let here = 0_u8;
         let frame = std::ptr::from_ref(&here).addr();
         let thread = thread::current().id();
-        let mut state = self.settled(method);
+        let mut state = self.settled_function(ask);
         // Of those below, the runtime has not reported the end: the frames of outer compilations lie above.
         state.under_way.retain(|other| other.thread != thread || other.frame > frame);
-        state.under_way.push(Compilation { thread, frame, function, method, is_in_callback: true });
+        state.under_way.push(Compilation { thread, frame, function, is_in_callback: true });
     }
 
     /// `jit_compilation_started` returns.
-    pub(crate) fn callback_ends(&self, function: usize) {
+    pub(crate) fn callback_ends(&self, function: FunctionId, ask: impl FnOnce() -> Option<MethodKey>) {
         let thread = thread::current().id();
-        let mut state = self.state();
+        let mut state = self.settled_function(ask);
         let is_this = |other: &&mut Compilation| other.thread == thread && other.function == function;
         if let Some(compilation) = state.under_way.iter_mut().rfind(is_this) {
             compilation.is_in_callback = false;
@@ -72,7 +85,7 @@ impl Compilations {
     }
 
     /// The calling thread has compiled a function.
-    pub(crate) fn compilation_ends(&self, function: usize) {
+    pub(crate) fn compilation_ends(&self, function: FunctionId) {
         let thread = thread::current().id();
         let mut state = self.state();
         let is_this = |other: &Compilation| other.thread == thread && other.function == function;
@@ -82,14 +95,21 @@ impl Compilations {
     }
 
     /// The body of a method is about to be replaced. Compilations and other replacements of it wait for the end of the
-    /// result; `None` if a compiler has read the body already.
-    pub(crate) fn begin_replacement(&self, method: MethodKey) -> Option<Replacement<'_>> {
+    /// result; `None` if a compiler has read the body already. `ask` returns the method of a function, unless it has been
+    /// unloaded.
+    pub(crate) fn begin_replacement(
+        &self,
+        method: MethodKey,
+        ask: impl Fn(FunctionId) -> Option<MethodKey>,
+    ) -> Option<Replacement<'_>> {
         let mut state = self.settled(method);
-        if state.under_way.iter().any(|compilation| compilation.method == method && !compilation.is_in_callback) {
-            return None;
-        }
         state.replacements.push(method);
-        Some(Replacement { compilations: self, method })
+        let readers = state.under_way.iter().filter(|compilation| !compilation.is_in_callback);
+        let functions: Vec<FunctionId> = readers.map(|compilation| compilation.function).collect();
+        drop(state);
+        let replacement = Replacement { compilations: self, method };
+        let is_read = functions.into_iter().any(|function| ask(function) == Some(method));
+        if is_read { None } else { Some(replacement) }
     }
 }
 
@@ -116,51 +136,81 @@ mod tests {
 
     use super::*;
 
+    /// Functions 1 and 2 are instantiations of one method.
+    fn method_of(function: FunctionId) -> Option<MethodKey> {
+        Some((8, if function.as_raw() <= 2 { 6 } else { 7 }))
+    }
+
+    fn function(id: usize) -> FunctionId {
+        FunctionId::from_raw(id).unwrap()
+    }
+
+    impl Compilations {
+        fn begins(&self, id: usize) {
+            self.callback_begins(function(id), || method_of(function(id)));
+        }
+
+        fn is_read(&self, id: usize) {
+            self.callback_ends(function(id), || method_of(function(id)));
+        }
+
+        fn may_replace(&self, method: u32) -> bool {
+            self.begin_replacement((8, method), method_of).is_some()
+        }
+    }
+
     #[test]
     fn a_body_that_was_read_is_not_replaced_until_the_compilation_ends() {
         let compilations = Compilations::default();
-        compilations.callback_begins(1, (8, 6));
-        assert!(compilations.begin_replacement((8, 6)).is_some(), "the callback of the method itself");
-        compilations.callback_ends(1);
-        assert!(compilations.begin_replacement((8, 6)).is_none());
-        assert!(compilations.begin_replacement((8, 7)).is_some(), "another method");
+        compilations.begins(1);
+        assert!(compilations.may_replace(6), "the callback of the method itself");
+        compilations.is_read(1);
+        assert!(!compilations.may_replace(6));
+        assert!(compilations.may_replace(7), "another method");
         // The thread compiles another instantiation meanwhile, as a class constructor runs.
         let inner = || {
-            compilations.callback_begins(2, (8, 6));
-            assert!(compilations.begin_replacement((8, 6)).is_none(), "the outer compilation has read the body");
-            compilations.callback_ends(2);
-            compilations.compilation_ends(2);
+            compilations.begins(2);
+            assert!(!compilations.may_replace(6), "the outer compilation has read the body");
+            compilations.is_read(2);
+            compilations.compilation_ends(function(2));
         };
         inner();
-        assert!(compilations.begin_replacement((8, 6)).is_none());
-        compilations.compilation_ends(1);
-        assert!(compilations.begin_replacement((8, 6)).is_some());
+        assert!(!compilations.may_replace(6));
+        compilations.compilation_ends(function(1));
+        assert!(compilations.may_replace(6));
     }
 
     #[test]
     fn a_compilation_without_an_end_is_forgotten_at_the_threads_next() {
         let compilations = Compilations::default();
-        for function in 1..=3 {
-            compilations.callback_begins(function, (8, 6));
-            compilations.callback_ends(function);
+        for id in 1..=3 {
+            compilations.begins(id);
+            compilations.is_read(id);
         }
         assert_eq!(compilations.state().under_way.len(), 1);
     }
 
     #[test]
-    fn a_compilation_waits_for_a_replacement() {
+    fn compilers_wait_for_a_replacement() {
         let compilations = Compilations::default();
         let (sender, receiver) = mpsc::channel();
-        let replacement = compilations.begin_replacement((8, 6));
+        compilations.begins(1);
+        let replacement = compilations.begin_replacement((8, 6), method_of);
         thread::scope(|scope| {
-            scope.spawn(|| {
-                compilations.callback_begins(1, (8, 6));
-                sender.send("begins").unwrap();
-            });
-            compilations.callback_begins(2, (8, 7));
+            let steps: [fn(&Compilations); 2] = [|all| all.begins(2), |all| all.is_read(1)];
+            for step in steps {
+                let sender = sender.clone();
+                let compilations = &compilations;
+                scope.spawn(move || {
+                    step(compilations);
+                    sender.send(()).unwrap();
+                });
+            }
+            compilations.begins(3);
             assert!(receiver.recv_timeout(Duration::from_millis(50)).is_err());
             drop(replacement);
-            assert_eq!(receiver.recv().unwrap(), "begins");
+            assert_eq!(receiver.recv(), Ok(()));
+            assert_eq!(receiver.recv(), Ok(()));
         });
     }
 }
