@@ -12,7 +12,7 @@ use corprof_launch::image::Image;
 use corprof_launch::processes;
 
 use crate::exit::{self, Failure};
-use crate::{embedded, inspect};
+use crate::{detach, embedded, inspect};
 
 /// Checks the library as the process would load it.
 ///
@@ -90,7 +90,7 @@ fn check(process: &Process, library: &Path) -> Vec<Finding> {
     checks::library(&processes::file_of(pid, library), Place { program: program.as_ref(), ..place })
 }
 
-/// The error that another maker's profiler has the process's only place for one.
+/// The error that another profiler has the process's only place for one, and will not leave it.
 #[derive(Debug)]
 pub(crate) struct Occupied(pub(crate) String);
 
@@ -108,14 +108,14 @@ pub(crate) fn refusal(error: &Error, pid: u32, chosen: &Chosen) -> Failure {
     if code != HResult::PROFILER_ALREADY_ACTIVE {
         return Failure::new(exit::NO, anyhow!("{error}"));
     }
-    match others(pid, &chosen.library) {
-        Ok(others) => Failure::new(exit::NO, Occupied(format!("{error}{others}"))),
+    match holder(pid, &chosen.library) {
+        Ok(staying) => Failure::new(exit::NO, Occupied(format!("{error}{staying}"))),
         Err(own) => Failure::new(exit::NO, anyhow!("{error}{own}")),
     }
 }
 
-/// The other profilers that the process has mapped, or else what the cause may be.
-fn others(pid: u32, own: &Path) -> Result<String, String> {
+/// The profiler that has the place and will not leave it, or else what the cause may be.
+fn holder(pid: u32, own: &Path) -> Result<String, String> {
     // Unknown, and so of another maker as far as is known.
     let Some(mapped) = processes::mapped(pid) else { return Ok(String::new()) };
     let others: Vec<String> = inspect::mapped_profilers(pid, &mapped, &[])
@@ -126,12 +126,17 @@ fn others(pid: u32, own: &Path) -> Result<String, String> {
     if !others.is_empty() {
         return Ok(format!("\n  the process has mapped: {}", others.join(", ")));
     }
-    let text = if embedded::is_library(own) {
-        "the process has mapped no other library of a profiler: another command of corprof, such as `record` or `locks`, is using the \
-         process. Wait until it ends, or end it by Ctrl-C or by `corprof detach PID`. After `corprof timer` and `tracer` the runtime \
-         keeps their profiler until the process ends"
-    } else {
-        "the process has mapped no other profiler: this one is attached already, or is detaching"
+    let text = match (embedded::is_library(own), detach::has_listener(pid)) {
+        (false, _) => "the process has mapped no other profiler: this one is attached already, or is detaching",
+        (true, true) => {
+            "another command of corprof, such as `record` or `locks`, is using the process. Wait until it ends, or end it by \
+             Ctrl-C or by `corprof detach PID`"
+        }
+        (true, false) => {
+            let text = "after `corprof timer` and `tracer`, which change code, the runtime keeps their profiler until the process \
+                        ends, at rest";
+            return Ok(format!("\n  {text}"));
+        }
     };
     Err(format!("\n  {text}"))
 }

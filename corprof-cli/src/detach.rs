@@ -86,6 +86,11 @@ pub fn request(pid: u32, timeout: Duration) -> Result<(), Failure> {
     }
 }
 
+/// Whether a profiler of a process listens.
+pub(crate) fn has_listener(pid: u32) -> bool {
+    place(pid).is_ok_and(|place| connect(&place).is_ok())
+}
+
 /// The socket or pipe of a process.
 fn place(pid: u32) -> Result<PathBuf, Failure> {
     let (folder, inner_pid) = match Process::open(pid) {

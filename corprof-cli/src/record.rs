@@ -272,10 +272,10 @@ fn not_started(error: SettingError) -> Failure {
     Failure::new(exit::REFUSED, anyhow!("the application was not started: {error}"))
 }
 
-/// Refuses the number of a process as a command.
+/// Refuses the number of a process as a command, with what follows.
 fn refuse_number(command: &[OsString]) -> Result<(), Failure> {
-    let [one] = command else { return Ok(()) };
-    match one.to_str().and_then(|word| word.parse::<u32>().ok()) {
+    let Some(program) = command.first() else { return Ok(()) };
+    match program.to_str().and_then(|word| word.parse::<u32>().ok()) {
         Some(pid) => {
             Err(Failure::new(exit::USAGE, anyhow!("a running process is named by -p: corprof record -p {pid}")))
         }

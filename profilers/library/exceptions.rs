@@ -114,8 +114,22 @@ struct Kind {
     thrower: Option<CodeFrame>,
     /// The method of the framework that has thrown, called by the thrower.
     framework: Option<Name>,
-    /// None: nobody, or the runtime itself.
-    catcher: Option<Name>,
+    catcher: Catcher,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Catcher {
+    Method(Name),
+    /// Nobody, or the runtime itself.
+    NoMethod,
+    /// None was found before the answer.
+    Open,
+}
+
+impl Catcher {
+    fn name(&self) -> Option<String> {
+        if let Self::Method(name) = self { Some(name.to_string()) } else { None }
+    }
 }
 
 /// An exception that was thrown.
@@ -178,6 +192,8 @@ struct Row {
     thrower: Option<SourceFrame>,
     framework: Option<String>,
     catcher: Option<String>,
+    /// The answer came before a method that catches it was found.
+    is_open: bool,
     messages: Vec<Text>,
     /// The exceptions with other messages.
     other_messages: u64,
@@ -201,11 +217,11 @@ impl State {
     }
 
     /// Counts an exception, with the method that will catch it.
-    fn count(&mut self, thrown: Thrown, catcher: Option<Name>) {
+    fn count(&mut self, thrown: Thrown, catcher: Catcher) {
         let Thrown { mut kind, message } = thrown;
         kind.catcher = catcher;
         if self.rows.len() >= MOST_ROWS && !self.rows.contains_key(&kind) {
-            kind = Kind { thrower: None, framework: None, catcher: None, ..kind };
+            kind = Kind { thrower: None, framework: None, catcher: Catcher::NoMethod, ..kind };
         }
         self.rows.entry(kind).or_default().add(message);
     }
@@ -213,18 +229,21 @@ impl State {
     /// Counts exceptions that are over. Those that were caught are counted before.
     fn end(&mut self, over: impl IntoIterator<Item = Exception>) {
         for thrown in over.into_iter().filter_map(|exception| exception.thrown) {
-            self.count(thrown, None);
+            self.count(thrown, Catcher::NoMethod);
         }
     }
 
     fn summary(&mut self, seconds: f64, top: usize) -> Summary {
-        for (_, thread) in mem::take(&mut self.threads) {
+        for (_, mut thread) in mem::take(&mut self.threads) {
+            if let Some(thrown) = thread.exceptions.last_mut().and_then(|last| last.thrown.take()) {
+                self.count(thrown, Catcher::Open);
+            }
             self.end(thread.exceptions);
         }
         let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
         let mut rows: Vec<(&Kind, &Counts)> = self.rows.iter().collect();
         rows.sort_by(|(kind, a), (other, b)| {
-            let names = |kind: &Kind| [Some(kind.class.to_string()), kind.catcher.as_ref().map(ToString::to_string)];
+            let names = |kind: &Kind| [Some(kind.class.to_string()), kind.catcher.name()];
             b.count.cmp(&a.count).then_with(|| names(kind).cmp(&names(other)))
         });
         let mut lines = SourceLines::new();
@@ -239,7 +258,8 @@ impl State {
                 per_second: per_second(counts.count),
                 thrower: kind.thrower.as_ref().map(|frame| frame.in_source(&mut lines)),
                 framework: kind.framework.as_ref().map(ToString::to_string),
-                catcher: kind.catcher.as_ref().map(ToString::to_string),
+                catcher: kind.catcher.name(),
+                is_open: kind.catcher == Catcher::Open,
                 messages,
                 other_messages: counts.others,
                 unread_messages: counts.unread,
@@ -267,6 +287,7 @@ impl Report for Summary {
             }
             match &row.catcher {
                 Some(catcher) => say!(answer, "{:>20}caught in {catcher}", ""),
+                None if row.is_open => say!(answer, "{:>20}not caught yet when this was printed", ""),
                 None => say!(answer, "{:>20}not caught by a managed method", ""),
             }
         }
@@ -377,7 +398,7 @@ impl Exceptions {
         }
         state.end(over);
         if let Some(thrown) = ended {
-            state.count(thrown, None);
+            state.count(thrown, Catcher::NoMethod);
         }
     }
 
@@ -385,7 +406,7 @@ impl Exceptions {
     fn thrown(&self, cx: &InNoGc<'_>, object: ObjectId<'_>) -> Thrown {
         let class = cx.class_of(object).map_or("?".into(), |class| cx.names().csharp().class(class));
         let (thrower, framework) = self.thrower(cx);
-        let kind = Kind { class, thrower, framework, catcher: None };
+        let kind = Kind { class, thrower, framework, catcher: Catcher::NoMethod };
         Thrown { kind, message: self.message(cx, object) }
     }
 
@@ -507,7 +528,7 @@ impl Callbacks for Exceptions {
         );
         if let Some(thrown) = thrown {
             let catcher = cx.names().csharp().function(function);
-            self.state.lock(cx).count(thrown, Some(catcher));
+            self.state.lock(cx).count(thrown, Catcher::Method(catcher));
         }
     }
 

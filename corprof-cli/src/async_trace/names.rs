@@ -67,6 +67,13 @@ impl<'m> Names<'m> {
         place
     }
 
+    /// The place of several operations at once: of the first that has a method of the application, or else of the first.
+    pub(crate) fn place_of(&mut self, chains: &[Chain]) -> Place {
+        let mut places = chains.iter().map(|chain| self.place(Some(chain)));
+        let Some(first) = places.next() else { return self.place(None) };
+        if first.is_mine { first } else { places.find(|place| place.is_mine).unwrap_or(first) }
+    }
+
     fn find(&mut self, chain: &[corprof_async::Frame]) -> Place {
         let frames = || chain.iter().copied().filter(|frame| frame.address != 0);
         let innermost = frames().next();

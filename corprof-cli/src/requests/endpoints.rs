@@ -42,8 +42,8 @@ pub(super) struct Sums {
     pub(super) waiting: u64,
     /// What resumed them was in the queue of the thread pool.
     pub(super) queued: u64,
-    /// The time by where they waited.
-    pub(super) waits: HashMap<Chain, WaitSums>,
+    /// The time by what waited, as [`Part::chains`] has it.
+    pub(super) waits: HashMap<Vec<Chain>, WaitSums>,
 }
 
 /// The time at a place.
@@ -154,12 +154,14 @@ impl Sums {
             }
             self.waiting += sums.waiting;
             self.queued += sums.queued;
-            let Some(chain) = part.chain.as_ref().filter(|_| part.does.is_wait()) else { continue };
-            if let Some(known) = self.waits.get_mut(chain) {
+            if !part.does.is_wait() || part.chains.is_empty() {
+                continue;
+            }
+            if let Some(known) = self.waits.get_mut(&part.chains) {
                 known.waiting += sums.waiting;
                 known.queued += sums.queued;
             } else if self.waits.len() < MOST_PLACES {
-                self.waits.insert(chain.clone(), sums);
+                self.waits.insert(part.chains.clone(), sums);
             }
         }
     }

@@ -33,7 +33,8 @@ const LEAST_PART: f64 = 0.005;
 /// A request runs while a thread works for it. It waits while none does: for input and output, timers, locks, other
 /// requests, or a thread of the pool; for the last it is `queued`, not `waiting`: what resumes it is in the queue of
 /// the thread pool. Where it waits is the innermost method of the application that awaits; `in` names
-/// the framework's method below. Where several operations of a request wait at once, the one counts that was made last.
+/// the framework's method below. Where several operations of a request wait at once, the one counts that was made last, of
+/// those of the application if there are some.
 ///
 /// With a command, starts the application, whose runtime waits for the session before it runs managed code: no request is
 /// missed. The answer comes at its end, after --duration, or at Ctrl-C, which then ends it. If this command is killed, .NET
@@ -190,8 +191,8 @@ fn endpoint(traced: &Traced, names: &mut Names<'_>, name: &str, sums: &Sums) -> 
     // Chains that differ further out are the same place.
     let mut places: Vec<Waited> = Vec::new();
     let queued = |ticks| traced.tells_queue.then(|| ms(ticks));
-    for (chain, times) in &sums.waits {
-        let place = names.place(Some(chain));
+    for (chains, times) in &sums.waits {
+        let place = names.place_of(chains);
         match places.iter_mut().find(|known| known.place == place) {
             Some(known) => {
                 known.ms += ms(times.waiting);
@@ -220,7 +221,7 @@ fn slowest(traced: &Traced, names: &mut Names<'_>, slow: &Slow) -> Slowest {
         at_ms: ms(part.from.saturating_sub(slow.request.from)),
         ms: ms(part.length()),
         does: part.does.name(),
-        place: names.place(part.chain.as_ref()),
+        place: names.place_of(&part.chains),
     });
     let ids = slow.request.activity.as_ref();
     let trace_id = ids.filter(|activity| activity.trace_id != 0).map(|activity| format!("{:032x}", activity.trace_id));

@@ -169,7 +169,7 @@ fn request(
             continue;
         }
         lanes += 1;
-        let chain = parts.iter().find_map(|part| part.chain.as_ref());
+        let chain = parts.iter().find_map(|part| part.chains.first());
         let name = chain.and_then(|chain| names.outermost(chain)).unwrap_or_else(|| "[not told]".to_owned());
         let bars = parts.iter().map(|part| bar(traced, names, slow, part)).collect::<Vec<_>>();
         lane(out, "operation", &name, whole, &bars)?;
@@ -190,9 +190,9 @@ fn request(
 fn bar(traced: &Traced, names: &mut Names<'_>, slow: &Slow, part: &Part) -> Bar {
     let at = traced.milliseconds(part.from.saturating_sub(slow.request.from));
     let ms = traced.milliseconds(part.length());
-    let place: Option<Place> = part.chain.as_ref().map(|chain| names.place(Some(chain)));
-    let text = place.map_or_else(|| part.does.name().to_owned(), |place| place.to_string());
-    Bar { at, ms, class: part.does.name(), text }
+    let does = part.does.name();
+    let text = if part.chains.is_empty() { does.to_owned() } else { names.place_of(&part.chains).to_string() };
+    Bar { at, ms, class: does, text }
 }
 
 fn call_bar(traced: &Traced, slow: &Slow, call: &Call) -> Bar {

@@ -9,9 +9,12 @@ pub(super) struct Part {
     pub(super) from: u64,
     pub(super) to: u64,
     pub(super) does: Does,
-    /// The methods of the operation that ran or waited, the innermost first.
-    pub(super) chain: Option<Chain>,
+    /// The methods of the operation that ran, the innermost first; of those that waited, what was made last comes first.
+    pub(super) chains: Vec<Chain>,
 }
+
+/// The most operations that wait at once whose methods are kept.
+const MOST_CHAINS: usize = 8;
 
 /// What it did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +49,8 @@ impl Part {
 }
 
 /// The parts of a request's time, which add up to the whole. Where several of its operations run or wait at once, a run
-/// counts, and then what was made last: that is what the others wait for.
+/// counts, and then what was made last: usually that is what the others wait for. It is not if an operation is suspended
+/// because of an inner one, as a method of the framework by a state machine: then it is made after that.
 pub(super) fn parts(request: &Request) -> Vec<Part> {
     let spans = spans(request);
     let mut bounds: Vec<u64> = spans.iter().flat_map(|span| [span.from, span.to]).collect();
@@ -55,16 +59,34 @@ pub(super) fn parts(request: &Request) -> Vec<Part> {
     bounds.dedup();
     let mut parts: Vec<Part> = Vec::new();
     for (from, to) in bounds.iter().zip(bounds.iter().skip(1)) {
-        let there = spans.iter().enumerate().filter(|(_, span)| span.from <= *from && *to <= span.to);
-        let shown = there.max_by_key(|(made, span)| (span.does == Does::Runs, *made)).map(|(_, span)| span);
+        let mut there: Vec<&Span<'_>> = spans.iter().filter(|span| span.from <= *from && *to <= span.to).collect();
+        // What was made last comes first.
+        there.reverse();
+        let shown = there.iter().find(|span| span.does == Does::Runs).or(there.first()).copied();
         let does = shown.map_or(Does::Nothing, |span| span.does);
-        let chain = shown.and_then(|span| span.chain.cloned());
+        let chains = match shown {
+            Some(wait) if does.is_wait() => waiting(wait, &there),
+            shown => shown.and_then(|span| span.chain.cloned()).into_iter().collect(),
+        };
         match parts.last_mut() {
-            Some(last) if last.does == does && last.chain == chain => last.to = *to,
-            _ => parts.push(Part { from: *from, to: *to, does, chain }),
+            Some(last) if last.does == does && last.chains == chains => last.to = *to,
+            _ => parts.push(Part { from: *from, to: *to, does, chains }),
         }
     }
     parts
+}
+
+/// The methods of the operations that wait, those of `first` first; none if its are not told.
+fn waiting(first: &Span<'_>, there: &[&Span<'_>]) -> Vec<Chain> {
+    let mut chains: Vec<Chain> = first.chain.cloned().into_iter().collect();
+    let others = if chains.is_empty() { &[] } else { there };
+    for chain in others.iter().filter_map(|span| span.chain) {
+        if !chains.contains(chain) {
+            chains.push(chain.clone());
+        }
+    }
+    chains.truncate(MOST_CHAINS);
+    chains
 }
 
 /// A run or a wait of one operation, within the request's time.
@@ -79,7 +101,10 @@ struct Span<'r> {
 pub(super) fn parts_of(request: &Request, operation: &Operation) -> Vec<Part> {
     let mut spans = spans_of(request, operation);
     spans.sort_by_key(|span| span.from);
-    let part = |span: Span<'_>| Part { from: span.from, to: span.to, does: span.does, chain: span.chain.cloned() };
+    let part = |span: Span<'_>| {
+        let chains = span.chain.cloned().into_iter().collect();
+        Part { from: span.from, to: span.to, does: span.does, chains }
+    };
     spans.into_iter().map(part).collect()
 }
 
@@ -157,14 +182,17 @@ mod tests {
         let found = parts(&request);
         let told: Vec<_> = found
             .iter()
-            .map(|part| (part.from, part.to, part.does, part.chain.as_ref().map(|chain| chain[0].address)))
+            .map(|part| {
+                let addresses: Vec<u64> = part.chains.iter().map(|chain| chain[0].address).collect();
+                (part.from, part.to, part.does, addresses)
+            })
             .collect();
         let expected = [
-            (100, 110, Does::Runs, Some(10)),
-            (110, 150, Does::Waits, Some(21)),
-            (150, 160, Does::Runs, Some(20)),
-            (160, 190, Does::Waits, Some(11)),
-            (190, 200, Does::Runs, Some(10)),
+            (100, 110, Does::Runs, vec![10]),
+            (110, 150, Does::Waits, vec![21, 11]),
+            (150, 160, Does::Runs, vec![20]),
+            (160, 190, Does::Waits, vec![11]),
+            (190, 200, Does::Runs, vec![10]),
         ];
         assert_eq!(told, expected);
         assert_eq!(found.iter().map(Part::length).sum::<u64>(), 100);

@@ -60,8 +60,10 @@ fn requests_tell_where_they_wait() -> Result<()> {
         let lines = slowest["timeline"].as_array().context("no timeline")?;
         let sum: f64 = lines.iter().map(|line| number(&line["ms"])).sum();
         ensure!((sum - number(&slowest["ms"])).abs() < 0.01, "{runtime}: {slowest}");
-        let is_long = |line: &&Value| line["method"] == "Shop.Collect" && number(&line["ms"]) >= 150.0;
-        ensure!(lines.iter().any(|line| is_long(&line) && line["does"] == "waits"), "{runtime}: {slowest}");
+        // Another operation may run in the middle of it.
+        let waits = lines.iter().filter(|line| line["method"] == "Shop.Collect" && line["does"] != "runs");
+        let waited: f64 = waits.map(|line| number(&line["ms"])).sum();
+        ensure!(waited >= 150.0, "{runtime}: {slowest}");
         program.end()?;
     }
     Ok(())
