@@ -135,18 +135,18 @@ fn check(model: &Model) -> bool {
 }
 
 #[test]
-fn dominators_of_60_000_random_graphs_are_exact() {
+fn dominators_of_20_000_random_graphs_are_exact() {
     let mut rng = Rng::with_seed(11);
-    for _ in 0..60_000 {
+    for _ in 0..20_000 {
         assert!(!check(&small(&mut rng, false)));
     }
 }
 
 #[test]
-fn weak_tables_of_40_000_random_graphs_keep_what_they_should() {
+fn weak_tables_of_15_000_random_graphs_keep_what_they_should() {
     let mut rng = Rng::with_seed(12);
-    let more = (0..40_000).filter(|_| check(&small(&mut rng, true))).count();
-    assert!(more > 500, "{more} graphs showed what a known table adds: too few to tell anything");
+    let more = (0..15_000).filter(|_| check(&small(&mut rng, true))).count();
+    assert!(more > 200, "{more} graphs showed what a known table adds: too few to tell anything");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use anyhow::{Context, Result, bail, ensure};
-use corprof_tests::{Difference, Outcome, Run, Runtime, ensure_or_longer, patiently};
+use corprof_tests::{Difference, Outcome, Run, Runtime, ensure_or_longer, patiently, repetitions};
 
 /// A line of the logger's: `   3   + class: load Foo`.
 struct Line<'t> {
@@ -164,7 +164,7 @@ fn sampled_stacks_begin_with_the_applications_main() -> Result<()> {
 fn logger_loses_nothing_of_many_threads_and_collections() -> Result<()> {
     for runtime in Runtime::all()? {
         // Starting a thread takes Wine, and an emulator, some milliseconds.
-        let count: usize = if runtime.is_slow() { 1000 } else { 10_000 };
+        let count: usize = if runtime.is_slow() { 1000 } else { repetitions(3000, 10_000) };
         let args = [count.to_string(), (count / 10).to_string()];
         let outcome = logger(&runtime, "Churn", &args.each_ref().map(String::as_str), "")?;
         let sum = count * (count + 1) / 2;

@@ -15,6 +15,6 @@ static class AsyncPauses
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void Work(int milliseconds) { var watch = Stopwatch.StartNew(); while (watch.ElapsedMilliseconds < milliseconds) ; }
     static async Task Pause(int milliseconds) { Work(5); await Task.Delay(milliseconds); Work(5); }
-    static async Task Outer() { for (int i = 0; i < 5; i++) await Pause(400); }
+    static async Task Outer() { for (int i = 0; i < 5; i++) await Pause(100); }
     static async Task<int> Main() { await Outer(); Console.WriteLine("done"); return 0; }
 }
