@@ -210,12 +210,13 @@ fn parse(text: &str, pid: u32) -> Option<Stacks> {
             stacks.threads.push(Thread { id, name, state, is_cut: false, frames: Vec::new() });
         } else if let Some(others) = line.strip_prefix("others ") {
             stacks.others = Some(others.parse().ok()?);
+        } else if let Some(threads) = line.strip_prefix("deadlock ") {
+            let threads: Result<_, _> = threads.split(' ').map(str::parse).collect();
+            stacks.deadlocks.push(threads.ok()?);
         } else {
             locks.read(line)?;
         }
     }
-    let threads = |cycle: Vec<&locks::Wait>| cycle.into_iter().map(|wait| wait.waiter).collect();
-    stacks.deadlocks = locks.cycles().into_iter().map(threads).collect();
     stacks.locks = Some(locks);
     Some(stacks)
 }

@@ -1,7 +1,8 @@
 //! Shows which threads wait for locks, for how long, and what the owners of the locks do meanwhile.
 //!
-//! When it is asked (`question`), it answers with the waits by method, the owners by method, and for each pair of these the longest wait with the
-//! stacks of both threads.
+//! When it is asked (`question`), it answers with the waits by method, the owners by method, and for each pair of these
+//! the longest wait with the stacks of both threads. Before all that come deadlocks, and waits that began before the
+//! profiler was there: it looks for them at first, and again while a wait lasts.
 //!
 //! The runtime reports each wait for a `lock` (`Monitor`, and `System.Threading.Lock`) that is longer than a spin, with
 //! a number of the owner: the system's up to .NET 10, the runtime's own on .NET 11. A thread that takes the lock
@@ -11,15 +12,17 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use corprof::args::EventPipeEvent;
 use corprof::events::views::{ContentionStart, ContentionStop, ThreadCreated};
 use corprof::events::{ContentionFlags, KeywordSet};
+use corprof::lock_waits::{LockWait, LockWaits};
 use corprof::metadata::MetadataImport;
 use corprof::prelude::*;
-use corprof::sampler::{Round, SampledFrame, Sampler};
+use corprof::sampler::{Round, Sample, SampledFrame, Sampler};
 use corprof_export::{Frame, Output, Profile, SourceLines, Unit, application_name};
 use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::LOCKS;
@@ -28,6 +31,11 @@ use serde::Serialize;
 use crate::code_frames::{CodeFrame, CodeFrames, SourceStack, in_source};
 use crate::question::{Answer, Asker, Head, Report, answer_when_asked, milliseconds};
 use crate::thread_name::name_by_system;
+
+/// A wait that lasts so long may be part of a deadlock.
+const LONG: Duration = Duration::from_secs(1);
+/// The interval at which it looks for deadlocks while a wait lasts: each time all threads are stopped once.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// The profiler.
 #[derive(Profiler)]
@@ -104,6 +112,12 @@ struct State {
     by_owner: HashMap<(String, Option<String>), Sum>,
     /// The longest wait of each pair of methods: that of the waiting thread, and that of the owner.
     longest: HashMap<[String; 2], (Duration, Wait)>,
+    /// When all threads were looked at, and whether waits for monitors can be seen.
+    looked: Option<Instant>,
+    sees_monitors: bool,
+    /// What was found then.
+    deadlocks: Vec<Vec<Standing>>,
+    began_before: Vec<Standing>,
     /// What may be wrong with the answer.
     notes: Vec<String>,
     profile: Profile,
@@ -148,6 +162,13 @@ struct Wait {
     owner: Option<Place>,
 }
 
+/// A thread waits for a lock that another one holds, and neither has moved.
+struct Standing {
+    waiter: Place,
+    owner: Place,
+    wait: LockWait,
+}
+
 /// A thread and its stack, leaf first.
 #[derive(Clone)]
 struct Place {
@@ -183,6 +204,10 @@ impl Place {
 /// The answer.
 #[derive(Serialize)]
 struct LockReport {
+    /// Of each, the threads: each waits for a lock that the next one holds, the last for one of the first.
+    deadlocks: Vec<Vec<StandingWait>>,
+    /// Other waits that began before the profiler was there.
+    began_before: Vec<StandingWait>,
     waits: usize,
     #[serde(rename = "waited_ms", serialize_with = "milliseconds")]
     waited: Duration,
@@ -192,6 +217,18 @@ struct LockReport {
     owners: Vec<Owner>,
     /// Of each pair of methods that waits and owns.
     longest: Vec<Longest>,
+}
+
+#[derive(Serialize)]
+struct StandingWait {
+    waiter: SourceStack,
+    owner: SourceStack,
+    /// The class of the object that is locked.
+    class: String,
+    /// The same for the same lock.
+    lock: String,
+    /// Whether the thread gives up after a time.
+    has_limit: bool,
 }
 
 #[derive(Serialize)]
@@ -239,6 +276,10 @@ impl State {
             by_waiter: HashMap::new(),
             by_owner: HashMap::new(),
             longest: HashMap::new(),
+            looked: None,
+            sees_monitors: false,
+            deadlocks: Vec::new(),
+            began_before: Vec::new(),
             notes: Vec::new(),
             profile,
             threads: HashMap::new(),
@@ -272,6 +313,8 @@ impl State {
     }
 
     fn end(&mut self, os_id: u32) {
+        self.began_before.retain(|wait| wait.waiter.os_id != os_id);
+        self.deadlocks.retain(|waits| waits.iter().all(|wait| wait.waiter.os_id != os_id));
         let Some(wait) = self.waits.remove(&os_id) else { return };
         // Now this thread owns the lock.
         if self.waits.values().any(|other| other.lock == wait.lock) {
@@ -321,6 +364,40 @@ impl State {
         profile.sample(thread, self.start.elapsed(), stack, waited.as_nanos() as u64);
     }
 
+    /// Whether to look at all threads: at first, and while waits last so long that they may be part of a deadlock.
+    fn wants_look(&self) -> bool {
+        let Some(looked) = self.looked else { return true };
+        let is_long = |wait: &Wait| wait.start.elapsed() > LONG;
+        let lasts = self.waits.values().any(is_long) || !self.began_before.is_empty();
+        lasts && looked.elapsed() > LOOK
+    }
+
+    /// Keeps what stands among all threads, whose stacks are `places`.
+    fn look(&mut self, locks: &LockWaits, places: &HashMap<u32, Place>) {
+        self.looked = Some(Instant::now());
+        self.sees_monitors = locks.sees_monitors;
+        let place = |os_id: u32| places.get(&os_id).cloned().unwrap_or_else(|| Place::new(os_id, None, Vec::new()));
+        let standing =
+            |wait: &LockWait| Standing { waiter: place(wait.waiter), owner: place(wait.owner), wait: wait.clone() };
+        let deadlocks = locks.deadlocks();
+        let is_known = |wait: &LockWait| {
+            let is_in_deadlock = deadlocks.iter().flatten().any(|known| known.waiter == wait.waiter);
+            is_in_deadlock || self.waits.contains_key(&wait.waiter)
+        };
+        let began_before: Vec<Standing> = locks.waits.iter().filter(|wait| !is_known(wait)).map(standing).collect();
+        let all_of = |waits: &Vec<&LockWait>| waits.iter().map(|wait| standing(wait)).collect();
+        self.deadlocks = deadlocks.iter().map(all_of).collect();
+        self.began_before = began_before;
+        let standing = self.deadlocks.iter_mut().flatten().chain(&mut self.began_before);
+        let mut places: Vec<&mut Place> = standing.flat_map(|wait| [&mut wait.waiter, &mut wait.owner]).collect();
+        for place in &mut places {
+            if place.name.is_none() {
+                let name = self.names.entry(place.os_id).or_insert_with(|| name_by_system(place.os_id));
+                place.name.clone_from(name);
+            }
+        }
+    }
+
     fn report(&mut self) -> LockReport {
         let unfinished: Vec<Wait> = self.waits.drain().map(|(_, wait)| wait).collect();
         let unfinished_waits = unfinished.len();
@@ -347,19 +424,41 @@ impl State {
             waiter: wait.waiter.in_source(depth, &mut lines),
             owner: wait.owner.as_ref().map(|owner| owner.in_source(depth, &mut lines)),
         });
+        let longest = longest.collect();
+        let mut told = |wait: &Standing| StandingWait {
+            waiter: wait.waiter.in_source(depth, &mut lines),
+            owner: SourceStack { frames: Vec::new(), ..wait.owner.in_source(0, &mut lines) },
+            class: wait.wait.class.to_string(),
+            lock: format!("{:#x}", wait.wait.lock),
+            has_limit: wait.wait.has_limit,
+        };
+        let deadlocks = self.deadlocks.iter().map(|waits| waits.iter().map(&mut told).collect()).collect();
+        let began_before = self.began_before.iter().map(&mut told).collect();
         LockReport {
+            deadlocks,
+            began_before,
             waits: self.count,
             waited: self.total,
             unfinished_waits,
             waiters: largest(&self.by_waiter, top).into_iter().map(waiter).collect(),
             owners: largest(&self.by_owner, top).into_iter().map(owner).collect(),
-            longest: longest.collect(),
+            longest,
         }
     }
 }
 
 impl Report for LockReport {
     fn text(&self, head: &Head, answer: &mut Answer) {
+        for waits in &self.deadlocks {
+            let is_limited = waits.iter().any(|wait| wait.has_limit);
+            let end = if is_limited { ", until a time limit ends" } else { "" };
+            say!(answer, "deadlock: {} threads wait for each other{end}", waits.len());
+            waits.iter().for_each(|wait| wait.text(answer));
+        }
+        if !self.began_before.is_empty() {
+            say!(answer, "waits that began before:");
+            self.began_before.iter().for_each(|wait| wait.text(answer));
+        }
         if self.unfinished_waits > 0 {
             say!(answer, "{} waits have not ended", self.unfinished_waits);
         }
@@ -384,9 +483,28 @@ impl Report for LockReport {
     }
 }
 
-fn describe(title: &str, stack: &SourceStack, answer: &mut Answer) {
+impl StandingWait {
+    fn text(&self, answer: &mut Answer) {
+        let Self { waiter, owner, class, lock, has_limit } = self;
+        let limit = if *has_limit { " for a limited time" } else { "" };
+        let object = match &class[..] {
+            "System.Threading.Lock" => format!("a Lock ({lock})"),
+            class => format!("an object of {class} ({lock})"),
+        };
+        let [waits, holds] = [waiter, owner].map(thread);
+        say!(answer, "  {waits} waits{limit} for {object}, which {holds} holds");
+        waiter.frames.iter().for_each(|frame| say!(answer, "    {frame}"));
+    }
+}
+
+/// As `thread 4711 "worker"`.
+fn thread(stack: &SourceStack) -> String {
     let name = stack.name.as_ref().map(|name| format!(" \"{name}\"")).unwrap_or_default();
-    say!(answer, "  {title} thread {}{name}", stack.thread.unwrap_or_default());
+    format!("thread {}{name}", stack.thread.unwrap_or_default())
+}
+
+fn describe(title: &str, stack: &SourceStack, answer: &mut Answer) {
+    say!(answer, "  {title} {}", thread(stack));
     stack.frames.iter().for_each(|frame| say!(answer, "    {frame}"));
 }
 
@@ -423,16 +541,36 @@ fn own_place(cx: &InNoGc<'_>, code: &CodeFrames, depth: usize) -> Option<(u32, P
     Some((os_id, Place::new(os_id, cx.thread_name(thread), frames)))
 }
 
+/// The thread of a sample and its stack.
+fn sampled_place(cx: &InNoGc<'_>, code: &CodeFrames, sample: &Sample<'_>) -> Option<Place> {
+    let os_id = sample.thread().os_id?;
+    let managed = |(depth, frame): (usize, &SampledFrame)| Some(code.frame(cx, frame.function?, frame.ip, depth == 0));
+    let frames = sample.frames().iter().enumerate().filter_map(managed);
+    let frames = frames.filter(|frame| !is_of_runtime(&frame.name)).collect();
+    Some(Place::new(os_id, sample.thread().name.clone(), frames))
+}
+
 fn see_owners(waits: &Waits, code: &CodeFrames, round: &Round<'_, '_>) {
     for sample in round.samples() {
-        let Some(os_id) = sample.thread().os_id else { continue };
-        let managed = |(depth, frame): (usize, &SampledFrame)| {
-            Some(code.frame(round.cx(), frame.function?, frame.ip, depth == 0))
-        };
-        let frames = sample.frames().iter().enumerate().filter_map(managed);
-        let frames = frames.filter(|frame| !is_of_runtime(&frame.name)).collect();
-        let owner = Place::new(os_id, sample.thread().name.clone(), frames);
-        waits.lock().see(owner, round.elapsed());
+        if let Some(owner) = sampled_place(round.cx(), code, &sample) {
+            waits.lock().see(owner, round.elapsed());
+        }
+    }
+}
+
+/// Looks who waits for whom, in a round with all threads.
+fn look(waits: &Waits, code: &CodeFrames, round: &mut Round<'_, '_>) {
+    let places = round.samples().filter_map(|sample| sampled_place(round.cx(), code, &sample));
+    let places: HashMap<u32, Place> = places.map(|place| (place.os_id, place)).collect();
+    let locks = round.lock_waits();
+    let mut state = waits.lock();
+    match locks {
+        Ok(locks) => state.look(&locks, &places),
+        Err(error) => {
+            // Another look would fail as well.
+            state.looked.get_or_insert_with(Instant::now);
+            state.notes.push(format!("deadlocks are not looked for: {error}"));
+        }
     }
 }
 
@@ -445,11 +583,21 @@ impl Locks {
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
         let wanted = Arc::clone(&waits);
         let is_owner = move |os_id| wanted.lock().owners.values().any(|&id| id == os_id);
-        let sampler = Sampler::every(interval).threads(move |thread| thread.os_id.is_some_and(&is_owner));
+        // The first round has all threads.
+        let takes_all = Arc::new(AtomicBool::new(true));
+        let takes_this = Arc::clone(&takes_all);
+        let is_wanted = move |os_id| takes_this.load(Ordering::Relaxed) || is_owner(os_id);
+        let sampler = Sampler::every(interval).threads(move |thread| thread.os_id.is_some_and(&is_wanted));
         let seen = Arc::clone(&waits);
         let code = Arc::<CodeFrames>::default();
         let owners = Arc::clone(&code);
-        sampler.start(cx, move |round| see_owners(&seen, &owners, round))?;
+        sampler.start(cx, move |round| {
+            see_owners(&seen, &owners, round);
+            if takes_all.load(Ordering::Relaxed) {
+                look(&seen, &owners, round);
+            }
+            takes_all.store(seen.lock().wants_look(), Ordering::Relaxed);
+        })?;
         // The events of the thread pool's keyword include the beginnings of threads.
         cx.start_runtime_events(KeywordSet::CONTENTION | KeywordSet::THREAD_POOL)?;
         answer_when_asked(cx, &asker)?;
@@ -505,7 +653,7 @@ impl Callbacks for Locks {
         let mut state = self.waits.lock();
         let report = state.report();
         let mut notes = state.notes.clone();
-        if self.asker.is_attached() && state.count == 0 {
+        if self.asker.is_attached() && !state.sees_monitors {
             notes.push(
                 "waits that had begun before are not among them: `corprof stacks` shows those threads".to_owned(),
             );

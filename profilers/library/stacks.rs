@@ -127,6 +127,10 @@ fn locks(round: &mut Round<'_, '_>) -> String {
         let class = line(&wait.class);
         let _ = writeln!(text, "wait {} {} {:#x} {limit} {class}", wait.waiter, wait.owner, wait.lock);
     }
+    for deadlock in locks.deadlocks() {
+        let threads: Vec<String> = deadlock.iter().map(|wait| wait.waiter.to_string()).collect();
+        let _ = writeln!(text, "deadlock {}", threads.join(" "));
+    }
     for thread in &locks.unknown {
         let _ = writeln!(text, "unknown-lock {thread}");
     }

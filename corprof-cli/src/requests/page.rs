@@ -13,7 +13,7 @@ use corprof_export::escaped;
 use super::endpoints::Slow;
 use super::timeline::{Part, parts_of};
 use super::{Endpoint, Report, Slowest};
-use crate::async_trace::{Names, Place, Traced};
+use crate::async_trace::{Names, Traced};
 use crate::exit::{self, Failure};
 
 const STYLE: &str = include_str!("page.css");

@@ -232,6 +232,6 @@ mod tests {
     fn a_request_without_operations_did_nothing_that_is_known() {
         let request =
             Request { activity: None, from: 5, to: 9, operations: vec![], calls: vec![], is_whole: true, left_out: 0 };
-        assert_eq!(parts(&request), [Part { from: 5, to: 9, does: Does::Nothing, chain: None }]);
+        assert_eq!(parts(&request), [Part { from: 5, to: 9, does: Does::Nothing, chains: vec![] }]);
     }
 }

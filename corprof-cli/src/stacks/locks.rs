@@ -1,4 +1,4 @@
-//! Who waits for which lock, and who holds it: cycles first, then what else is known.
+//! Who waits for which lock, and who holds it: deadlocks first, then what else is known.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -54,27 +54,6 @@ impl Locks {
         }
         Some(())
     }
-
-    /// The cycles: in each the threads wait one for the next, and the last one for the first. A thread waits for one
-    /// lock at a time, so it is in one cycle at most.
-    pub(super) fn cycles(&self) -> Vec<Vec<&Wait>> {
-        let by_waiter: BTreeMap<u32, &Wait> = self.waits.iter().map(|wait| (wait.waiter, wait)).collect();
-        let mut done = BTreeSet::new();
-        let mut cycles = Vec::new();
-        for first in by_waiter.keys() {
-            let mut path: Vec<&Wait> = Vec::new();
-            let mut thread = *first;
-            // Whoever was reached before is in a cycle that is known, or leads to one, or to none.
-            while let Some(wait) = by_waiter.get(&thread).filter(|_| done.insert(thread)) {
-                path.push(wait);
-                thread = wait.owner;
-            }
-            if let Some(start) = path.iter().position(|wait| wait.waiter == thread) {
-                cycles.push(path.split_off(start));
-            }
-        }
-        cycles
-    }
 }
 
 /// The threads that wait for each other, with their stacks, and who else waits for whom. Returns the threads whose
@@ -84,7 +63,9 @@ pub(super) fn print(stacks: &Stacks, all_frames: bool, out: &mut impl Write) -> 
     let Some(locks) = &stacks.locks else { return Ok(printed) };
     let threads: BTreeMap<u32, &Thread> = stacks.threads.iter().map(|thread| (thread.id, thread)).collect();
     let title = |id: u32| threads.get(&id).map_or_else(|| id.to_string(), |thread| groups::title(thread));
-    for cycle in locks.cycles() {
+    let by_waiter: BTreeMap<u32, &Wait> = locks.waits.iter().map(|wait| (wait.waiter, wait)).collect();
+    for deadlock in &stacks.deadlocks {
+        let cycle: Vec<&Wait> = deadlock.iter().filter_map(|thread| by_waiter.get(thread).copied()).collect();
         let is_limited = cycle.iter().any(|wait| wait.has_limit);
         let end = if is_limited { ", until a time limit ends" } else { "" };
         writeln!(out, "\ndeadlock: {} threads wait for each other{end}", cycle.len())?;
@@ -177,21 +158,6 @@ mod tests {
         locks
     }
 
-    fn cycles(lines: &str) -> Vec<Vec<u32>> {
-        let locks = locks(lines);
-        let cycles = locks.cycles();
-        cycles.iter().map(|cycle| cycle.iter().map(|wait| wait.waiter).collect()).collect()
-    }
-
-    #[test]
-    fn cycles_are_found_whoever_leads_to_them() {
-        assert_eq!(cycles("wait 1 2 a unlimited object\n"), Vec::<Vec<u32>>::new());
-        assert_eq!(cycles("wait 1 2 a unlimited object\nwait 2 1 b unlimited object\n"), [[1, 2]]);
-        let ring = "wait 5 4 a unlimited o\nwait 4 3 b unlimited o\nwait 3 5 c unlimited o\nwait 1 4 b unlimited o\n\
-                    wait 2 1 d unlimited o\nwait 8 9 e unlimited o\nwait 9 8 f limited o\n";
-        assert_eq!(cycles(ring), [vec![4, 3, 5], vec![8, 9]]);
-    }
-
     #[test]
     fn lines_are_read_or_refused() {
         let read = locks("monitors\nunknown-lock 7\nwait 1 2 0x10 limited My.List<int, string>\n");
@@ -217,7 +183,8 @@ mod tests {
             "monitors\nwait 1 2 b unlimited B\nwait 2 1 a unlimited A\nwait 3 1 a unlimited A\nwait 4 1 a unlimited A\n\
              wait 5 6 l unlimited System.Threading.Lock\nunknown-lock 7\n",
         );
-        let stacks = Stacks { threads: (1..=7).map(thread).collect(), locks: Some(locks), ..Stacks::default() };
+        let threads = (1..=7).map(thread).collect();
+        let stacks = Stacks { threads, locks: Some(locks), deadlocks: vec![vec![1, 2]], ..Stacks::default() };
         let mut out = Vec::new();
         assert!(print(&stacks, false, &mut out).unwrap().into_iter().eq([1, 2]));
         let expected = "

@@ -22,6 +22,7 @@
 mod locks;
 mod monitors;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use corprof_sys as sys;
@@ -72,6 +73,31 @@ pub struct LockWaits {
     pub unknown: Vec<u32>,
     /// Whether waits for monitors can be seen here. If not, no wait for one is in either list.
     pub sees_monitors: bool,
+}
+
+impl LockWaits {
+    /// The waits of each deadlock: the thread of each waits for a lock that the next one's holds, the last for one of the
+    /// first. If one of them [has a limit](LockWait::has_limit), the deadlock ends by itself.
+    #[must_use]
+    pub fn deadlocks(&self) -> Vec<Vec<&LockWait>> {
+        // A thread waits for one lock at a time, so it is in one circle at most.
+        let by_waiter: BTreeMap<u32, &LockWait> = self.waits.iter().map(|wait| (wait.waiter, wait)).collect();
+        let mut done = BTreeSet::new();
+        let mut deadlocks = Vec::new();
+        for first in by_waiter.keys() {
+            let mut path: Vec<&LockWait> = Vec::new();
+            let mut thread = *first;
+            // Whoever was reached before is in a circle that is known, or leads to one, or to none.
+            while let Some(wait) = by_waiter.get(&thread).filter(|_| done.insert(thread)) {
+                path.push(wait);
+                thread = wait.owner;
+            }
+            if let Some(start) = path.iter().position(|wait| wait.waiter == thread) {
+                deadlocks.push(path.split_off(start));
+            }
+        }
+        deadlocks
+    }
 }
 
 /// A thread waits for a lock that another one holds.
@@ -355,4 +381,30 @@ fn lock_class(cx: &ProfilerThread<'_>, method: FunctionId) -> Result<Option<Lock
         !metadata.methods_named(metadata.method(info.token)?.class, "get_OwningOSThreadId")?.is_empty();
     let class = class.as_raw();
     Ok(owner.zip(event).map(|(owner, event)| LockClass { class, owner, event, is_owner_of_system }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The waiters of the deadlocks among waits for owners.
+    fn deadlocks(pairs: &[(u32, u32)]) -> Vec<Vec<u32>> {
+        let wait = |&(waiter, owner): &(u32, u32)| LockWait {
+            waiter,
+            owner,
+            lock: owner as usize,
+            class: "System.Object".into(),
+            has_limit: false,
+        };
+        let locks = LockWaits { waits: pairs.iter().map(wait).collect(), ..LockWaits::default() };
+        locks.deadlocks().iter().map(|waits| waits.iter().map(|wait| wait.waiter).collect()).collect()
+    }
+
+    #[test]
+    fn deadlocks_are_found_whoever_leads_to_them() {
+        assert_eq!(deadlocks(&[(1, 2)]), Vec::<Vec<u32>>::new());
+        assert_eq!(deadlocks(&[(1, 2), (2, 1)]), [[1, 2]]);
+        let two = [(5, 4), (4, 3), (3, 5), (1, 4), (2, 1), (8, 9), (9, 8)];
+        assert_eq!(deadlocks(&two), [vec![4, 3, 5], vec![8, 9]]);
+    }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use corprof_tests::repetitions;
 use serde_json::Value;
 
+use super::documents::Schema;
 use super::*;
 
 /// A run of tests/managed/Standing.cs whose threads stand where they are to stand.
@@ -246,6 +247,44 @@ fn threads_that_wait_for_each_others_monitors_are_a_deadlock() -> Result<()> {
         ensure!(text.contains("until a time limit ends") && text.contains(" for a limited time "), "{runtime}: {text}");
         let again = [two[0], two[1], ("last", "System.Object", "keeper")];
         waits_are(&runtime, "Deadlocks", "again", &again)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn locks_tells_of_waits_that_began_before_as_well() -> Result<()> {
+    for runtime in runtimes()? {
+        let mut command = Run::new(&runtime, "Deadlocks").command()?;
+        command.arg("again");
+        let program = Program::start(command)?;
+        program.expect("ready")?;
+        let pid = program.child.id().to_string();
+        let output = corprof()?.args(["locks", &pid, "--duration", "0.5", "--json"]).output()?;
+        let (stdout, stderr) = texts(&output);
+        ensure!(output.status.success(), "{runtime}: {stderr}");
+        let json: Value = serde_json::from_str(&stdout)?;
+        Schema::read()?.check("locks", &json)?;
+        let edge = |wait: &Value| {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            [text(&wait["waiter"]["name"]), text(&wait["class"]), text(&wait["owner"]["name"])]
+        };
+        let deadlocks = json["deadlocks"].as_array().context("no deadlocks")?;
+        let circles: Vec<Vec<_>> =
+            deadlocks.iter().map(|waits| waits.as_array().into_iter().flatten().map(edge).collect()).collect();
+        let circle = [["circle 0", LEDGER, "circle 1"], ["circle 1", ACCOUNT, "circle 0"]];
+        ensure!(circles.len() == 1 && circles[0] == circle, "{runtime}: {json}");
+        let frames = json["deadlocks"][0][0]["waiter"]["frames"].as_array().context("no frames")?;
+        let is_there =
+            |frame: &Value| frame["method"].as_str().is_some_and(|name| name.starts_with("Deadlocks.Wants("));
+        ensure!(frames.iter().any(is_there), "{runtime}: {json}");
+        let others: Vec<_> = json["began_before"].as_array().into_iter().flatten().map(edge).collect();
+        ensure!(others == [["last", "System.Object", "keeper"]], "{runtime}: {json}");
+        let output = corprof()?.args(["locks", &pid, "--duration", "0.2"]).output()?;
+        let (stdout, _) = texts(&output);
+        ensure!(stdout.starts_with("deadlock: 2 threads wait for each other\n"), "{runtime}: {stdout}");
+        ensure!(stdout.contains("\nwaits that began before:\n"), "{runtime}: {stdout}");
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0) && stderr.is_empty(), "{runtime}: {code:?}: {stderr}");
     }
     Ok(())
 }
