@@ -8,6 +8,8 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard};
 
+use corprof_sys as sys;
+
 use super::answers::Answers;
 use super::inlined::is_inlined;
 use super::inserted_calls::calls;
@@ -22,6 +24,7 @@ use crate::edit::{EditError, HookCalls, MethodEdit};
 use crate::error::{E_NOTIMPL, Error, Result};
 use crate::event_mask::EventMask;
 use crate::id::FunctionId;
+use crate::info::Info;
 use crate::instrumentation::{Instrumentation, StartError};
 use crate::lock::unpoisoned;
 use crate::metadata::is_of_the_runtime;
@@ -71,6 +74,8 @@ impl Decision {
 struct Inserted<H: FunctionHooks> {
     installed: &'static Installed<H>,
     precompiled: Precompiled,
+    /// After an attach: what has methods compiled again.
+    instrumentation: Option<Instrumentation>,
     methods: Mutex<HashMap<Key, Decision>>,
     /// What the user has answered about methods, with the functions that were asked about.
     answers: Answers<Key, (FunctionId, H::Function)>,
@@ -84,7 +89,7 @@ pub(super) fn install<H: FunctionHooks>(
     hooks: H,
     precompiled: Precompiled,
 ) -> Result<HookedFunctions> {
-    Ok(prepare(cx, hooks, precompiled, EventMask::MONITOR_CACHE_SEARCHES)?.hooked().clone())
+    Ok(prepare(cx, hooks, precompiled, None, EventMask::MONITOR_CACHE_SEARCHES)?.hooked().clone())
 }
 
 /// The same after an attach.
@@ -92,9 +97,9 @@ pub(super) fn attach<H: FunctionHooks>(
     cx: &mut InAttach<'_>,
     hooks: H,
 ) -> std::result::Result<HookedFunctions, StartError> {
-    // The flag for precompiled code can be set at start-up only.
-    let inserted = prepare(cx, hooks, Precompiled::Compile, EventMask::empty())?;
     let instrumentation = cx.start_instrumentation()?;
+    // The flag for precompiled code can be set at start-up only.
+    let inserted = prepare(cx, hooks, Precompiled::Compile, Some(instrumentation.clone()), EventMask::empty())?;
     cx.spawn_profiler_thread("hooks", move |cx| {
         // Those that are compiled from here on are reported.
         let functions = cx.wait_for_jitted_functions().unwrap_or_else(|error| {
@@ -115,6 +120,7 @@ fn prepare<H: FunctionHooks>(
     cx: &InCallback<'_>,
     hooks: H,
     precompiled: Precompiled,
+    instrumentation: Option<Instrumentation>,
     more: EventMask,
 ) -> Result<&'static Inserted<H>> {
     const CALL: &str = "SetILFunctionBody";
@@ -128,6 +134,7 @@ fn prepare<H: FunctionHooks>(
     let inserted = Inserted {
         installed,
         precompiled,
+        instrumentation,
         methods: Mutex::default(),
         answers: Answers::default(),
         kept: Mutex::default(),
@@ -260,16 +267,15 @@ impl<H: FunctionHooks> Inserted<H> {
     /// Has a method recompiled that was compiled before the profiler attached.
     fn rewrite(&'static self, cx: &mut ProfilerThread<'_>, instrumentation: &Instrumentation, function: FunctionId) {
         let Some(_inside) = self.installed.gate().enter() else { return };
-        let (Ok((key, None)), Ok(info)) = (self.known(cx, function), cx.function_info(function)) else { return };
+        let Ok((key, None)) = self.known(cx, function) else { return };
         let wanted =
             catch(|| self.wanted(cx, key, function, Types::MayLoad), || self.installed.disable_after_panic("select"))
                 .flatten();
-        self.methods().insert(key, Decision::of(wanted.is_some()));
-        if let Some(calls) = wanted {
-            // SAFETY: as in `select`.
-            let edit = move |edit: &mut MethodEdit<'_>| unsafe { edit.call_hooks(&calls) };
-            let rewrite = instrumentation.edit(info.module, info.token, edit);
-            self.hooked().note_rewrite(function, rewrite);
+        let before = self.methods().insert(key, Decision::of(wanted.is_some()));
+        // The compiler may have begun its next tier meanwhile.
+        let Some(calls) = wanted.filter(|_| before != Some(Decision::Hooked)) else { return };
+        if let Err(error) = self.recompile(cx, instrumentation, function, calls) {
+            self.hooked().leave_out(function, error.to_string());
         }
     }
 
@@ -291,12 +297,38 @@ impl<H: FunctionHooks> Inserted<H> {
         };
         // SAFETY: the functions are those of these hooks, and take the numbers of their records, which are never freed;
         // they are in a library that stays in memory (`prevent_detach`), catch panics, and are what hooks are.
-        match cx.edit_once(function, |edit| unsafe { edit.call_hooks(&calls) }) {
+        match (cx.edit_once(function, |edit| unsafe { edit.call_hooks(&calls) }), &self.instrumentation) {
             // If it was not this thread that has replaced the body, it was another one, with the same calls.
-            Ok(_) => Ok(true),
-            Err(EditError::Rejected(errors)) => Err(broken(&errors)),
-            Err(error) => Err(error.to_string()),
+            (Ok(_), _) => Ok(true),
+            // It was compiled before the attach, and the compiler begins the next tier.
+            (Err(EditError::Runtime(error)), Some(instrumentation))
+                if error.code() == sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE =>
+            {
+                let is_known = self.methods().insert(key, Decision::Hooked) == Some(Decision::Hooked);
+                if !is_known {
+                    self.recompile(cx, instrumentation, function, calls).map_err(|error| error.to_string())?;
+                }
+                Ok(true)
+            }
+            (Err(EditError::Rejected(errors)), _) => Err(broken(&errors)),
+            (Err(error), _) => Err(error.to_string()),
         }
+    }
+
+    /// Has a method that was compiled before the attach compiled again, with calls.
+    fn recompile(
+        &self,
+        info: &Info,
+        instrumentation: &Instrumentation,
+        function: FunctionId,
+        calls: HookCalls,
+    ) -> Result<()> {
+        let method = info.function_info(function)?;
+        // SAFETY: as in `select`.
+        let edit = move |edit: &mut MethodEdit<'_>| unsafe { edit.call_hooks(&calls) };
+        let rewrite = instrumentation.edit(method.module, method.token, edit);
+        self.hooked().note_rewrite(function, rewrite);
+        Ok(())
     }
 }
 
