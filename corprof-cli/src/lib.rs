@@ -4,7 +4,7 @@
 //! Each command is a module with its options, `Args`, and one `run`. The crate `corprof-launch` runs applications under
 //! profilers, and reads libraries; `embedded` has the built-in profilers, `options` what their table says of options,
 //! `delayed` attaches a profiler to an application that runs, `attached_profiler` attaches a built-in one that detaches by
-//! itself, `question` has one gather until it is asked. Where another maker's profiler is in the way, `event_pipe_samples`
+//! itself, `question` has one gather until it is asked. Where another profiler is in the way, `event_pipe_samples`
 //! has the runtime sample the process. `async_trace` follows the async operations of a process, for `requests` and
 //! `waits`; `trace_methods` knows whose code an address is; `recording` reads recordings, for
 //! `view`, `diff` and `heatmap`. All print by `output`.

@@ -64,7 +64,7 @@ const DEFAULT: &str = "profile.html";
 ///
 /// With --pid it attaches the sampler to a running process, until Ctrl-C or for --duration. The process runs on.
 /// Afterwards the sampler detaches, so that the process can be recorded again; so it does if this command is killed. If
-/// another maker's profiler is in the process, the runtime's own sampler takes the samples, by EventPipe: threads stop
+/// another profiler stays in the process, the runtime's own sampler takes the samples, by EventPipe: threads stop
 /// at safe points, and waits are not told from work.
 ///
 /// On .NET 11 the callers of a resumed async method are the methods that await it, then "[started by]" and those that

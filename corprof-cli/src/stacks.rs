@@ -35,7 +35,7 @@ const CUT: &str = "[outer frames are missing";
 /// other's locks (`lock`, `Monitor`, `System.Threading.Lock`) come first, as a deadlock, with the classes of the objects,
 /// however long they have waited. Then comes who waits for whom without a deadlock. On Linux.
 ///
-/// If another maker's profiler is in the process, the runtime's own sampler takes the stacks, by EventPipe: of the
+/// If another profiler stays in the process, the runtime's own sampler takes the stacks, by EventPipe: of the
 /// threads that have managed methods on their stacks. It does not tell whether a thread waits (one `in native code` may
 /// do either), nor who holds which lock.
 ///

@@ -460,10 +460,13 @@ impl Report for LockReport {
             self.began_before.iter().for_each(|wait| wait.text(answer));
         }
         if self.unfinished_waits > 0 {
-            say!(answer, "{} waits have not ended", self.unfinished_waits);
+            let have = if self.unfinished_waits == 1 { "wait has" } else { "waits have" };
+            say!(answer, "{} {have} not ended", self.unfinished_waits);
         }
         let seconds = head.seconds;
-        say!(answer, "{} waits in {seconds:.1} s; threads have waited for {} ms in all", self.waits, ms(self.waited));
+        let waits = if self.waits == 1 { "wait" } else { "waits" };
+        let waited = ms(self.waited);
+        say!(answer, "{} {waits} in {seconds:.1} s; threads have waited for {waited} ms in all", self.waits);
         say!(answer, "{:>8} {:>10} {:>10}  waits in", "waits", "total ms", "longest ms");
         for Waiter { method, waits, total, longest } in &self.waiters {
             say!(answer, "{waits:>8} {:>10} {:>10}  {method}", ms(*total), ms(*longest));

@@ -63,8 +63,8 @@ const OF_THE_RUNTIME: [&str; 5] = [
 /// Prints that samples come this way, and why.
 pub(crate) fn announce(why: &anyhow::Error) {
     let why = format!("{why:#}");
-    let why: Vec<&str> = why.split_whitespace().collect();
-    eprintln!("corprof: no profiler can attach, so the runtime samples the threads itself: {}", why.join(" "));
+    let why: Vec<&str> = why.lines().map(str::trim).collect();
+    eprintln!("corprof: no profiler can attach, so the runtime samples the threads itself: {}", why.join("; "));
 }
 
 /// A sample of a thread.

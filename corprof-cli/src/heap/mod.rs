@@ -162,10 +162,10 @@ fn take(args: &Args, process: &Process) -> anyhow::Result<()> {
             Ok(both) => both,
             Err(why) => {
                 let why = format!("{why:#}");
-                let why: Vec<&str> = why.split_whitespace().collect();
+                let why: Vec<&str> = why.lines().map(str::trim).collect();
                 eprintln!(
                     "corprof: no profiler can attach, so the runtime sends the heap over its port: {}",
-                    why.join(" ")
+                    why.join("; ")
                 );
                 over_port()?
             }

@@ -1,4 +1,4 @@
-//! Records a process that has another maker's profiler, by the runtime's own sampler.
+//! Records a process that another profiler stays in, by the runtime's own sampler.
 
 use std::process::ExitCode;
 use std::thread;

@@ -1,4 +1,4 @@
-//! The stacks of a process that has another maker's profiler, by the runtime's own sampler.
+//! The stacks of a process that another profiler stays in, by the runtime's own sampler.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

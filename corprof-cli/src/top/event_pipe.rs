@@ -1,4 +1,4 @@
-//! The times of methods by the runtime's own sampler, for a process that has another maker's profiler.
+//! The times of methods by the runtime's own sampler, for a process that another profiler stays in.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};

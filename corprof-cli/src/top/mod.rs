@@ -57,7 +57,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// generation 0, 1 and 2), which the runtime sends each second. The process needs no preparation. If this command is
 /// killed, the sampler detaches by itself within a minute.
 ///
-/// If another maker's profiler is in the process, the runtime's own sampler takes the samples, by EventPipe: times are
+/// If another profiler stays in the process, the runtime's own sampler takes the samples, by EventPipe: times are
 /// then those in which threads were in managed code, whether they had a processor or not.
 ///
 /// Without a terminal, or with --once or --json, prints one table after --duration, and ends. Its percentages and rates
