@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
+use corprof_nettrace::events::universal::Measured;
 use recordings::MILLISECOND;
 use serde_json::Value;
 
@@ -22,7 +23,7 @@ fn recording(distance: u64) -> Result<Vec<u8>> {
     let samples = seconds.into_iter().flat_map(|(second, stack)| {
         (0..100).map(move |sample| ((second * 1_000 + sample * 10 + 5) * MILLISECOND * distance, stack))
     });
-    recordings::of_samples(&methods, samples)
+    recordings::of_samples(Measured::CPU, &methods, samples)
 }
 
 fn file(bytes: &[u8]) -> Result<(tempfile::TempDir, PathBuf)> {

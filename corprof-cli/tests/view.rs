@@ -1,5 +1,7 @@
 //! `corprof view` on recordings that these tests write, in the format of `dotnet-trace collect-linux` and of corprof.
 
+mod recordings;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,6 +11,7 @@ use anyhow::{Context, Result, ensure};
 use corprof_nettrace::events::universal::{ExistingProcess, Measured, ProcessMapping, ProcessSymbol};
 use corprof_nettrace::events::{Provider, Text};
 use corprof_nettrace::{Label, Metadata, NewEvent, Thread, Trace, UtcTime, Writer};
+use recordings::MILLISECOND;
 use serde_json::Value;
 
 const SECOND: u64 = 1_000_000_000;
@@ -169,6 +172,24 @@ fn filters_leave_what_they_say() -> Result<()> {
     assert_eq!(rows_with(&path, &["--from", "50%", "--to", "59.5%"])?, [main(0, 10), order(6), read(4)]);
     let waits = document(&path, &["--event", "waits"])?;
     assert_eq!((&waits["unit"], &waits["weight"]), (&"nanoseconds".into(), &(SECOND / 2).into()));
+    Ok(())
+}
+
+#[test]
+fn samples_of_waiting_threads_weigh_time() -> Result<()> {
+    let stack = [READ + 8, MAIN + 4];
+    let samples = || (0..100).map(|sample| (sample * 10 * MILLISECOND, &stack[..]));
+    let methods = [(MAIN, "Shop.App.Main()"), (READ, "Shop.App.Wait()")];
+    let (_folder, path) = file(&recordings::of_samples(Measured::WAIT, &methods, samples())?)?;
+    for arguments in [&[][..], &["--event", "waits"], &["--event", "wait"]] {
+        let document = document(&path, arguments)?;
+        assert_eq!((&document["unit"], &document["samples"]), (&"nanoseconds".into(), &100.into()), "{arguments:?}");
+        let own = (100 * MILLISECOND, 100 * MILLISECOND);
+        assert_eq!(rows(&document)["Shop.App.Wait()"], own, "{arguments:?}");
+    }
+    // Those that run come first.
+    let (_folder, path) = file(&recording()?)?;
+    assert_eq!(document(&path, &[])?["unit"], "samples");
     Ok(())
 }
 

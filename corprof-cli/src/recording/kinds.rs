@@ -4,7 +4,7 @@ use corprof_nettrace::events::Provider;
 use corprof_nettrace::{Event, Metadata};
 use rustc_hash::FxHashMap;
 
-use super::measure::{Choice, Measure};
+use super::measure::{Choice, Clock, Measure};
 
 /// A kind of event: a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,14 +47,14 @@ pub(super) struct Kinds {
 
 impl Kinds {
     /// Counts an event. Answers with the number of its kind.
-    pub(super) fn count(&mut self, event: &Event<'_>, choice: &Choice) -> usize {
+    pub(super) fn count(&mut self, event: &Event<'_>, choice: &Choice, clock: Clock) -> usize {
         let metadata = event.metadata();
         let known = match self.last {
             Some((id, index)) if id == metadata.id => Some(index),
             _ => self.by_number.get(&metadata.id).copied(),
         };
         let known = known.filter(|index| self.kinds.get(*index).is_some_and(|kind| kind.is_of(metadata)));
-        let index = known.unwrap_or_else(|| self.add(event, choice));
+        let index = known.unwrap_or_else(|| self.add(event, choice, clock));
         self.last = Some((metadata.id, index));
         if let Some(kind) = self.kinds.get_mut(index) {
             kind.events += 1;
@@ -63,11 +63,11 @@ impl Kinds {
         index
     }
 
-    fn add(&mut self, event: &Event<'_>, choice: &Choice) -> usize {
+    fn add(&mut self, event: &Event<'_>, choice: &Choice, clock: Clock) -> usize {
         let metadata = event.metadata();
         let known = self.kinds.iter().position(|kind| kind.is_of(metadata));
         let index = known.unwrap_or_else(|| {
-            self.kinds.push(Kind::new(event, choice));
+            self.kinds.push(Kind::new(event, choice, clock));
             self.kinds.len() - 1
         });
         self.by_number.insert(metadata.id, index);
@@ -84,7 +84,7 @@ impl Kinds {
 }
 
 impl Kind {
-    fn new(event: &Event<'_>, choice: &Choice) -> Self {
+    fn new(event: &Event<'_>, choice: &Choice, clock: Clock) -> Self {
         let metadata = event.metadata();
         let decoded = event.decoded();
         let name = decoded.name().to_string();
@@ -102,7 +102,7 @@ impl Kind {
                 | "ModuleLoad",
             ) => Role::Symbols,
             (_, name) => match choice.rank(metadata, name) {
-                Some(rank) => Role::Sample { rank, measure: Measure::of(&metadata.provider, name) },
+                Some(rank) => Role::Sample { rank, measure: Measure::of(&metadata.provider, name, clock) },
                 None if decoded.provider() == Provider::RUNTIME && name == "ContentionStart" => Role::WaitBegin,
                 None => Role::Other,
             },

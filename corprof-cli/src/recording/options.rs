@@ -10,7 +10,7 @@ use super::{Choice, Moment, Options, ThreadChoice, ThreadPattern};
 /// What is looked at in a recording.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Looked {
-    /// The events to look at, with the weight that they have: samples, waits, allocations (bytes), contention (time),
+    /// The events to look at, with the weight that they have: samples, waits (time), allocations (bytes), contention (time),
     /// exceptions; or any event with stacks, by NAME or PROVIDER/NAME [default: samples, else the next of these]
     #[arg(long, value_name = "NAME")]
     pub(crate) event: Option<String>,

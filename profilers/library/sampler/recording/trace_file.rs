@@ -17,9 +17,6 @@ use corprof_nettrace::{Label, Metadata, NewEvent, Thread, Trace, UtcTime, Uuid, 
 use super::code_map::CodeMap;
 use super::files::{Files, WholeBlocks};
 
-/// The name of the event of a thread that waits. Readers that know processor samples only pass it over.
-const WAIT: &str = "wait";
-
 /// The definitions of events.
 const PROCESS_EVENT: u32 = 1;
 const MAPPING_EVENT: u32 = 2;
@@ -523,7 +520,7 @@ impl TraceFile {
             system(MAPPING_EVENT, ProcessMapping::ID, ProcessMapping::NAME).with_fields(ProcessMapping::fields()),
             system(SYMBOL_EVENT, ProcessSymbol::ID, ProcessSymbol::NAME).with_fields(ProcessSymbol::fields()),
             events(CPU_EVENT, Measured::CPU),
-            events(WAIT_EVENT, WAIT),
+            events(WAIT_EVENT, Measured::WAIT),
         ] {
             writer.define_event(&definition)?;
         }
