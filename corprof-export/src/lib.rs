@@ -81,7 +81,7 @@ pub use error::Error;
 pub use flame_graph::escaped;
 pub use format::Format;
 pub use frame::{Frame, FrameId, FrameKind};
-pub use heat::{Heat, HeatMap};
+pub use heat::{Heat, HeatMap, Lane};
 pub use methods::Method;
 pub use output::{Output, OutputFile, Written, application_name};
 pub use profile::{Losses, Profile, ThreadId, Unit};

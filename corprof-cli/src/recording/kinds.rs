@@ -4,6 +4,7 @@ use corprof_nettrace::events::Provider;
 use corprof_nettrace::{Event, Metadata};
 use rustc_hash::FxHashMap;
 
+use super::lanes::Sign;
 use super::measure::{Choice, Clock, Measure};
 
 /// A kind of event: a definition.
@@ -19,6 +20,8 @@ pub(crate) struct Kind {
     pub(crate) stacks: u64,
     defined_name: String,
     pub(super) role: Role,
+    /// What it says for the timeline.
+    pub(super) sign: Option<Sign>,
 }
 
 /// What is done with an event.
@@ -78,6 +81,10 @@ impl Kinds {
         self.kinds.get(index).map_or(Role::Other, |kind| kind.role)
     }
 
+    pub(super) fn sign(&self, index: usize) -> Option<Sign> {
+        self.kinds.get(index).and_then(|kind| kind.sign)
+    }
+
     pub(super) fn into_kinds(self) -> Vec<Kind> {
         self.kinds
     }
@@ -111,6 +118,7 @@ impl Kind {
             provider: metadata.provider.clone(),
             id: metadata.event_id,
             version: metadata.version,
+            sign: Sign::of(decoded.provider(), &name),
             name,
             events: 0,
             stacks: 0,

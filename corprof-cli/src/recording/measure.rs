@@ -108,6 +108,19 @@ impl Measure {
         }
     }
 
+    /// What the samples are, in words.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Cpu => "processor time",
+            Self::Round => "time of threads",
+            Self::Switch | Self::Wait { .. } => "waits",
+            Self::AllocationSampled | Self::AllocationTick => "allocations",
+            Self::Contention => "waits for locks",
+            Self::Exception => "exceptions",
+            Self::Count => "events",
+        }
+    }
+
     /// What the weights are, for pictures.
     pub(crate) fn mode(self) -> Option<Mode> {
         match self {

@@ -3,10 +3,12 @@
 //!
 //! `pass` takes the events: `measure` says which are looked at and what they weigh, `kinds` counts all, `samples` has the
 //! sums, `stacks` keeps each stack once, and at the end `symbols` names each distinct address once. `picture` has the result of one or more files, `select`
-//! what is left of it after filters, and `table` its rows. `cells` keeps when samples were, for heat maps.
+//! what is left of it after filters, and `table` its rows. `cells` keeps when samples were, and `lanes` what the
+//! runtime did then, for heat maps and timelines.
 
 mod cells;
 mod kinds;
+mod lanes;
 mod measure;
 pub(crate) mod options;
 mod pass;
@@ -30,8 +32,9 @@ use anyhow::{Context, Result, bail};
 use corprof_export::FrameKind;
 use corprof_nettrace::{Error, FormatErrorKind, Item, Reader, UtcTime};
 
-pub(crate) use self::cells::Cells;
+pub(crate) use self::cells::{Cells, CellsOf};
 pub(crate) use self::kinds::Kind;
+pub(crate) use self::lanes::Lanes;
 pub(crate) use self::measure::{Choice, Measure};
 use self::pass::Pass;
 use self::samples::Samples;
@@ -50,8 +53,10 @@ pub(crate) struct Options {
     pub(crate) group_label: Option<String>,
     /// Whether the times of samples are kept.
     pub(crate) is_timed: bool,
-    /// Whether weights are also kept by cells of time.
-    pub(crate) has_cells: bool,
+    /// What weights are kept by cells of time of.
+    pub(crate) cells: Option<CellsOf>,
+    /// Whether it is kept what the runtime did at each moment.
+    pub(crate) has_lanes: bool,
     /// Whether frames by which the runtime calls managed code and stops threads are on stacks.
     pub(crate) has_runtime_frames: bool,
 }
@@ -142,6 +147,7 @@ struct Gathered {
     measure: Option<Measure>,
     threads: Vec<Thread>,
     samples: Samples,
+    lanes: Option<Lanes>,
 }
 
 /// Reads a file. A file that ends in the middle is read up to there.

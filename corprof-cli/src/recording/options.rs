@@ -59,7 +59,8 @@ impl Looked {
             label: self.label.clone(),
             group_label: None,
             is_timed: false,
-            has_cells: false,
+            cells: None,
+            has_lanes: false,
             has_runtime_frames: self.runtime_frames,
         }
     }

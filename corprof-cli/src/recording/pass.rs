@@ -15,7 +15,7 @@ use super::measure::Clock;
 use super::samples::{OpenSample, Sample, Samples};
 use super::stacks::Path as StackPath;
 use super::threads::Threads;
-use super::{Facts, Gathered, Measure, Options, Taken};
+use super::{Facts, Gathered, Lanes, Measure, Options, Taken};
 use crate::event_pipe_samples::MOST_FRAMES;
 
 /// One pass over a file.
@@ -39,6 +39,7 @@ pub(super) struct Pass<'o> {
     /// By thread: the stack in which it began to wait for a lock.
     waiting: FxHashMap<u32, StackPath>,
     samples: Samples,
+    lanes: Option<Lanes>,
 }
 
 impl<'o> Pass<'o> {
@@ -59,6 +60,7 @@ impl<'o> Pass<'o> {
             last: FxHashMap::default(),
             waiting: FxHashMap::default(),
             samples: Samples::new(options, from, to),
+            lanes: options.has_lanes.then(|| Lanes::new(from, to)),
         }
     }
 
@@ -82,6 +84,12 @@ impl<'o> Pass<'o> {
         self.last_ticks = self.last_ticks.max(event.ticks());
         let kind = self.kinds.count(event, &self.options.choice, self.clock);
         let thread = self.threads.of(event, &self.options.threads);
+        if let Some(lanes) = &mut self.lanes
+            && let Some(sign) = self.kinds.sign(kind)
+            && (!sign.is_of_thread() || self.threads.get(thread).is_some_and(|thread| thread.is_wanted))
+        {
+            lanes.take(sign, &event.decoded(), event.since_start());
+        }
         match self.kinds.role(kind) {
             Role::Other => {}
             Role::Process => self.process(event),
@@ -206,8 +214,11 @@ impl<'o> Pass<'o> {
         if let Some(cells) = &mut self.samples.cells {
             cells.finish(facts.duration);
         }
+        if let Some(lanes) = &mut self.lanes {
+            lanes.finish(facts.duration);
+        }
         let measure = self.rank.map(|(_, measure)| measure);
-        Ok(Gathered { facts, measure, threads, samples: self.samples })
+        Ok(Gathered { facts, measure, threads, samples: self.samples, lanes: self.lanes })
     }
 }
 

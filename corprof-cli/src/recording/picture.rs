@@ -9,7 +9,7 @@ use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::stacks::{Code, EMPTY};
-use super::{Cells, Facts, Frame, Gathered, Measure, Options, Samples, Sum, Thread, Timed, read};
+use super::{Cells, Facts, Frame, Gathered, Lanes, Measure, Options, Samples, Sum, Thread, Timed, read};
 use crate::event_pipe_samples::{MISSING, UNKNOWN, is_of_the_runtime};
 
 /// The stack without frames.
@@ -35,6 +35,8 @@ pub(crate) struct Picture {
     pub(crate) timed: Option<Vec<Timed>>,
     /// None if they were not asked for, or there are several files.
     pub(crate) cells: Option<Cells>,
+    /// The same.
+    pub(crate) lanes: Option<Lanes>,
 }
 
 impl Picture {
@@ -62,7 +64,7 @@ impl Picture {
     }
 
     fn add(&mut self, gathered: Gathered, with_lines: bool) {
-        let Gathered { facts, measure, threads, samples } = gathered;
+        let Gathered { facts, measure, threads, samples, lanes } = gathered;
         self.measure = self.measure.or(measure);
         let first_thread = u32::try_from(self.threads.len()).unwrap_or(u32::MAX);
         let mut lines = with_lines.then(SourceLines::new);
@@ -101,6 +103,8 @@ impl Picture {
             cells.renumber(stack_of);
             cells
         });
+        self.lanes = lanes.filter(|_| self.files.is_empty());
+        self.align();
         self.threads.extend(threads);
         self.files.push(facts);
     }
@@ -120,6 +124,20 @@ impl Picture {
         };
         let is_hidden = frame.kind == FrameKind::Managed && is_of_the_runtime(&frame.name);
         (!is_hidden || self.has_runtime_frames).then(|| number(self.frames.insert_full(frame).0))
+    }
+
+    /// Takes longer cells. Answers whether there are any.
+    pub(crate) fn coarsen(&mut self) -> bool {
+        let is_done = self.cells.as_mut().is_some_and(Cells::coarsen);
+        self.align();
+        is_done
+    }
+
+    /// Has cells and lanes of one length.
+    fn align(&mut self) {
+        if let (Some(cells), Some(lanes)) = (&mut self.cells, &mut self.lanes) {
+            lanes.align(cells);
+        }
     }
 
     /// The frames of a stack, innermost first.

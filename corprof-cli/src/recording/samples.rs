@@ -64,7 +64,7 @@ impl Samples {
             groups: IndexSet::from_iter([String::new()]),
             sums: FxHashMap::default(),
             timed: options.is_timed.then(Vec::new),
-            cells: options.has_cells.then(|| Cells::new(from, to)),
+            cells: options.cells.map(|of| Cells::new(of, from, to)),
         }
     }
 
@@ -81,7 +81,7 @@ impl Samples {
         let Sample { at, thread, stack, group, weight } = sample;
         self.sums.entry((thread, stack, group)).or_default().add(Sum { samples: 1, weight });
         if let Some(cells) = &mut self.cells {
-            cells.add(at, stack, weight);
+            cells.add(at, thread, stack, weight);
         }
         if let Some(timed) = &mut self.timed {
             timed.push(Timed { at, thread, stack, weight });
@@ -104,7 +104,7 @@ impl Samples {
         let Sample { at, thread, stack, group, .. } = open.sample;
         self.sums.entry((thread, stack, group)).or_default().add(Sum { samples: 0, weight });
         if let Some(cells) = &mut self.cells {
-            cells.add(at, stack, weight);
+            cells.add(at, thread, stack, weight);
         }
         if let Some(sample) = self.timed.as_mut().and_then(|timed| timed.get_mut(open.index)) {
             sample.weight = weight;

@@ -109,6 +109,8 @@ impl Symbols {
         let kind = if is_managed { FrameKind::Managed } else { FrameKind::Native };
         let in_library = module.filter(|_| !is_managed).and_then(|path| in_library(path, name));
         let mut frame = Frame::new(managed.as_deref().or(in_library.as_deref()).unwrap_or(name), kind);
+        // The file of compiled code is no module, by which its methods could be judged.
+        let module = module.filter(|path| !is_managed || is_assembly(path));
         frame.module = module.map(|path| path.to_string_lossy().into_owned());
         frame
     }

@@ -20,7 +20,8 @@ fn options(event: Option<&str>) -> Options {
         label: None,
         group_label: None,
         is_timed: false,
-        has_cells: false,
+        cells: None,
+        has_lanes: false,
         has_runtime_frames: true,
     }
 }

@@ -56,6 +56,18 @@ fn a_recording_of_the_runtime_has_the_methods_and_lines_that_run() -> Result<()>
         ensure!(of_lines * 2 > weight, "{runtime}: {of_lines} of {weight} ns have a line: {document}");
         ensure!(document["files"][0]["cut_at"].is_null(), "{runtime}: {document}");
 
+        // The page has the lines of a picked method, and a timeline.
+        let page = folder.path().join("lines.html");
+        let output = corprof()?.arg("view").arg(&file).arg("-o").arg(&page).output()?;
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        let page = fs::read_to_string(page)?;
+        let (_, data) = page.split_once("id=\"data\">").context("no data")?;
+        let data: Value = serde_json::from_str(data.split_once("</script>").context("no end of the data")?.0)?;
+        let weights = data["lines"]["own"].as_array().context("no lines")?;
+        let of_page: u64 = weights.iter().filter_map(Value::as_u64).sum();
+        ensure!(of_page >= of_lines, "{runtime}: {of_page} and {of_lines} ns have a line");
+        ensure!(data["heat"]["title"] == "time of threads", "{runtime}: {}", data["heat"]["title"]);
+
         // The same file without its end, as of a process that was killed.
         let bytes = fs::read(&file)?;
         fs::write(&file, bytes.get(..bytes.len() / 2).context("a long file")?)?;
