@@ -20,7 +20,7 @@ use crate::view::{self, page};
 /// more samples it has, or the more time or bytes. Click a cell, or drag over a range, and the flame graph and the table
 /// below are of that moment. --from and --to show a part of a long recording in shorter cells.
 ///
-/// Reads .nettrace files, as `corprof view` does. The page is one file, and asks nothing of the network. It has at most
+/// Reads .nettrace files and the text of `perf script`, as `corprof view` does. The page is one file, and asks nothing of the network. It has at most
 /// 15 MB, unless its stacks alone need more: cells become longer if there are too many. `-` is standard input.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:

@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::lanes::Sign;
 use super::measure::{Choice, Clock, Measure};
+use super::perf;
 
 /// A kind of event: a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,6 +125,33 @@ impl Kind {
             stacks: 0,
             defined_name: metadata.name.clone(),
             role,
+        }
+    }
+
+    /// An event of perf.
+    pub(super) fn named(provider: &str, name: &str, choice: &Choice) -> Self {
+        let role = match perf::measured(choice, name) {
+            Some((rank, measure)) => Role::Sample { rank, measure },
+            None => Role::Other,
+        };
+        Self {
+            provider: provider.to_owned(),
+            id: 0,
+            version: 0,
+            sign: None,
+            name: name.to_owned(),
+            events: 0,
+            stacks: 0,
+            defined_name: name.to_owned(),
+            role,
+        }
+    }
+
+    /// Its place among those that are looked at, and how it is weighed.
+    pub(super) fn measured(&self) -> Option<(usize, Measure)> {
+        match self.role {
+            Role::Sample { rank, measure } => Some((rank, measure)),
+            _ => None,
         }
     }
 

@@ -10,21 +10,31 @@ use corprof_nettrace::{Metadata, Trace};
 /// The mean distance of two sampled allocations, in bytes: the runtime picks each byte with the same chance.
 const MEAN_DISTANCE: f64 = 102_400.0;
 
+/// The event of perf when a thread leaves its processor.
+const PERF_SWITCH: &str = "sched:sched_switch";
+/// Those of it that take samples of processors.
+const PERF_SAMPLES: [&str; 4] = ["cycles", "cpu-cycles", "cpu-clock", "task-clock"];
+
 /// Short names of events, as `--event` takes them.
 const ALIASES: [(&str, &[&str]); 5] = [
-    ("samples", &[Measured::CPU, "ThreadSample"]),
-    ("waits", &[Measured::CONTEXT_SWITCH, Measured::WAIT]),
+    ("samples", &[Measured::CPU, "ThreadSample", "cycles", "cpu-cycles", "cpu-clock", "task-clock"]),
+    ("waits", &[Measured::CONTEXT_SWITCH, Measured::WAIT, PERF_SWITCH]),
     ("allocations", &["AllocationSampled", "GCAllocationTick"]),
     ("contention", &["ContentionStop"]),
     ("exceptions", &["ExceptionThrown"]),
 ];
 
 /// Events that are looked at if none is named: the first of these that a recording has.
-const USUAL: [&str; 8] = [
+const USUAL: [&str; 13] = [
     Measured::CPU,
     "ThreadSample",
+    "cycles",
+    "cpu-cycles",
+    "cpu-clock",
+    "task-clock",
     Measured::CONTEXT_SWITCH,
     Measured::WAIT,
+    PERF_SWITCH,
     "AllocationSampled",
     "GCAllocationTick",
     "ContentionStop",
@@ -95,6 +105,15 @@ impl Measure {
             (Provider::RUNTIME, "GCAllocationTick") => Self::AllocationTick,
             (Provider::RUNTIME, "ContentionStop") => Self::Contention,
             (Provider::RUNTIME, "ExceptionThrown") => Self::Exception,
+            _ => Self::Count,
+        }
+    }
+
+    /// The measure of an event of perf.
+    pub(super) fn of_perf(event: &str) -> Self {
+        match event {
+            PERF_SWITCH => Self::Switch,
+            event if PERF_SAMPLES.contains(&event) => Self::Cpu,
             _ => Self::Count,
         }
     }
@@ -194,13 +213,21 @@ impl Choice {
 
     /// The place of an event among those asked for: only events with the first place that a recording has are taken.
     pub(super) fn rank(&self, metadata: &Metadata, name: &str) -> Option<usize> {
-        let full = || format!("{}/{name}", metadata.provider);
-        let is_asked = |asked: &String| asked.eq_ignore_ascii_case(name) || asked.eq_ignore_ascii_case(&full());
-        let place = self.names.iter().position(is_asked)?;
+        let place = self.place(&metadata.provider, name)?;
         // A program may have an event `cpu` of its own.
         let known = [Provider::UNIVERSAL_EVENTS, Provider::SAMPLE_PROFILER, Provider::RUNTIME];
         let is_known = known.contains(&Provider::of(&metadata.provider));
         (is_known || !self.is_usual).then_some(place)
+    }
+
+    /// The same of an event of perf. What it was told to record is usual, too.
+    pub(super) fn rank_of_perf(&self, name: &str) -> Option<usize> {
+        self.place(super::perf::PROVIDER, name).or(self.is_usual.then_some(self.names.len()))
+    }
+
+    fn place(&self, provider: &str, name: &str) -> Option<usize> {
+        let full = || format!("{provider}/{name}");
+        self.names.iter().position(|asked| asked.eq_ignore_ascii_case(name) || asked.eq_ignore_ascii_case(&full()))
     }
 }
 
@@ -215,12 +242,12 @@ mod tests {
         let tick = event("Microsoft-Windows-DotNETRuntime", "GCAllocationTick");
         let order = event("Shop", "Order");
         let usual = Choice::new(None);
-        assert_eq!((rank(&usual, &tick), rank(&usual, &order)), (Some(5), None));
+        assert_eq!((rank(&usual, &tick), rank(&usual, &order)), (Some(10), None));
         assert_eq!(rank(&usual, &event("Shop", "cpu")), None, "not that of a sampler");
         assert_eq!(rank(&Choice::new(Some("shop/order")), &order), Some(0));
         assert_eq!(rank(&Choice::new(Some("Other/Order")), &order), None);
         assert_eq!(rank(&Choice::new(Some("allocations")), &tick), Some(1));
         let wait = event("Universal.Events", "wait");
-        assert_eq!((rank(&Choice::new(Some("Waits")), &wait), rank(&usual, &wait)), (Some(1), Some(3)));
+        assert_eq!((rank(&Choice::new(Some("Waits")), &wait), rank(&usual, &wait)), (Some(1), Some(7)));
     }
 }

@@ -1,7 +1,7 @@
-//! Reads a recording, a `.nettrace` file, into sums by thread and stack: the file in one pass, in memory that depends
+//! Reads a recording, a `.nettrace` file or the text of `perf script`, into sums by thread and stack: in one pass, in memory that depends
 //! on its distinct stacks and methods, and not on its events.
 //!
-//! `pass` takes the events: `measure` says which are looked at and what they weigh, `kinds` counts all, `samples` has the
+//! `pass` takes the events of a trace, `perf` those of a text: `measure` says which are looked at and what they weigh, `kinds` counts all, `samples` has the
 //! sums, `stacks` keeps each stack once, and at the end `symbols` names each distinct address once. `picture` has the result of one or more files, `select`
 //! what is left of it after filters, and `table` its rows. `cells` keeps when samples were, and `lanes` what the
 //! runtime did then, for heat maps and timelines.
@@ -12,6 +12,7 @@ mod lanes;
 mod measure;
 pub(crate) mod options;
 mod pass;
+mod perf;
 pub(crate) mod picture;
 mod samples;
 pub(crate) mod select;
@@ -24,7 +25,7 @@ mod threads;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -83,16 +84,21 @@ impl Moment {
 #[derive(Debug, Clone)]
 pub(crate) struct Facts {
     pub(crate) path: PathBuf,
-    /// Of the format.
-    pub(crate) version: u32,
+    /// Of the format; none of the text of perf.
+    pub(crate) version: Option<u32>,
     pub(crate) process: Option<u64>,
     /// Names of processes, by their numbers.
     pub(crate) processes: BTreeMap<u64, String>,
-    pub(crate) started: UtcTime,
+    /// None if the file does not say it.
+    pub(crate) started: Option<UtcTime>,
     /// From the beginning to the last event.
     pub(crate) duration: Duration,
     pub(crate) events: u64,
     pub(crate) lost: u64,
+    /// Lines that could not be read, of a text.
+    pub(crate) damaged: u64,
+    /// Whether code that the runtime has compiled has no names.
+    pub(crate) lacks_names: bool,
     pub(crate) threads: usize,
     pub(crate) kinds: Vec<Kind>,
     /// The byte after which nothing was read, because the file ends in the middle.
@@ -170,20 +176,30 @@ fn read(path: &Path, options: &Options) -> Result<Gathered> {
             seconds(to)
         );
     }
-    let mut pass = Pass::new(options, from, to);
-    let cut_at = read_items(path, |item| pass.item(item))?;
-    pass.finish(path, cut_at)
+    match input(path)? {
+        Input::Trace(mut reader) => {
+            let mut pass = Pass::new(options, from, to);
+            let cut_at = read_items(path, &mut reader, |item| pass.item(item))?;
+            pass.finish(path, cut_at)
+        }
+        Input::Perf(lines) => perf::read(path, lines, options, from, to),
+    }
 }
 
 /// The time of the last event.
 fn duration(path: &Path) -> Result<Duration> {
     let mut last = Duration::ZERO;
-    read_items(path, |item| {
-        if let Taken::Item(Item::Event(event)) = item {
-            last = last.max(event.since_start());
+    match input(path)? {
+        Input::Trace(mut reader) => {
+            read_items(path, &mut reader, |item| {
+                if let Taken::Item(Item::Event(event)) = item {
+                    last = last.max(event.since_start());
+                }
+            })?;
+            Ok(last)
         }
-    })?;
-    Ok(last)
+        Input::Perf(lines) => perf::duration(lines).with_context(|| format!("cannot read {}", path.display())),
+    }
 }
 
 fn is_standard_input(path: &Path) -> bool {
@@ -197,24 +213,64 @@ enum Taken<'a> {
     End(corprof_nettrace::Stats),
 }
 
-/// Opens a recording, or standard input for `-`.
+/// A recording of any format.
+enum Input {
+    Trace(Box<Reader<Box<dyn Read>>>),
+    /// The text of `perf script`.
+    Perf(perf::Lines<BufReader<Box<dyn Read>>>),
+}
+
+/// The first bytes of a trace, and of what `perf record` writes.
+const TRACE: &[u8] = b"Nettrace";
+const PERF_DATA: &[u8] = b"PERFILE2";
+
+/// Opens a recording, or standard input for `-`, and finds its format by its first bytes.
+fn input(path: &Path) -> Result<Input> {
+    let mut source = bytes(path)?;
+    let mut head = Vec::new();
+    source.by_ref().take(8).read_to_end(&mut head).with_context(|| format!("cannot read {}", path.display()))?;
+    let is_text = head.iter().all(|byte| !byte.is_ascii_control() || byte.is_ascii_whitespace());
+    let kind = head.clone();
+    let whole: Box<dyn Read> = Box::new(std::io::Cursor::new(head).chain(source));
+    match kind.as_slice() {
+        TRACE => Ok(Input::Trace(Box::new(reader(path, whole)?))),
+        PERF_DATA => {
+            let shown = path.display();
+            bail!("{shown} is of `perf record`: give its text, by `perf script -i {shown} > app.perf.txt`")
+        }
+        _ if !is_text => bail!(unreadable(path)),
+        _ => Ok(Input::Perf(perf::Lines::new(BufReader::new(whole)))),
+    }
+}
+
+fn bytes(path: &Path) -> Result<Box<dyn Read>> {
+    if is_standard_input(path) {
+        return Ok(Box::new(std::io::stdin().lock()));
+    }
+    Ok(Box::new(File::open(path).with_context(|| format!("cannot read {}", path.display()))?))
+}
+
+/// Opens a trace, or standard input for `-`.
 ///
 /// # Errors
 /// If it cannot be read, or is not a trace.
 pub(crate) fn open(path: &Path) -> Result<Reader<Box<dyn Read>>> {
-    let source: Box<dyn Read> = if is_standard_input(path) {
-        Box::new(std::io::stdin().lock())
-    } else {
-        Box::new(File::open(path).with_context(|| format!("cannot read {}", path.display()))?)
-    };
+    reader(path, bytes(path)?)
+}
+
+fn reader(path: &Path, source: Box<dyn Read>) -> Result<Reader<Box<dyn Read>>> {
     let mut reader = Reader::new(source);
-    reader.trace().with_context(|| {
-        let shown = path.display();
-        format!(
-            "{shown} is not a recording that can be read: give a .nettrace file, such as `dotnet-trace collect` writes"
-        )
-    })?;
+    reader.trace().with_context(|| unreadable(path))?;
     Ok(reader)
+}
+
+/// What is said of a file of another format.
+fn unreadable(path: &Path) -> String {
+    format!(
+        "{} is not a recording that can be read: give a .nettrace file, such as `dotnet-trace collect` writes, or the text of \
+         `perf script`",
+        path.display()
+    )
 }
 
 /// What is said of a file that ends in the middle.
@@ -222,10 +278,9 @@ pub(crate) fn cut_words(path: &Path, bytes: u64) -> String {
     format!("{} ends in the middle: read up to its last whole block, at byte {bytes}", path.display())
 }
 
-/// Hands out the header, all items and the counts of a file. Answers with the byte where it was cut, if it was.
-fn read_items(path: &Path, mut take: impl FnMut(Taken<'_>)) -> Result<Option<u64>> {
+/// Hands out the header, all items and the counts of a trace. Answers with the byte where it was cut, if it was.
+fn read_items(path: &Path, reader: &mut Reader<Box<dyn Read>>, mut take: impl FnMut(Taken<'_>)) -> Result<Option<u64>> {
     let shown = || path.display().to_string();
-    let mut reader = open(path)?;
     let trace = reader.trace()?;
     take(Taken::Trace(trace));
     let cut_at = loop {

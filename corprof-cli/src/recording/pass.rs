@@ -32,8 +32,6 @@ pub(super) struct Pass<'o> {
     processes: BTreeMap<u64, String>,
     /// By process and the number of the stack in the trace, until the next sequence point.
     current: FxHashMap<(u64, u32), StackPath>,
-    /// The best events so far.
-    rank: Option<(usize, Measure)>,
     /// By thread: its last sample of the runtime's sampler, which has the time until the next one.
     last: FxHashMap<u32, OpenSample>,
     /// By thread: the stack in which it began to wait for a lock.
@@ -56,7 +54,6 @@ impl<'o> Pass<'o> {
             threads: Threads::default(),
             processes: BTreeMap::new(),
             current: FxHashMap::default(),
-            rank: None,
             last: FxHashMap::default(),
             waiting: FxHashMap::default(),
             samples: Samples::new(options, from, to),
@@ -121,14 +118,8 @@ impl<'o> Pass<'o> {
     }
 
     fn sample(&mut self, event: &Event<'_>, thread: u32, rank: usize, measure: Measure) {
-        match self.rank {
-            Some((best, _)) if best < rank => return,
-            Some((best, _)) if best == rank => {}
-            _ => {
-                self.rank = Some((rank, measure));
-                self.samples.clear(self.options);
-                self.last.clear();
-            }
+        if !self.samples.takes(rank, measure, self.options, || self.last.clear()) {
+            return;
         }
         let at = event.since_start();
         let decoded = event.decoded();
@@ -195,30 +186,28 @@ impl<'o> Pass<'o> {
 
     pub(super) fn finish(mut self, path: &Path, cut_at: Option<u64>) -> Result<Gathered> {
         let trace = self.trace.context("the trace has no header")?;
-        self.samples.stacks.finish();
         let threads = self.threads.into_threads();
         let facts = Facts {
             path: path.to_owned(),
-            version: trace.version,
+            version: Some(trace.version),
             process: trace.process_id,
             processes: self.processes,
-            started: trace.started_utc,
+            started: Some(trace.started_utc),
             duration: trace.since_start(self.last_ticks),
             events: self.stats.events,
             lost: self.stats.lost,
+            damaged: 0,
+            lacks_names: false,
             threads: threads.len(),
             kinds: self.kinds.into_kinds(),
             cut_at,
             stacks_cut: self.samples.stacks.cut(),
         };
-        if let Some(cells) = &mut self.samples.cells {
-            cells.finish(facts.duration);
-        }
+        self.samples.finish(facts.duration);
         if let Some(lanes) = &mut self.lanes {
             lanes.finish(facts.duration);
         }
-        let measure = self.rank.map(|(_, measure)| measure);
-        Ok(Gathered { facts, measure, threads, samples: self.samples, lanes: self.lanes })
+        Ok(Gathered { facts, measure: self.samples.measure(), threads, samples: self.samples, lanes: self.lanes })
     }
 }
 

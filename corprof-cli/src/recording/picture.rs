@@ -120,6 +120,10 @@ impl Picture {
                 let name = samples.types.get_index(number as usize).map_or("", String::as_str);
                 Frame::new(name, FrameKind::Generated)
             }
+            Code::Named(number) => match samples.frames.get_index(number as usize) {
+                Some(frame) => frame.clone(),
+                None => Frame::new(UNKNOWN, FrameKind::Native),
+            },
             Code::Missing => Frame::new(MISSING, FrameKind::Native),
         };
         let is_hidden = frame.kind == FrameKind::Managed && is_of_the_runtime(&frame.name);

@@ -7,7 +7,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::stacks::{Path, Stacks};
 use super::symbols::Symbols;
-use super::{Cells, Options, Sum, Timed};
+use super::{Cells, Frame, Measure, Options, Sum, Timed};
 
 /// The most samples that are kept with their times, 32 bytes each. If there are more, only sums are kept.
 const MOST_TIMED: usize = 4_000_000;
@@ -16,6 +16,8 @@ const MOST_TIMED: usize = 4_000_000;
 #[derive(Debug)]
 pub(super) struct Samples {
     pub(super) stacks: Stacks,
+    /// Frames that the file names.
+    pub(super) frames: IndexSet<Frame, FxBuildHasher>,
     /// By process.
     pub(super) symbols: FxHashMap<u64, Symbols>,
     /// The types on stacks.
@@ -27,6 +29,8 @@ pub(super) struct Samples {
     /// None if times are not wanted, or there are too many.
     pub(super) timed: Option<Vec<Timed>>,
     pub(super) cells: Option<Cells>,
+    /// The best events so far.
+    best: Option<(usize, Measure)>,
 }
 
 /// A sample of a thread.
@@ -59,17 +63,46 @@ impl Samples {
     pub(super) fn new(options: &Options, from: Duration, to: Duration) -> Self {
         Self {
             stacks: Stacks::default(),
+            frames: IndexSet::default(),
             symbols: FxHashMap::default(),
             types: IndexSet::default(),
             groups: IndexSet::from_iter([String::new()]),
             sums: FxHashMap::default(),
             timed: options.is_timed.then(Vec::new),
             cells: options.cells.map(|of| Cells::new(of, from, to)),
+            best: None,
         }
     }
 
-    /// Forgets the samples: there are better ones.
-    pub(super) fn clear(&mut self, options: &Options) {
+    /// Whether samples of this rank are taken: there are none of a lower one. Forgets those of a higher one, and calls
+    /// `forget` then.
+    pub(super) fn takes(&mut self, rank: usize, measure: Measure, options: &Options, forget: impl FnOnce()) -> bool {
+        match self.best {
+            Some((best, _)) if best < rank => return false,
+            Some((best, _)) if best == rank => {}
+            _ => {
+                self.best = Some((rank, measure));
+                self.clear(options);
+                forget();
+            }
+        }
+        true
+    }
+
+    /// What the samples are. None: there are none.
+    pub(super) fn measure(&self) -> Option<Measure> {
+        self.best.map(|(_, measure)| measure)
+    }
+
+    /// No sample is added any more, of a recording of this duration.
+    pub(super) fn finish(&mut self, duration: Duration) {
+        self.stacks.finish();
+        if let Some(cells) = &mut self.cells {
+            cells.finish(duration);
+        }
+    }
+
+    fn clear(&mut self, options: &Options) {
         self.sums.clear();
         self.types.clear();
         self.timed = options.is_timed.then(Vec::new);
@@ -109,6 +142,11 @@ impl Samples {
         if let Some(sample) = self.timed.as_mut().and_then(|timed| timed.get_mut(open.index)) {
             sample.weight = weight;
         }
+    }
+
+    /// The number of a frame that the file names.
+    pub(super) fn frame(&mut self, frame: Frame) -> u32 {
+        u32::try_from(self.frames.insert_full(frame).0).unwrap_or(u32::MAX)
     }
 
     /// The number of a value of the label that sums are kept apart by.

@@ -21,7 +21,7 @@ use crate::recording::table::{self, By};
 use crate::recording::{Cells, CellsOf};
 
 /// Show the profile of a recording: a .nettrace file of `dotnet-trace collect`, of `dotnet-trace collect-linux`, or of
-/// corprof.
+/// corprof, or the text of `perf script`.
 ///
 /// Without -o, prints what the files hold, and the methods with the most weight: of each, its own, and with what it
 /// calls (total). With -o, writes a picture or a file for a viewer. Several files are taken as one profile. A file that
@@ -40,6 +40,7 @@ use crate::recording::{Cells, CellsOf};
   corprof view app.nettrace --sort total --rows 10
   corprof view app.nettrace --from 50% --thread '.NET TP Worker' --only-my-code
   corprof view app.nettrace --include 'Shop.Basket.*' --exclude Logger -o basket.svg
+  perf script | corprof view - --only-my-code
   corprof view app.nettrace --json | jq '.rows[:5]'
 
 The extension chooses the format: .html, .svg, .folded or .txt, .pb.gz or .pprof (pprof), .speedscope.json, .firefox.json or .json

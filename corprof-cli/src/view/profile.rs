@@ -189,6 +189,7 @@ fn describe(profile: &mut Profile, picture: &Picture, measure: Measure) {
             profile.warn(format!("{} ends in the middle: what came after is missing.", file.path.display()));
         }
     }
+    profile.set_skipped("damaged lines", picture.files.iter().map(|file| file.damaged).sum());
     let cut = picture.files.iter().map(|file| file.stacks_cut).sum();
     profile.set_skipped("frames, as there were too many distinct stacks", cut);
 }

@@ -34,6 +34,41 @@ fn record(pid: u32, file: &Path, time: Duration) -> Result<()> {
 }
 
 #[test]
+fn the_text_of_perf_has_the_methods_that_run() -> Result<()> {
+    if !Command::new("perf").args(["stat", "-e", "cpu-clock", "true"]).output().is_ok_and(|it| it.status.success()) {
+        println!("SKIPPED: there is no perf on PATH, or it may not be used");
+        return Ok(());
+    }
+    for runtime in runtimes()? {
+        let folder = tempfile::tempdir()?;
+        let [data, text] = ["perf.data", "perf.txt"].map(|name| folder.path().join(name));
+        let mut command = Command::new("perf");
+        command.args(["record", "-q", "-F", "499", "-g", "-e", "cpu-clock", "-o"]).arg(&data).arg("--");
+        command.args(application(&runtime, "Shares")?).args(["2000", "2"]);
+        command.env("DOTNET_PerfMapEnabled", "1").env("DOTNET_EnableWriteXorExecute", "0");
+        let output = command.output()?;
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        let output = Command::new("perf").args(["script", "-F", "+pid", "-i"]).arg(&data).output()?;
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        fs::write(&text, output.stdout)?;
+        let output = corprof()?.arg("view").arg(&text).args(["--json", "--thread", "worker *"]).output()?;
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        let document: Value = serde_json::from_slice(&output.stdout)?;
+        ensure!(document["files"][0]["damaged_lines"] == 0, "{runtime}: {document}");
+        let all = document["samples"].as_u64().context("no samples")?;
+        let total = |name: &str| {
+            let rows = document["rows"].as_array().into_iter().flatten();
+            rows.filter(|row| row["name"] == name).filter_map(|row| row["total"].as_u64()).sum::<u64>()
+        };
+        let [burnt, sixty, ten] = ["Shares.Burn(int)", "Shares.Sixty()", "Shares.Ten()"].map(total);
+        println!("{runtime}: {burnt} of {all} samples, {sixty} in Sixty, {ten} in Ten");
+        ensure!(all > 200 && burnt * 10 > all * 8, "{runtime}: {burnt} of {all} samples: {document}");
+        ensure!(sixty > ten, "{runtime}: {sixty} and {ten}");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_recording_of_the_runtime_has_the_methods_and_lines_that_run() -> Result<()> {
     for runtime in Runtime::all_for_modern("HotLines")? {
         if runtime.is_windows() || runtime.is_emulated() {
