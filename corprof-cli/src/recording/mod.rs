@@ -14,6 +14,7 @@ pub(crate) mod options;
 mod pass;
 mod perf;
 pub(crate) mod picture;
+mod requests;
 mod samples;
 pub(crate) mod select;
 mod stacks;
@@ -38,6 +39,7 @@ pub(crate) use self::kinds::Kind;
 pub(crate) use self::lanes::Lanes;
 pub(crate) use self::measure::{Choice, Measure};
 use self::pass::Pass;
+use self::requests::RequestTimes;
 use self::samples::Samples;
 pub(crate) use self::threads::{Thread, ThreadChoice, ThreadPattern};
 
@@ -52,6 +54,8 @@ pub(crate) struct Options {
     pub(crate) label: Option<(String, String)>,
     /// The label by whose values sums are kept apart.
     pub(crate) group_label: Option<String>,
+    /// Only samples of so large a part of the requests, the slowest ones of each endpoint.
+    pub(crate) slowest: Option<f64>,
     /// Whether the times of samples are kept.
     pub(crate) is_timed: bool,
     /// What weights are kept by cells of time of.
@@ -60,6 +64,14 @@ pub(crate) struct Options {
     pub(crate) has_lanes: bool,
     /// Whether frames by which the runtime calls managed code and stops threads are on stacks.
     pub(crate) has_runtime_frames: bool,
+}
+
+impl Options {
+    /// Whether labels of requests or the slowest ones are asked for.
+    fn needs_requests(&self) -> bool {
+        let mut labels = self.label.iter().map(|(name, _)| name).chain(&self.group_label);
+        self.slowest.is_some() || labels.any(|name| requests::is_label(name))
+    }
 }
 
 /// A moment of a recording.
@@ -165,6 +177,10 @@ fn read(path: &Path, options: &Options) -> Result<Gathered> {
     if needs_duration && is_standard_input(path) {
         bail!("a percentage of standard input is not known before its end: give --from and --to in seconds");
     }
+    let needs_requests = options.needs_requests();
+    if needs_requests && is_standard_input(path) {
+        bail!("the requests of standard input are not known before its end: give a file");
+    }
     let whole = if needs_duration { duration(path)? } else { Duration::ZERO };
     let from = options.from.map_or(Duration::ZERO, |moment| moment.at(whole));
     let to = options.to.map_or(Duration::MAX, |moment| moment.at(whole));
@@ -178,12 +194,30 @@ fn read(path: &Path, options: &Options) -> Result<Gathered> {
     }
     match input(path)? {
         Input::Trace(mut reader) => {
-            let mut pass = Pass::new(options, from, to);
+            let requests = if needs_requests { Some(requests_of(path, options)?) } else { None };
+            let mut pass = Pass::new(options, from, to, requests.as_ref());
             let cut_at = read_items(path, &mut reader, |item| pass.item(item))?;
             pass.finish(path, cut_at)
         }
+        Input::Perf(_) if options.slowest.is_some() => bail!(without_requests(path)),
         Input::Perf(lines) => perf::read(path, lines, options, from, to),
     }
+}
+
+/// The requests of a file.
+fn requests_of(path: &Path, options: &Options) -> Result<RequestTimes> {
+    let times = RequestTimes::read(path, options.slowest)?;
+    if times.is_empty() && options.slowest.is_some() {
+        bail!(without_requests(path));
+    }
+    Ok(times)
+}
+
+fn without_requests(path: &Path) -> String {
+    format!(
+        "{} tells of no requests: record it with `corprof record --events cpu,activity -o app.nettrace`",
+        path.display()
+    )
 }
 
 /// The time of the last event.

@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::kinds::{Kinds, Role};
 use super::measure::Clock;
+use super::requests::{Labelled, RequestTimes, is_value};
 use super::samples::{OpenSample, Sample, Samples};
 use super::stacks::Path as StackPath;
 use super::threads::Threads;
@@ -23,6 +24,7 @@ pub(super) struct Pass<'o> {
     options: &'o Options,
     from: Duration,
     to: Duration,
+    requests: Option<&'o RequestTimes>,
     trace: Option<corprof_nettrace::Trace>,
     clock: Clock,
     stats: corprof_nettrace::Stats,
@@ -41,11 +43,12 @@ pub(super) struct Pass<'o> {
 }
 
 impl<'o> Pass<'o> {
-    pub(super) fn new(options: &'o Options, from: Duration, to: Duration) -> Self {
+    pub(super) fn new(options: &'o Options, from: Duration, to: Duration, requests: Option<&'o RequestTimes>) -> Self {
         Self {
             options,
             from,
             to,
+            requests,
             trace: None,
             clock: Clock::default(),
             stats: corprof_nettrace::Stats::default(),
@@ -126,7 +129,12 @@ impl<'o> Pass<'o> {
         let (weight, type_name) = measure.weigh(&decoded, self.clock);
         self.end_last(thread, at.min(self.to));
         let is_wanted = self.threads.get(thread).is_some_and(|thread| thread.is_wanted);
-        if !is_wanted || at < self.from || at > self.to || !self.has_label(event) {
+        if !is_wanted || at < self.from || at > self.to {
+            return;
+        }
+        let request = self.request(event);
+        let is_slow = self.options.slowest.is_none() || request.is_some_and(|request| request.is_slow);
+        if !is_slow || !self.has_label(event, request) {
             return;
         }
         let mut stack = self.stack(event, decoded.provider());
@@ -141,7 +149,7 @@ impl<'o> Pass<'o> {
             let number = u32::try_from(self.samples.types.insert_full(frame).0).unwrap_or(u32::MAX);
             stack = self.samples.stacks.add_type(stack, number);
         }
-        let group = self.group(event);
+        let group = self.group(event, request);
         let sample = Sample { at, thread, stack, group, weight };
         if measure == Measure::Round {
             let open = self.samples.open(sample);
@@ -172,15 +180,28 @@ impl<'o> Pass<'o> {
         path
     }
 
-    fn has_label(&self, event: &Event<'_>) -> bool {
-        let Some((name, value)) = &self.options.label else { return true };
-        event.labels().any(|label| text_of(&label, name).is_some_and(|text| text == *value))
+    /// The request that the thread of an event works for.
+    fn request(&self, event: &Event<'_>) -> Option<&'o Labelled> {
+        self.requests?.at(event.os_thread_id()?, event.ticks())
+    }
+
+    /// The value of a label: of the event's own, or else of its request's.
+    fn label(&self, event: &Event<'_>, request: Option<&Labelled>, name: &str) -> Option<String> {
+        let own = event.labels().find_map(|label| text_of(&label, name));
+        own.or_else(|| self.requests?.label(request?, name))
+    }
+
+    fn has_label(&self, event: &Event<'_>, request: Option<&Labelled>) -> bool {
+        let Some((name, asked)) = &self.options.label else { return true };
+        // An event may have several of one name.
+        let has_own = event.labels().any(|label| text_of(&label, name).is_some_and(|text| text == *asked));
+        has_own || self.label(event, request, name).is_some_and(|value| is_value(name, &value, asked))
     }
 
     /// The number of the value of the label that sums are kept apart by.
-    fn group(&mut self, event: &Event<'_>) -> u32 {
+    fn group(&mut self, event: &Event<'_>, request: Option<&Labelled>) -> u32 {
         let Some(name) = &self.options.group_label else { return 0 };
-        let value = event.labels().find_map(|label| text_of(&label, name)).unwrap_or_default();
+        let value = self.label(event, request, name).unwrap_or_default();
         self.samples.group(value)
     }
 

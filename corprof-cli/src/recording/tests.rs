@@ -19,6 +19,7 @@ fn options(event: Option<&str>) -> Options {
         to: None,
         label: None,
         group_label: None,
+        slowest: None,
         is_timed: false,
         cells: None,
         has_lanes: false,

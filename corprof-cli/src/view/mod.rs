@@ -39,6 +39,8 @@ use crate::recording::{Cells, CellsOf};
   corprof view app.nettrace --event allocations --by type
   corprof view app.nettrace --sort total --rows 10
   corprof view app.nettrace --from 50% --thread '.NET TP Worker' --only-my-code
+  corprof view app.nettrace --by label:endpoint
+  corprof view app.nettrace --label endpoint=/orders --slowest 1% -o slow.html
   corprof view app.nettrace --include 'Shop.Basket.*' --exclude Logger -o basket.svg
   perf script | corprof view - --only-my-code
   corprof view app.nettrace --json | jq '.rows[:5]'
@@ -64,7 +66,7 @@ pub struct Args {
     only_my_code: bool,
 
     /// The rows: method, line (where the recording and a portable PDB tell), type (of what was allocated or thrown),
-    /// thread, or label:NAME
+    /// thread, or label:NAME, such as label:endpoint for requests
     #[arg(long, value_name = "SUBJECT", default_value = "method", conflicts_with = "output")]
     by: Subject,
 
