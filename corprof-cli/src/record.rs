@@ -86,6 +86,7 @@ const DEFAULT: &str = "profile.html";
   corprof record -o app.pb.gz --rate 500 --delay 10 --duration 30 -- dotnet App.dll
   corprof record -o app.nettrace -- dotnet App.dll    each sample with its time, for PerfView and dotnet-trace
   corprof record -o app.nettrace --events cpu,alloc,lock,exception,gc -- dotnet App.dll
+  corprof record -o app.nettrace --events cpu,activity -- dotnet App.dll
   corprof record -o app.nettrace --loop 1h --keep 24 -p 4711    the last day, an hour a file
   corprof record --push pyroscope+http://localhost:4040 --label region=eu -- dotnet App.dll
 
@@ -119,12 +120,13 @@ pub struct Args {
     mode: String,
 
     /// What a recording (.nettrace) has: samples of threads that run (cpu) or of all threads (wall), as --mode says
-    /// otherwise, and the runtime's own events, with their stacks: alloc, lock, exception, gc
+    /// otherwise; the runtime's own events, with their stacks: alloc, lock, exception, gc; and the requests or other
+    /// activities of the application, by which `corprof view` labels samples: activity
     #[arg(
         long,
         value_name = "KINDS",
         value_delimiter = ',',
-        value_parser = PossibleValuesParser::new(["cpu", "wall", "alloc", "lock", "exception", "gc"]),
+        value_parser = PossibleValuesParser::new(["cpu", "wall", "alloc", "lock", "exception", "gc", "activity"]),
     )]
     events: Vec<String>,
 

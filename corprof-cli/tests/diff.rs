@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
+use corprof_nettrace::events::universal::Measured;
 use recordings::MILLISECOND;
 use serde_json::Value;
 
@@ -18,7 +19,7 @@ const STACKS: [[u64; 2]; 2] = [[0x2008, MAIN + 4], [0x3008, MAIN + 4]];
 /// A recording of so many samples, a millisecond apart, whose stack is the one that `stack` says.
 fn recording(samples: u64, stack: impl Fn(u64) -> usize) -> Result<Vec<u8>> {
     let samples = (0..samples).map(|sample| (sample * MILLISECOND, &STACKS[stack(sample)][..]));
-    recordings::of_samples(&METHODS, samples)
+    recordings::of_samples(Measured::CPU, &METHODS, samples)
 }
 
 fn diff(arguments: &[&str]) -> Result<Output> {

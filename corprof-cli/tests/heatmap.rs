@@ -1,5 +1,6 @@
 //! `corprof heatmap` on recordings that these tests write, and its page in Chromium.
 
+mod pages;
 mod recordings;
 
 use std::fs;
@@ -7,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
+use corprof_nettrace::events::universal::Measured;
+use pages::{shown, shown_after};
 use recordings::MILLISECOND;
 use serde_json::Value;
 
@@ -22,7 +25,7 @@ fn recording(distance: u64) -> Result<Vec<u8>> {
     let samples = seconds.into_iter().flat_map(|(second, stack)| {
         (0..100).map(move |sample| ((second * 1_000 + sample * 10 + 5) * MILLISECOND * distance, stack))
     });
-    recordings::of_samples(&methods, samples)
+    recordings::of_samples(Measured::CPU, &methods, samples)
 }
 
 fn file(bytes: &[u8]) -> Result<(tempfile::TempDir, PathBuf)> {
@@ -42,22 +45,7 @@ fn heatmap(folder: &Path, arguments: &[&str]) -> Result<Output> {
 fn data(folder: &Path, arguments: &[&str]) -> Result<Value> {
     let output = heatmap(folder, &[&["shop.nettrace"], arguments].concat())?;
     ensure!(output.status.success(), "{output:?}");
-    let page = fs::read_to_string(folder.join("heatmap.html"))?;
-    let (_, rest) = page.split_once("id=\"data\">").context("no data")?;
-    let (data, _) = rest.split_once("</script>").context("no end of the data")?;
-    Ok(serde_json::from_str(data)?)
-}
-
-/// The elements of a page with the map's words and the boxes' words, as Chromium shows them. None without Chromium.
-fn shown(page: &Path, fragment: &str) -> Result<Option<String>> {
-    let url = format!("file://{}{fragment}", page.display());
-    let arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000", "--dump-dom"];
-    let Ok(output) = Command::new("chromium").args(arguments).arg(url).output() else {
-        println!("skipped: there is no chromium on PATH");
-        return Ok(None);
-    };
-    ensure!(output.status.success(), "{output:?}");
-    Ok(Some(String::from_utf8(output.stdout)?))
+    pages::data(&folder.join("heatmap.html"))
 }
 
 #[test]
@@ -110,40 +98,27 @@ fn a_range_of_cells_chooses_what_the_flame_graph_is_of() -> Result<()> {
     Ok(())
 }
 
-/// A script that does something once the page is there.
-const HANDS: &str = "
-const scroll = document.getElementById('heat-scroll'), canvas = document.getElementById('heat-canvas');
-// A pointer that is not real cannot be captured.
-canvas.setPointerCapture = () => {};
-const key = (key, shiftKey) => scroll.dispatchEvent(new KeyboardEvent('keydown', { key, shiftKey }));
-const point = (name, column, row) => {
-  const place = canvas.getBoundingClientRect();
-  const clientX = place.left + (column + 0.5) * 24, clientY = place.top + (row + 0.5) * 3;
-  canvas.dispatchEvent(new PointerEvent(name, { clientX, clientY, button: 0, pointerId: 1 }));
-};
-setTimeout(() => { TODO }, 1000);
-";
-
 #[test]
 fn keys_and_pointers_choose_a_range() -> Result<()> {
     let (folder, _) = file(&recording(1)?)?;
     ensure!(heatmap(folder.path(), &["shop.nettrace"])?.status.success());
-    let page = fs::read_to_string(folder.path().join("heatmap.html"))?;
-    let drag = "point('pointerdown', 3, 10); point('pointermove', 2, 40); point('pointerup', 2, 40);";
+    let page = folder.path().join("heatmap.html");
+    // In the middle of a cell: columns are 24 pixels wide, cells 3 high.
+    let point = |name: &str, column: u32, row: u32| format!("point('{name}', {}, {});", column * 24 + 12, row * 3 + 1);
+    let drag = [("pointerdown", 3, 10), ("pointermove", 2, 40), ("pointerup", 2, 40)];
+    let drag = drag.map(|(name, column, row)| point(name, column, row)).concat();
+    let click = point("pointerdown", 2, 7) + &point("pointerup", 2, 7);
     for (todo, words, samples) in [
         ("key('Home'); for (let i = 0; i < 2; i++) key('ArrowRight'); key('Enter');", "0:02.00 to 0:02.02", 2),
         ("key('End'); key('ArrowUp', true); key('ArrowLeft', true); key('Enter');", "0:02.96 to 0:04.00", 104),
-        ("point('pointerdown', 2, 7); point('pointerup', 2, 7);", "0:02.14 to 0:02.16", 2),
-        (drag, "0:02.80 to 0:03.22", 42),
+        (&click, "0:02.14 to 0:02.16", 2),
+        (&drag, "0:02.80 to 0:03.22", 42),
         ("key('Home'); key('Enter'); key('Escape');", "All the time", 300),
     ] {
-        let changed = folder.path().join("hands.html");
-        let script = HANDS.replace("TODO", todo);
-        fs::write(&changed, page.replace("</body>", &format!("<script>{script}</script></body>")))?;
-        let Some(shown) = shown(&changed, "")? else { return Ok(()) };
-        let (_, rest) = shown.split_once("id=\"heat-words\" aria-live=\"polite\">").context("no words")?;
-        ensure!(rest.starts_with(&format!("{words}: {samples} samples")), "{todo}: {rest}");
-        ensure!(rest.contains(&format!(">{samples} samples shown.")), "{todo}: {rest}");
+        let Some(shown) = shown_after(&page, todo)? else { return Ok(()) };
+        let found = pages::words(&shown)?;
+        ensure!(found.starts_with(&format!("{words}: {samples} samples")), "{todo}: {found}");
+        ensure!(shown.contains(&format!(">{samples} samples shown.")), "{todo}: {shown}");
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! `corprof view` on recordings that these tests write, in the format of `dotnet-trace collect-linux` and of corprof.
 
+mod recordings;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,6 +11,7 @@ use anyhow::{Context, Result, ensure};
 use corprof_nettrace::events::universal::{ExistingProcess, Measured, ProcessMapping, ProcessSymbol};
 use corprof_nettrace::events::{Provider, Text};
 use corprof_nettrace::{Label, Metadata, NewEvent, Thread, Trace, UtcTime, Writer};
+use recordings::MILLISECOND;
 use serde_json::Value;
 
 const SECOND: u64 = 1_000_000_000;
@@ -173,6 +176,24 @@ fn filters_leave_what_they_say() -> Result<()> {
 }
 
 #[test]
+fn samples_of_waiting_threads_weigh_time() -> Result<()> {
+    let stack = [READ + 8, MAIN + 4];
+    let samples = || (0..100).map(|sample| (sample * 10 * MILLISECOND, &stack[..]));
+    let methods = [(MAIN, "Shop.App.Main()"), (READ, "Shop.App.Wait()")];
+    let (_folder, path) = file(&recordings::of_samples(Measured::WAIT, &methods, samples())?)?;
+    for arguments in [&[][..], &["--event", "waits"], &["--event", "wait"]] {
+        let document = document(&path, arguments)?;
+        assert_eq!((&document["unit"], &document["samples"]), (&"nanoseconds".into(), &100.into()), "{arguments:?}");
+        let own = (100 * MILLISECOND, 100 * MILLISECOND);
+        assert_eq!(rows(&document)["Shop.App.Wait()"], own, "{arguments:?}");
+    }
+    // Those that run come first.
+    let (_folder, path) = file(&recording()?)?;
+    assert_eq!(document(&path, &[])?["unit"], "samples");
+    Ok(())
+}
+
+#[test]
 fn a_cut_file_is_read_up_to_the_cut() -> Result<()> {
     let whole = recording()?;
     // The end is cut off: the last sequence point.
@@ -240,6 +261,9 @@ fn mistakes_are_told_with_what_to_change() -> Result<()> {
         (&[path, "--from", "20"], 3, "no sample is left: give wider --from"),
         (&[path, "--from", "3", "--to", "2"], 3, "give --from a smaller value than --to"),
         (&[path, "--from", "soon"], 2, "give seconds, such as 2.5, or a percentage"),
+        (&[path, "--slowest", "1%"], 3, "tells of no requests: record it with `corprof record --events cpu,activity"),
+        (&["-", "--slowest", "1%"], 3, "the requests of standard input are not known before its end: give a file"),
+        (&[path, "--slowest", "0"], 2, "is no part of the requests: give 1%, or 0.1%"),
         (&[path, "-o", "x.zip"], 2, "x.zip"),
         (&[path, "--by", "colour"], 2, "there are method, line, type, thread and label:NAME"),
     ] {

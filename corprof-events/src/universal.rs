@@ -40,9 +40,9 @@ pub fn system_events() -> &'static [ManifestEvent] {
 /// Their numbers differ from trace to trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Measured {
-    /// Of [`CPU`](Self::CPU) the weight of the sample, where a program gets as many as it has samples: 1 if all samples
-    /// are worth the same. Of [`CONTEXT_SWITCH`](Self::CONTEXT_SWITCH) for how long the thread had not run, in ticks of
-    /// the trace.
+    /// Of [`CPU`](Self::CPU) and [`WAIT`](Self::WAIT) the weight of the sample, where a program gets as many as it has
+    /// samples: 1 if all samples are worth the same. Of [`CONTEXT_SWITCH`](Self::CONTEXT_SWITCH) for how long the thread
+    /// had not run, in ticks of the trace.
     pub value: u64,
 }
 
@@ -52,6 +52,9 @@ impl Measured {
 
     /// The name of the event of a thread that runs again, with the stack that it had left the processor at.
     pub const CONTEXT_SWITCH: &'static str = "cswitch";
+
+    /// The name of a sample of a thread that waits, which corprof's recordings have.
+    pub const WAIT: &'static str = "wait";
 
     /// The description of its fields, for a definition in a trace.
     #[must_use]

@@ -67,8 +67,8 @@ impl Profile {
         self.about.table = Some(table);
     }
 
-    /// Shows a heat map on the HTML page, above the flame graph. A click on a cell, or a range of them, has the flame
-    /// graph be of that moment. The profile has one thread then, and its weights are the sums of the map's.
+    /// Shows a heat map, or a timeline, on the HTML page, above the flame graph. A click on a cell, or a range of them, has
+    /// the flame graph be of that moment. The weights of threads and stacks are the sums of the map's.
     pub fn set_heat_map(&mut self, map: HeatMap) {
         self.about.heat = Some(map);
     }
@@ -136,7 +136,8 @@ impl Caption {
             (None, None) => None,
         });
         // A heat map does not tell threads apart.
-        if about.mode != Some(Mode::Calls) && about.heat.is_none() {
+        let tells_threads = about.heat.as_ref().is_none_or(HeatMap::is_timeline);
+        if about.mode != Some(Mode::Calls) && tells_threads {
             facts.push(plural(profile.threads.len() as u64, "thread"));
         }
         if profile.process != 0 {

@@ -1,7 +1,8 @@
 //! The page: one HTML file with an interactive flame graph and a table of methods, which asks nothing of the network.
 //!
-//! `html/model.js` computes the view in the browser from sums by thread and stack; `html/page.js` draws it. `html/heat.js`
-//! draws a heat map, if there is one, and sums the stacks of what is selected in it.
+//! `html/model.js` computes the view in the browser from sums by thread and stack; `html/page.js` draws it. `html/moments.js`
+//! has the moments of a profile, if it tells them, and sums the stacks of those that are selected: in a heat map, which
+//! `html/heat.js` draws, or in a timeline, which `html/timeline.js` draws.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -22,19 +23,21 @@ use crate::{FrameId, Profile, StackId, Unit, profile};
 
 const PAGE: &str = include_str!("html/page.html");
 const TABLE_STYLE: &str = include_str!("html/table.css");
-/// Only pages with a heat map have these.
-const HEAT: &str = include_str!("html/heat.html");
-const HEAT_STYLE: &str = include_str!("html/heat.css");
+/// Only pages with a heat map or a timeline have these.
+const MOMENTS: &str = include_str!("html/moments.html");
+const MOMENTS_STYLE: &str = include_str!("html/moments.css");
+const MOMENTS_SCRIPT: &str = include_str!("html/moments.js");
 const HEAT_SCRIPT: &str = include_str!("html/heat.js");
+const TIMELINE_SCRIPT: &str = include_str!("html/timeline.js");
 /// The replacements for the placeholders of the page, in this order.
 const PARTS: [(&str, &str); 8] = [
     ("{{title}}", ""),
     ("{{style}}", include_str!("html/page.css")),
     ("{{table}}", ""),
-    ("{{heat}}", ""),
+    ("{{moments}}", ""),
     ("{{data}}", ""),
     ("{{model}}", include_str!("html/model.js")),
-    ("{{heat_script}}", ""),
+    ("{{moments_script}}", ""),
     ("{{script}}", include_str!("html/page.js")),
 ];
 
@@ -49,11 +52,14 @@ pub(crate) fn write(profile: &Profile, mut writer: impl Write) -> io::Result<()>
                 let table = profile.about.table.as_ref().map(table_html);
                 writer.write_all(table.unwrap_or_default().as_bytes())?;
             }
-            "{{heat}}" if profile.about.heat.is_some() => {
-                write!(writer, "<style>\n{HEAT_STYLE}</style>\n{HEAT}")?;
+            "{{moments}}" if profile.about.heat.is_some() => {
+                write!(writer, "<style>\n{MOMENTS_STYLE}</style>\n{MOMENTS}")?;
             }
-            "{{heat_script}}" if profile.about.heat.is_some() => {
-                write!(writer, "<script>\n{HEAT_SCRIPT}</script>")?;
+            "{{moments_script}}" => {
+                if let Some(map) = &profile.about.heat {
+                    let drawing = if map.is_timeline() { TIMELINE_SCRIPT } else { HEAT_SCRIPT };
+                    write!(writer, "<script>\n{MOMENTS_SCRIPT}</script>\n<script>\n{drawing}</script>")?;
+                }
             }
             "{{data}}" => {
                 let json = serde_json::to_string(&Data::new(profile))?;
@@ -105,7 +111,7 @@ struct Data<'a> {
     lines: Lines,
     /// With it, the stacks are in it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    heat: Option<Packed>,
+    heat: Option<Packed<'a>>,
 }
 
 #[derive(Serialize)]

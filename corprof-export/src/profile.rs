@@ -9,7 +9,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::about::About;
 use crate::frame::FrameData;
-use crate::{Frame, FrameId, FrameKind, StackId, kind};
+use crate::{Frame, FrameId, FrameKind, StackId, ThreadId, kind};
 
 /// The unit of the weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -22,10 +22,6 @@ pub enum Unit {
     /// Bytes allocated there.
     Bytes,
 }
-
-/// A thread of one [`Profile`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ThreadId(pub(crate) usize);
 
 /// Counts of data that a profile could not store; all zero unless limits were reached or handles of another profile
 /// were used.

@@ -70,7 +70,9 @@ pub struct SamplerProfiler {
     ending: Arc<Mutex<()>>,
     /// What the runtime tells of async operations.
     inbox: Arc<Inbox>,
-    /// What it tells for a recording.
+    /// Whether samples wait for that.
+    has_async_callers: bool,
+    /// What the runtime tells for a recording.
     events: Option<Arc<EventInbox>>,
 }
 
@@ -643,6 +645,7 @@ impl SamplerProfiler {
             None => None,
         };
         let has_async_callers = options.has_async_callers;
+        let has_activities = options.events.is_some_and(EventKinds::has_activities);
         let events = options.events.map(|kinds| Arc::new(EventInbox::new(kinds)));
         if events.is_some() {
             cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
@@ -651,6 +654,7 @@ impl SamplerProfiler {
             state: Arc::new(Mutex::new(State::new(options, interval, push, detacher.is_some()))),
             ending: Arc::default(),
             inbox: Arc::default(),
+            has_async_callers,
             events,
         };
         let state = Arc::clone(&profiler.state);
@@ -668,7 +672,9 @@ impl SamplerProfiler {
         let ending = Arc::clone(&profiler.ending);
         let lease = stop.as_deref().filter(|_| detacher.is_some()).and_then(Lease::of).map(Arc::new);
         let mut event_work = profiler.events.clone().map(|events| EventWork::new(Arc::clone(&profiler.state), events));
-        let mut work = has_async_callers.then(|| AsyncWork::new(Arc::clone(&state), Arc::clone(&profiler.inbox)));
+        let inbox = &profiler.inbox;
+        let mut work = (has_async_callers || has_activities)
+            .then(|| AsyncWork::new(Arc::clone(&state), Arc::clone(inbox), has_async_callers, has_activities));
         cx.spawn_profiler_thread("writes and ends", move |cx| {
             while !state.lock(cx).is_due() && !lease.as_ref().is_some_and(|lease| lease.is_over()) {
                 let pause = work.as_mut().map_or(LOOK, |work| work.step(cx));
@@ -728,7 +734,9 @@ impl Callbacks for SamplerProfiler {
     }
 
     fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
-        self.inbox.take(cx, &event);
+        if self.has_async_callers {
+            self.inbox.take(cx, &event);
+        }
         if let Some(events) = &self.events {
             events.take(cx, &event);
         }

@@ -197,6 +197,25 @@ fn of_application<L: Listener>(
 }
 
 fn of_file(path: &Path, listener: &mut impl Listener) -> Result<Traced> {
+    let (traced, tells_operations) = read(path, listener)?;
+    ensure!(
+        tells_operations,
+        "{} tells nothing of async operations: record it on .NET 11 or later with the provider {PROVIDER}:0xB4CD:4 \
+         (dotnet-trace collect --providers), or by corprof record --events activity",
+        path.display()
+    );
+    Ok(traced)
+}
+
+/// Hands out what a file tells. Answers with whether it tells of async operations.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn replay(path: &Path, listener: &mut impl Listener) -> Result<bool> {
+    read(path, listener).map(|(_, tells_operations)| tells_operations)
+}
+
+fn read(path: &Path, listener: &mut impl Listener) -> Result<(Traced, bool)> {
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     let mut follower = Follower::new(listener);
     let mut reader = Reader::new(BufReader::new(file));
@@ -213,14 +232,8 @@ fn of_file(path: &Path, listener: &mut impl Listener) -> Result<Traced> {
             Err(error) => return Err(error).with_context(|| format!("cannot read on in {}", path.display())),
         }
     }
-    ensure!(
-        follower.buffers > 0,
-        "{} tells nothing of async operations: record it on .NET 11 or later with the provider {PROVIDER}:0xB4CD:4 \
-         (dotnet-trace collect --providers)",
-        path.display()
-    );
-    let lost = reader.stats().lost;
-    Ok(follower.finish(path.display().to_string(), None, lost))
+    let (lost, tells_operations) = (reader.stats().lost, follower.buffers > 0);
+    Ok((follower.finish(path.display().to_string(), None, lost), tells_operations))
 }
 
 fn frequency<R: Read>(reader: &mut Reader<R>) -> Result<f64> {

@@ -21,8 +21,8 @@ use crate::recording::picture::Picture;
 use crate::recording::table::By;
 use crate::view;
 
-/// Show which methods take more or less than before, by two recordings: of .nettrace files, as `corprof view` reads
-/// them.
+/// Show which methods take more or less than before, by two recordings: .nettrace files or texts of `perf script`, as
+/// `corprof view` reads them.
 ///
 /// Prints each method's number in both, the difference with the range that the truth is in with 95 %, and how likely it
 /// is that chance alone makes one such difference in the table. Only what is less likely than --chance is called

@@ -1,16 +1,16 @@
 //! `corprof heatmap`: when the samples of a recording were, as a page.
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use corprof_export::Format;
 
 use crate::exit::{self, Failure, Outcome};
+use crate::recording::CellsOf;
 use crate::recording::options::Looked;
 use crate::recording::picture::Picture;
-use crate::view::{self, profile};
+use crate::view::{self, page};
 
 /// Show when a recording was busy, and with what: a page with a heat map of its samples, and the flame graph of each
 /// moment.
@@ -20,7 +20,7 @@ use crate::view::{self, profile};
 /// more samples it has, or the more time or bytes. Click a cell, or drag over a range, and the flame graph and the table
 /// below are of that moment. --from and --to show a part of a long recording in shorter cells.
 ///
-/// Reads .nettrace files, as `corprof view` does. The page is one file, and asks nothing of the network. It has at most
+/// Reads .nettrace files and the text of `perf script`, as `corprof view` does. The page is one file, and asks nothing of the network. It has at most
 /// 15 MB, unless its stacks alone need more: cells become longer if there are too many. `-` is standard input.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -47,9 +47,6 @@ pub struct Args {
     only_my_code: bool,
 }
 
-/// The most bytes of a page, if longer cells help.
-const MOST_BYTES: u64 = 15_000_000;
-
 /// Runs the command.
 ///
 /// # Errors
@@ -61,7 +58,7 @@ pub fn run(args: &Args) -> Outcome {
         return Err(Failure::new(exit::USAGE, error));
     }
     let mut options = args.looked.options();
-    options.has_cells = true;
+    options.cells = Some(CellsOf::Stacks);
     let mut picture = Picture::read(&[&args.file], &options, false)?;
     args.looked.selection().apply(&mut picture);
     picture.files.iter().for_each(view::text::warn);
@@ -69,24 +66,9 @@ pub fn run(args: &Args) -> Outcome {
     if picture.cells.as_ref().is_some_and(|cells| cells.is_full()) {
         return Err(anyhow!("there are too many distinct stacks: give narrower --from and --to, or --thread").into());
     }
-    write(args, &mut picture)?;
+    page::write(&mut picture, path, args.only_my_code)?;
     let cells = picture.cells.as_ref().map(|cells| (cells.level().cell, cells.columns().1));
     let (cell, columns) = cells.unwrap_or_default();
     eprintln!("corprof: wrote {}: {columns} columns in cells of {cell:?}", path.display());
     Ok(ExitCode::SUCCESS)
-}
-
-/// Writes the page, with longer cells if it is too large and they make it smaller.
-fn write(args: &Args, picture: &mut Picture) -> anyhow::Result<()> {
-    let path = &args.output;
-    let mut last = u64::MAX;
-    loop {
-        profile::of(picture, args.only_my_code).write(path).context("cannot write the page")?;
-        let size = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?.len();
-        let is_no_help = size > last / 10 * 9;
-        if size <= MOST_BYTES || is_no_help || !picture.cells.as_mut().is_some_and(|cells| cells.coarsen()) {
-            return Ok(());
-        }
-        last = size;
-    }
 }

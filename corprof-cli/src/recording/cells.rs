@@ -1,4 +1,4 @@
-//! When samples were: weights of stacks in cells of time, which become longer if there are too many.
+//! When samples were: weights of threads and stacks in cells of time, which become longer if there are too many.
 
 use std::time::Duration;
 
@@ -23,20 +23,38 @@ const LEVELS: [Level; 5] = [
 /// The most columns of a heat map: 25 minutes in columns of a second, 25 hours in columns of a minute.
 const MOST_COLUMNS: u32 = 1_500;
 
-/// The most entries, 16 bytes each: a day of 100 samples a second, each with another stack.
+/// The most entries, 24 bytes each: a day of 100 samples a second, each with another stack.
 const MOST: usize = 10_000_000;
+
+/// What samples are kept apart by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CellsOf {
+    /// Stacks, of all threads together.
+    Stacks,
+    /// Threads and stacks.
+    Threads,
+}
 
 /// The weight of a stack in a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) cell: u32,
+    /// 0 if threads are not kept apart.
+    pub(crate) thread: u32,
     pub(crate) stack: Path,
     pub(crate) weight: u64,
+}
+
+impl Entry {
+    fn key(&self) -> (u32, u32, Path) {
+        (self.cell, self.thread, self.stack)
+    }
 }
 
 /// The samples by cells.
 #[derive(Debug, Clone)]
 pub(crate) struct Cells {
+    of: CellsOf,
     level: usize,
     entries: Vec<Entry>,
     most: usize,
@@ -48,8 +66,8 @@ pub(crate) struct Cells {
 
 impl Cells {
     /// Those between two moments.
-    pub(super) fn new(from: Duration, to: Duration) -> Self {
-        Self { level: 0, entries: Vec::new(), most: MOST, is_full: false, from, to }
+    pub(super) fn new(of: CellsOf, from: Duration, to: Duration) -> Self {
+        Self { of, level: 0, entries: Vec::new(), most: MOST, is_full: false, from, to }
     }
 
     pub(super) fn clear(&mut self) {
@@ -57,7 +75,7 @@ impl Cells {
         self.entries.clear();
     }
 
-    pub(super) fn add(&mut self, at: Duration, stack: Path, weight: u64) {
+    pub(super) fn add(&mut self, at: Duration, thread: u32, stack: Path, weight: u64) {
         if weight == 0 {
             return;
         }
@@ -68,7 +86,8 @@ impl Cells {
             return;
         }
         let cell = self.cell_of(at);
-        self.entries.push(Entry { cell, stack, weight });
+        let thread = if self.of == CellsOf::Threads { thread } else { 0 };
+        self.entries.push(Entry { cell, thread, stack, weight });
     }
 
     fn cell_of(&self, at: Duration) -> u32 {
@@ -86,11 +105,11 @@ impl Cells {
         }
     }
 
-    /// Has one entry for each cell and stack, in this order.
+    /// Has one entry for each cell, thread and stack, in this order.
     fn merge(&mut self) {
-        self.entries.sort_unstable_by_key(|entry| (entry.cell, entry.stack));
+        self.entries.sort_unstable_by_key(Entry::key);
         self.entries.dedup_by(|later, kept| {
-            let is_same = (later.cell, later.stack) == (kept.cell, kept.stack);
+            let is_same = later.key() == kept.key();
             if is_same {
                 kept.weight = kept.weight.saturating_add(later.weight);
             }
@@ -126,6 +145,21 @@ impl Cells {
         self.entries.retain(|entry| is_left(entry.stack));
     }
 
+    pub(crate) fn of(&self) -> CellsOf {
+        self.of
+    }
+
+    /// Takes cells that are at least as long as others.
+    pub(super) fn coarsen_to(&mut self, other: &Self) {
+        while self.level < other.level && self.coarsen() {}
+    }
+
+    /// The first cell, and how many there are.
+    pub(crate) fn span(&self) -> (u32, u32) {
+        let first = self.cell_of(self.from);
+        (first, self.cell_of(self.to).saturating_sub(first).saturating_add(1))
+    }
+
     pub(crate) fn level(&self) -> Level {
         LEVELS.get(self.level).copied().unwrap_or(LEVELS[0])
     }
@@ -153,16 +187,16 @@ mod tests {
     use super::*;
 
     fn entry(cell: u32, stack: Path, weight: u64) -> Entry {
-        Entry { cell, stack, weight }
+        Entry { cell, thread: 0, stack, weight }
     }
 
     #[test]
     fn a_cell_has_the_weights_of_its_time() {
-        let mut cells = Cells::new(Duration::ZERO, Duration::MAX);
+        let mut cells = Cells::new(CellsOf::Stacks, Duration::ZERO, Duration::MAX);
         for (milliseconds, stack) in [(25, 1), (39, 1), (19, 2), (20, 0), (1_000, 1)] {
-            cells.add(Duration::from_millis(milliseconds), stack, 3);
+            cells.add(Duration::from_millis(milliseconds), 7, stack, 3);
         }
-        cells.add(Duration::from_millis(60), 1, 0);
+        cells.add(Duration::from_millis(60), 7, 1, 0);
         cells.finish(Duration::from_millis(1_500));
         assert_eq!(cells.entries(), [entry(0, 2, 3), entry(1, 0, 3), entry(1, 1, 6), entry(50, 1, 3)]);
         assert_eq!((cells.level(), cells.columns()), (LEVELS[0], (0, 2)));
@@ -170,9 +204,9 @@ mod tests {
 
     #[test]
     fn a_long_recording_has_columns_of_minutes() {
-        let mut cells = Cells::new(Duration::from_secs(3600), Duration::MAX);
-        cells.add(Duration::from_millis(3_660_700), 1, 1);
-        cells.add(Duration::from_millis(3_660_900), 1, 1);
+        let mut cells = Cells::new(CellsOf::Stacks, Duration::from_secs(3600), Duration::MAX);
+        cells.add(Duration::from_millis(3_660_700), 7, 1, 1);
+        cells.add(Duration::from_millis(3_660_900), 7, 1, 1);
         cells.finish(Duration::from_secs(24 * 3600));
         assert_eq!((cells.level(), cells.columns()), (LEVELS[1], (60, 23 * 60 + 1)));
         assert_eq!(cells.entries(), [entry(3_660, 1, 2)]);
@@ -180,17 +214,17 @@ mod tests {
 
     #[test]
     fn too_many_entries_lead_to_longer_cells() {
-        let mut cells = Cells::new(Duration::ZERO, Duration::MAX);
+        let mut cells = Cells::new(CellsOf::Stacks, Duration::ZERO, Duration::MAX);
         cells.most = 1_000;
         // In each second one stack, 50 times: too many cells of 20 ms, but not of a second.
         for cell in 0..5_000 {
-            cells.add(Duration::from_millis(20 * cell), 1, 1);
+            cells.add(Duration::from_millis(20 * cell), 7, 1, 1);
         }
         cells.finish(Duration::from_secs(100));
         assert_eq!((cells.level(), cells.entries().len()), (LEVELS[1], 100));
         assert!(cells.entries().iter().all(|entry| entry.weight == 50));
         for stack in 0..5_000 {
-            cells.add(Duration::ZERO, stack, 1);
+            cells.add(Duration::ZERO, 7, stack, 1);
         }
         assert!(cells.is_full() && cells.entries().is_empty(), "no length of cells helps");
     }

@@ -4,7 +4,9 @@ use corprof_nettrace::events::Provider;
 use corprof_nettrace::{Event, Metadata};
 use rustc_hash::FxHashMap;
 
-use super::measure::{Choice, Measure};
+use super::lanes::Sign;
+use super::measure::{Choice, Clock, Measure};
+use super::perf;
 
 /// A kind of event: a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub(crate) struct Kind {
     pub(crate) stacks: u64,
     defined_name: String,
     pub(super) role: Role,
+    /// What it says for the timeline.
+    pub(super) sign: Option<Sign>,
 }
 
 /// What is done with an event.
@@ -47,14 +51,14 @@ pub(super) struct Kinds {
 
 impl Kinds {
     /// Counts an event. Answers with the number of its kind.
-    pub(super) fn count(&mut self, event: &Event<'_>, choice: &Choice) -> usize {
+    pub(super) fn count(&mut self, event: &Event<'_>, choice: &Choice, clock: Clock) -> usize {
         let metadata = event.metadata();
         let known = match self.last {
             Some((id, index)) if id == metadata.id => Some(index),
             _ => self.by_number.get(&metadata.id).copied(),
         };
         let known = known.filter(|index| self.kinds.get(*index).is_some_and(|kind| kind.is_of(metadata)));
-        let index = known.unwrap_or_else(|| self.add(event, choice));
+        let index = known.unwrap_or_else(|| self.add(event, choice, clock));
         self.last = Some((metadata.id, index));
         if let Some(kind) = self.kinds.get_mut(index) {
             kind.events += 1;
@@ -63,11 +67,11 @@ impl Kinds {
         index
     }
 
-    fn add(&mut self, event: &Event<'_>, choice: &Choice) -> usize {
+    fn add(&mut self, event: &Event<'_>, choice: &Choice, clock: Clock) -> usize {
         let metadata = event.metadata();
         let known = self.kinds.iter().position(|kind| kind.is_of(metadata));
         let index = known.unwrap_or_else(|| {
-            self.kinds.push(Kind::new(event, choice));
+            self.kinds.push(Kind::new(event, choice, clock));
             self.kinds.len() - 1
         });
         self.by_number.insert(metadata.id, index);
@@ -78,13 +82,17 @@ impl Kinds {
         self.kinds.get(index).map_or(Role::Other, |kind| kind.role)
     }
 
+    pub(super) fn sign(&self, index: usize) -> Option<Sign> {
+        self.kinds.get(index).and_then(|kind| kind.sign)
+    }
+
     pub(super) fn into_kinds(self) -> Vec<Kind> {
         self.kinds
     }
 }
 
 impl Kind {
-    fn new(event: &Event<'_>, choice: &Choice) -> Self {
+    fn new(event: &Event<'_>, choice: &Choice, clock: Clock) -> Self {
         let metadata = event.metadata();
         let decoded = event.decoded();
         let name = decoded.name().to_string();
@@ -102,7 +110,7 @@ impl Kind {
                 | "ModuleLoad",
             ) => Role::Symbols,
             (_, name) => match choice.rank(metadata, name) {
-                Some(rank) => Role::Sample { rank, measure: Measure::of(&metadata.provider, name) },
+                Some(rank) => Role::Sample { rank, measure: Measure::of(&metadata.provider, name, clock) },
                 None if decoded.provider() == Provider::RUNTIME && name == "ContentionStart" => Role::WaitBegin,
                 None => Role::Other,
             },
@@ -111,11 +119,39 @@ impl Kind {
             provider: metadata.provider.clone(),
             id: metadata.event_id,
             version: metadata.version,
+            sign: Sign::of(decoded.provider(), &name),
             name,
             events: 0,
             stacks: 0,
             defined_name: metadata.name.clone(),
             role,
+        }
+    }
+
+    /// An event of perf.
+    pub(super) fn named(provider: &str, name: &str, choice: &Choice) -> Self {
+        let role = match perf::measured(choice, name) {
+            Some((rank, measure)) => Role::Sample { rank, measure },
+            None => Role::Other,
+        };
+        Self {
+            provider: provider.to_owned(),
+            id: 0,
+            version: 0,
+            sign: None,
+            name: name.to_owned(),
+            events: 0,
+            stacks: 0,
+            defined_name: name.to_owned(),
+            role,
+        }
+    }
+
+    /// Its place among those that are looked at, and how it is weighed.
+    pub(super) fn measured(&self) -> Option<(usize, Measure)> {
+        match self.role {
+            Role::Sample { rank, measure } => Some((rank, measure)),
+            _ => None,
         }
     }
 

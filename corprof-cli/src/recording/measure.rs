@@ -2,26 +2,70 @@
 
 use corprof_export::{Mode, Unit};
 use corprof_il::csharp;
-use corprof_nettrace::Metadata;
 use corprof_nettrace::events::universal::Measured;
 use corprof_nettrace::events::views::{AllocationSampled, ContentionStop, ExceptionThrown, GcAllocationTick};
 use corprof_nettrace::events::{Event, Provider, Text};
+use corprof_nettrace::{Metadata, Trace};
 
 /// The mean distance of two sampled allocations, in bytes: the runtime picks each byte with the same chance.
 const MEAN_DISTANCE: f64 = 102_400.0;
 
+/// The event of perf when a thread leaves its processor.
+const PERF_SWITCH: &str = "sched:sched_switch";
+/// Those of it that take samples of processors.
+const PERF_SAMPLES: [&str; 4] = ["cycles", "cpu-cycles", "cpu-clock", "task-clock"];
+
 /// Short names of events, as `--event` takes them.
 const ALIASES: [(&str, &[&str]); 5] = [
-    ("samples", &[Measured::CPU, "ThreadSample"]),
-    ("waits", &[Measured::CONTEXT_SWITCH]),
+    ("samples", &[Measured::CPU, "ThreadSample", "cycles", "cpu-cycles", "cpu-clock", "task-clock"]),
+    ("waits", &[Measured::CONTEXT_SWITCH, Measured::WAIT, PERF_SWITCH]),
     ("allocations", &["AllocationSampled", "GCAllocationTick"]),
     ("contention", &["ContentionStop"]),
     ("exceptions", &["ExceptionThrown"]),
 ];
 
 /// Events that are looked at if none is named: the first of these that a recording has.
-const USUAL: [&str; 6] =
-    [Measured::CPU, "ThreadSample", "AllocationSampled", "GCAllocationTick", "ContentionStop", "ExceptionThrown"];
+const USUAL: [&str; 13] = [
+    Measured::CPU,
+    "ThreadSample",
+    "cycles",
+    "cpu-cycles",
+    "cpu-clock",
+    "task-clock",
+    Measured::CONTEXT_SWITCH,
+    Measured::WAIT,
+    PERF_SWITCH,
+    "AllocationSampled",
+    "GCAllocationTick",
+    "ContentionStop",
+    "ExceptionThrown",
+];
+
+/// The property of a trace with the nanoseconds between two samples of a thread.
+const INTERVAL: &str = "ExpectedCPUSamplingRate";
+
+/// What the numbers of a trace are multiples of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Clock {
+    /// At least 1.
+    ticks_per_second: u64,
+    /// The nanoseconds between two samples of a thread, if the trace says it.
+    interval: Option<u64>,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self { ticks_per_second: 1, interval: None }
+    }
+}
+
+impl Clock {
+    pub(super) fn of(trace: &Trace) -> Self {
+        let interval = trace.properties.iter().find(|(name, _)| name == INTERVAL);
+        let interval = interval.and_then(|(_, value)| value.parse().ok()).filter(|interval| *interval > 0);
+        Self { ticks_per_second: trace.ticks_per_second.max(1), interval }
+    }
+}
 
 /// How an event is weighed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +76,10 @@ pub(crate) enum Measure {
     Round,
     /// The time for which a thread had not run.
     Switch,
+    /// A sample of a thread that waits, in intervals of so many nanoseconds.
+    Wait {
+        interval: u64,
+    },
     /// The bytes that an allocated object stands for.
     AllocationSampled,
     /// The bytes that were allocated since the last such event.
@@ -45,10 +93,13 @@ pub(crate) enum Measure {
 
 impl Measure {
     /// The measure of events of this name.
-    pub(crate) fn of(provider: &str, name: &str) -> Self {
+    pub(crate) fn of(provider: &str, name: &str, clock: Clock) -> Self {
         match (Provider::of(provider), name) {
             (Provider::UNIVERSAL_EVENTS, Measured::CPU) => Self::Cpu,
             (Provider::UNIVERSAL_EVENTS, Measured::CONTEXT_SWITCH) => Self::Switch,
+            (Provider::UNIVERSAL_EVENTS, Measured::WAIT) => {
+                clock.interval.map_or(Self::Count, |interval| Self::Wait { interval })
+            }
             (Provider::SAMPLE_PROFILER, _) => Self::Round,
             (Provider::RUNTIME, "AllocationSampled") => Self::AllocationSampled,
             (Provider::RUNTIME, "GCAllocationTick") => Self::AllocationTick,
@@ -58,12 +109,34 @@ impl Measure {
         }
     }
 
+    /// The measure of an event of perf.
+    pub(super) fn of_perf(event: &str) -> Self {
+        match event {
+            PERF_SWITCH => Self::Switch,
+            event if PERF_SAMPLES.contains(&event) => Self::Cpu,
+            _ => Self::Count,
+        }
+    }
+
     /// The unit of its weights.
     pub(crate) fn unit(self) -> Unit {
         match self {
-            Self::Round | Self::Switch | Self::Contention => Unit::Nanoseconds,
+            Self::Round | Self::Switch | Self::Wait { .. } | Self::Contention => Unit::Nanoseconds,
             Self::AllocationSampled | Self::AllocationTick => Unit::Bytes,
             Self::Cpu | Self::Exception | Self::Count => Unit::Samples,
+        }
+    }
+
+    /// What the samples are, in words.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Cpu => "processor time",
+            Self::Round => "time of threads",
+            Self::Switch | Self::Wait { .. } => "waits",
+            Self::AllocationSampled | Self::AllocationTick => "allocations",
+            Self::Contention => "waits for locks",
+            Self::Exception => "exceptions",
+            Self::Count => "events",
         }
     }
 
@@ -71,19 +144,23 @@ impl Measure {
     pub(crate) fn mode(self) -> Option<Mode> {
         match self {
             Self::Cpu => Some(Mode::Cpu),
-            Self::Round | Self::Switch => Some(Mode::Wall),
+            Self::Round | Self::Switch | Self::Wait { .. } => Some(Mode::Wall),
             _ => None,
         }
     }
 
     /// The weight of an event, and the type that it is about.
-    pub(super) fn weigh<'a>(self, event: &Event<'a>, ticks_per_second: u64) -> (u64, Option<Text<'a>>) {
+    pub(super) fn weigh<'a>(self, event: &Event<'a>, clock: Clock) -> (u64, Option<Text<'a>>) {
         match self {
             Self::Cpu => (event.decode::<Measured>().map_or(1, |sample| sample.value), None),
             Self::Switch => {
                 let ticks = event.decode::<Measured>().map_or(0, |switch| switch.value);
-                let nanoseconds = u128::from(ticks) * 1_000_000_000 / u128::from(ticks_per_second.max(1));
+                let nanoseconds = u128::from(ticks) * 1_000_000_000 / u128::from(clock.ticks_per_second);
                 (u64::try_from(nanoseconds).unwrap_or(u64::MAX), None)
+            }
+            Self::Wait { interval } => {
+                let intervals = event.decode::<Measured>().map_or(1, |sample| sample.value);
+                (intervals.saturating_mul(interval), None)
             }
             // Its time is known when the next one comes.
             Self::Round => (0, None),
@@ -136,12 +213,21 @@ impl Choice {
 
     /// The place of an event among those asked for: only events with the first place that a recording has are taken.
     pub(super) fn rank(&self, metadata: &Metadata, name: &str) -> Option<usize> {
-        let full = || format!("{}/{name}", metadata.provider);
-        let is_asked = |asked: &String| asked.eq_ignore_ascii_case(name) || asked.eq_ignore_ascii_case(&full());
-        let place = self.names.iter().position(is_asked)?;
+        let place = self.place(&metadata.provider, name)?;
         // A program may have an event `cpu` of its own.
-        let is_known = Measure::of(&metadata.provider, name) != Measure::Count;
+        let known = [Provider::UNIVERSAL_EVENTS, Provider::SAMPLE_PROFILER, Provider::RUNTIME];
+        let is_known = known.contains(&Provider::of(&metadata.provider));
         (is_known || !self.is_usual).then_some(place)
+    }
+
+    /// The same of an event of perf. What it was told to record is usual, too.
+    pub(super) fn rank_of_perf(&self, name: &str) -> Option<usize> {
+        self.place(super::perf::PROVIDER, name).or(self.is_usual.then_some(self.names.len()))
+    }
+
+    fn place(&self, provider: &str, name: &str) -> Option<usize> {
+        let full = || format!("{provider}/{name}");
+        self.names.iter().position(|asked| asked.eq_ignore_ascii_case(name) || asked.eq_ignore_ascii_case(&full()))
     }
 }
 
@@ -156,10 +242,12 @@ mod tests {
         let tick = event("Microsoft-Windows-DotNETRuntime", "GCAllocationTick");
         let order = event("Shop", "Order");
         let usual = Choice::new(None);
-        assert_eq!((rank(&usual, &tick), rank(&usual, &order)), (Some(3), None));
+        assert_eq!((rank(&usual, &tick), rank(&usual, &order)), (Some(10), None));
         assert_eq!(rank(&usual, &event("Shop", "cpu")), None, "not that of a sampler");
         assert_eq!(rank(&Choice::new(Some("shop/order")), &order), Some(0));
         assert_eq!(rank(&Choice::new(Some("Other/Order")), &order), None);
         assert_eq!(rank(&Choice::new(Some("allocations")), &tick), Some(1));
+        let wait = event("Universal.Events", "wait");
+        assert_eq!((rank(&Choice::new(Some("Waits")), &wait), rank(&usual, &wait)), (Some(1), Some(7)));
     }
 }

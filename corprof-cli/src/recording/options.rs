@@ -10,7 +10,7 @@ use super::{Choice, Moment, Options, ThreadChoice, ThreadPattern};
 /// What is looked at in a recording.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Looked {
-    /// The events to look at, with the weight that they have: samples, waits, allocations (bytes), contention (time),
+    /// The events to look at, with the weight that they have: samples, waits (time), allocations (bytes), contention (time),
     /// exceptions; or any event with stacks, by NAME or PROVIDER/NAME [default: samples, else the next of these]
     #[arg(long, value_name = "NAME")]
     pub(crate) event: Option<String>,
@@ -31,9 +31,14 @@ pub(crate) struct Looked {
     #[arg(long, value_name = "PID")]
     pub(crate) process: Option<u64>,
 
-    /// Only events with this label
+    /// Only events with this label: endpoint, trace and span of a request, where the recording has its activities, or
+    /// one of the file's own
     #[arg(long, value_name = "NAME=VALUE", value_parser = label)]
     pub(crate) label: Option<(String, String)>,
+
+    /// Only the slowest requests of each endpoint, such as 1%, where the recording has its activities
+    #[arg(long, value_name = "PERCENT", value_parser = part)]
+    pub(crate) slowest: Option<f64>,
 
     /// Only stacks with a method that this glob matches, such as 'Shop.Basket.*'. Repeatable: all must match
     #[arg(long, value_name = "GLOB", value_parser = glob)]
@@ -58,8 +63,10 @@ impl Looked {
             to: self.to,
             label: self.label.clone(),
             group_label: None,
+            slowest: self.slowest,
             is_timed: false,
-            has_cells: false,
+            cells: None,
+            has_lanes: false,
             has_runtime_frames: self.runtime_frames,
         }
     }
@@ -79,6 +86,14 @@ fn moment(text: &str) -> Result<Moment, String> {
     }
     let seconds = number(text.strip_suffix('s').unwrap_or(text)).ok_or_else(wrong)?;
     Duration::try_from_secs_f64(seconds).map(Moment::At).map_err(|_| wrong())
+}
+
+fn part(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse::<f64>().ok();
+    let percent = number.filter(|percent| *percent > 0.0 && *percent <= 100.0);
+    percent
+        .map(|percent| percent / 100.0)
+        .ok_or_else(|| format!("`{text}` is no part of the requests: give 1%, or 0.1%"))
 }
 
 fn thread(text: &str) -> Result<ThreadPattern, String> {
@@ -111,6 +126,12 @@ mod tests {
         for wrong in ["", "-1", "NaN", "101%", "x%", "1e300"] {
             assert!(moment(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_part_is_a_percentage() {
+        assert_eq!((part("1%"), part("0.5")), (Ok(0.01), Ok(0.005)));
+        assert!(["0", "101%", "-1", "NaN", "x"].iter().all(|wrong| part(wrong).is_err()));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::stacks::{Code, EMPTY};
-use super::{Cells, Facts, Frame, Gathered, Measure, Options, Sum, Thread, Timed, read};
+use super::{Cells, Facts, Frame, Gathered, Lanes, Measure, Options, Samples, Sum, Thread, Timed, read};
 use crate::event_pipe_samples::{MISSING, UNKNOWN, is_of_the_runtime};
 
 /// The stack without frames.
@@ -35,6 +35,8 @@ pub(crate) struct Picture {
     pub(crate) timed: Option<Vec<Timed>>,
     /// None if they were not asked for, or there are several files.
     pub(crate) cells: Option<Cells>,
+    /// The same.
+    pub(crate) lanes: Option<Lanes>,
 }
 
 impl Picture {
@@ -62,13 +64,14 @@ impl Picture {
     }
 
     fn add(&mut self, gathered: Gathered, with_lines: bool) {
-        self.measure = self.measure.or(gathered.measure);
+        let Gathered { facts, measure, threads, samples, lanes } = gathered;
+        self.measure = self.measure.or(measure);
         let first_thread = u32::try_from(self.threads.len()).unwrap_or(u32::MAX);
         let mut lines = with_lines.then(SourceLines::new);
         let frames: Vec<Option<u32>> =
-            gathered.stacks.codes().map(|code| self.frame(&gathered, code, lines.as_mut())).collect();
+            samples.stacks.codes().map(|code| self.frame(&samples, code, lines.as_mut())).collect();
         let mut stacks: Vec<u32> = Vec::new();
-        for (caller, code) in gathered.stacks.paths() {
+        for (caller, code) in samples.stacks.paths() {
             let caller = stacks.get(caller as usize).copied().unwrap_or(NO_FRAMES);
             let frame = frames.get(code as usize).copied().flatten();
             stacks.push(match frame {
@@ -77,15 +80,15 @@ impl Picture {
                 None => caller,
             });
         }
-        drop(gathered.stacks);
+        drop(samples.stacks);
         let stack_of = |path: u32| stacks.get(path as usize).copied().unwrap_or(NO_FRAMES);
         let groups: Vec<u32> =
-            gathered.groups.iter().map(|group| number(self.groups.insert_full(group.clone()).0)).collect();
-        for ((thread, path, group), sum) in gathered.sums {
+            samples.groups.iter().map(|group| number(self.groups.insert_full(group.clone()).0)).collect();
+        for ((thread, path, group), sum) in samples.sums {
             let group = groups.get(group as usize).copied().unwrap_or_default();
             self.sums.entry((first_thread + thread, stack_of(path), group)).or_default().add(sum);
         }
-        self.timed = match (self.timed.take(), gathered.timed) {
+        self.timed = match (self.timed.take(), samples.timed) {
             (Some(mut all), Some(timed)) => {
                 all.extend(timed.into_iter().map(|sample| Timed {
                     thread: first_thread + sample.thread,
@@ -96,29 +99,49 @@ impl Picture {
             }
             _ => None,
         };
-        self.cells = gathered.cells.filter(|_| self.files.is_empty()).map(|mut cells| {
+        self.cells = samples.cells.filter(|_| self.files.is_empty()).map(|mut cells| {
             cells.renumber(stack_of);
             cells
         });
-        self.threads.extend(gathered.threads);
-        self.files.push(gathered.facts);
+        self.lanes = lanes.filter(|_| self.files.is_empty());
+        self.align();
+        self.threads.extend(threads);
+        self.files.push(facts);
     }
 
     /// The number of a frame. None for those that are not shown.
-    fn frame(&mut self, gathered: &Gathered, code: Code, lines: Option<&mut SourceLines>) -> Option<u32> {
+    fn frame(&mut self, samples: &Samples, code: Code, lines: Option<&mut SourceLines>) -> Option<u32> {
         let frame = match code {
-            Code::At { process, address, ticks } => match gathered.symbols.get(&process) {
+            Code::At { process, address, ticks } => match samples.symbols.get(&process) {
                 Some(symbols) => symbols.frame(address, ticks, lines),
                 None => Frame::new(UNKNOWN, FrameKind::Native),
             },
             Code::Type(number) => {
-                let name = gathered.types.get_index(number as usize).map_or("", String::as_str);
+                let name = samples.types.get_index(number as usize).map_or("", String::as_str);
                 Frame::new(name, FrameKind::Generated)
             }
+            Code::Named(number) => match samples.frames.get_index(number as usize) {
+                Some(frame) => frame.clone(),
+                None => Frame::new(UNKNOWN, FrameKind::Native),
+            },
             Code::Missing => Frame::new(MISSING, FrameKind::Native),
         };
         let is_hidden = frame.kind == FrameKind::Managed && is_of_the_runtime(&frame.name);
         (!is_hidden || self.has_runtime_frames).then(|| number(self.frames.insert_full(frame).0))
+    }
+
+    /// Takes longer cells. Answers whether there are any.
+    pub(crate) fn coarsen(&mut self) -> bool {
+        let is_done = self.cells.as_mut().is_some_and(Cells::coarsen);
+        self.align();
+        is_done
+    }
+
+    /// Has cells and lanes of one length.
+    fn align(&mut self) {
+        if let (Some(cells), Some(lanes)) = (&mut self.cells, &mut self.lanes) {
+            lanes.align(cells);
+        }
     }
 
     /// The frames of a stack, innermost first.

@@ -17,6 +17,8 @@ const REMEMBERED: usize = 48 << 20;
 pub(super) enum Code {
     /// An address of a process, and when it was seen first: other code may be there later.
     At { process: u64, address: u64, ticks: u64 },
+    /// A frame that the file names, by its number.
+    Named(u32),
     /// A type that was allocated or thrown, by its number.
     Type(u32),
     /// The outer frames that the recorder has left out.
@@ -82,6 +84,14 @@ impl Stacks {
             path = self.called(path, code);
         }
         path
+    }
+
+    /// The path of frames that the file names, by their numbers, the innermost first.
+    pub(super) fn add_named(&mut self, frames: &[u32]) -> Path {
+        frames.iter().rev().fold(EMPTY, |path, frame| {
+            let code = number(self.codes.insert_full(Code::Named(*frame)).0);
+            self.called(path, code)
+        })
     }
 
     /// The path in which a type is the innermost frame.

@@ -102,15 +102,11 @@ impl Symbols {
             return frame;
         }
         let mapped = self.mappings.at(address, ticks).filter(|path| !path.as_os_str().is_empty());
-        let Some((name, mapping)) = self.symbols.at(address, ticks) else { return unnamed(mapped) };
+        let Some((name, mapping)) = self.symbols.at(address, ticks) else {
+            return unnamed(mapped.map(PathBuf::as_path));
+        };
         let module = self.files.get(mapping).filter(|path| !path.as_os_str().is_empty()).or(mapped);
-        let managed = of_perf_map(name);
-        let is_managed = managed.is_some() || module.is_some_and(|path| is_assembly(path) || is_compiled(path, name));
-        let kind = if is_managed { FrameKind::Managed } else { FrameKind::Native };
-        let in_library = module.filter(|_| !is_managed).and_then(|path| in_library(path, name));
-        let mut frame = Frame::new(managed.as_deref().or(in_library.as_deref()).unwrap_or(name), kind);
-        frame.module = module.map(|path| path.to_string_lossy().into_owned());
-        frame
+        named(name, module.map(PathBuf::as_path))
     }
 
     fn line(
@@ -127,8 +123,21 @@ impl Symbols {
     }
 }
 
+/// The frame of a symbol of a module.
+pub(super) fn named(name: &str, module: Option<&Path>) -> Frame {
+    let managed = of_perf_map(name);
+    let is_managed = managed.is_some() || module.is_some_and(|path| is_assembly(path) || is_compiled(path, name));
+    let kind = if is_managed { FrameKind::Managed } else { FrameKind::Native };
+    let in_library = module.filter(|_| !is_managed).and_then(|path| in_library(path, name));
+    let mut frame = Frame::new(managed.as_deref().or(in_library.as_deref()).unwrap_or(name), kind);
+    // The file of compiled code is no module, by which its methods could be judged.
+    let module = module.filter(|path| !is_managed || is_assembly(path));
+    frame.module = module.map(|path| path.to_string_lossy().into_owned());
+    frame
+}
+
 /// Code of a file that has no symbol there.
-fn unnamed(mapped: Option<&PathBuf>) -> Frame {
+pub(super) fn unnamed(mapped: Option<&Path>) -> Frame {
     let Some(path) = mapped else { return Frame::new(UNKNOWN, FrameKind::Native) };
     let file = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     let mut frame = Frame::new(&format!("[{file}]"), FrameKind::Native);

@@ -19,8 +19,10 @@ fn options(event: Option<&str>) -> Options {
         to: None,
         label: None,
         group_label: None,
+        slowest: None,
         is_timed: false,
-        has_cells: false,
+        cells: None,
+        has_lanes: false,
         has_runtime_frames: true,
     }
 }

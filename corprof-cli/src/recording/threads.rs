@@ -71,11 +71,27 @@ impl Threads {
 
     fn resolve(&mut self, event: &Event<'_>, choice: &ThreadChoice) -> u32 {
         let index = event.thread();
-        let process = event.process_id();
-        let id = event.os_thread_id();
         let name = event.thread_info().and_then(|thread| thread.name.clone()).filter(|name| !name.is_empty());
+        let number = self.add(event.process_id(), event.os_thread_id().ok_or(index), name, choice);
+        self.current.insert(index, number);
+        number
+    }
+
+    /// The number of a thread that is told with its system's number and name.
+    pub(super) fn named(&mut self, process: Option<u64>, id: u64, name: &str, choice: &ThreadChoice) -> u32 {
+        self.add(process, Ok(id), Some(name.to_owned()).filter(|name| !name.is_empty()), choice)
+    }
+
+    fn add(
+        &mut self,
+        process: Option<u64>,
+        number: Result<u64, u64>,
+        name: Option<String>,
+        choice: &ThreadChoice,
+    ) -> u32 {
+        let id = number.ok();
         let threads = &mut self.threads;
-        let number = *self.known.entry((process, id.ok_or(index))).or_insert_with(|| {
+        let number = *self.known.entry((process, number)).or_insert_with(|| {
             threads.push(Thread { process, id, name: None, is_wanted: false });
             u32::try_from(threads.len() - 1).unwrap_or(u32::MAX)
         });
@@ -84,7 +100,6 @@ impl Threads {
             thread.name = name.or(thread.name.take());
             thread.is_wanted = choice.takes(process, id, thread.name.as_deref());
         }
-        self.current.insert(index, number);
         number
     }
 

@@ -117,12 +117,10 @@ impl Listener for Endpoints {
 
 impl Told {
     fn add(&mut self, request: Request) {
-        // What the application asks of others by itself was not asked of it.
-        let is_own = |activity: &Activity| [ActivityKind::Client, ActivityKind::Producer].contains(&activity.kind);
-        if request.activity.as_ref().is_some_and(is_own) {
+        if !is_asked(&request) {
             return;
         }
-        let endpoint = endpoint(request.activity.as_ref());
+        let endpoint = endpoint_of(request.activity.as_ref());
         let is_wanted = self.wanted.as_ref().is_none_or(|wanted| endpoint.contains(wanted));
         let is_late = self.end.is_some_and(|end| request.to > end);
         if !is_wanted || is_late {
@@ -167,8 +165,14 @@ impl Sums {
     }
 }
 
+/// Whether a request was asked of the application: what it asks of others by itself was not.
+pub(crate) fn is_asked(request: &Request) -> bool {
+    let is_own = |activity: &Activity| [ActivityKind::Client, ActivityKind::Producer].contains(&activity.kind);
+    !request.activity.as_ref().is_some_and(is_own)
+}
+
 /// What the request asked for.
-fn endpoint(activity: Option<&Activity>) -> String {
+pub(crate) fn endpoint_of(activity: Option<&Activity>) -> String {
     let Some(activity) = activity else { return "[without activity]".to_owned() };
     let name = if activity.display_name.is_empty() { &activity.name } else { &activity.display_name };
     name.replace(char::is_control, " ")

@@ -11,6 +11,7 @@ use anyhow::{Result, anyhow};
 use serde::Serialize;
 
 use self::endpoints::{Endpoints, Slow, Sums, Told};
+pub(crate) use self::endpoints::{endpoint_of, is_asked};
 use self::page::Page;
 use crate::async_trace::{self, Listened, Names, Place, Traced};
 use crate::exit::{Failure, Outcome};
@@ -48,7 +49,7 @@ const LEAST_PART: f64 = 0.005;
   corprof requests -- dotnet App.dll
   corprof requests service.nettrace --json | jq '.endpoints[] | {endpoint, mean_ms}'
 
-For a file: dotnet-trace collect --providers
+For a file: corprof record --events cpu,activity -o service.nettrace, or with more names of methods dotnet-trace collect --providers
 'System.Runtime.CompilerServices.AsyncProfilerEventSource:0xB4CD:4,System.Diagnostics.Eventing.FrameworkEventSource:0x2:5,Microsoft-Diagnostics-DiagnosticSource:0x2:5:FilterAndPayloadSpecs=\"[AS]*\"'
 
 Exits with 3 if the process is not there, its runtime is older than .NET 11, or it told nothing; with a command, with the code of the

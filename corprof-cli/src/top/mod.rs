@@ -63,7 +63,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Without a terminal, or with --once or --json, prints one table after --duration, and ends. Its percentages and rates
 /// are averages.
 ///
-/// Of a recording, a .nettrace file, prints the table of `corprof view`, whose options choose what is looked at.
+/// Of a recording, a .nettrace file or a text of `perf script`, prints the table of `corprof view`, whose options choose what is looked at.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof top 4711

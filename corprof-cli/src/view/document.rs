@@ -47,6 +47,7 @@ fn file(facts: &Facts) -> Value {
         "lost": facts.lost,
         "threads": facts.threads,
         "cut_at": facts.cut_at,
+        "damaged_lines": facts.damaged,
         "kinds": kinds.collect::<Vec<_>>(),
     })
 }

@@ -1,6 +1,7 @@
 //! `corprof view`: the profile of a recording, as a table or as a file of any format.
 
 mod document;
+pub(crate) mod page;
 pub(crate) mod profile;
 pub(crate) mod text;
 
@@ -17,13 +18,17 @@ use crate::output;
 use crate::recording::options::Looked;
 use crate::recording::picture::Picture;
 use crate::recording::table::{self, By};
+use crate::recording::{Cells, CellsOf};
 
 /// Show the profile of a recording: a .nettrace file of `dotnet-trace collect`, of `dotnet-trace collect-linux`, or of
-/// corprof.
+/// corprof, or the text of `perf script`.
 ///
 /// Without -o, prints what the files hold, and the methods with the most weight: of each, its own, and with what it
 /// calls (total). With -o, writes a picture or a file for a viewer. Several files are taken as one profile. A file that
 /// ends in the middle, because the process died or the disk was full, is read up to there. `-` is standard input.
+///
+/// A page of one file has a timeline: samples, pauses for collections, exceptions and waits for locks. A range that is
+/// dragged in it, or #at=2.5-2.6 at the end of its address, has the flame graph and the table be of that moment.
 ///
 /// Samples of the runtime's own sampler (dotnet-trace) weigh the time until the thread's next one, whether the thread
 /// worked or waited; samples of processors count; allocations weigh bytes, contention the time of the wait.
@@ -34,7 +39,10 @@ use crate::recording::table::{self, By};
   corprof view app.nettrace --event allocations --by type
   corprof view app.nettrace --sort total --rows 10
   corprof view app.nettrace --from 50% --thread '.NET TP Worker' --only-my-code
+  corprof view app.nettrace --by label:endpoint
+  corprof view app.nettrace --label endpoint=/orders --slowest 1% -o slow.html
   corprof view app.nettrace --include 'Shop.Basket.*' --exclude Logger -o basket.svg
+  perf script | corprof view - --only-my-code
   corprof view app.nettrace --json | jq '.rows[:5]'
 
 The extension chooses the format: .html, .svg, .folded or .txt, .pb.gz or .pprof (pprof), .speedscope.json, .firefox.json or .json
@@ -58,7 +66,7 @@ pub struct Args {
     only_my_code: bool,
 
     /// The rows: method, line (where the recording and a portable PDB tell), type (of what was allocated or thrown),
-    /// thread, or label:NAME
+    /// thread, or label:NAME, such as label:endpoint for requests
     #[arg(long, value_name = "SUBJECT", default_value = "method", conflicts_with = "output")]
     by: Subject,
 
@@ -143,15 +151,31 @@ pub fn run(args: &Args) -> Outcome {
     let is_ordered =
         |format| matches!(format, Format::Speedscope | Format::SpeedscopeGz | Format::Firefox | Format::FirefoxGz);
     options.is_timed = format.is_some_and(is_ordered);
-    let with_lines = args.by.by == By::Line;
+    let is_page = format == Some(Format::Html);
+    // Moments of several files are not those of one clock.
+    if is_page && args.files.len() == 1 {
+        (options.cells, options.has_lanes) = (Some(CellsOf::Threads), true);
+    }
+    let with_lines = is_page || args.by.by == By::Line;
     let mut picture = Picture::read(&args.files, &options, with_lines)?;
     args.looked.selection().apply(&mut picture);
     picture.files.iter().for_each(text::warn);
     match &args.output {
         Some(path) => {
             require_samples(&args.looked, &picture)?;
-            let profile = profile::of(&picture, args.only_my_code);
-            profile.write(path).context("cannot write the profile")?;
+            if picture.cells.as_ref().is_some_and(Cells::is_full) {
+                eprintln!(
+                    "corprof: the page has no timeline, as there are too many distinct stacks: give narrower --from and --to, \
+                     or --thread"
+                );
+            }
+            let profile = if is_page {
+                page::write(&mut picture, path, args.only_my_code)?
+            } else {
+                let profile = profile::of(&picture, args.only_my_code);
+                profile.write(path).context("cannot write the profile")?;
+                profile
+            };
             eprintln!("corprof: wrote {}", path.display());
             profile.caption().iter().for_each(|line| eprintln!("corprof: {line}"));
         }

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use corprof_export::{Frame, FrameId, FrameKind, Heat, HeatMap, Profile, StackId, ThreadId};
+use corprof_export::{Frame, FrameId, FrameKind, Heat, HeatMap, Lane, Profile, StackId, ThreadId};
+
+use rustc_hash::FxHashMap;
 
 use crate::event_pipe_samples::LIMITS;
-use crate::recording::Measure;
 use crate::recording::picture::Picture;
+use crate::recording::{Cells, CellsOf, Measure};
 
 /// The profile.
 pub(crate) fn of(picture: &Picture, only_mine: bool) -> Profile {
@@ -42,10 +44,11 @@ pub(crate) fn with_frames(
     for (number, frame) in builder.frames.iter().enumerate() {
         see(&mut builder.profile, *frame, number);
     }
-    let heat = builder.heat();
+    builder.lines();
+    let moments = builder.moments(measure);
     let mut profile = builder.profile;
-    if let Some(heat) = heat {
-        profile.set_heat_map(heat);
+    if let Some(moments) = moments {
+        profile.set_heat_map(moments);
     }
     describe(&mut profile, picture, measure);
     profile
@@ -68,9 +71,6 @@ impl Builder<'_> {
             let shown = if frame.kind == FrameKind::Generated { Frame::managed(&frame.name) } else { shown };
             let id = self.profile.frame(shown);
             self.frames.push(id);
-            if let Some((file, line)) = &frame.place {
-                self.profile.place(id, file, *line);
-            }
         }
         for &(caller, frame) in &self.picture.stacks {
             let caller = self.stack(caller);
@@ -95,13 +95,59 @@ impl Builder<'_> {
         }
     }
 
-    fn heat(&self) -> Option<HeatMap> {
-        let cells = self.picture.cells.as_ref()?;
-        let level = cells.level();
-        let (first, columns) = cells.columns();
-        let heats = cells.entries().iter();
-        let heats = heats.map(|entry| Heat { cell: entry.cell, stack: self.stack(entry.stack), weight: entry.weight });
-        Some(HeatMap::new(level.cell, level.rows, first, columns, heats.collect()))
+    /// The weights of lines, where frames have them.
+    fn lines(&mut self) {
+        if self.picture.frames.iter().all(|frame| frame.place.is_none()) {
+            return;
+        }
+        let mut by_stack: FxHashMap<u32, u64> = FxHashMap::default();
+        for ((_, stack, _), sum) in &self.picture.sums {
+            let weight = by_stack.entry(*stack).or_default();
+            *weight = weight.saturating_add(sum.weight);
+        }
+        for (stack, weight) in by_stack {
+            let mut seen: Vec<u32> = Vec::new();
+            for (depth, number) in self.picture.frames_of(stack).enumerate() {
+                let place = self.picture.frames.get_index(number as usize).and_then(|frame| frame.place.as_ref());
+                let (Some((file, line)), Some(frame)) = (place, self.frames.get(number as usize)) else { continue };
+                // A line that calls itself counts once.
+                let total = if seen.contains(&number) { 0 } else { weight };
+                seen.push(number);
+                self.profile.add_line(*frame, file, *line, if depth == 0 { weight } else { 0 }, total);
+            }
+        }
+    }
+
+    /// The moments, as a timeline if there are lanes.
+    fn moments(&mut self, measure: Measure) -> Option<HeatMap> {
+        let cells = self.picture.cells.as_ref().filter(|cells| !cells.is_full())?;
+        let entries = cells.entries().iter();
+        let heats = entries.filter_map(|entry| {
+            let (cell, thread) = (entry.cell, self.thread(entry.thread)?);
+            Some(Heat { cell, thread, stack: self.stack(entry.stack), weight: entry.weight })
+        });
+        let (heats, level): (Vec<_>, _) = (heats.collect(), cells.level());
+        let Some(lanes) = &self.picture.lanes else {
+            let (first, columns) = cells.columns();
+            return Some(HeatMap::new(level.cell, level.rows, first, columns, heats));
+        };
+        let weights = |cells: &Cells| -> Vec<(u32, u64)> {
+            cells.entries().iter().map(|entry| (entry.cell, entry.weight)).collect()
+        };
+        let (collections, exceptions, locks) =
+            (weights(&lanes.collections), weights(&lanes.exceptions), weights(&lanes.locks));
+        let mut lanes = Vec::new();
+        if !collections.is_empty() {
+            lanes.push(Lane::timed("stood still for collections", collections));
+        }
+        if !exceptions.is_empty() {
+            lanes.push(Lane::counted("exceptions thrown", exceptions));
+        }
+        if !locks.is_empty() {
+            lanes.push(Lane::timed("waited for locks", locks));
+        }
+        let (first, count) = cells.span();
+        Some(HeatMap::new(level.cell, 1, first, count, heats).as_timeline(measure.title(), lanes))
     }
 
     fn stack(&self, stack: u32) -> StackId {
@@ -116,11 +162,12 @@ impl Builder<'_> {
 
     fn thread(&mut self, number: u32) -> Option<ThreadId> {
         // A heat map does not tell threads apart.
-        let number = if self.picture.cells.is_some() { 0 } else { number };
+        let is_merged = self.picture.cells.as_ref().is_some_and(|cells| cells.of() == CellsOf::Stacks);
+        let number = if is_merged { 0 } else { number };
         let known = self.threads.get_mut(number as usize)?;
         if known.is_none() {
             let thread = self.picture.threads.get(number as usize)?;
-            if self.picture.cells.is_some() {
+            if is_merged {
                 *known = Some(self.profile.thread(0, "all threads"));
                 return *known;
             }
@@ -142,6 +189,7 @@ fn describe(profile: &mut Profile, picture: &Picture, measure: Measure) {
             profile.warn(format!("{} ends in the middle: what came after is missing.", file.path.display()));
         }
     }
+    profile.set_skipped("damaged lines", picture.files.iter().map(|file| file.damaged).sum());
     let cut = picture.files.iter().map(|file| file.stacks_cut).sum();
     profile.set_skipped("frames, as there were too many distinct stacks", cut);
 }

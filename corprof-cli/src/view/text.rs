@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use corprof_export::Unit;
+use corprof_nettrace::UtcTime;
 
 use crate::recording::picture::Picture;
 use crate::recording::table::{By, Row};
@@ -17,6 +18,15 @@ pub(crate) fn warn(facts: &Facts) {
     if let Some(bytes) = facts.cut_at {
         eprintln!("corprof: {}", cut_words(&facts.path, bytes));
     }
+    if facts.damaged > 0 {
+        eprintln!("corprof: {path}: skipped {} lines that are not of `perf script`", facts.damaged);
+    }
+    if facts.lacks_names {
+        eprintln!(
+            "corprof: {path} has compiled code without names: start the application with DOTNET_PerfMapEnabled=1 and \
+             DOTNET_EnableWriteXorExecute=0 before `perf record`"
+        );
+    }
     if facts.stacks_cut > 0 {
         eprintln!(
             "corprof: {path} has too many distinct stacks: outermost frames alone are left of {}",
@@ -27,29 +37,21 @@ pub(crate) fn warn(facts: &Facts) {
 
 /// What a file holds.
 pub(super) fn facts(facts: &Facts, out: &mut impl Write) -> io::Result<()> {
-    let start = facts.started;
-    let (date, time) = ((start.year, start.month, start.day), (start.hour, start.minute, start.second));
-    write!(out, "{}: version {}", facts.path.display(), facts.version)?;
+    match facts.version {
+        Some(version) => write!(out, "{}: version {version}", facts.path.display())?,
+        None => write!(out, "{}: perf script", facts.path.display())?,
+    }
     if let Some(process) = facts.process {
         write!(out, ", process {process}")?;
     }
     for (process, name) in facts.processes.iter().take(5) {
         write!(out, ", {name} ({process})")?;
     }
-    writeln!(
-        out,
-        ", {:.3} s from {:04}-{:02}-{:02} {:02}:{:02}:{:02} UTC, {} events, {} lost, {} threads",
-        facts.duration.as_secs_f64(),
-        date.0,
-        date.1,
-        date.2,
-        time.0,
-        time.1,
-        time.2,
-        facts.events,
-        facts.lost,
-        facts.threads
-    )?;
+    write!(out, ", {:.3} s", facts.duration.as_secs_f64())?;
+    if let Some(UtcTime { year, month, day, hour, minute, second, .. }) = facts.started {
+        write!(out, " from {year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")?;
+    }
+    writeln!(out, ", {} events, {} lost, {} threads", facts.events, facts.lost, facts.threads)?;
     writeln!(out, "\n      events  with stack  kind")?;
     let mut kinds: Vec<_> = facts.kinds.iter().collect();
     kinds.sort_by_key(|kind| std::cmp::Reverse(kind.events));

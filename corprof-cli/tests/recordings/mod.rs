@@ -7,15 +7,18 @@ use corprof_nettrace::{Metadata, NewEvent, Thread, Trace, UtcTime, Writer};
 
 pub(crate) const MILLISECOND: u64 = 1_000_000;
 
-/// A recording of samples of a processor, each with its time in nanoseconds and its stack. Methods have 256 bytes of
-/// code each.
+/// A recording of samples, events of [`Provider::UNIVERSAL_EVENTS`] of this name, each with its time in nanoseconds and its
+/// stack. Methods have 256 bytes of code each, and a sample is of a millisecond.
 pub(crate) fn of_samples<'a>(
+    name: &str,
     methods: &[(u64, &str)],
     samples: impl IntoIterator<Item = (u64, &'a [u64])>,
 ) -> Result<Vec<u8>> {
     let began = UtcTime { year: 2026, month: 11, day: 22, hour: 15, minute: 4, second: 5, millisecond: 6 };
-    let mut writer = Writer::new(Vec::new(), &Trace::new(began, 0, 1_000 * MILLISECOND))?;
-    let cpu = Metadata::new(1, Provider::UNIVERSAL_EVENTS.name(), 1, Measured::CPU).with_fields(Measured::fields());
+    let mut trace = Trace::new(began, 0, 1_000 * MILLISECOND);
+    trace.properties.push(("ExpectedCPUSamplingRate".to_owned(), MILLISECOND.to_string()));
+    let mut writer = Writer::new(Vec::new(), &trace)?;
+    let cpu = Metadata::new(1, Provider::UNIVERSAL_EVENTS.name(), 1, name).with_fields(Measured::fields());
     let system = Provider::UNIVERSAL_SYSTEM.name();
     let symbol = Metadata::new(2, system, ProcessSymbol::ID, ProcessSymbol::NAME).with_fields(ProcessSymbol::fields());
     writer.define_event(&cpu)?;

@@ -363,10 +363,12 @@ function createModel(data) {
     });
     let own = 0, total = 0;
     for (const thread of threads) {
-      thread.stack.forEach((stack, index) => {
+      // Also while a moment of it is shown.
+      const { stack: all, weight } = thread.whole || thread;
+      all.forEach((stack, index) => {
         if (stack < 0 || !isOn[stack]) return;
-        total += thread.weight[index];
-        if (frames.name[stacks.frame[stack]] === key) own += thread.weight[index];
+        total += weight[index];
+        if (frames.name[stacks.frame[stack]] === key) own += weight[index];
       });
     }
     const rows = [...places.values()];

@@ -1,7 +1,7 @@
 "use strict";
 (async () => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  if (data.heat) await unpackHeat(data);
+  if (data.heat) await unpackMoments(data);
   const model = createModel(data);
   const about = data.about;
   const $ = (id) => document.getElementById(id);
@@ -501,12 +501,13 @@
   $("mine").addEventListener("change", (event) => { options.mine = event.target.checked; rebuild(); });
   $("waits").addEventListener("change", (event) => {
     options.waits = event.target.value;
-    if (heat) heat.recount();
+    if (moments) moments.recount();
     rebuild();
   });
   $("threads").addEventListener("change", (event) => {
     const value = event.target.value;
     options.threads = value === "merged" || value === "named" ? value : Number(value);
+    if (moments) moments.recount();
     rebuild();
   });
   $("order").addEventListener("change", (event) => { isUp = event.target.value === "up"; turn(); });
@@ -522,7 +523,7 @@
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     readColours();
     draw();
-    if (heat) heat.draw();
+    if (moments) moments.draw();
   });
   new ResizeObserver(fit).observe(scroll);
 
@@ -542,7 +543,7 @@
   $("search").value = words;
 
   readColours();
-  // With a heat map, the moment that the picture is of is chosen there: #at=2.5-2.6, in seconds.
-  const heat = data.heat ? createHeat({ data, model, options, weight, rebuild, asked: asked.get("at") }) : null;
+  // With a heat map or a timeline, the moment that the picture is of is chosen there: #at=2.5-2.6, in seconds.
+  const moments = data.heat ? createMoments({ data, model, options, weight, rebuild, asked: asked.get("at") }) : null;
   rebuild();
 })();

@@ -68,17 +68,17 @@ fn a_heat_map_is_read_by_the_page() {
     let outer = profile.stack_root_first([main]);
     let inner = profile.stack_root_first([main, order]);
     let thread = profile.thread(0, "all threads");
-    assert!(!parts(&profile).0.contains("id=\"heat\""));
+    assert!(!parts(&profile).0.contains("id=\"moments\""));
     let heats = [(3, inner, 500), (3, outer, 2), (700, StackId::EMPTY, 1), (700, inner, 7)];
-    let heats = heats.map(|(cell, stack, weight)| Heat { cell, stack, weight });
+    let heats = heats.map(|(cell, stack, weight)| Heat { cell, thread, stack, weight });
     heats.iter().for_each(|heat| profile.sample(thread, Duration::ZERO, heat.stack, heat.weight));
     profile.set_heat_map(HeatMap::new(Duration::from_millis(20), 50, 0, 15, heats.to_vec()));
     let (page, data) = parts(&profile);
-    assert!(page.contains("id=\"heat\"") && !page.contains("{{"), "no map, or a placeholder is left");
-    let heat = concat!(env!("CARGO_MANIFEST_DIR"), "/src/html/heat.js");
+    assert!(page.contains("id=\"moments\"") && !page.contains("{{"), "no map, or a placeholder is left");
+    let moments = concat!(env!("CARGO_MANIFEST_DIR"), "/src/html/moments.js");
     let script = format!(
         "const data = JSON.parse(require('fs').readFileSync(0, 'utf8'));\n\
-         require({heat:?}).unpackHeat(data).then(() => {{\n\
+         require({moments:?}).unpackMoments(data).then(() => {{\n\
          const {{ caller, frame }} = data.stacks, {{ stacks, cells, starts, ranks, weights }} = data.heat;\n\
          const lists = {{ caller, frame, stacks, cells, starts, ranks, weights }};\n\
          for (const name in lists) lists[name] = Array.from(lists[name]);\n\

@@ -32,6 +32,10 @@ pub(super) struct AsyncWork {
     begun: Instant,
     flushed: Instant,
     forgotten: Instant,
+    /// Whether samples wait for their callers.
+    joins: bool,
+    /// Whether what threads tell is wanted for the recording, too.
+    records: bool,
 }
 
 enum Source {
@@ -43,9 +47,9 @@ enum Source {
 }
 
 impl AsyncWork {
-    pub(super) fn new(state: Arc<Mutex<State>>, inbox: Arc<Inbox>) -> Self {
+    pub(super) fn new(state: Arc<Mutex<State>>, inbox: Arc<Inbox>, joins: bool, records: bool) -> Self {
         let now = Instant::now();
-        Self { state, inbox, source: Source::Unknown, begun: now, flushed: now, forgotten: now }
+        Self { state, inbox, source: Source::Unknown, begun: now, flushed: now, forgotten: now, joins, records }
     }
 
     /// Does what is due. Returns the time until the next call.
@@ -60,7 +64,7 @@ impl AsyncWork {
                     self.state.lock(cx).callers.as_mut().into_iter().for_each(AsyncCallers::forget);
                 }
                 let pause = if self.begun.elapsed() < BEGINNING { FIRST_FLUSHES } else { FLUSH };
-                if self.flushed.elapsed() >= pause && self.is_waiting(cx) {
+                if self.flushed.elapsed() >= pause && (self.records || self.is_waiting(cx)) {
                     self.flush(cx);
                 }
                 LOOK
@@ -81,7 +85,9 @@ impl AsyncWork {
             }
             Started::Yes(session) => {
                 self.begun = Instant::now();
-                self.state.lock(cx).callers = Some(AsyncCallers::new(Arc::clone(&self.inbox)));
+                if self.joins {
+                    self.state.lock(cx).callers = Some(AsyncCallers::new(Arc::clone(&self.inbox)));
+                }
                 Source::On(session)
             }
         };
@@ -101,11 +107,12 @@ impl AsyncWork {
     /// Ends sampling, has the waiting samples joined, and ends the session.
     pub(super) fn end(mut self, cx: &mut ProfilerThread<'_>) {
         self.state.lock(cx).end_sampling();
-        if self.is_waiting(cx) {
+        let is_told = matches!(self.source, Source::On(_)) && self.records;
+        if is_told || self.is_waiting(cx) {
             self.flush(cx);
             let start = Instant::now();
             // Not the wait of this thread, which ends at once when the profiler is to detach.
-            while self.is_waiting(cx) && start.elapsed() < LAST {
+            while (is_told || self.is_waiting(cx)) && start.elapsed() < LAST {
                 thread::sleep(START);
                 self.state.lock(cx).settle(cx, false);
             }

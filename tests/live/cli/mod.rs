@@ -34,6 +34,7 @@ mod differs {
     mod events;
     mod foreign_profiler;
     mod heap;
+    mod labels;
     mod requests;
 }
 

@@ -530,7 +530,7 @@ fn a_running_process_is_recorded_in_files() -> Result<()> {
         };
         ensure!((3..=4).contains(&files.len()) && files.iter().all(is_named), "{runtime}: {files:?}");
         ensure!(texts(&output).1.contains(&format!("the newest of {} files", files.len())), "{output:?}");
-        let read = read_each(&files, "Universal.Events/wait", "Diagnosed.")?;
+        let read = read_each(&files, "waits", "Diagnosed.")?;
         let waits =
             |one: &Recording| one.samples.iter().any(|sample| sample.is_waiting && sample.has("Diagnosed.Main("));
         ensure!(read.iter().all(waits), "{runtime}: not each has the main thread");

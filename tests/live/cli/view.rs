@@ -34,6 +34,41 @@ fn record(pid: u32, file: &Path, time: Duration) -> Result<()> {
 }
 
 #[test]
+fn the_text_of_perf_has_the_methods_that_run() -> Result<()> {
+    if !Command::new("perf").args(["stat", "-e", "cpu-clock", "true"]).output().is_ok_and(|it| it.status.success()) {
+        println!("SKIPPED: there is no perf on PATH, or it may not be used");
+        return Ok(());
+    }
+    for runtime in runtimes()? {
+        let folder = tempfile::tempdir()?;
+        let [data, text] = ["perf.data", "perf.txt"].map(|name| folder.path().join(name));
+        let mut command = Command::new("perf");
+        command.args(["record", "-q", "-F", "499", "-g", "-e", "cpu-clock", "-o"]).arg(&data).arg("--");
+        command.args(application(&runtime, "Shares")?).args(["2000", "2"]);
+        command.env("DOTNET_PerfMapEnabled", "1").env("DOTNET_EnableWriteXorExecute", "0");
+        let output = command.output()?;
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        let output = Command::new("perf").args(["script", "-F", "+pid", "-i"]).arg(&data).output()?;
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        fs::write(&text, output.stdout)?;
+        let output = corprof()?.arg("view").arg(&text).args(["--json", "--thread", "worker *"]).output()?;
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        let document: Value = serde_json::from_slice(&output.stdout)?;
+        ensure!(document["files"][0]["damaged_lines"] == 0, "{runtime}: {document}");
+        let all = document["samples"].as_u64().context("no samples")?;
+        let total = |name: &str| {
+            let rows = document["rows"].as_array().into_iter().flatten();
+            rows.filter(|row| row["name"] == name).filter_map(|row| row["total"].as_u64()).sum::<u64>()
+        };
+        let [burnt, sixty, ten] = ["Shares.Burn(int)", "Shares.Sixty()", "Shares.Ten()"].map(total);
+        println!("{runtime}: {burnt} of {all} samples, {sixty} in Sixty, {ten} in Ten");
+        ensure!(all > 200 && burnt * 10 > all * 8, "{runtime}: {burnt} of {all} samples: {document}");
+        ensure!(sixty > ten, "{runtime}: {sixty} and {ten}");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_recording_of_the_runtime_has_the_methods_and_lines_that_run() -> Result<()> {
     for runtime in Runtime::all_for_modern("HotLines")? {
         if runtime.is_windows() || runtime.is_emulated() {
@@ -55,6 +90,19 @@ fn a_recording_of_the_runtime_has_the_methods_and_lines_that_run() -> Result<()>
         println!("{runtime}: {of_lines} of {weight} ns at lines, of {} samples", document["samples"]);
         ensure!(of_lines * 2 > weight, "{runtime}: {of_lines} of {weight} ns have a line: {document}");
         ensure!(document["files"][0]["cut_at"].is_null(), "{runtime}: {document}");
+
+        // The page has the lines of a picked method, and a timeline.
+        let page = folder.path().join("lines.html");
+        let output = corprof()?.arg("view").arg(&file).arg("-o").arg(&page).output()?;
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        let page = fs::read_to_string(page)?;
+        let (_, data) = page.split_once("id=\"data\">").context("no data")?;
+        let data: Value = serde_json::from_str(data.split_once("</script>").context("no end of the data")?.0)?;
+        let weights = data["lines"]["own"].as_array().context("no lines")?;
+        let of_page: u64 = weights.iter().filter_map(Value::as_u64).sum();
+        // What frameworks do for a line is not its own there.
+        ensure!(of_page * 10 >= of_lines * 8, "{runtime}: {of_page} and {of_lines} ns have a line");
+        ensure!(data["heat"]["title"] == "time of threads", "{runtime}: {}", data["heat"]["title"]);
 
         // The same file without its end, as of a process that was killed.
         let bytes = fs::read(&file)?;

@@ -1,5 +1,5 @@
-//! The runtime's own events in a recording: a session of the profiler's, whose events are kept as they are, with the
-//! stacks of the threads that write them.
+//! The runtime's own events in a recording, activities and async operations: sessions of the profiler's, whose events are
+//! kept as they are, those of the runtime with the stacks of the threads that write them.
 //!
 //! The runtime takes stacks for its own sampler only, so each event is walked when it is delivered. That is on the
 //! application's thread: it copies, and the thread that writes the file looks up names and writes.
@@ -9,13 +9,15 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use corprof::args::EventPipeEvent;
-use corprof::events::KeywordSet;
-use corprof::id::Inert;
-use corprof::info::RuntimeEvents;
+use corprof::events::{KeywordSet, Level};
+use corprof::id::{EventPipeSessionId, Inert};
+use corprof::info::{EventPipeProviderConfig, RuntimeEvents};
 use corprof::prelude::*;
 use corprof::profiler_thread::ProfilerThread;
 use corprof::sampler::ticks;
 use corprof::sync::Mutex;
+use corprof_async::trace::{ACTIVITY_ARGUMENTS, ACTIVITY_PROVIDER};
+use corprof_async::{ASYNC_EVENTS, PROVIDER};
 use corprof_nettrace::Metadata;
 use corprof_profilers::settings::{SettingError, Value};
 
@@ -32,8 +34,24 @@ const LONGEST: usize = 65_535;
 /// The runtime's number of an allocation that it tells of every 100 KB.
 const ALLOCATION_TICK: u32 = 10;
 
-/// An event's number and version, and the runtime's description of it.
-type Described = ((u32, u32), Box<[u8]>);
+/// Who writes events that are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in crate::sampler) enum Source {
+    Runtime,
+    /// `System.Diagnostics.Activity`.
+    Activities,
+    /// The buffers of async operations (.NET 11), which `async_session` has the runtime write.
+    Operations,
+}
+
+/// A kind of events: who writes it, its number and its version.
+pub(super) type EventKind = (Source, u32, u32);
+
+/// A kind, and the description of it by who writes it.
+type Described = (EventKind, Box<[u8]>);
+
+/// The keyword of activities.
+const ACTIVITIES: u64 = 0x2;
 
 /// The kinds of events that are wanted.
 #[derive(Clone, Copy, Default)]
@@ -42,6 +60,7 @@ pub(in crate::sampler) struct EventKinds {
     lock: bool,
     exception: bool,
     gc: bool,
+    activity: bool,
 }
 
 /// An event that was delivered.
@@ -49,7 +68,7 @@ pub(in crate::sampler) struct HeldEvent {
     pub(super) thread: TraceThread,
     pub(super) thread_name: Option<Name>,
     pub(super) ticks: u64,
-    pub(super) kind: (u32, u32),
+    pub(super) kind: EventKind,
     pub(super) activity: Option<u128>,
     pub(super) payload: Box<[u8]>,
     /// Functions and addresses of calls, the innermost first.
@@ -69,7 +88,7 @@ pub(in crate::sampler) struct Held {
     bytes: usize,
     /// The descriptions of events that came for the first time, by number and version.
     pub(super) descriptions: Vec<Described>,
-    known: HashSet<(u32, u32)>,
+    known: HashSet<EventKind>,
     /// How many events of each thread there was no room for.
     pub(super) lost: HashMap<TraceThread, u32>,
 }
@@ -79,8 +98,19 @@ impl EventKinds {
     pub(in crate::sampler) fn read(value: &Value) -> Result<Option<Self>, SettingError> {
         let words = value.words()?;
         let has = |word: &str| words.iter().any(|given| given == word);
-        let kinds = Self { alloc: has("alloc"), lock: has("lock"), exception: has("exception"), gc: has("gc") };
+        let kinds = Self {
+            alloc: has("alloc"),
+            lock: has("lock"),
+            exception: has("exception"),
+            gc: has("gc"),
+            activity: has("activity"),
+        };
         Ok(Some(kinds).filter(|_| !words.is_empty()))
+    }
+
+    /// Whether activities are wanted, and the operations that run for them.
+    pub(in crate::sampler) fn has_activities(self) -> bool {
+        self.activity
     }
 
     fn set(self, cx: &InNoGc<'_>) -> Result<Option<KeywordSet>> {
@@ -111,25 +141,30 @@ impl EventInbox {
         Self { kinds, held: Mutex::default() }
     }
 
-    /// Keeps an event of the runtime, with the stack of this thread, which writes it.
-    pub(in crate::sampler) fn take(&self, cx: &InNoGc<'_>, event: &EventPipeEvent<'_>) {
-        if event.of_runtime(cx).is_none() || !self.kinds.want(event.id, event.metadata) {
-            return;
+    /// Who writes an event, if it is kept.
+    fn source(&self, cx: &InNoGc<'_>, event: &EventPipeEvent<'_>) -> Option<Source> {
+        if event.of_runtime(cx).is_some() {
+            return self.kinds.want(event.id, event.metadata).then_some(Source::Runtime);
         }
+        let name = cx.event_pipe_provider_info(event.provider).ok().filter(|_| self.kinds.activity)?;
+        match &*name {
+            ACTIVITY_PROVIDER => Some(Source::Activities),
+            PROVIDER => Some(Source::Operations).filter(|_| event.id == ASYNC_EVENTS),
+            _ => None,
+        }
+    }
+
+    /// Keeps an event; of the runtime's, with the stack of this thread, which writes it.
+    pub(in crate::sampler) fn take(&self, cx: &InNoGc<'_>, event: &EventPipeEvent<'_>) {
+        let Some(source) = self.source(cx, event) else { return };
         let ticks = ticks();
         let os_id = event.thread.map_or_else(own_os_id, |thread| cx.os_thread_id(thread).ok());
-        let mut frames = Vec::new();
-        // In states in which the runtime cannot walk, and on its own threads, there is no stack.
-        let _ = cx.walk_own_stack(|frame| {
-            // The innermost managed method has called the runtime, too.
-            frames.extend(frame.function().map(|function| (function, frame.ip().saturating_sub(1))));
-            if frames.len() < DEEPEST { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        });
+        let frames = if source == Source::Runtime { own_stack(cx) } else { Vec::new() };
         let held = HeldEvent {
             thread: (event.thread.map(Inert::from), os_id),
             thread_name: event.thread.and_then(|thread| cx.thread_name(thread)),
             ticks,
-            kind: (event.id, event.version),
+            kind: (source, event.id, event.version),
             activity: event.activity.map(|activity| activity.to_u128()),
             payload: event.data.into(),
             frames: frames.into(),
@@ -164,6 +199,18 @@ impl Held {
     }
 }
 
+/// The functions on the stack of this thread, and the addresses of their calls, the innermost first.
+fn own_stack(cx: &InNoGc<'_>) -> Vec<(FunctionId, usize)> {
+    let mut frames = Vec::new();
+    // In states in which the runtime cannot walk, and on its own threads, there is no stack.
+    let _ = cx.walk_own_stack(|frame| {
+        // The innermost managed method has called the runtime, too.
+        frames.extend(frame.function().map(|function| (function, frame.ip().saturating_sub(1))));
+        if frames.len() < DEEPEST { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    frames
+}
+
 /// The system's number of this thread, where that can be asked for.
 fn own_os_id() -> Option<u32> {
     #[cfg(target_os = "linux")]
@@ -177,12 +224,13 @@ pub(in crate::sampler) struct EventWork {
     state: Arc<Mutex<State>>,
     inbox: Arc<EventInbox>,
     session: Option<RuntimeEvents>,
+    activities: Option<EventPipeSessionId>,
     is_started: bool,
 }
 
 impl EventWork {
     pub(in crate::sampler) fn new(state: Arc<Mutex<State>>, inbox: Arc<EventInbox>) -> Self {
-        Self { state, inbox, session: None, is_started: false }
+        Self { state, inbox, session: None, activities: None, is_started: false }
     }
 
     /// Does what is due.
@@ -200,13 +248,22 @@ impl EventWork {
         if let Some(set) = self.inbox.kinds.set(cx)? {
             self.session = Some(cx.start_runtime_events(set)?);
         }
+        if self.inbox.kinds.activity {
+            let provider = EventPipeProviderConfig {
+                name: ACTIVITY_PROVIDER,
+                keywords: ACTIVITIES,
+                level: Level::Verbose,
+                filter: Some(ACTIVITY_ARGUMENTS),
+            };
+            self.activities = Some(cx.event_pipe_start_session(&[provider], false)?);
+        }
         Ok(())
     }
 
-    /// Ends the session, and writes its last events.
+    /// Ends the sessions, and writes their last events.
     pub(in crate::sampler) fn end(self, cx: &mut ProfilerThread<'_>) {
-        if let Some(session) = self.session {
-            let _ = cx.event_pipe_stop_session(session.id()); // the end of the process has ended it
+        for session in self.session.map(|session| session.id()).into_iter().chain(self.activities) {
+            let _ = cx.event_pipe_stop_session(session); // the end of the process has ended it
         }
         move_events(cx, &self.state, &self.inbox);
     }
@@ -250,7 +307,7 @@ mod tests {
             thread: (None, Some(7)),
             thread_name: None,
             ticks: 1,
-            kind: (80, 1),
+            kind: (Source::Runtime, 80, 1),
             activity: None,
             payload: vec![0; payload].into(),
             frames: Box::default(),

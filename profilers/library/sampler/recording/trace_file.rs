@@ -9,6 +9,8 @@ use std::time::{Duration, Instant, SystemTime};
 use corprof::id::Inert;
 use corprof::prelude::*;
 use corprof::sampler::{ticks, ticks_per_second};
+use corprof_async::PROVIDER;
+use corprof_async::trace::ACTIVITY_PROVIDER;
 use corprof_export::application_name;
 use corprof_nettrace::events::Provider;
 use corprof_nettrace::events::universal::{ExistingProcess, Measured, ProcessMapping, ProcessSymbol};
@@ -16,9 +18,7 @@ use corprof_nettrace::{Label, Metadata, NewEvent, Thread, Trace, UtcTime, Uuid, 
 
 use super::code_map::CodeMap;
 use super::files::{Files, WholeBlocks};
-
-/// The name of the event of a thread that waits. Readers that know processor samples only pass it over.
-const WAIT: &str = "wait";
+use super::runtime_events::{EventKind, Source};
 
 /// The definitions of events.
 const PROCESS_EVENT: u32 = 1;
@@ -75,7 +75,7 @@ pub(super) struct TraceEvent {
     pub(super) thread: TraceThread,
     pub(super) ticks: u64,
     /// Its number and version.
-    pub(super) kind: (u32, u32),
+    pub(super) kind: EventKind,
     pub(super) activity: Option<u128>,
     pub(super) payload: Box<[u8]>,
     pub(super) stack: Box<[u64]>,
@@ -116,7 +116,7 @@ pub(super) struct TraceFile {
     /// No event is older than this any more.
     written_until: u64,
     threads: HashMap<TraceThread, KnownThread>,
-    runtime_events: HashMap<(u32, u32), RuntimeEventKind>,
+    runtime_events: HashMap<EventKind, RuntimeEventKind>,
     events: u64,
     lost: u64,
     thread_count: u64,
@@ -217,16 +217,21 @@ impl TraceFile {
         self.queue.insert((entry.ticks(), self.pushed), entry);
     }
 
-    /// Keeps how an event of the runtime is described by its session.
-    pub(super) fn describe_event(&mut self, kind: (u32, u32), description: &[u8]) {
+    /// Keeps how an event is described by its session.
+    pub(super) fn describe_event(&mut self, kind: EventKind, description: &[u8]) {
+        let provider = match kind.0 {
+            Source::Runtime => Provider::RUNTIME.name(),
+            Source::Activities => ACTIVITY_PROVIDER,
+            Source::Operations => PROVIDER,
+        };
         let number = FIRST_OF_RUNTIME + u32::try_from(self.runtime_events.len()).unwrap_or(u32::MAX);
-        if let Some(definition) = Metadata::described(number, Provider::RUNTIME.name(), description) {
+        if let Some(definition) = Metadata::described(number, provider, description) {
             self.runtime_events.insert(kind, RuntimeEventKind { definition, told_in: 0 });
         }
     }
 
     /// The number of a kind of events, of which the file tells.
-    fn event_kind(&mut self, kind: (u32, u32)) -> Option<u32> {
+    fn event_kind(&mut self, kind: EventKind) -> Option<u32> {
         let known = self.runtime_events.get(&kind)?;
         let number = known.definition.id;
         if known.told_in == self.file {
@@ -523,7 +528,7 @@ impl TraceFile {
             system(MAPPING_EVENT, ProcessMapping::ID, ProcessMapping::NAME).with_fields(ProcessMapping::fields()),
             system(SYMBOL_EVENT, ProcessSymbol::ID, ProcessSymbol::NAME).with_fields(ProcessSymbol::fields()),
             events(CPU_EVENT, Measured::CPU),
-            events(WAIT_EVENT, WAIT),
+            events(WAIT_EVENT, Measured::WAIT),
         ] {
             writer.define_event(&definition)?;
         }

@@ -1,0 +1,83 @@
+//! `corprof view --by label:endpoint`, `--label` and `--slowest` on recordings with activities.
+
+use serde_json::Value;
+
+use super::super::*;
+
+/// The name of requests that have none of their own.
+const UNNAMED: &str = "Microsoft.AspNetCore.Hosting.HttpRequestIn";
+
+/// The document of `corprof view`.
+fn view(file: &Path, arguments: &[&str]) -> Result<Value> {
+    let output = corprof()?.arg("view").arg(file).arg("--json").args(arguments).output()?;
+    ensure!(output.status.success(), "{output:?}");
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// The weight of the samples with a method on the stack, or with a label.
+fn weight(document: &Value, name: &str) -> u64 {
+    let rows = document["rows"].as_array().into_iter().flatten();
+    let is_it = |row: &&Value| row["name"].as_str().is_some_and(|row| row.starts_with(name));
+    rows.filter(is_it).filter_map(|row| row["total"].as_u64()).sum()
+}
+
+#[test]
+fn samples_have_the_requests_that_they_are_of() -> Result<()> {
+    for runtime in Runtime::all_for_modern("WebLabels")? {
+        if runtime.is_windows() || runtime.is_emulated() {
+            continue;
+        }
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("web.nettrace");
+        let mut command = corprof()?;
+        command.arg("record").arg("-o").arg(&file).args(["--rate", "500", "--events", "cpu,activity", "--"]);
+        let output = command.args(application(&runtime, "WebLabels")?).arg("5000").output()?;
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        let tells_operations = runtime.has(Difference::AsyncOperations);
+        let all = view(&file, &[])?;
+        let labels = view(&file, &["--by", "label:endpoint"])?;
+        let of = |path: &str| view(&file, &["--label", &format!("endpoint={path}")]);
+        // ASP.NET names activities by their routes from .NET 11 on.
+        let [early, late] =
+            if tells_operations { [of("/early")?, of("GET /late")?] } else { [of(UNNAMED)?, of("GET /late")?] };
+        let [before, after] = ["Shop.Before(", "Shop.After("].map(|name| weight(&all, name));
+        println!(
+            "{runtime}: Before {before} ({} in /early, {} in /late), After {after} ({} in /late, {} in /early), labels {}",
+            weight(&early, "Shop.Before("),
+            weight(&late, "Shop.Before("),
+            weight(&late, "Shop.After("),
+            weight(&early, "Shop.After("),
+            labels["rows"]
+        );
+        ensure!(before > 100 && after > 100, "{runtime}: {before} and {after} samples");
+        // What comes before the first await is known on each runtime, the last second is not told.
+        ensure!(weight(&early, "Shop.Before(") * 10 >= before * 8, "{runtime}: of {before}: {early}");
+        ensure!(weight(&late, "Shop.Before(") == 0, "{runtime}: {late}");
+        let name = if tells_operations { "GET /early" } else { UNNAMED };
+        ensure!(weight(&labels, name) > 0 && weight(&labels, "[no label]") > 0, "{runtime}: {labels}");
+        let traces = view(&file, &["--label", &format!("endpoint={name}"), "--by", "label:trace"])?;
+        let is_trace = |row: &Value| row["name"].as_str().is_some_and(|name| name.len() == 32);
+        let traces = traces["rows"].as_array().context("no traces")?;
+        ensure!(traces.len() > 20 && traces.iter().all(is_trace), "{runtime}: {traces:?}");
+        if !tells_operations {
+            continue;
+        }
+        ensure!(weight(&late, "Shop.After(") * 10 >= after * 8, "{runtime}: of {after}: {late}");
+        ensure!(weight(&early, "Shop.After(") == 0, "{runtime}: {early}");
+        let rare = of("/rare")?;
+        let slowest = view(&file, &["--label", "endpoint=/rare", "--slowest", "2%"])?;
+        let [slow, quick] = ["Shop.Slow(", "Shop.Quick("].map(|name| (weight(&rare, name), weight(&slowest, name)));
+        println!("{runtime}: Slow {slow:?}, Quick {quick:?}");
+        ensure!(slow.0 > 20 && slow.1 * 10 >= slow.0 * 8, "{runtime}: {slow:?}");
+        ensure!(quick.0 > 20 && quick.1 * 10 <= quick.0 * 2, "{runtime}: {quick:?}");
+        // The same file for the command that is about requests.
+        let output = corprof()?.arg("requests").arg(&file).arg("--json").output()?;
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        let report: Value = serde_json::from_slice(&output.stdout)?;
+        let endpoints = report["endpoints"].as_array().context("no endpoints")?;
+        let early = endpoints.iter().find(|endpoint| endpoint["endpoint"] == "GET /early");
+        let running = early.and_then(|early| early["running_ms"].as_f64()).context("nothing of /early")?;
+        ensure!(running > 100.0, "{runtime}: {report}");
+    }
+    Ok(())
+}
