@@ -155,6 +155,9 @@ impl Profile {
             CallEnding::Threw => " threw",
             CallEnding::StillRuns => " still runs",
         };
+        let label = label::managed(&call.method, Machine::Async);
+        // A part of an async method has none: `Orders.Load (async)`.
+        let arguments = if label.ends_with(')') && call.arguments == "()" { "" } else { &call.arguments };
         Row {
             cells: [
                 time,
@@ -164,7 +167,7 @@ impl Profile {
                 format!("{:.2} s", call.at.as_secs_f64()),
                 visible(&call.thread),
             ],
-            call: visible(&format!("{}{}{ending}", label::managed(&call.method, Machine::Async), call.arguments)),
+            call: visible(&format!("{label}{arguments}{ending}")),
             method: visible(&call.method),
             mostly: self.mostly(call, looks),
         }

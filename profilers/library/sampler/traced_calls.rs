@@ -298,10 +298,12 @@ impl TracedCalls {
         unmatched.map(|pattern| pattern.text.as_str()).collect()
     }
 
-    /// The pattern that matches a name, with or without the parameters.
+    /// The pattern that matches a name, with or without the parameters, or that of the method in the source.
     fn pattern_of(&self, name: &str) -> Option<&Pattern> {
         let short = name.split('(').next().unwrap_or_default();
-        self.patterns.iter().find(|pattern| pattern.matcher.is_match(name) || pattern.matcher.is_match(short))
+        let source = source_of_machine(short);
+        let names = [Some(name), Some(short), source.as_deref()];
+        self.patterns.iter().find(|pattern| names.iter().flatten().any(|name| pattern.matcher.is_match(name)))
     }
 
     /// A call has ended.
@@ -344,6 +346,18 @@ impl TracedCalls {
             self.lost.fetch_add(1, Relaxed);
         }
     }
+}
+
+/// The async method or iterator of which the compiler has made a state machine with this `MoveNext`:
+/// `Shop.Orders.Load` of `Shop.Orders.<Load>d__3.MoveNext`.
+fn source_of_machine(name: &str) -> Option<String> {
+    let machine = name.strip_suffix(".MoveNext")?;
+    let (before, _) = machine.split_once(">d__")?;
+    let (holder, source) = before.rsplit_once('<')?;
+    let holder = holder.strip_suffix(['.', '+'])?;
+    // Else the machine is a type argument of a framework's type.
+    let is_whole = holder.matches('<').count() == holder.matches('>').count();
+    is_whole.then(|| format!("{holder}.{source}"))
 }
 
 /// A limit, which is a round number, in words.
@@ -552,6 +566,21 @@ mod tests {
         let one = TracedCalls::new(&["A:1.5s".parse().unwrap()], Duration::ZERO).unwrap();
         assert_eq!(one.limit(), "at least 1.5 s");
         assert_eq!([20_000_000, 500_000].map(in_words), ["20 ms", "500 µs"]);
+    }
+
+    #[test]
+    fn the_parts_of_an_async_method_have_its_name() {
+        let of = |name| source_of_machine(name);
+        assert_eq!(of("Shop.Orders.<Load>d__3.MoveNext").as_deref(), Some("Shop.Orders.Load"));
+        assert_eq!(of("Shop.Orders<int>+<Load>d__3<A.B>.MoveNext").as_deref(), Some("Shop.Orders<int>.Load"));
+        for other in [
+            "Shop.Orders.MoveNext",
+            "Shop.Orders.<Load>d__3.Dispose",
+            "<Main>d__1.MoveNext",
+            "System.AsyncTaskMethodBuilder<A>.AsyncStateMachineBox<Shop.Orders.<Load>d__3>.MoveNext",
+        ] {
+            assert_eq!(of(other), None, "{other}");
+        }
     }
 
     #[test]

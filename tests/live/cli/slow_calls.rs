@@ -193,6 +193,31 @@ fn a_running_process_is_traced_from_the_next_call_on() -> Result<()> {
     })
 }
 
+/// An async method is its first part, which is a call within that of the method, and the parts that go on. At the end of
+/// such a part its caller goes on, which makes the next call: five calls, the first part of the first one, and five
+/// that go on.
+#[test]
+fn the_parts_of_async_methods_are_calls_and_their_waits_are_not() -> Result<()> {
+    for runtime in Runtime::all_for_modern("MachinePauses")?.iter().filter(|runtime| !runtime.is_windows()) {
+        let folder = tempfile::tempdir()?;
+        let page = folder.path().join("page.html");
+        let mut command = corprof()?;
+        command.arg("record").arg("-o").arg(&page).args(["--mode", "wall", "--trace", "MachinePauses.Pause:3ms", "--"]);
+        let output = command.args(application(runtime, "MachinePauses")?).output()?;
+        let (_, stderr) = texts(&output);
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        ensure!(stderr.contains("slow calls: 11 of 11 traced calls took at least 3 ms"), "{runtime}: {stderr}");
+        let (calls, _) = slow_calls(&page)?;
+        let count = |title: &str| calls.iter().filter(|call| call["call"] == title).count();
+        let counts = [count("MachinePauses.Pause(400)"), count("MachinePauses.Pause (async)")];
+        ensure!(counts == [5, 6], "{runtime}: {counts:?}: {stderr}");
+        // Each works for 5 ms by its own clock.
+        let shortest = calls.last().context("no call")?;
+        ensure!(milliseconds(&shortest["cells"][0])? >= 4.9, "{runtime}: {shortest}");
+    }
+    Ok(())
+}
+
 #[test]
 fn wrong_options_are_refused() -> Result<()> {
     let folder = tempfile::tempdir()?;
