@@ -16,7 +16,7 @@ use crate::caption::Caption;
 use crate::flame_graph::{class, escaped};
 use crate::heat::Packed;
 use crate::profile::nanoseconds;
-use crate::slow_calls::{COLUMNS, Row};
+use crate::slow_call_table::{COLUMNS, Row};
 use crate::table::Table;
 use crate::view::looks;
 use crate::{FrameId, Profile, SlowCall, SlowCalls, SlowStack, StackId, Unit, profile};

@@ -67,6 +67,7 @@ mod pprof;
 mod profile;
 #[cfg(feature = "push")]
 pub mod push;
+mod slow_call_table;
 mod slow_calls;
 mod source;
 mod speedscope;
