@@ -13,7 +13,7 @@
 //! (`async_session`, `async_callers`), unless SAMPLER_STACKS=physical.
 //!
 //! With SAMPLER_TRACE it keeps the slowest calls of chosen methods, each with its own samples (`traced_calls`,
-//! `slow_calls`).
+//! `slow_calls`, `waits`).
 //!
 //! If a module has a portable PDB, methods and lambdas have file and line, and on the page each method has its hot lines.
 
@@ -29,7 +29,6 @@ use corprof::prelude::*;
 use corprof::sampler::{Mode, Report, Round, Sample, Sampler, Strategy};
 use corprof::sync::Mutex;
 use corprof_export::{self as export, Format, FrameId, Output, OutputFile, Profile, Unit, application_name};
-use corprof_profilers::TracePattern;
 use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::SAMPLER;
 
@@ -43,7 +42,7 @@ use self::recording::{
     EventInbox, EventKinds, EventWork, FoundCode, Held, RecordedSample, Recording, Rotation, Timing, UnknownCode,
     find_code, move_events,
 };
-use self::slow_calls::{SampleInCall, SlowCallStore};
+use self::slow_calls::SlowCallStore;
 use self::traced_calls::TracedCalls;
 use crate::hooked_by::left_out_lines;
 use crate::lease::Lease;
@@ -61,6 +60,7 @@ mod recording;
 mod result_file;
 mod slow_calls;
 mod traced_calls;
+mod waits;
 
 /// The name in messages.
 const NAME: &str = "sampler";
@@ -137,15 +137,7 @@ impl Options {
                 .error("only a recording has events: give a file that ends in .nettrace"));
         }
         let delay = seconds(settings, "SAMPLER_DELAY")?;
-        let trace = settings.of("SAMPLER_TRACE");
-        let patterns = trace.parsed(TracePattern::parse_all)?;
-        if !patterns.is_empty() && cfg!(not(target_os = "linux")) {
-            return Err(trace.error("slow calls are kept on Linux only: unset it"));
-        }
-        if !patterns.is_empty() && push.is_some() && !is_file {
-            return Err(trace.error("slow calls are not sent: give a file by SAMPLER_OUT as well"));
-        }
-        let traced = trace.parsed(|_| TracedCalls::new(&patterns, delay))?;
+        let traced = slow_calls::traced(settings, is_file, delay)?;
         let strategies = [
             ("auto", None),
             ("suspended", Some(Strategy::SuspendedRuntime)),
@@ -168,7 +160,7 @@ impl Options {
             stop: settings.of("SAMPLER_STOP").path(),
             strategy: settings.of("SAMPLER_STRATEGY").word(&strategies)?,
             is_reporting: settings.of("SAMPLER_REPORT").word(&[("all", true), ("none", false)])?,
-            traced: (!patterns.is_empty()).then_some(traced),
+            traced,
             slowest: settings.of("SAMPLER_SLOWEST").number()?,
         };
         if options.mode == Mode::Wall && options.strategy == Some(Strategy::Signals) {
@@ -412,64 +404,6 @@ impl State {
                 self.add_joined(round.cx(), &sample, &physical);
             }
         }
-    }
-
-    /// Adds the waits of threads inside of traced calls, which are in no profile of processor time.
-    fn add_waits(&mut self, round: &Round<'_, '_>) -> bool {
-        if self.is_finished || self.sampled.is_some() {
-            return true;
-        }
-        for sample in round.samples().filter(Sample::is_waiting) {
-            let frames = sample.frames().iter().enumerate();
-            let profile = &mut self.profile;
-            let frames: Box<[StackFrame]> =
-                frames.map(|(depth, frame)| self.methods.stack_frame(profile, None, round, depth, frame)).collect();
-            self.add_to_slow_calls(round.cx(), &sample, &frames);
-        }
-        false
-    }
-
-    /// Adds a sample to the traced calls that its thread is inside of: as the thread has its stack, since the callers
-    /// of a traced method need not be known.
-    fn add_to_slow_calls(&mut self, cx: &InNoGc<'_>, sample: &Sample<'_>, stack: &[StackFrame]) {
-        let Some(slow_calls) = &mut self.slow_calls else { return };
-        let Some(thread) = sample.thread().os_id else { return };
-        let Some(begun) = slow_calls.wants(thread, sample.ticks()) else { return };
-        slow_calls.name_thread(thread, sample.thread().name.as_ref());
-        let mut frames = self.frames_of(cx, stack);
-        if sample.is_waiting() {
-            frames.push(self.profile.frame(export::Frame::native("[waits]")));
-        }
-        let stack = self.profile.stack_leaf_first(frames);
-        let in_call = SampleInCall {
-            ticks: sample.ticks(),
-            stack,
-            is_waiting: sample.is_waiting(),
-            count: 1,
-            weight: sample.weight().as_nanos() as u64,
-        };
-        if let Some(slow_calls) = &mut self.slow_calls {
-            slow_calls.joiner.add_sample(thread, in_call, begun);
-        }
-    }
-
-    /// The frames of a stack as the thread has it, the innermost first.
-    fn frames_of(&mut self, cx: &InNoGc<'_>, stack: &[StackFrame]) -> Vec<FrameId> {
-        let profile = &mut self.profile;
-        let mut frames: Vec<FrameId> = Vec::new();
-        for frame in stack {
-            match frame {
-                StackFrame::Managed(function, ..) => frames.extend(self.methods.managed(profile, cx, *function).frame),
-                StackFrame::Native(name, _) => {
-                    let frame = profile.frame(export::Frame::native(name));
-                    // Adjacent native functions without names make one frame.
-                    if frames.last() != Some(&frame) {
-                        frames.push(frame);
-                    }
-                }
-            }
-        }
-        frames
     }
 
     /// Adds the waiting samples whose time has come; all of them with `is_last`.
@@ -798,29 +732,6 @@ impl SamplerProfiler {
             }
         })?;
         Ok(profiler)
-    }
-}
-
-impl SamplerProfiler {
-    /// The sampler that sees where threads wait: signals find running ones only.
-    fn sampler_of_waits(interval: Duration, options: &Options) -> Sampler {
-        let sampler = Sampler::every(interval).mode(Mode::Wall).strategy(Strategy::SuspendedRuntime);
-        sampler.budget(options.budget_percent / 100.0).delay(options.delay)
-    }
-
-    /// Samples where threads inside of traced calls wait. Threads that have not run since are not stopped again.
-    fn start_waits(&self, cx: &InCallback<'_>, traced: Arc<TracedCalls>, sampler: Sampler) {
-        let sampler = sampler.threads(move |thread| thread.os_id.is_some_and(|os_id| traced.may_be_slow(os_id)));
-        let state = Arc::clone(&self.state);
-        let started = sampler.start(cx, move |round| {
-            if state.lock(round.cx()).add_waits(round) {
-                round.end_sampling();
-            }
-        });
-        if let Err(error) = started {
-            let why = format!("Where slow calls wait is not sampled (--mode wall would): {error}");
-            self.state.lock(cx).profile.warn(why);
-        }
     }
 }
 

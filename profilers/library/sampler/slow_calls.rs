@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use corprof::prelude::*;
 use corprof_export::{Profile, SlowCall, SlowCalls, SlowStack, StackId};
+use corprof_profilers::TracePattern;
+use corprof_profilers::settings::{SettingError, Settings};
 
 use super::traced_calls::{TracedCall, TracedCalls};
 
@@ -148,6 +150,26 @@ fn thinned<S: Copy>(samples: &[SampleInCall<S>]) -> Vec<SampleInCall<S>> {
         Some(SampleInCall { count, weight, ..first })
     };
     samples.chunks(2).filter_map(both).collect()
+}
+
+/// Reads what is traced; none if that is nothing. `has_file` is whether the profile is written.
+pub(super) fn traced(
+    settings: &Settings,
+    has_file: bool,
+    delay: Duration,
+) -> Result<Option<Arc<TracedCalls>>, SettingError> {
+    let trace = settings.of("SAMPLER_TRACE");
+    let patterns = trace.parsed(TracePattern::parse_all)?;
+    if patterns.is_empty() {
+        return Ok(None);
+    }
+    if cfg!(not(target_os = "linux")) {
+        return Err(trace.error("slow calls are kept on Linux only: unset it"));
+    }
+    if !has_file {
+        return Err(trace.error("slow calls are not sent: give a file by SAMPLER_OUT as well"));
+    }
+    Ok(Some(trace.parsed(|_| TracedCalls::new(&patterns, delay))?))
 }
 
 /// The slow calls of a recording.
