@@ -20,7 +20,7 @@ use corprof_profilers::settings::SettingError;
 use corprof_profilers::table::SAMPLER;
 
 use crate::attach_request::Occupied;
-use crate::attached_profiler::{self, Place};
+use crate::attached_profiler::{self, Left, Place};
 use crate::exit::{self, Failure, Outcome};
 use crate::options;
 use crate::profiler_choice;
@@ -30,6 +30,7 @@ mod event_pipe;
 mod push;
 mod rotation;
 mod sampler_result;
+mod slow_calls;
 
 use sampler_result::SamplerResult;
 
@@ -74,6 +75,9 @@ const DEFAULT: &str = "profile.html";
 /// Those of an SDK (`dotnet run`, MSBuild, compilers) do not get the name of FILE, and their files are kept only if
 /// there is no application. Build servers, which would live on with the sampler, are not started.
 ///
+/// With --trace it keeps the slowest calls of chosen methods apart, with their arguments. Where their threads wait is
+/// sampled, too, and their other samples are in the profile as usual.
+///
 /// With --push it sends the samples of each interval to Grafana Pyroscope, Parca or an OpenTelemetry Collector, and
 /// writes a file only with -o. The variable SAMPLER_PUSH_AUTHORIZATION has the header Authorization, if the engine
 /// wants one.
@@ -88,6 +92,7 @@ const DEFAULT: &str = "profile.html";
   corprof record -o app.nettrace --events cpu,alloc,lock,exception,gc -- dotnet App.dll
   corprof record -o app.nettrace --events cpu,activity -- dotnet App.dll
   corprof record -o app.nettrace --loop 1h --keep 24 -p 4711    the last day, an hour a file
+  corprof record --trace 'Shop.Orders.*:50ms' -- dotnet App.dll    where the slow calls of these methods spend their time
   corprof record --push pyroscope+http://localhost:4040 --label region=eu -- dotnet App.dll
 
 The extension of FILE chooses the format: .html (a page), .svg (a flame graph), .folded, .speedscope.json, .pb.gz (pprof),
@@ -132,6 +137,9 @@ pub struct Args {
 
     #[command(flatten)]
     rotation: rotation::Rotation,
+
+    #[command(flatten)]
+    slow_calls: slow_calls::SlowCallOptions,
 
     #[arg(
         long,
@@ -197,6 +205,7 @@ pub fn run(args: &Args) -> Outcome {
         return Err(Failure::new(exit::USAGE, why));
     }
     args.rotation.check(output.as_ref().is_some_and(Output::is_recording))?;
+    args.slow_calls.check(output.is_some())?;
     let output = output.map(|output| Output { is_rotating: args.rotation.is_wanted(), ..output });
     if args.mode == "wall" && args.mode() == "cpu" {
         let why = anyhow!("--mode wall and --events cpu contradict each other: leave one out, or give --events wall");
@@ -216,7 +225,7 @@ pub fn run(args: &Args) -> Outcome {
     for name in ["SAMPLER_DURATION", "SAMPLER_DELAY", "SAMPLER_OUT", "SAMPLER_EVENTS"] {
         changes.insert(name.to_owned(), None);
     }
-    for name in rotation::VARIABLES {
+    for name in rotation::VARIABLES.into_iter().chain(slow_calls::VARIABLES) {
         changes.insert(name.to_owned(), None);
     }
     args.push.clear(&mut changes);
@@ -373,6 +382,7 @@ fn settings(args: &Args, output: Option<PathBuf>, stop: PathBuf) -> Result<Vec<(
     }
     settings.extend(output.map(|output| ("SAMPLER_OUT", output.into_os_string())));
     settings.extend(args.rotation.settings());
+    settings.extend(args.slow_calls.settings());
     settings.extend(args.push.settings()?);
     settings.extend(args.duration.map(|seconds| ("SAMPLER_DURATION", seconds.to_string().into())));
     settings.extend(args.delay.map(|seconds| ("SAMPLER_DELAY", seconds.to_string().into())));
@@ -398,6 +408,9 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
     }
     if !args.quiet {
         eprintln!("corprof: recording process {pid} {}", until(args));
+        if args.slow_calls.is_wanted() {
+            eprintln!("corprof: {}", slow_calls::STAYS);
+        }
     }
     let mut vigil = Vigil::new(pid, place.folder());
     let mut is_asked = false;
@@ -448,7 +461,11 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
         tell(args, &[Written { path, pid: process.inner_pid(), command: None, earlier }], &stop);
     }
     let told = args.push.tell(answer, args.quiet);
-    attached_profiler::tell("sampler", pid, &place.wait(&stop.path(), &signals));
+    match place.wait(&stop.path(), &signals) {
+        // It was said before.
+        Left::Stays(_) if args.slow_calls.is_wanted() => {}
+        left => attached_profiler::tell("sampler", pid, &left),
+    }
     told?;
     Ok(ExitCode::SUCCESS)
 }

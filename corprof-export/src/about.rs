@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::FrameId;
 use crate::change::Change;
 use crate::heat::HeatMap;
+use crate::slow_calls::SlowCalls;
 use crate::table::Table;
 
 /// The meaning of a profile's weights.
@@ -50,6 +51,7 @@ pub(crate) struct About {
     pub(crate) notes: Vec<String>,
     pub(crate) table: Option<Table>,
     pub(crate) heat: Option<HeatMap>,
+    pub(crate) slow_calls: Option<SlowCalls>,
     /// Notes by their subjects.
     pub(crate) changing: Vec<(String, String)>,
     pub(crate) warnings: Vec<String>,

@@ -2,7 +2,8 @@
 //!
 //! `html/model.js` computes the view in the browser from sums by thread and stack; `html/page.js` draws it. `html/moments.js`
 //! has the moments of a profile, if it tells them, and sums the stacks of those that are selected: in a heat map, which
-//! `html/heat.js` draws, or in a timeline, which `html/timeline.js` draws.
+//! `html/heat.js` draws, or in a timeline, which `html/timeline.js` draws. `html/slow.js`
+//! lists slow calls.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -17,9 +18,10 @@ use crate::caption::Caption;
 use crate::flame_graph::{class, escaped};
 use crate::heat::Packed;
 use crate::profile::nanoseconds;
+use crate::slow_call_table::{COLUMNS, Row};
 use crate::table::Table;
 use crate::view::looks;
-use crate::{FrameId, Profile, StackId, Unit, profile};
+use crate::{FrameId, Profile, SlowCall, SlowCalls, SlowStack, StackId, Unit, profile};
 
 const PAGE: &str = include_str!("html/page.html");
 const TABLE_STYLE: &str = include_str!("html/table.css");
@@ -29,15 +31,21 @@ const MOMENTS_STYLE: &str = include_str!("html/moments.css");
 const MOMENTS_SCRIPT: &str = include_str!("html/moments.js");
 const HEAT_SCRIPT: &str = include_str!("html/heat.js");
 const TIMELINE_SCRIPT: &str = include_str!("html/timeline.js");
+/// Only pages with slow calls have these.
+const SLOW: &str = include_str!("html/slow.html");
+const SLOW_STYLE: &str = include_str!("html/slow.css");
+const SLOW_SCRIPT: &str = include_str!("html/slow.js");
 /// The replacements for the placeholders of the page, in this order.
-const PARTS: [(&str, &str); 8] = [
+const PARTS: [(&str, &str); 10] = [
     ("{{title}}", ""),
     ("{{style}}", include_str!("html/page.css")),
     ("{{table}}", ""),
     ("{{moments}}", ""),
+    ("{{slow}}", ""),
     ("{{data}}", ""),
     ("{{model}}", include_str!("html/model.js")),
     ("{{moments_script}}", ""),
+    ("{{slow_script}}", ""),
     ("{{script}}", include_str!("html/page.js")),
 ];
 
@@ -60,6 +68,12 @@ pub(crate) fn write(profile: &Profile, mut writer: impl Write) -> io::Result<()>
                     let drawing = if map.is_timeline() { TIMELINE_SCRIPT } else { HEAT_SCRIPT };
                     write!(writer, "<script>\n{MOMENTS_SCRIPT}</script>\n<script>\n{drawing}</script>")?;
                 }
+            }
+            "{{slow}}" if profile.about.slow_calls.is_some() => {
+                write!(writer, "<style>\n{SLOW_STYLE}</style>\n{SLOW}")?;
+            }
+            "{{slow_script}}" if profile.about.slow_calls.is_some() => {
+                write!(writer, "<script>\n{SLOW_SCRIPT}</script>")?;
             }
             "{{data}}" => {
                 let json = serde_json::to_string(&Data::new(profile))?;
@@ -112,6 +126,27 @@ struct Data<'a> {
     /// With it, the stacks are in it.
     #[serde(skip_serializing_if = "Option::is_none")]
     heat: Option<Packed<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slow: Option<Slow>,
+}
+
+/// The slow calls.
+#[derive(Serialize)]
+struct Slow {
+    summary: String,
+    columns: [&'static str; 6],
+    calls: Vec<OneSlow>,
+}
+
+/// A slow call: its row of the table, and what its flame graph is of, as of a thread.
+#[derive(Serialize)]
+struct OneSlow {
+    cells: [String; 6],
+    call: String,
+    method: String,
+    mostly: String,
+    stack: Vec<i64>,
+    weight: Vec<u64>,
 }
 
 #[derive(Serialize)]
@@ -209,11 +244,13 @@ impl<'a> Data<'a> {
             threads: Vec::new(),
             lines: Lines::default(),
             heat: None,
+            slow: None,
         };
         let numbers = data.stacks(profile);
         data.frames(profile);
         data.lines(profile);
         data.threads = profile.threads.iter().map(|thread| of_thread(profile, thread, &numbers)).collect();
+        data.slow = profile.about.slow_calls.as_ref().map(|calls| slow_calls(profile, calls, &numbers));
         if let Some(map) = &profile.about.heat {
             let stacks = std::mem::take(&mut data.stacks);
             data.heat = Some(map.packed(&stacks.caller, &stacks.frame, &numbers));
@@ -224,8 +261,11 @@ impl<'a> Data<'a> {
     /// Adds the stacks that were seen, and returns their new numbers.
     fn stacks(&mut self, profile: &Profile) -> FxHashMap<StackId, i64> {
         let mut is_seen = vec![false; profile.stacks.len()];
-        for sample in profile.threads.iter().flat_map(|thread| &thread.samples) {
-            if let Some(is_seen) = is_seen.get_mut(sample.stack.0 as usize) {
+        let of_threads = profile.threads.iter().flat_map(|thread| &thread.samples).map(|sample| sample.stack);
+        let slowest = profile.about.slow_calls.iter().flat_map(|calls| &calls.slowest);
+        let of_slow = slowest.flat_map(|call| &call.stacks).map(|stack| stack.stack);
+        for stack in of_threads.chain(of_slow) {
+            if let Some(is_seen) = is_seen.get_mut(stack.0 as usize) {
                 *is_seen = true;
             }
         }
@@ -315,6 +355,18 @@ fn of_thread(profile: &Profile, thread: &profile::Thread, numbers: &FxHashMap<St
     let (stack, weight) = sums.into_iter().unzip();
     let title = thread.title(profile.process);
     Thread { title, is_named: !thread.name.is_empty(), id: thread.id, stack, weight }
+}
+
+fn slow_calls(profile: &Profile, calls: &SlowCalls, numbers: &FxHashMap<StackId, i64>) -> Slow {
+    let rows = profile.slow_call_rows(calls);
+    let one = |(call, row): (&SlowCall, Row)| {
+        let Row { cells, call: text, method, mostly } = row;
+        let number = |stack: &SlowStack| (numbers.get(&stack.stack).copied().unwrap_or(-1), stack.weight);
+        let (stack, weight) = call.stacks.iter().map(number).unzip();
+        OneSlow { cells, call: text, method, mostly, stack, weight }
+    };
+    let calls_of_page = calls.slowest.iter().zip(rows).map(one).collect();
+    Slow { summary: calls.summary(), columns: COLUMNS, calls: calls_of_page }
 }
 
 /// The table as part of the page, with how it looks, so that other pages do not have it.

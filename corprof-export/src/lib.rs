@@ -67,6 +67,8 @@ mod pprof;
 mod profile;
 #[cfg(feature = "push")]
 pub mod push;
+mod slow_call_table;
+mod slow_calls;
 mod source;
 mod speedscope;
 mod stack;
@@ -86,6 +88,7 @@ pub use heat::{Heat, HeatMap, Lane};
 pub use methods::Method;
 pub use output::{Output, OutputFile, Written, application_name};
 pub use profile::{Losses, Profile, Unit};
+pub use slow_calls::{CallEnding, SlowCall, SlowCalls, SlowStack};
 pub use source::SourceLines;
 pub use stack::StackId;
 pub use table::Table;

@@ -1,6 +1,6 @@
 //! What profilers with hooks share: who calls the hooks, and which methods could not have them.
 
-use corprof::hooks::{HookedFunctions, Precompiled};
+use corprof::hooks::{HookedFunctions, LeftOut, Precompiled};
 use corprof::prelude::*;
 use corprof_profilers::settings::{SettingError, Value};
 
@@ -33,9 +33,15 @@ pub(crate) fn lines(cx: &InCallback<'_>, done: &str, hooked: &HookedFunctions) -
     if precompiled > 0 {
         lines.push(format!("{precompiled} precompiled functions are not {done}"));
     }
-    for left_out in hooked.left_out() {
-        let method = cx.names().csharp().function(left_out.example);
-        lines.push(format!("{} methods cannot be {done}, as {method}: {}", left_out.count, left_out.reason));
-    }
+    lines.extend(left_out_lines(cx, done, hooked));
     lines
+}
+
+/// The methods that could not have hooks, in lines.
+pub(crate) fn left_out_lines(cx: &InCallback<'_>, done: &str, hooked: &HookedFunctions) -> Vec<String> {
+    let line = |left_out: LeftOut| {
+        let method = cx.names().csharp().function(left_out.example);
+        format!("{} methods cannot be {done}, as {method}: {}", left_out.count, left_out.reason)
+    };
+    hooked.left_out().into_iter().map(line).collect()
 }

@@ -12,6 +12,9 @@
 //! Where the runtime tells of async operations (.NET 11), the methods that await a resumed one are on its stack
 //! (`async_session`, `async_callers`), unless SAMPLER_STACKS=physical.
 //!
+//! With SAMPLER_TRACE it keeps the slowest calls of chosen methods, each with its own samples (`traced_calls`,
+//! `slow_calls`, `waits`).
+//!
 //! If a module has a portable PDB, methods and lambdas have file and line, and on the page each method has its hot lines.
 
 use std::collections::HashMap;
@@ -21,6 +24,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use corprof::args::EventPipeEvent;
 use corprof::detach::{DetachState, Detacher};
+use corprof::hooks::{HookedFunctions, Precompiled};
 use corprof::prelude::*;
 use corprof::sampler::{Mode, Report, Round, Sample, Sampler, Strategy};
 use corprof::sync::Mutex;
@@ -38,6 +42,9 @@ use self::recording::{
     EventInbox, EventKinds, EventWork, FoundCode, Held, RecordedSample, Recording, Rotation, Timing, UnknownCode,
     find_code, move_events,
 };
+use self::slow_calls::SlowCallStore;
+use self::traced_calls::TracedCalls;
+use crate::hooked_by::left_out_lines;
 use crate::lease::Lease;
 use crate::line_counts::LineCounts;
 use crate::question::leave;
@@ -51,6 +58,9 @@ mod push;
 mod quota;
 mod recording;
 mod result_file;
+mod slow_calls;
+mod traced_calls;
+mod waits;
 
 /// The name in messages.
 const NAME: &str = "sampler";
@@ -74,6 +84,8 @@ pub struct SamplerProfiler {
     has_async_callers: bool,
     /// What the runtime tells for a recording.
     events: Option<Arc<EventInbox>>,
+    /// The methods that are traced.
+    hooked: Option<HookedFunctions>,
 }
 
 struct Options {
@@ -97,6 +109,10 @@ struct Options {
     /// None: the sampler chooses.
     strategy: Option<Strategy>,
     is_reporting: bool,
+    /// None if no methods are traced.
+    traced: Option<Arc<TracedCalls>>,
+    /// How many slow calls are kept.
+    slowest: usize,
 }
 
 impl Options {
@@ -122,6 +138,8 @@ impl Options {
                 .of("SAMPLER_EVENTS")
                 .error("only a recording has events: give a file that ends in .nettrace"));
         }
+        let delay = seconds(settings, "SAMPLER_DELAY")?;
+        let traced = slow_calls::traced(settings, is_file, delay)?;
         let strategies = [
             ("auto", None),
             ("suspended", Some(Strategy::SuspendedRuntime)),
@@ -139,11 +157,13 @@ impl Options {
             has_async_callers: settings.of("SAMPLER_STACKS").word(&[("async", true), ("physical", false)])?,
             hertz: settings.of("SAMPLER_HZ").number()?,
             budget_percent: settings.of("SAMPLER_BUDGET").number()?,
-            delay: seconds(settings, "SAMPLER_DELAY")?,
+            delay,
             duration: Some(seconds(settings, "SAMPLER_DURATION")?).filter(|duration| !duration.is_zero()),
             stop: settings.of("SAMPLER_STOP").path(),
             strategy: settings.of("SAMPLER_STRATEGY").word(&strategies)?,
             is_reporting: settings.of("SAMPLER_REPORT").word(&[("all", true), ("none", false)])?,
+            traced,
+            slowest: settings.of("SAMPLER_SLOWEST").number()?,
         };
         if options.mode == Mode::Wall && options.strategy == Some(Strategy::Signals) {
             return Err(settings
@@ -171,6 +191,8 @@ struct State {
     lines: Option<LineCounts<FrameId>>,
     /// None where the runtime does not tell of async operations.
     callers: Option<AsyncCallers>,
+    /// None if no methods are traced.
+    slow_calls: Option<SlowCallStore>,
     start: Instant,
     /// How long was sampled, once that is over.
     sampled: Option<Duration>,
@@ -224,6 +246,7 @@ impl State {
             methods: Methods::default(),
             lines: shows_lines.then(LineCounts::default),
             callers: None,
+            slow_calls: options.traced.map(|traced| SlowCallStore::new(traced, options.slowest)),
             start: Instant::now() + options.delay,
             sampled: None,
             duration: options.duration,
@@ -270,7 +293,11 @@ impl State {
         }
         self.end_sampling();
         self.settle(cx, true);
-        match self.write(true) {
+        let written = self.write(true);
+        if let Some(slow_calls) = &self.slow_calls {
+            slow_calls.traced.end();
+        }
+        match written {
             Ok(samples) if self.is_reporting => {
                 report!("sampler: {}", self.report);
                 match self.file() {
@@ -356,13 +383,14 @@ impl State {
             profile.rename_thread(profile_thread, thread.name.as_deref().unwrap_or_default());
         }
         let frames = sample.frames().iter().enumerate();
-        let frames = frames
+        let frames: Box<[StackFrame]> = frames
             .map(|(depth, frame)| self.methods.stack_frame(profile, recording.as_mut(), round, depth, frame))
             .collect();
         if let Some(lines) = &mut self.lines {
             let methods = &self.methods;
             lines.add(round.cx(), sample.frames(), sample.weight(), |function| methods.line_owner(function));
         }
+        self.add_to_slow_calls(round.cx(), sample, &frames);
         let sample = Waiting {
             thread: key,
             ticks: sample.ticks(),
@@ -408,20 +436,8 @@ impl State {
 
     fn add_joined(&mut self, cx: &InNoGc<'_>, sample: &Waiting, joined: &Joined<'_>) {
         self.record(cx, sample, joined);
+        let mut frames = self.frames_of(cx, joined.physical);
         let profile = &mut self.profile;
-        let mut frames: Vec<FrameId> = Vec::new();
-        for frame in joined.physical {
-            match frame {
-                StackFrame::Managed(function, ..) => frames.extend(self.methods.managed(profile, cx, *function).frame),
-                StackFrame::Native(name, _) => {
-                    let frame = profile.frame(export::Frame::native(name));
-                    // Adjacent native functions without names make one frame.
-                    if frames.last() != Some(&frame) {
-                        frames.push(frame);
-                    }
-                }
-            }
-        }
         let mut method = |profile: &mut Profile, function: &Option<FunctionId>| match function {
             Some(function) => self.methods.managed(profile, cx, *function).frame,
             None => Some(profile.frame(export::Frame::native("[unknown code]"))),
@@ -509,6 +525,9 @@ impl State {
 
     /// Replaces the previous snapshot when its time has come: an application that dies loses little.
     fn write_snapshot(&mut self) {
+        if let Some(slow_calls) = &mut self.slow_calls {
+            slow_calls.forget();
+        }
         let elapsed = self.elapsed();
         // A recording is not written anew.
         let is_early = elapsed < SNAPSHOT || self.recording.is_some();
@@ -574,6 +593,9 @@ impl State {
         if let Some(lines) = &mut self.lines {
             self.methods.place_lines(profile, lines);
         }
+        if let Some(slow_calls) = &mut self.slow_calls {
+            slow_calls.show(profile);
+        }
         profile.set_duration(elapsed);
         profile.set_rounds(report.rounds);
         profile.set_rate_reached(report.rate());
@@ -628,13 +650,20 @@ fn report(stop: &Path, what: &str, text: &str) {
 
 impl SamplerProfiler {
     /// With a `detacher` the profiler detaches when sampling ends.
-    fn start(cx: &InCallback<'_>, mut options: Options, detacher: Option<Detacher>) -> Result<Self, BoxError> {
+    fn start(
+        cx: &InCallback<'_>,
+        mut options: Options,
+        detacher: Option<Detacher>,
+        hooked: Option<HookedFunctions>,
+    ) -> Result<Self, BoxError> {
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
         let mut sampler =
             Sampler::every(interval).mode(options.mode).budget(options.budget_percent / 100.0).delay(options.delay);
         if let Some(strategy) = options.strategy {
             sampler = sampler.strategy(strategy);
         }
+        let waits = options.traced.clone().filter(|_| options.mode == Mode::Cpu);
+        let waits = waits.map(|traced| (traced, Self::sampler_of_waits(interval, &options)));
         let stop = options.stop.clone();
         let push = match options.push.take() {
             Some(push) => {
@@ -656,7 +685,11 @@ impl SamplerProfiler {
             inbox: Arc::default(),
             has_async_callers,
             events,
+            hooked,
         };
+        if let Some((traced, sampler)) = waits {
+            profiler.start_waits(cx, traced, sampler);
+        }
         let state = Arc::clone(&profiler.state);
         sampler.start(cx, move |round| {
             let unknown = state.lock(round.cx()).unknown_code(round);
@@ -670,6 +703,7 @@ impl SamplerProfiler {
         // Rounds are far apart once the budget is spent, so none of them decides about the file and the end.
         let state = Arc::clone(&profiler.state);
         let ending = Arc::clone(&profiler.ending);
+        let hooked = profiler.hooked.clone();
         let lease = stop.as_deref().filter(|_| detacher.is_some()).and_then(Lease::of).map(Arc::new);
         let mut event_work = profiler.events.clone().map(|events| EventWork::new(Arc::clone(&profiler.state), events));
         let inbox = &profiler.inbox;
@@ -698,7 +732,7 @@ impl SamplerProfiler {
             }
             work.into_iter().for_each(|work| work.end(cx));
             event_work.into_iter().for_each(|work| work.end(cx));
-            finish(cx, &state, &ending);
+            finish(cx, &state, &ending, hooked.as_ref());
             if let Some(detacher) = detacher {
                 leave(NAME, &detacher, stop, lease);
             }
@@ -708,8 +742,12 @@ impl SamplerProfiler {
 }
 
 /// Ends sampling once. A second call waits for the first.
-fn finish(cx: &InCallback<'_>, state: &Mutex<State>, ending: &Mutex<()>) {
+fn finish(cx: &InCallback<'_>, state: &Mutex<State>, ending: &Mutex<()>, hooked: Option<&HookedFunctions>) {
     let _one = ending.lock(cx);
+    let notes = hooked.map(|hooked| left_out_lines(cx, "traced", hooked));
+    if let (Some(slow_calls), Some(notes)) = (&mut state.lock(cx).slow_calls, notes) {
+        slow_calls.set_notes(notes);
+    }
     let finished = state.lock(cx).finish(cx);
     if let Some(finished) = finished {
         finished.end();
@@ -719,7 +757,13 @@ fn finish(cx: &InCallback<'_>, state: &Mutex<State>, ending: &Mutex<()>) {
 #[callbacks]
 impl Callbacks for SamplerProfiler {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
-        Self::start(cx, Options::read(&Settings::of_environment(&SAMPLER)?)?, None)
+        let options = Options::read(&Settings::of_environment(&SAMPLER)?)?;
+        let hooked = match &options.traced {
+            // Also methods that are precompiled, such as the framework's.
+            Some(traced) => Some(cx.hooks(Arc::clone(traced)).inserted(Precompiled::Compile).install()?),
+            None => None,
+        };
+        Self::start(cx, options, None, hooked)
     }
 
     /// The attach data has a line for each setting, such as `SAMPLER_OUT=/tmp/app.html`.
@@ -730,7 +774,11 @@ impl Callbacks for SamplerProfiler {
         if options.stop.is_none() {
             is_listening?;
         }
-        Self::start(cx, options, Some(detacher))
+        let hooked = match &options.traced {
+            Some(traced) => Some(cx.hooks(Arc::clone(traced)).install()?),
+            None => None,
+        };
+        Self::start(cx, options, Some(detacher), hooked)
     }
 
     fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
@@ -746,6 +794,6 @@ impl Callbacks for SamplerProfiler {
         if let Some(events) = &self.events {
             move_events(cx, &self.state, events);
         }
-        finish(cx, &self.state, &self.ending);
+        finish(cx, &self.state, &self.ending, self.hooked.as_ref());
     }
 }

@@ -6,12 +6,17 @@
 //!
 //! [`sdk`] tells an application's process from those of a .NET SDK, for the profilers and for the command.
 //!
+//! A [`TracePattern`] says whose slow calls `corprof record --trace` keeps.
+//!
 //! The profilers themselves are in the folder `library`. They make a shared library, which `corprof` embeds. This crate
 //! does not have their dependencies.
 
 pub mod sdk;
 pub mod settings;
 pub mod table;
+mod trace_pattern;
+
+pub use trace_pattern::TracePattern;
 
 /// The folder of this package: what the build script of corprof-cli builds.
 pub const FOLDER: &str = env!("CARGO_MANIFEST_DIR");

@@ -219,8 +219,8 @@ impl Callbacks for Counts {
             count(&seen, round);
             std::thread::sleep(linger);
         })?;
-        // There is one in the process.
-        if let Err(error) = Sampler::every(Duration::from_millis(1)).start(cx, |_| ()) {
+        // There is one of a kind in the process.
+        if let Err(error) = sampler().start(cx, |_| ()) {
             eprintln!("second sampler: {error}");
         }
         Ok(profiler)

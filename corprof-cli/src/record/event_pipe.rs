@@ -34,6 +34,12 @@ pub(super) fn record(
             "only the built-in sampler makes recordings: give -o another extension, or use `dotnet-trace collect`";
         return Err(Failure::new(exit::NO, anyhow!("{why:#}\n  {text}")));
     }
+    if args.slow_calls.is_wanted() {
+        return Err(Failure::new(
+            exit::NO,
+            anyhow!("{why:#}\n  only corprof's own sampler traces calls: leave out --trace"),
+        ));
+    }
     if !args.quiet {
         event_pipe_samples::announce(why);
     }

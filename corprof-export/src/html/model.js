@@ -34,7 +34,8 @@ function createModel(data) {
   };
 
   // A tree of calls. options: mine (fold frameworks), waits ("idle" leaves out threads that only wait and have no code of
-  // the user's, "none" whatever waits, "all" nothing), threads ("merged", "named", or the number of one).
+  // the user's, "none" whatever waits, "all" nothing), threads ("merged", "named", or the number of one), call (the number
+  // of a slow call, for its samples only).
   function build(options) {
     const view = { item: [], caller: [], depth: [], total: [], own: [], children: [], left: [], rows: [], all: 0, hidden: 0 };
     const known = new Map();
@@ -82,9 +83,11 @@ function createModel(data) {
     };
 
     const groups = new Map();
-    threads.forEach((thread, number) => {
-      if (typeof options.threads === "number" && options.threads !== number) return;
-      const name = options.threads === "named" ? groupName(thread) : "";
+    // A slow call, or all threads.
+    const isCall = options.call >= 0, sources = isCall ? [data.slow.calls[options.call]] : threads;
+    sources.forEach((thread, number) => {
+      if (!isCall && typeof options.threads === "number" && options.threads !== number) return;
+      const name = options.threads === "named" && !isCall ? groupName(thread) : "";
       if (!groups.has(name)) groups.set(name, { places: new Map(), number: groups.size });
       const group = groups.get(name);
       thread.stack.forEach((stack, index) => {
@@ -94,7 +97,7 @@ function createModel(data) {
           return;
         }
         let root = -1;
-        if (options.threads === "named") {
+        if (options.threads === "named" && !isCall) {
           root = child(-1, FIRST_THREAD - group.number);
           names[group.number] = name;
         }

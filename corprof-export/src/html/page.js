@@ -16,7 +16,7 @@
 
   // The state: what is asked for, the tree of calls it gives and the shown one (the same, or bottom-up), the box that
   // fills the width (-1: all), and the picked box or method.
-  const options = { mine: about.onlyMine, waits: about.showsIdle ? "all" : "idle", threads: "merged" };
+  const options = { mine: about.onlyMine, waits: about.showsIdle ? "all" : "idle", threads: "merged", call: -1 };
   let calls, view, isUp = false, zoom = -1, picked = -1, pickedItem = null, words = "", sort = "own", isDown = true, showsAllRows = false;
   let colours = {}, widths = new Map();
 
@@ -527,7 +527,7 @@
   });
   new ResizeObserver(fit).observe(scroll);
 
-  // What a link asks for: #code=mine, #waits=none, #threads=named, #search=Totals, #order=up, joined by &.
+  // What a link asks for: #code=mine, #waits=none, #threads=named, #search=Totals, #order=up, #call=1, joined by &.
   const asked = new URLSearchParams(location.hash.slice(1));
   if (asked.get("code") === "mine") options.mine = $("mine").checked = true;
   for (const name of ["waits", "threads"]) {
@@ -545,5 +545,6 @@
   readColours();
   // With a heat map or a timeline, the moment that the picture is of is chosen there: #at=2.5-2.6, in seconds.
   const moments = data.heat ? createMoments({ data, model, options, weight, rebuild, asked: asked.get("at") }) : null;
+  if (data.slow) createSlow({ data, model, options, rebuild, asked: asked.get("call") });
   rebuild();
 })();

@@ -4,7 +4,10 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use corprof_export::{Change, Format, Frame, FrameKind, Heat, HeatMap, Mode, Profile, StackId, Table, Unit};
+use corprof_export::{
+    CallEnding, Change, Format, Frame, FrameKind, Heat, HeatMap, Mode, Profile, SlowCall, SlowCalls, SlowStack,
+    StackId, Table, Unit,
+};
 use serde_json::{Value, json};
 
 use crate::shapes;
@@ -46,6 +49,44 @@ fn run_by_node(script: &str, data: &Value) -> Option<Value> {
     let output = node.wait_with_output().unwrap();
     assert!(output.status.success(), "the script failed");
     Some(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+#[test]
+fn each_slow_call_has_a_flame_graph_of_its_own() {
+    let mut profile = shapes::told();
+    let (page, data) = parts(&profile);
+    assert!(!page.contains("id=\"slow\"") && data.get("slow").is_none());
+    let [main, load, sleep] = ["Shop.Main()", "Shop.Load<T>(int)", "System.Threading.Thread.Sleep(int)"]
+        .map(|name| profile.frame(Frame::managed(name)));
+    let waits = profile.frame(Frame::native("[waits]"));
+    let stack = |stack, weight| SlowStack { stack, samples: 1, weight };
+    let runs = profile.stack_root_first([main, load]);
+    let rests = profile.stack_root_first([waits, main, load, sleep]);
+    let call = |arguments: &str, stacks| SlowCall {
+        method: "Shop.Load<T>(int)".to_owned(),
+        arguments: arguments.to_owned(),
+        thread: "7".to_owned(),
+        at: Duration::from_secs(2),
+        time: Duration::from_secs(1),
+        running: Duration::from_millis(250),
+        end: CallEnding::Returned,
+        stacks,
+    };
+    let slowest =
+        vec![call("(1, \"<b>\")", vec![stack(runs, 25), stack(rests, 75)]), call("(2)", vec![stack(runs, 9)])];
+    profile.set_slow_calls(SlowCalls { calls: 9, slow: 2, limit: "at least 1 s".to_owned(), slowest });
+    let (page, data) = parts(&profile);
+    assert!(page.contains("id=\"slow\"") && page.contains("function createSlow("));
+    assert_eq!(data["slow"]["calls"][0]["call"], "Shop.Load<T>(1, \"<b>\")");
+    assert_eq!(data["slow"]["calls"][0]["cells"], json!(["1.00 s", "250 ms", "750 ms", "2", "2.00 s", "7"]));
+    let expression = "[-1, 0, 1].map((call) => model.build({ mine: false, waits: 'all', threads: 'merged', call }))\
+        .map((view, index) => (index === 0 ? view.all : paths(view)))";
+    let Some(views) = asked(&profile, expression) else { return };
+    let whole = asked(&shapes::told(), "model.build({ mine: false, waits: 'all', threads: 'merged' }).all").unwrap();
+    let of_first = json!({
+        ">Shop.Load<T>": 25, ">[waits]": 75, ">[waits]>Shop.Load<T>": 75, ">[waits]>Shop.Load<T>>Thread.Sleep": 75
+    });
+    assert_eq!(views, json!([whole, of_first, { ">Shop.Load<T>": 9 }]));
 }
 
 #[test]

@@ -17,8 +17,10 @@ use super::strategy::{self, Strategy};
 /// The name of the sampler's thread.
 const THREAD: &str = "sampler";
 
-/// Whether this process has a sampler.
-static IS_RUNNING: AtomicBool = AtomicBool::new(false);
+/// Whether this process has a sampler that sends signals.
+static IS_SIGNALLING: AtomicBool = AtomicBool::new(false);
+/// Whether it has one that stops threads.
+static IS_STOPPING: AtomicBool = AtomicBool::new(false);
 
 /// Samples the stacks of all threads at intervals, from a thread of its own.
 ///
@@ -52,6 +54,9 @@ static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 /// The sampler ends at Shutdown, before the profiler's `shutdown` is called, or when the closure calls
 /// [`Round::end_sampling`](super::Round::end_sampling). A panic of the closure is handled like one in a callback: the
 /// profiler is disabled, and the sampler ends.
+///
+/// A process has one sampler that stops threads, and beside it one that sends signals ([`Strategy::Signals`]): the first
+/// can see the waits of chosen threads ([`threads`](Self::threads)) while the second samples all that run.
 ///
 /// Types enforce suspension rule 1: only this thread, and those that it makes for that, can stop others.
 pub struct Sampler {
@@ -106,10 +111,10 @@ pub(super) type Filter = Box<dyn FnMut(&SampledThread) -> bool + Send>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SamplerError {
-    /// This process already has a sampler.
+    /// This process already has a sampler of this kind: one that sends signals, or one that stops threads.
     #[error(
-        "this process already has a sampler, and two would stop each other's threads: let one closure serve both \
-         purposes"
+        "this process already has a sampler of this kind, and two would stop each other's threads: let one closure \
+         serve both purposes"
     )]
     AlreadyRunning,
     /// This system cannot do what the strategy needs.
@@ -218,7 +223,7 @@ impl Sampler {
             Some(strategy) => strategy::check(strategy, cx).map(|()| strategy).map_err(SamplerError::Strategy)?,
             None => strategy::best(self.mode, cx),
         };
-        let lock = SamplerLock::get().ok_or(SamplerError::AlreadyRunning)?;
+        let lock = SamplerLock::get(strategy).ok_or(SamplerError::AlreadyRunning)?;
         cx.add_events(flags(strategy)).map_err(SamplerError::Flags)?;
         strategy::prepare(&self, strategy);
         let run = move |cx: &mut ProfilerThread<'_>| {
@@ -236,19 +241,26 @@ fn flags(strategy: Strategy) -> EventMask {
     if strategy == Strategy::Signals { flags | EventMask::MONITOR_JIT_COMPILATION } else { flags }
 }
 
-/// The right to be this process's sampler, returned on drop.
-struct SamplerLock(());
+/// The right to be this process's sampler of its kind, returned on drop.
+///
+/// One that sends signals begins to suspend the runtime if it must not send them any more. The runtime refuses a second
+/// suspension while there is one, so that two samplers that suspend it cannot stop a thread twice.
+struct SamplerLock(&'static AtomicBool);
 
 impl SamplerLock {
-    fn get() -> Option<Self> {
+    fn get(strategy: Strategy) -> Option<Self> {
+        let lock = match strategy {
+            Strategy::Signals => &IS_SIGNALLING,
+            Strategy::SuspendedRuntime | Strategy::Seeded => &IS_STOPPING,
+        };
         // Made only if the flag was free: dropping it clears the flag.
-        (!IS_RUNNING.swap(true, AcqRel)).then(|| Self(()))
+        (!lock.swap(true, AcqRel)).then(|| Self(lock))
     }
 }
 
 impl Drop for SamplerLock {
     fn drop(&mut self) {
-        IS_RUNNING.store(false, Release);
+        self.0.store(false, Release);
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the sampler tells the command about its file, in a file beside SAMPLER_STOP: a word, then lines for the
 //! terminal.
 //!
-//! `written`: the lines are those of every format, then the busiest methods with their own shares. `empty`: there is no file, for this reason. `failed`: the error.
+//! `written`: the lines are those of every format, then the busiest methods with their own shares, then slow calls. `empty`: there is no file, for this reason. `failed`: the error.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) fn text(profile: &Profile, error: Option<&BoxError>, why_empty: Optio
         return format!("empty\n{why_empty}\n");
     }
     let busiest = profile.busiest(MOST).into_iter().map(|(share, method)| format!("{:5.1} %  {method}", 100.0 * share));
-    let lines: Vec<String> = profile.caption().into_iter().chain(busiest).collect();
+    let lines: Vec<String> = profile.caption().into_iter().chain(busiest).chain(profile.slow_call_lines()).collect();
     format!("written\n{}\n", lines.join("\n"))
 }
 

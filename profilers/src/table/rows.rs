@@ -185,6 +185,21 @@ pub static SAMPLER: Profiler = Profiler {
             "`async`: the callers of a resumed async method are those that await it, on .NET 11 and later; `physical`: stacks as \
              threads have them",
         ),
+        by_option(
+            "SAMPLER_TRACE",
+            Kind::Text,
+            "",
+            "record --trace METHODS",
+            "keep slow calls of these methods, each with its arguments and its own samples: globs of names, each with a limit, \
+             such as `Shop.Orders.*:50ms`; several are separated by `;`. Only on Linux",
+        ),
+        by_option(
+            "SAMPLER_SLOWEST",
+            Kind::Count { least: 1, most: 1000 },
+            "20",
+            "record --slowest COUNT",
+            "how many of the slow calls are kept",
+        ),
         setting("SAMPLER_CODE", Kind::Word(&["all", "mine"]), "all", "`mine` hides methods of frameworks"),
         setting(
             "SAMPLER_BUDGET",

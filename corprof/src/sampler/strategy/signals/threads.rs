@@ -18,7 +18,7 @@ use crate::system::signals::{
     Address, AlternateStack, GivingBack, Preparation, PreparationRequest, Prepared, SampleSlot, Sending, own_stack,
 };
 
-/// The threads of this process, which has one sampler.
+/// The threads of this process, which has one sampler that sends signals.
 static THREADS: OnceLock<PreparedThreads> = OnceLock::new();
 
 /// The prepared threads.

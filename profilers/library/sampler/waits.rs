@@ -1,0 +1,96 @@
+//! The samples of slow calls: those of the sampler, and those of a second one, which sees where threads wait.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use corprof::prelude::*;
+use corprof::sampler::{Mode, Round, Sample, Sampler, Strategy};
+use corprof_export::{self as export, FrameId};
+
+use super::async_callers::StackFrame;
+use super::slow_calls::SampleInCall;
+use super::traced_calls::TracedCalls;
+use super::{Options, SamplerProfiler, State};
+
+impl SamplerProfiler {
+    /// The sampler that sees where threads wait: signals find running ones only.
+    pub(super) fn sampler_of_waits(interval: Duration, options: &Options) -> Sampler {
+        let sampler = Sampler::every(interval).mode(Mode::Wall).strategy(Strategy::SuspendedRuntime);
+        sampler.budget(options.budget_percent / 100.0).delay(options.delay)
+    }
+
+    /// Samples where threads inside of traced calls wait. Threads that have not run since are not stopped again.
+    pub(super) fn start_waits(&self, cx: &InCallback<'_>, traced: Arc<TracedCalls>, sampler: Sampler) {
+        let sampler = sampler.threads(move |thread| thread.os_id.is_some_and(|os_id| traced.may_be_slow(os_id)));
+        let state = Arc::clone(&self.state);
+        let started = sampler.start(cx, move |round| {
+            if state.lock(round.cx()).add_waits(round) {
+                round.end_sampling();
+            }
+        });
+        if let Err(error) = started {
+            let why = format!("Where slow calls wait is not sampled (--mode wall would): {error}");
+            self.state.lock(cx).profile.warn(why);
+        }
+    }
+}
+
+impl State {
+    /// Adds the waits of threads inside of traced calls, which are in no profile of processor time.
+    pub(super) fn add_waits(&mut self, round: &Round<'_, '_>) -> bool {
+        if self.is_finished || self.sampled.is_some() {
+            return true;
+        }
+        for sample in round.samples().filter(Sample::is_waiting) {
+            let frames = sample.frames().iter().enumerate();
+            let profile = &mut self.profile;
+            let frames: Box<[StackFrame]> =
+                frames.map(|(depth, frame)| self.methods.stack_frame(profile, None, round, depth, frame)).collect();
+            self.add_to_slow_calls(round.cx(), &sample, &frames);
+        }
+        false
+    }
+
+    /// Adds a sample to the traced calls that its thread is inside of: as the thread has its stack, since the callers
+    /// of a traced method need not be known.
+    pub(super) fn add_to_slow_calls(&mut self, cx: &InNoGc<'_>, sample: &Sample<'_>, stack: &[StackFrame]) {
+        let Some(slow_calls) = &mut self.slow_calls else { return };
+        let Some(thread) = sample.thread().os_id else { return };
+        let Some(begun) = slow_calls.wants(thread, sample.ticks()) else { return };
+        slow_calls.name_thread(thread, sample.thread().name.as_ref());
+        let mut frames = self.frames_of(cx, stack);
+        if sample.is_waiting() {
+            frames.push(self.profile.frame(export::Frame::native("[waits]")));
+        }
+        let stack = self.profile.stack_leaf_first(frames);
+        let in_call = SampleInCall {
+            ticks: sample.ticks(),
+            stack,
+            is_waiting: sample.is_waiting(),
+            count: 1,
+            weight: sample.weight().as_nanos() as u64,
+        };
+        if let Some(slow_calls) = &mut self.slow_calls {
+            slow_calls.joiner.add_sample(thread, in_call, begun);
+        }
+    }
+
+    /// The frames of a stack as the thread has it, the innermost first.
+    pub(super) fn frames_of(&mut self, cx: &InNoGc<'_>, stack: &[StackFrame]) -> Vec<FrameId> {
+        let profile = &mut self.profile;
+        let mut frames: Vec<FrameId> = Vec::new();
+        for frame in stack {
+            match frame {
+                StackFrame::Managed(function, ..) => frames.extend(self.methods.managed(profile, cx, *function).frame),
+                StackFrame::Native(name, _) => {
+                    let frame = profile.frame(export::Frame::native(name));
+                    // Adjacent native functions without names make one frame.
+                    if frames.last() != Some(&frame) {
+                        frames.push(frame);
+                    }
+                }
+            }
+        }
+        frames
+    }
+}
