@@ -49,7 +49,7 @@ impl Callbacks for LateEdits {
 
     fn class_load_finished(&self, cx: &mut InCallback<'_>, class: ClassId, _status: Result<()>) {
         // The compiler asks for the type of a local variable of the loop.
-        if cx.names().class(class).to_string() == "EditedLate+Read" {
+        if &*cx.names().class(class) == "EditedLate+Read" {
             let running = *self.running.lock().unwrap();
             running.into_iter().for_each(|function| Self::edit(cx, function, "being compiled"));
         }
