@@ -55,8 +55,9 @@ static IS_STOPPING: AtomicBool = AtomicBool::new(false);
 /// [`Round::end_sampling`](super::Round::end_sampling). A panic of the closure is handled like one in a callback: the
 /// profiler is disabled, and the sampler ends.
 ///
-/// A process has one sampler that stops threads, and beside it one that sends signals ([`Strategy::Signals`]): the first
-/// can see the waits of chosen threads ([`threads`](Self::threads)) while the second samples all that run.
+/// A process has one sampler, or one that suspends the runtime ([`Strategy::SuspendedRuntime`]) and one that sends
+/// signals ([`Strategy::Signals`]): the first can see the waits of chosen threads ([`threads`](Self::threads)) while the
+/// second samples all that run.
 ///
 /// Types enforce suspension rule 1: only this thread, and those that it makes for that, can stop others.
 pub struct Sampler {
@@ -111,10 +112,10 @@ pub(super) type Filter = Box<dyn FnMut(&SampledThread) -> bool + Send>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SamplerError {
-    /// This process already has a sampler of this kind: one that sends signals, or one that stops threads.
+    /// This process already has a sampler, other than one that suspends the runtime beside one that sends signals.
     #[error(
-        "this process already has a sampler of this kind, and two would stop each other's threads: let one closure \
-         serve both purposes"
+        "this process already has a sampler, and two would stop each other's threads: let one closure serve both \
+         purposes"
     )]
     AlreadyRunning,
     /// This system cannot do what the strategy needs.
@@ -245,20 +246,33 @@ fn flags(strategy: Strategy) -> EventMask {
 ///
 /// One that sends signals begins to suspend the runtime if it must not send them any more. The runtime refuses a second
 /// suspension while there is one, so that two samplers that suspend it cannot stop a thread twice.
-struct SamplerLock(&'static AtomicBool);
+struct SamplerLock {
+    _kinds: Vec<Taken>,
+}
 
 impl SamplerLock {
     fn get(strategy: Strategy) -> Option<Self> {
-        let lock = match strategy {
-            Strategy::Signals => &IS_SIGNALLING,
-            Strategy::SuspendedRuntime | Strategy::Seeded => &IS_STOPPING,
+        let kinds: &[&'static AtomicBool] = match strategy {
+            Strategy::Signals => &[&IS_SIGNALLING],
+            Strategy::SuspendedRuntime => &[&IS_STOPPING],
+            // It stops threads one by one, also in the middle of the handler of signals.
+            Strategy::Seeded => &[&IS_SIGNALLING, &IS_STOPPING],
         };
-        // Made only if the flag was free: dropping it clears the flag.
-        (!lock.swap(true, AcqRel)).then(|| Self(lock))
+        Some(Self { _kinds: kinds.iter().map(|kind| Taken::take(kind)).collect::<Option<_>>()? })
     }
 }
 
-impl Drop for SamplerLock {
+/// A flag that is set, and cleared on drop.
+struct Taken(&'static AtomicBool);
+
+impl Taken {
+    fn take(flag: &'static AtomicBool) -> Option<Self> {
+        // Made only if the flag was free: dropping it clears the flag.
+        (!flag.swap(true, AcqRel)).then(|| Self(flag))
+    }
+}
+
+impl Drop for Taken {
     fn drop(&mut self) {
         self.0.store(false, Release);
     }
