@@ -12,6 +12,17 @@ use super::slow_calls::SampleInCall;
 use super::traced_calls::TracedCalls;
 use super::{Options, SamplerProfiler, State};
 
+/// Whether a thread waits now. If the system does not say so, it may.
+fn is_waiting(os_id: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{os_id}/stat"));
+    stat.map_or(true, |stat| is_waiting_by(&stat))
+}
+
+/// The same by the text of the system, in which the state is behind the name: `4711 (a) name) R 1 …`.
+fn is_waiting_by(stat: &str) -> bool {
+    stat.rsplit_once(") ").is_none_or(|(_, state)| !state.starts_with('R'))
+}
+
 impl SamplerProfiler {
     /// The sampler that sees where threads wait: signals find running ones only.
     pub(super) fn sampler_of_waits(interval: Duration, options: &Options) -> Sampler {
@@ -19,9 +30,11 @@ impl SamplerProfiler {
         sampler.budget(options.budget_percent / 100.0).delay(options.delay)
     }
 
-    /// Samples where threads inside of traced calls wait. Threads that have not run since are not stopped again.
+    /// Samples where threads inside of traced calls wait. Threads that run are left to the other sampler, as stopping
+    /// them would use up the budget; those that have not run since are not stopped again.
     pub(super) fn start_waits(&self, cx: &InCallback<'_>, traced: Arc<TracedCalls>, sampler: Sampler) {
-        let sampler = sampler.threads(move |thread| thread.os_id.is_some_and(|os_id| traced.may_be_slow(os_id)));
+        let wants = move |os_id| traced.may_be_slow(os_id) && is_waiting(os_id);
+        let sampler = sampler.threads(move |thread| thread.os_id.is_some_and(&wants));
         let state = Arc::clone(&self.state);
         let started = sampler.start(cx, move |round| {
             if state.lock(round.cx()).add_waits(round) {
@@ -92,5 +105,17 @@ impl State {
             }
         }
         frames
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_of_a_thread_is_behind_its_name() {
+        assert!(!is_waiting_by("4711 (a) S (b) R 1 2"));
+        assert!(is_waiting_by("4711 (R) S 1 2") && is_waiting_by("4711 (R) D 1 2"));
+        assert!(is_waiting_by(""));
     }
 }
