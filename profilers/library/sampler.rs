@@ -9,8 +9,9 @@
 //! command whose folder has SAMPLER_STOP was killed (`lease`). With SAMPLER_STOP it then creates /tmp/stop.4711.left,
 //! which contains the reason if it could not detach.
 //!
-//! Where the runtime tells of async operations (.NET 11), the methods that await a resumed one are on its stack
-//! (`async_session`, `async_callers`), unless SAMPLER_STACKS=physical.
+//! The methods that await a resumed one are on its stack, unless SAMPLER_STACKS=physical: where the runtime tells of
+//! async operations (.NET 11), by a session (`async_session`, `async_callers`); elsewhere by a probe of the sampler's own
+//! (`async_probe`), in applications that start with it.
 //!
 //! If a module has a portable PDB, methods and lambdas have file and line, and on the page each method has its hot lines.
 
@@ -28,7 +29,8 @@ use corprof_export::{self as export, Format, FrameId, Output, OutputFile, Profil
 use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::SAMPLER;
 
-use self::async_callers::{AsyncCallers, Joined, LONGEST, StackFrame, ThreadKey, Waiting, has_async};
+use self::async_callers::{AsyncCallers, Caller, Joined, LONGEST, StackFrame, ThreadKey, Waiting, has_async};
+use self::async_probe::{AsyncProbe, ProbeCallers};
 use self::async_session::Inbox;
 use self::async_work::AsyncWork;
 use self::methods::Methods;
@@ -44,6 +46,7 @@ use crate::question::leave;
 use crate::report_files::{of_process, write};
 
 mod async_callers;
+mod async_probe;
 mod async_session;
 mod async_work;
 mod methods;
@@ -169,6 +172,8 @@ struct State {
     lines: Option<LineCounts<FrameId>>,
     /// None where the runtime does not tell of async operations.
     callers: Option<AsyncCallers>,
+    /// There, what the profiler finds out by itself.
+    probe: Option<ProbeCallers>,
     start: Instant,
     /// How long was sampled, once that is over.
     sampled: Option<Duration>,
@@ -222,6 +227,7 @@ impl State {
             methods: Methods::default(),
             lines: shows_lines.then(LineCounts::default),
             callers: None,
+            probe: None,
             start: Instant::now() + options.delay,
             sampled: None,
             duration: options.duration,
@@ -372,8 +378,11 @@ impl State {
         match &mut self.callers {
             Some(callers) if callers.holds(key) || has_async(&sample.frames) => callers.push(sample),
             _ => {
-                let physical = Joined { physical: &sample.frames, awaiting: Vec::new(), creators: Vec::new() };
-                self.add_joined(round.cx(), &sample, &physical);
+                let joined = match &mut self.probe {
+                    Some(probe) => probe.join(round.cx(), &sample),
+                    None => Joined { physical: &sample.frames, awaiting: Vec::new(), creators: Vec::new() },
+                };
+                self.add_joined(round.cx(), &sample, &joined);
             }
         }
     }
@@ -387,6 +396,9 @@ impl State {
     }
 
     fn join_waiting(&mut self, cx: &InNoGc<'_>, is_last: bool) {
+        if let Some(note) = self.probe.as_ref().and_then(ProbeCallers::note) {
+            self.profile.set_note("async callers", note);
+        }
         let Some(mut callers) = self.callers.take() else { return };
         callers.take_buffers(cx);
         let now = self.start.elapsed();
@@ -420,18 +432,19 @@ impl State {
                 }
             }
         }
-        let mut method = |profile: &mut Profile, function: &Option<FunctionId>| match function {
-            Some(function) => self.methods.managed(profile, cx, *function).frame,
-            None => Some(profile.frame(export::Frame::native("[unknown code]"))),
+        let mut method = |profile: &mut Profile, caller: &Caller| match caller {
+            Caller::Function(function) => self.methods.managed(profile, cx, *function).frame,
+            Caller::Machine(machine) => Some(self.methods.machine(profile, cx, machine)),
+            Caller::Unknown => Some(profile.frame(export::Frame::native("[unknown code]"))),
         };
-        for function in &joined.awaiting {
-            frames.extend(method(profile, function));
+        for caller in &joined.awaiting {
+            frames.extend(method(profile, caller));
         }
         if !joined.creators.is_empty() {
             frames.push(profile.frame(export::Frame::runtime("[started by]")));
         }
-        for function in &joined.creators {
-            frames.extend(method(profile, function));
+        for caller in &joined.creators {
+            frames.extend(method(profile, caller));
         }
         if self.recording.is_some() {
             // It has the stacks; the profile is for the terminal, and must not grow with them.
@@ -467,21 +480,22 @@ impl State {
             }
             last_native = if let StackFrame::Native(name, _) = frame { Some(name) } else { None };
         }
-        let mut logical = |recording: &mut Recording, function: &Option<FunctionId>| match function {
-            Some(function) => {
+        let mut logical = |recording: &mut Recording, caller: &Caller| match caller {
+            Caller::Function(function) => {
                 let method = self.methods.managed(profile, cx, *function);
                 method.frame.map(|_| recording.logical(&method.name))
             }
-            None => Some(recording.logical("[unknown code]")),
+            Caller::Machine(machine) => Some(recording.logical(&machine.name)),
+            Caller::Unknown => Some(recording.logical("[unknown code]")),
         };
-        for function in &joined.awaiting {
-            stack.extend(logical(recording, function));
+        for caller in &joined.awaiting {
+            stack.extend(logical(recording, caller));
         }
         if !joined.creators.is_empty() {
             stack.push(recording.logical("[started by]"));
         }
-        for function in &joined.creators {
-            stack.extend(logical(recording, function));
+        for caller in &joined.creators {
+            stack.extend(logical(recording, caller));
         }
         recording.add(&RecordedSample {
             thread: sample.thread,
@@ -626,7 +640,12 @@ fn report(stop: &Path, what: &str, text: &str) {
 
 impl SamplerProfiler {
     /// With a `detacher` the profiler detaches when sampling ends.
-    fn start(cx: &InCallback<'_>, mut options: Options, detacher: Option<Detacher>) -> Result<Self, BoxError> {
+    fn start(
+        cx: &InCallback<'_>,
+        mut options: Options,
+        detacher: Option<Detacher>,
+        probe: Option<Arc<AsyncProbe>>,
+    ) -> Result<Self, BoxError> {
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
         let mut sampler =
             Sampler::every(interval).mode(options.mode).budget(options.budget_percent / 100.0).delay(options.delay);
@@ -668,7 +687,8 @@ impl SamplerProfiler {
         let ending = Arc::clone(&profiler.ending);
         let lease = stop.as_deref().filter(|_| detacher.is_some()).and_then(Lease::of).map(Arc::new);
         let mut event_work = profiler.events.clone().map(|events| EventWork::new(Arc::clone(&profiler.state), events));
-        let mut work = has_async_callers.then(|| AsyncWork::new(Arc::clone(&state), Arc::clone(&profiler.inbox)));
+        let mut work =
+            has_async_callers.then(|| AsyncWork::new(Arc::clone(&state), Arc::clone(&profiler.inbox), probe));
         cx.spawn_profiler_thread("writes and ends", move |cx| {
             while !state.lock(cx).is_due() && !lease.as_ref().is_some_and(|lease| lease.is_over()) {
                 let pause = work.as_mut().map_or(LOOK, |work| work.step(cx));
@@ -713,7 +733,13 @@ fn finish(cx: &InCallback<'_>, state: &Mutex<State>, ending: &Mutex<()>) {
 #[callbacks]
 impl Callbacks for SamplerProfiler {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
-        Self::start(cx, Options::read(&Settings::of_environment(&SAMPLER)?)?, None)
+        let options = Options::read(&Settings::of_environment(&SAMPLER)?)?;
+        let probe = if options.has_async_callers { AsyncProbe::install(cx).map(Some) } else { Ok(None) };
+        let profiler = Self::start(cx, options, None, probe.as_ref().ok().cloned().flatten())?;
+        if let Err(error) = probe {
+            profiler.state.lock(cx).say_without_callers(&error);
+        }
+        Ok(profiler)
     }
 
     /// The attach data has a line for each setting, such as `SAMPLER_OUT=/tmp/app.html`.
@@ -724,7 +750,7 @@ impl Callbacks for SamplerProfiler {
         if options.stop.is_none() {
             is_listening?;
         }
-        Self::start(cx, options, Some(detacher))
+        Self::start(cx, options, Some(detacher), None)
     }
 
     fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
