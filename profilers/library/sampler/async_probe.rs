@@ -51,8 +51,6 @@ const FIRST_CLASS: u32 = 4;
 pub(super) struct AsyncProbe {
     links: Links<Hop>,
     is_on: AtomicBool,
-    /// What the hooks have the runtime report, beyond what others need.
-    added: OnceLock<EventMask>,
     core: OnceLock<Option<Core>>,
     /// By thread.
     threads: Mutex<HashMap<usize, Arc<Runs>>>,
@@ -93,25 +91,21 @@ impl AsyncProbe {
         let probe = Arc::new(Self {
             links: Links::new(cx)?,
             is_on: AtomicBool::new(true),
-            added: OnceLock::new(),
             core: OnceLock::new(),
             threads: Mutex::default(),
             known: Mutex::default(),
             later: Mutex::default(),
             has_later: AtomicBool::new(false),
         });
-        let before = cx.event_mask()?;
         cx.hooks(Arc::clone(&probe)).inserted(Precompiled::Compile).install()?;
-        let of_code = EventMask::MONITOR_JIT_COMPILATION | EventMask::MONITOR_CACHE_SEARCHES;
-        let _ = probe.added.set((cx.event_mask()? - before) & of_code);
         Ok(probe)
     }
 
-    /// The runtime tells of async operations by itself: spares it the questions about each method.
+    /// The runtime tells of async operations by itself: spares it the questions about precompiled methods, which nobody
+    /// else here needs.
     pub(super) fn give_up(&self, cx: &InNoGc<'_>) {
         self.stop();
-        let added = self.added.get().copied().unwrap_or(EventMask::empty());
-        let _ = cx.remove_events(added); // they only cost
+        let _ = cx.remove_events(EventMask::MONITOR_CACHE_SEARCHES); // they only cost
     }
 
     /// Nothing more is noted.
