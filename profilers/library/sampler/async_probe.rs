@@ -29,6 +29,9 @@ pub(super) use classes::Machine;
 /// How many objects of a chain are visited.
 const MOST_OBJECTS: usize = 256;
 
+/// How many methods have numbers, and how many ends: an application that loads and unloads for months has ever new ones.
+const MOST_KNOWN: usize = 1 << 14;
+
 /// What an object of a chain is.
 #[derive(Clone, Copy)]
 enum Hop {
@@ -121,7 +124,7 @@ impl AsyncProbe {
         let is_any = !unknown.is_empty();
         for class in unknown {
             let (hop, path) = match core.part(cx, class) {
-                Part::Method(machine, path) => (Hop::Method(self.number(machine)), path),
+                Part::Method(machine, path) => (self.method(machine), path),
                 Part::Passes(path) => (Hop::Passes, path),
                 Part::Ends(name) => (self.end(name), [].as_slice()),
             };
@@ -145,20 +148,30 @@ impl AsyncProbe {
         }
     }
 
-    fn number(&self, machine: Machine) -> u32 {
+    fn method(&self, machine: Machine) -> Hop {
         let known = &mut *locked(&self.known);
-        *known.numbers.entry(machine).or_insert_with_key(|machine| {
-            known.methods.push(machine.clone());
-            known.methods.len() as u32 - 1
-        })
+        if let Some(number) = known.numbers.get(&machine) {
+            return Hop::Method(*number);
+        }
+        if known.methods.len() == MOST_KNOWN {
+            return Hop::Ends(AT_UNKNOWN);
+        }
+        let number = known.methods.len() as u32;
+        known.methods.push(machine.clone());
+        known.numbers.insert(machine, number);
+        Hop::Method(number)
     }
 
     fn end(&self, name: Name) -> Hop {
         let known = &mut *locked(&self.known);
-        let place = known.ends.iter().position(|other| *other == name).unwrap_or_else(|| {
-            known.ends.push(name);
-            known.ends.len() - 1
-        });
+        let place = match known.ends.iter().position(|other| *other == name) {
+            Some(place) => place,
+            None if known.ends.len() == MOST_KNOWN => return Hop::Ends(AT_UNKNOWN),
+            None => {
+                known.ends.push(name);
+                known.ends.len() - 1
+            }
+        };
         Hop::Ends(place as u32 + FIRST_CLASS)
     }
 
