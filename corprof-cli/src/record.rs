@@ -68,8 +68,8 @@ const DEFAULT: &str = "profile.html";
 /// another profiler stays in the process, the runtime's own sampler takes the samples, by EventPipe: threads stop
 /// at safe points, and waits are not told from work.
 ///
-/// On .NET 11 the callers of a resumed async method are the methods that await it, then "[started by]" and those that
-/// started these; --physical shows stacks as threads have them.
+/// The callers of a resumed async method are the methods that await it; on .NET 11 then "[started by]" and those that
+/// started these, also with --pid. --physical shows stacks as threads have them.
 ///
 /// Each .NET process that the application starts writes its own file, with its assembly and its process id in the name.
 /// Those of an SDK (`dotnet run`, MSBuild, compilers) do not get the name of FILE, and their files are kept only if
@@ -150,7 +150,7 @@ pub struct Args {
     )]
     rate: f64,
 
-    /// Show stacks as threads have them, not who awaits a resumed async method (.NET 11)
+    /// Show stacks as threads have them, not who awaits a resumed async method
     #[arg(long)]
     physical: bool,
 

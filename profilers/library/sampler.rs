@@ -9,8 +9,9 @@
 //! command whose folder has SAMPLER_STOP was killed (`lease`). With SAMPLER_STOP it then creates /tmp/stop.4711.left,
 //! which contains the reason if it could not detach.
 //!
-//! Where the runtime tells of async operations (.NET 11), the methods that await a resumed one are on its stack
-//! (`async_session`, `async_callers`), unless SAMPLER_STACKS=physical.
+//! The methods that await a resumed one are on its stack, unless SAMPLER_STACKS=physical: where the runtime tells of
+//! async operations (.NET 11), by a session (`async_session`, `async_callers`); elsewhere by a probe of the sampler's own
+//! (`async_probe`), in applications that start with it.
 //!
 //! With SAMPLER_TRACE it keeps the slowest calls of chosen methods, each with its own samples (`traced_calls`,
 //! `slow_calls`, `waits`).
@@ -26,24 +27,25 @@ use corprof::args::EventPipeEvent;
 use corprof::detach::{DetachState, Detacher};
 use corprof::hooks::{HookedFunctions, Precompiled};
 use corprof::prelude::*;
-use corprof::sampler::{Mode, Report, Round, Sample, Sampler, Strategy};
+use corprof::sampler::{Mode, Report, Round, Sample, Sampler};
 use corprof::sync::Mutex;
-use corprof_export::{self as export, Format, FrameId, Output, OutputFile, Profile, Unit, application_name};
-use corprof_profilers::settings::{SettingError, Settings};
+use corprof_export::{self as export, Format, FrameId, Output, Profile, Unit, application_name};
+use corprof_profilers::settings::Settings;
 use corprof_profilers::table::SAMPLER;
 
-use self::async_callers::{AsyncCallers, Joined, LONGEST, StackFrame, ThreadKey, Waiting, has_async};
+use self::async_callers::{AsyncCallers, Caller, Joined, LONGEST, StackFrame, ThreadKey, Waiting, has_async};
+use self::async_probe::{AsyncProbe, ProbeCallers};
 use self::async_session::Inbox;
 use self::async_work::AsyncWork;
 use self::methods::Methods;
-use self::push::{Push, PushOptions};
+use self::options::Options;
+use self::push::Push;
 use self::quota::Quota;
 use self::recording::{
-    EventInbox, EventKinds, EventWork, FoundCode, Held, RecordedSample, Recording, Rotation, Timing, UnknownCode,
-    find_code, move_events,
+    EventInbox, EventKinds, EventWork, FoundCode, Held, RecordedSample, Recording, Timing, UnknownCode, find_code,
+    move_events,
 };
 use self::slow_calls::SlowCallStore;
-use self::traced_calls::TracedCalls;
 use crate::hooked_by::left_out_lines;
 use crate::lease::Lease;
 use crate::line_counts::LineCounts;
@@ -51,9 +53,11 @@ use crate::question::leave;
 use crate::report_files::{of_process, write};
 
 mod async_callers;
+mod async_probe;
 mod async_session;
 mod async_work;
 mod methods;
+mod options;
 mod push;
 mod quota;
 mod recording;
@@ -88,96 +92,6 @@ pub struct SamplerProfiler {
     hooked: Option<HookedFunctions>,
 }
 
-struct Options {
-    /// None if the samples are sent or recorded.
-    output: Option<Output>,
-    recording: Option<OutputFile>,
-    /// None if the recording is one file.
-    rotation: Option<Rotation>,
-    /// The runtime's events that are recorded.
-    events: Option<EventKinds>,
-    push: Option<PushOptions>,
-    mode: Mode,
-    is_only_mine: bool,
-    has_async_callers: bool,
-    hertz: f64,
-    budget_percent: f64,
-    delay: Duration,
-    /// None: until the application ends.
-    duration: Option<Duration>,
-    stop: Option<PathBuf>,
-    /// None: the sampler chooses.
-    strategy: Option<Strategy>,
-    is_reporting: bool,
-    /// None if no methods are traced.
-    traced: Option<Arc<TracedCalls>>,
-    /// How many slow calls are kept.
-    slowest: usize,
-}
-
-impl Options {
-    /// Reads all settings at start-up, so a wrong value is an error then and not at exit.
-    fn read(settings: &Settings) -> Result<Self, SettingError> {
-        let push = PushOptions::read(settings)?;
-        let out = settings.of("SAMPLER_OUT");
-        let is_file = push.is_none() || out.path().is_some();
-        if is_file {
-            out.output()?;
-        }
-        let is_recording = out.path().is_some_and(|path| recording::is_asked_for(&path));
-        if is_recording && push.is_some() {
-            return Err(out.error("samples are sent or recorded, not both: unset SAMPLER_PUSH, or give another format"));
-        }
-        let is_only_mine = settings.of("SAMPLER_CODE").word(&[("all", false), ("mine", true)])?;
-        if is_recording && is_only_mine {
-            return Err(settings.of("SAMPLER_CODE").error("a recording has all frames: give all, or another format"));
-        }
-        let events = EventKinds::read(&settings.of("SAMPLER_EVENTS"))?;
-        if events.is_some() && !is_recording {
-            return Err(settings
-                .of("SAMPLER_EVENTS")
-                .error("only a recording has events: give a file that ends in .nettrace"));
-        }
-        let delay = seconds(settings, "SAMPLER_DELAY")?;
-        let traced = slow_calls::traced(settings, is_file, delay)?;
-        let strategies = [
-            ("auto", None),
-            ("suspended", Some(Strategy::SuspendedRuntime)),
-            ("signals", Some(Strategy::Signals)),
-            ("seeded", Some(Strategy::Seeded)),
-        ];
-        let options = Self {
-            output: if is_file && !is_recording { Some(out.parsed(|name| Output::new(name))?) } else { None },
-            rotation: Rotation::read(settings, is_recording)?,
-            recording: if is_recording { Some(out.parsed(|name| OutputFile::new(name))?) } else { None },
-            events,
-            push,
-            mode: settings.of("SAMPLER_MODE").word(&[("cpu", Mode::Cpu), ("wall", Mode::Wall)])?,
-            is_only_mine,
-            has_async_callers: settings.of("SAMPLER_STACKS").word(&[("async", true), ("physical", false)])?,
-            hertz: settings.of("SAMPLER_HZ").number()?,
-            budget_percent: settings.of("SAMPLER_BUDGET").number()?,
-            delay,
-            duration: Some(seconds(settings, "SAMPLER_DURATION")?).filter(|duration| !duration.is_zero()),
-            stop: settings.of("SAMPLER_STOP").path(),
-            strategy: settings.of("SAMPLER_STRATEGY").word(&strategies)?,
-            is_reporting: settings.of("SAMPLER_REPORT").word(&[("all", true), ("none", false)])?,
-            traced,
-            slowest: settings.of("SAMPLER_SLOWEST").number()?,
-        };
-        if options.mode == Mode::Wall && options.strategy == Some(Strategy::Signals) {
-            return Err(settings
-                .of("SAMPLER_STRATEGY")
-                .error("signals sample running threads only: set SAMPLER_MODE=cpu"));
-        }
-        Ok(options)
-    }
-}
-
-fn seconds(settings: &Settings, variable: &'static str) -> Result<Duration, SettingError> {
-    Ok(Duration::from_secs_f64(settings.of(variable).number()?))
-}
-
 struct State {
     output: Option<Output>,
     recording: Option<Recording>,
@@ -193,6 +107,8 @@ struct State {
     callers: Option<AsyncCallers>,
     /// None if no methods are traced.
     slow_calls: Option<SlowCallStore>,
+    /// There, what the profiler finds out by itself.
+    probe: Option<ProbeCallers>,
     start: Instant,
     /// How long was sampled, once that is over.
     sampled: Option<Duration>,
@@ -247,6 +163,7 @@ impl State {
             lines: shows_lines.then(LineCounts::default),
             callers: None,
             slow_calls: options.traced.map(|traced| SlowCallStore::new(traced, options.slowest)),
+            probe: None,
             start: Instant::now() + options.delay,
             sampled: None,
             duration: options.duration,
@@ -402,8 +319,11 @@ impl State {
         match &mut self.callers {
             Some(callers) if callers.holds(key) || has_async(&sample.frames) => callers.push(sample),
             _ => {
-                let physical = Joined { physical: &sample.frames, awaiting: Vec::new(), creators: Vec::new() };
-                self.add_joined(round.cx(), &sample, &physical);
+                let joined = match &mut self.probe {
+                    Some(probe) => probe.join(round.cx(), &sample),
+                    None => Joined { physical: &sample.frames, awaiting: Vec::new(), creators: Vec::new() },
+                };
+                self.add_joined(round.cx(), &sample, &joined);
             }
         }
     }
@@ -417,6 +337,9 @@ impl State {
     }
 
     fn join_waiting(&mut self, cx: &InNoGc<'_>, is_last: bool) {
+        if let Some(note) = self.probe.as_ref().and_then(ProbeCallers::note) {
+            self.profile.set_note("async callers", note);
+        }
         let Some(mut callers) = self.callers.take() else { return };
         callers.take_buffers(cx);
         let now = self.start.elapsed();
@@ -438,18 +361,19 @@ impl State {
         self.record(cx, sample, joined);
         let mut frames = self.frames_of(cx, joined.physical);
         let profile = &mut self.profile;
-        let mut method = |profile: &mut Profile, function: &Option<FunctionId>| match function {
-            Some(function) => self.methods.managed(profile, cx, *function).frame,
-            None => Some(profile.frame(export::Frame::native("[unknown code]"))),
+        let mut method = |profile: &mut Profile, caller: &Caller| match caller {
+            Caller::Function(function) => self.methods.managed(profile, cx, *function).frame,
+            Caller::Machine(machine) => Some(self.methods.machine(profile, cx, machine)),
+            Caller::Unknown => Some(profile.frame(export::Frame::native("[unknown code]"))),
         };
-        for function in &joined.awaiting {
-            frames.extend(method(profile, function));
+        for caller in &joined.awaiting {
+            frames.extend(method(profile, caller));
         }
         if !joined.creators.is_empty() {
             frames.push(profile.frame(export::Frame::runtime("[started by]")));
         }
-        for function in &joined.creators {
-            frames.extend(method(profile, function));
+        for caller in &joined.creators {
+            frames.extend(method(profile, caller));
         }
         if self.recording.is_some() {
             // It has the stacks; the profile is for the terminal, and must not grow with them.
@@ -485,21 +409,22 @@ impl State {
             }
             last_native = if let StackFrame::Native(name, _) = frame { Some(name) } else { None };
         }
-        let mut logical = |recording: &mut Recording, function: &Option<FunctionId>| match function {
-            Some(function) => {
+        let mut logical = |recording: &mut Recording, caller: &Caller| match caller {
+            Caller::Function(function) => {
                 let method = self.methods.managed(profile, cx, *function);
                 method.frame.map(|_| recording.logical(&method.name))
             }
-            None => Some(recording.logical("[unknown code]")),
+            Caller::Machine(machine) => Some(recording.logical(&machine.name)),
+            Caller::Unknown => Some(recording.logical("[unknown code]")),
         };
-        for function in &joined.awaiting {
-            stack.extend(logical(recording, function));
+        for caller in &joined.awaiting {
+            stack.extend(logical(recording, caller));
         }
         if !joined.creators.is_empty() {
             stack.push(recording.logical("[started by]"));
         }
-        for function in &joined.creators {
-            stack.extend(logical(recording, function));
+        for caller in &joined.creators {
+            stack.extend(logical(recording, caller));
         }
         recording.add(&RecordedSample {
             thread: sample.thread,
@@ -655,6 +580,7 @@ impl SamplerProfiler {
         mut options: Options,
         detacher: Option<Detacher>,
         hooked: Option<HookedFunctions>,
+        probe: Option<Arc<AsyncProbe>>,
     ) -> Result<Self, BoxError> {
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
         let mut sampler =
@@ -708,7 +634,7 @@ impl SamplerProfiler {
         let mut event_work = profiler.events.clone().map(|events| EventWork::new(Arc::clone(&profiler.state), events));
         let inbox = &profiler.inbox;
         let mut work = (has_async_callers || has_activities)
-            .then(|| AsyncWork::new(Arc::clone(&state), Arc::clone(inbox), has_async_callers, has_activities));
+            .then(|| AsyncWork::new(Arc::clone(&state), Arc::clone(inbox), probe, has_async_callers, has_activities));
         cx.spawn_profiler_thread("writes and ends", move |cx| {
             while !state.lock(cx).is_due() && !lease.as_ref().is_some_and(|lease| lease.is_over()) {
                 let pause = work.as_mut().map_or(LOOK, |work| work.step(cx));
@@ -763,7 +689,14 @@ impl Callbacks for SamplerProfiler {
             Some(traced) => Some(cx.hooks(Arc::clone(traced)).inserted(Precompiled::Compile).install()?),
             None => None,
         };
-        Self::start(cx, options, None, hooked)
+        // A process has hooks of one kind.
+        let wants_probe = options.has_async_callers && hooked.is_none();
+        let probe = if wants_probe { AsyncProbe::install(cx).map(Some) } else { Ok(None) };
+        let profiler = Self::start(cx, options, None, hooked, probe.as_ref().ok().cloned().flatten())?;
+        if let Err(error) = probe {
+            profiler.state.lock(cx).say_without_callers(&error);
+        }
+        Ok(profiler)
     }
 
     /// The attach data has a line for each setting, such as `SAMPLER_OUT=/tmp/app.html`.
@@ -778,7 +711,7 @@ impl Callbacks for SamplerProfiler {
             Some(traced) => Some(cx.hooks(Arc::clone(traced)).install()?),
             None => None,
         };
-        Self::start(cx, options, Some(detacher), hooked)
+        Self::start(cx, options, Some(detacher), hooked, None)
     }
 
     fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {

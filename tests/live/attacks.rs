@@ -232,6 +232,28 @@ fn calls_of_all_methods_everywhere_do_no_harm() -> Result<()> {
     Ok(())
 }
 
+/// Where hooks may ask the runtime, the first word of each object is its class.
+#[test]
+fn chains_are_followed_by_any_fields_while_objects_move_and_assemblies_go() -> Result<()> {
+    for runtime in &Runtime::all()? {
+        for by in ["runtime", "inserted"] {
+            for (app, args) in [("World", &[][..]), ("Unloads", &["20"])] {
+                let bare = Run::new(runtime, app).args(args).run()?;
+                let run = Run::new(runtime, app).args(args).env("DOTNET_GCgen0size", "20000").env("FOLLOWS_BY", by);
+                let outcome = run.profiler_named("attacks", "FollowsLinks").timeout(LONGEST).run()?;
+                outcome.exited_with(0)?;
+                ensure!(outcome.stdout == bare.stdout, "{by}: without: {bare}; with: {outcome}");
+                ensure!(!outcome.stderr.contains("panicked"), "{by}: {outcome}");
+                let told = told(&outcome, "followed=")?;
+                eprintln!("{runtime}, {app}, by {by}: {told}");
+                ensure!(count(told, "visited")? > 500 && count(told, "learned")? > 20, "{by}: {outcome}");
+                ensure!(count(told, "refused")? == 0, "{by}: {outcome}");
+            }
+        }
+    }
+    Ok(())
+}
+
 /// See `main.rs`.
 mod differs {
     use super::*;

@@ -1,5 +1,6 @@
 //! Arguments and results of functions, read by their signatures: for [hooks](crate::hooks::FunctionHooks::VALUES)
-//! and [`Probe`](crate::edit::Probe)s; and [`ObjectValue`]s, read by their classes.
+//! and [`Probe`](crate::edit::Probe)s; and [`ObjectValue`]s, read by their classes. Hooks follow chains of objects by
+//! [`Links`].
 //!
 //! A hook or probe receives [`Arguments`] or a [`ReturnValue`]; each has [`Value`]s, which are read in place, without
 //! an allocation. A value that cannot be read is [`Unreadable`], with the reason.
@@ -9,6 +10,7 @@
 // gives.
 mod arguments;
 mod display;
+mod links;
 mod live;
 mod object;
 mod plan;
@@ -20,6 +22,7 @@ mod value;
 
 pub use arguments::{Arguments, ReturnValue};
 pub(crate) use arguments::{MOST_RANGES, Ranges};
+pub use links::{ChainEnd, LinkCache, Links};
 pub(crate) use live::{Lookup, Types};
 pub use object::ObjectValue;
 pub(crate) use plan::Plan;

@@ -135,6 +135,26 @@ pub(super) fn object_fields(source: &mut impl Source, classes: &[ClassId], size:
     Ok(fields.into())
 }
 
+/// The class of a field that has a struct in it; none for other fields, and where it is not known.
+pub(super) fn struct_class(source: &mut impl Source, of: &Type, scope: &Scope<'_>) -> Option<ClassId> {
+    let is_value = matches!(of.unmodified(), Type::ValueType(_) | Type::Generic { value_type: true, .. });
+    let class = Planner { source, nodes: 0 }.class(of, scope, 0).ok().filter(|_| is_value)?;
+    matches!(source.kind(class), Ok(Kind::Struct)).then_some(class)
+}
+
+/// Whether a field has a reference in it.
+pub(super) fn is_reference(source: &mut impl Source, of: &Type, scope: &Scope<'_>) -> bool {
+    match of.unmodified() {
+        Type::Primitive(Primitive::String | Primitive::Object) => true,
+        Type::Class(_) | Type::SzArray(_) | Type::Array(..) | Type::Generic { value_type: false, .. } => true,
+        Type::TypeParameter(index) => {
+            let class = scope.class_args.get(*index as usize);
+            class.is_some_and(|class| matches!(source.kind(*class), Ok(Kind::Reference | Kind::String)))
+        }
+        _ => false,
+    }
+}
+
 struct Planner<'s, S> {
     source: &'s mut S,
     nodes: usize,

@@ -14,6 +14,7 @@ use corprof::prelude::*;
 use corprof::sampler::ticks;
 use corprof_async::{Decoder, Limits, LogicalStack, LogicalStacks, Methods, Origin, Outcome};
 
+use super::async_probe::Machine;
 use super::async_session::Inbox;
 
 /// How long a sample waits at most. Threads are asked each second for what they hold.
@@ -45,6 +46,8 @@ pub(super) enum Role {
     Stub,
     /// `MoveNext` of a state machine, perhaps one of an async method.
     StateMachine,
+    /// `MoveNext` of a box, by which the thread pool and completed methods have a suspended method go on.
+    Box,
 }
 
 impl Role {
@@ -58,8 +61,23 @@ impl Role {
         if name.starts_with("<stub ") {
             return Self::Stub;
         }
+        if is_of_box(name) {
+            return Self::Box;
+        }
         if name.ends_with(".MoveNext()") { Self::StateMachine } else { Self::Other }
     }
+}
+
+/// Whether it is by a method with this name that boxes go on.
+fn is_of_box(name: &str) -> bool {
+    const BOXES: [(&str, &str, &str); 2] = [
+        ("AsyncTaskMethodBuilder<", ">.AsyncStateMachineBox<", ">.MoveNext(System.Threading.Thread)"),
+        ("PoolingAsyncValueTaskMethodBuilder<", ">.StateMachineBox<", ">.MoveNext()"),
+    ];
+    let Some(rest) = name.strip_prefix("System.Runtime.CompilerServices.") else { return false };
+    BOXES
+        .iter()
+        .any(|(builder, class, method)| rest.starts_with(builder) && rest.contains(class) && rest.ends_with(method))
 }
 
 /// A frame of a waiting sample.
@@ -102,10 +120,24 @@ pub(super) fn has_async(frames: &[StackFrame]) -> bool {
 pub(super) struct Joined<'a> {
     /// Its physical frames.
     pub(super) physical: &'a [StackFrame],
-    /// The methods that await these, the innermost first; none for unknown code.
-    pub(super) awaiting: Vec<Option<FunctionId>>,
+    /// The methods that await these, the innermost first.
+    pub(super) awaiting: Vec<Caller>,
     /// The methods that started these.
-    pub(super) creators: Vec<Option<FunctionId>>,
+    pub(super) creators: Vec<Caller>,
+}
+
+/// A method that is not on the stack.
+pub(super) enum Caller {
+    Function(FunctionId),
+    Machine(Machine),
+    /// Unknown code.
+    Unknown,
+}
+
+impl From<Option<FunctionId>> for Caller {
+    fn from(function: Option<FunctionId>) -> Self {
+        function.map_or(Self::Unknown, Self::Function)
+    }
 }
 
 /// The samples that wait, and what is known of their threads.
@@ -252,8 +284,8 @@ impl AsyncCallers {
         for frame in &self.stack.frames {
             match frame.origin {
                 Origin::Physical => {}
-                Origin::Awaiting => joined.awaiting.push(found.function(frame.address)),
-                Origin::Creator => joined.creators.push(found.function(frame.address)),
+                Origin::Awaiting => joined.awaiting.push(found.function(frame.address).into()),
+                Origin::Creator => joined.creators.push(found.function(frame.address).into()),
             }
         }
         if found.is_busy.get() && can_wait {
@@ -382,6 +414,18 @@ mod tests {
             (format!("{wrapper}x()"), Role::Other),
             ("Shop.Truth.<BurnAsync>d__5.MoveNext()".to_owned(), Role::StateMachine),
             ("Shop.Truth.MoveNext(int)".to_owned(), Role::Other),
+            (
+                "System.Runtime.CompilerServices.AsyncTaskMethodBuilder<long>.AsyncStateMachineBox<Shop.<Load>d__2>\
+                 .MoveNext(System.Threading.Thread)"
+                    .to_owned(),
+                Role::Box,
+            ),
+            (
+                "System.Runtime.CompilerServices.PoolingAsyncValueTaskMethodBuilder<int>.StateMachineBox<Shop.<Read>d__3>\
+                 .MoveNext()"
+                    .to_owned(),
+                Role::Box,
+            ),
         ] {
             assert_eq!(Role::of(&name), role, "{name}");
         }

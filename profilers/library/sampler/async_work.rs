@@ -9,11 +9,14 @@ use corprof::profiler_thread::ProfilerThread;
 use corprof::sync::Mutex;
 
 use super::async_callers::{ANSWER, AsyncCallers};
+use super::async_probe::{AsyncProbe, ProbeCallers};
 use super::async_session::{AsyncSession, Inbox, Started};
 use super::{LOOK, State};
 
 /// The pause between two looks whether the runtime has started.
 const START: Duration = Duration::from_millis(10);
+/// How often it is looked for classes that the probe has met.
+const LEARN: Duration = Duration::from_millis(50);
 /// How often threads are asked for what they hold, and how often at the beginning: at the end of a process they do not
 /// tell, and many a process is short.
 const FLUSH: Duration = Duration::from_secs(1);
@@ -28,6 +31,8 @@ const LAST: Duration = ANSWER.saturating_add(Duration::from_millis(100));
 pub(super) struct AsyncWork {
     state: Arc<Mutex<State>>,
     inbox: Arc<Inbox>,
+    /// None if it could not be installed.
+    probe: Option<Arc<AsyncProbe>>,
     source: Source,
     begun: Instant,
     flushed: Instant,
@@ -44,12 +49,20 @@ enum Source {
     /// The runtime has none, or refuses the session.
     Absent,
     On(AsyncSession),
+    /// It has none, and the profiler has its own.
+    Probe(Arc<AsyncProbe>),
 }
 
 impl AsyncWork {
-    pub(super) fn new(state: Arc<Mutex<State>>, inbox: Arc<Inbox>, joins: bool, records: bool) -> Self {
+    pub(super) fn new(
+        state: Arc<Mutex<State>>,
+        inbox: Arc<Inbox>,
+        probe: Option<Arc<AsyncProbe>>,
+        joins: bool,
+        records: bool,
+    ) -> Self {
         let now = Instant::now();
-        Self { state, inbox, source: Source::Unknown, begun: now, flushed: now, forgotten: now, joins, records }
+        Self { state, inbox, probe, source: Source::Unknown, begun: now, flushed: now, forgotten: now, joins, records }
     }
 
     /// Does what is due. Returns the time until the next call.
@@ -57,6 +70,14 @@ impl AsyncWork {
         match self.source {
             Source::Unknown => self.start(cx),
             Source::Absent => LOOK,
+            // More classes come soon after the first.
+            Source::Probe(ref probe) => {
+                if probe.learn(cx) {
+                    START
+                } else {
+                    LEARN
+                }
+            }
             Source::On(_) => {
                 self.state.lock(cx).settle(cx, false);
                 if self.forgotten.elapsed() >= FORGET {
@@ -78,12 +99,19 @@ impl AsyncWork {
         }
         self.source = match AsyncSession::start(cx) {
             Started::NotYet => return START,
-            Started::NoSource => Source::Absent,
+            Started::NoSource => match self.probe.take() {
+                Some(probe) => {
+                    self.state.lock(cx).probe = Some(ProbeCallers::new(Arc::clone(&probe)));
+                    Source::Probe(probe)
+                }
+                None => Source::Absent,
+            },
             Started::Refused(error) => {
                 self.state.lock(cx).say_without_callers(&error);
                 Source::Absent
             }
             Started::Yes(session) => {
+                self.probe.take().into_iter().for_each(|probe| probe.give_up(cx));
                 self.begun = Instant::now();
                 if self.joins {
                     self.state.lock(cx).callers = Some(AsyncCallers::new(Arc::clone(&self.inbox)));
@@ -117,8 +145,10 @@ impl AsyncWork {
                 self.state.lock(cx).settle(cx, false);
             }
         }
-        if let Source::On(session) = self.source {
-            session.stop(cx);
+        match self.source {
+            Source::On(session) => session.stop(cx),
+            Source::Probe(probe) => probe.stop(),
+            Source::Unknown | Source::Absent => {}
         }
     }
 

@@ -10,6 +10,7 @@ use corprof::sampler::{Round, SampledFrame};
 use corprof_export::{self as export, FrameId, Profile, SourceLines};
 
 use super::async_callers::{Role, StackFrame};
+use super::async_probe::Machine;
 use super::recording::Recording;
 use crate::line_counts::{LineCounts, LineOwner};
 use crate::own_frames::is_of_the_runtime;
@@ -19,6 +20,8 @@ use crate::own_frames::is_of_the_runtime;
 pub(super) struct Methods {
     /// By id: after an unload the runtime may reuse the id for another method.
     known: HashMap<FunctionId, Method>,
+    /// The state machines that are no frames of stacks.
+    machines: HashMap<Machine, FrameId>,
     /// The names of native functions.
     natives: HashSet<Arc<str>>,
     /// The methods without a look-up of file and line so far.
@@ -97,9 +100,28 @@ impl Methods {
         frame
     }
 
+    /// The frame of a state machine that is not on the stack.
+    pub(super) fn machine(&mut self, profile: &mut Profile, cx: &InNoGc<'_>, machine: &Machine) -> FrameId {
+        if let Some(known) = self.machines.get(machine) {
+            return *known;
+        }
+        let frame = export::Frame::managed(&machine.name);
+        let frame = match cx.module_info(machine.module) {
+            Ok(module) => {
+                let frame = profile.frame(frame.in_module(&module.path));
+                self.unplaced.push(Unplaced { frame, module: module.path.into(), token: machine.method });
+                frame
+            }
+            Err(_) => profile.frame(frame), // its module has gone
+        };
+        self.machines.insert(machine.clone(), frame);
+        frame
+    }
+
     /// Forgets the methods, of which a new profile has no frames.
     pub(super) fn forget(&mut self) {
         self.known.clear();
+        self.machines.clear();
     }
 
     /// The path of a method's module, and its token there. Dynamic methods have neither.

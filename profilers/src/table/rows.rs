@@ -182,8 +182,8 @@ pub static SAMPLER: Profiler = Profiler {
             Kind::Word(&["async", "physical"]),
             "async",
             "record --physical",
-            "`async`: the callers of a resumed async method are those that await it, on .NET 11 and later; `physical`: stacks as \
-             threads have them",
+            "`async`: the callers of a resumed async method are those that await it, after an attach on .NET 11 and later \
+             only; `physical`: stacks as threads have them",
         ),
         by_option(
             "SAMPLER_TRACE",

@@ -1,4 +1,5 @@
-//! `corprof record` shows who awaits a resumed method, where the runtime tells it (.NET 11).
+//! `corprof record` shows who awaits a resumed method: where the runtime tells it (.NET 11), and by the profiler's own
+//! probe elsewhere.
 
 use corprof_tests::{ensure_or_longer, patiently};
 
@@ -14,8 +15,10 @@ const ENTRIES: [(&str, &str, f64); 4] = [
     ("Stock", "Witness.Of5(", 500.0 / 101.0),
 ];
 
-/// The methods that the runtime suspends itself, and state machines.
-const KINDS: [&str; 2] = ["shop", "machines"];
+/// State machines, and the methods that the runtime suspends itself: those are known only where the runtime tells them.
+fn kinds(runtime: &Runtime) -> &'static [&'static str] {
+    if runtime.has(Difference::AsyncOperations) { &["shop", "machines"] } else { &["machines"] }
+}
 
 /// So many samples are enough for shares.
 const SAMPLES: u64 = 250;
@@ -98,7 +101,8 @@ fn is_said(stderr: &str) -> bool {
 
 /// Records a run from its start, and returns what the command says.
 fn record_from_the_start(runtime: &Runtime, kind: &str, file: &Path, times: u64) -> Result<String> {
-    let mut command = record(file, &[], 3 * times)?;
+    // .NET 10 asks for it.
+    let mut command = record(file, &["--env", "DOTNET_RuntimeAsync=1"], 3 * times)?;
     let program = application(runtime, "AsyncShares")?;
     let output = command.arg("--").args(program).args([kind, &(4000 * times).to_string()]).output()?;
     let (_, stderr) = texts(&output);
@@ -110,11 +114,8 @@ fn record_from_the_start(runtime: &Runtime, kind: &str, file: &Path, times: u64)
 #[test]
 fn callers_are_those_that_await_from_the_start() -> Result<()> {
     patiently(modern()?, |runtime, times| {
-        if !runtime.has(Difference::AsyncOperations) {
-            return Ok(());
-        }
         let folder = tempfile::tempdir()?;
-        for kind in KINDS {
+        for kind in kinds(runtime) {
             let file = folder.path().join("p.folded");
             let stderr = record_from_the_start(runtime, kind, &file, times)?;
             Helper::read(&file)?.check().with_context(|| format!("{runtime}, {kind}: {stderr}"))?;
@@ -128,11 +129,8 @@ fn callers_are_those_that_await_from_the_start() -> Result<()> {
 #[test]
 fn callers_are_those_that_await_in_a_recording() -> Result<()> {
     patiently(modern()?, |runtime, times| {
-        if !runtime.has(Difference::AsyncOperations) {
-            return Ok(());
-        }
         let folder = tempfile::tempdir()?;
-        for kind in KINDS {
+        for kind in kinds(runtime) {
             let file = folder.path().join("p.nettrace");
             let stderr = record_from_the_start(runtime, kind, &file, times)?;
             let folded = folder.path().join("p.folded");
@@ -150,7 +148,7 @@ fn callers_are_those_that_await_after_an_attach_and_stacks_are_physical_on_reque
             return Ok(());
         }
         let folder = tempfile::tempdir()?;
-        for kind in KINDS {
+        for kind in kinds(runtime) {
             let program = Program::start(Run::new(runtime, "AsyncShares").args([kind]).command()?)?;
             program.expect("ready")?;
             let pid = program.child.id().to_string();
@@ -173,9 +171,10 @@ fn callers_are_those_that_await_after_an_attach_and_stacks_are_physical_on_reque
     })
 }
 
-/// Where the runtime tells nothing, all is as with `--physical`, and nothing is said of it.
+/// What the runtime suspends itself is known only where it tells it. Elsewhere all is as with `--physical`, and nothing
+/// is said of it.
 #[test]
-fn stacks_are_physical_where_the_runtime_tells_nothing() -> Result<()> {
+fn stacks_are_physical_where_the_runtime_suspends_methods_and_does_not_tell() -> Result<()> {
     patiently(modern()?, |runtime, times| {
         if runtime.has(Difference::AsyncOperations) {
             return Ok(());
@@ -183,13 +182,66 @@ fn stacks_are_physical_where_the_runtime_tells_nothing() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("p.folded");
         let mut command = record(&file, &["--env", "DOTNET_RuntimeAsync=1"], times)?;
-        let output =
-            command.arg("--").args(application(runtime, "AsyncShares")?).args(["machines", "2000"]).output()?;
+        let output = command.arg("--").args(application(runtime, "AsyncShares")?).args(["shop", "2000"]).output()?;
         let (_, stderr) = texts(&output);
         ensure!(output.status.success() && !is_said(&stderr), "{runtime}: {output:?}");
         let physical = Helper::read(&file)?;
         ensure_or_longer!(physical.total > 0.0, "{runtime}: {stderr}");
         ensure!(physical.in_pool > 0.9 * physical.total, "{runtime}: {physical:?}");
+        Ok(())
+    })
+}
+
+/// The runtimes that run the program with state machines only, and do not tell of them.
+fn with_machines() -> Result<Vec<Runtime>> {
+    let all = Runtime::all_for_modern("AsyncMachines")?.into_iter();
+    let all = all.filter(|runtime| !runtime.is_windows() && !runtime.is_emulated());
+    Ok(all.filter(|runtime| !runtime.has(Difference::AsyncOperations)).collect())
+}
+
+/// Records a run of the program with state machines from its start. What it does, the profile, and what is said of it.
+fn record_machines(runtime: &Runtime, kind: &str, env: &[&str], times: u64) -> Result<(Helper, String)> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("p.folded");
+    let mut command = record(&file, env, 3 * times)?;
+    let program = application(runtime, "AsyncMachines")?;
+    let output = command.arg("--").args(program).args([kind, &(4000 * times).to_string()]).output()?;
+    let (_, stderr) = texts(&output);
+    ensure!(output.status.success(), "{runtime}: {output:?}");
+    ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}, {kind}: {stderr}");
+    ensure!(is_said(&stderr), "{runtime}, {kind}: {stderr}");
+    Ok((Helper::read(&file)?, stderr))
+}
+
+/// Generic methods, pooled `ValueTask`s, iterators, `ConfigureAwait(false)`, `WhenAll`, exceptions, methods that resume
+/// others.
+#[test]
+fn callers_of_state_machines_of_all_kinds_are_those_that_await() -> Result<()> {
+    patiently(with_machines()?, |runtime, times| {
+        let (helper, stderr) = record_machines(runtime, "work", &[], times)?;
+        // Where a pooled one leads is found out when the next method is compiled.
+        ensure_or_longer!(helper.right >= 0.97 * helper.total, "{runtime}: {helper:?}, {stderr}");
+        helper.check().with_context(|| format!("{runtime}: {stderr}"))
+    })
+}
+
+/// While all objects move without a pause, the chains are still those.
+#[test]
+fn callers_are_those_that_await_while_collections_run() -> Result<()> {
+    patiently(with_machines()?, |runtime, times| {
+        let (helper, stderr) = record_machines(runtime, "collect", &["--env", "DOTNET_GCgen0size=20000"], times)?;
+        ensure!(helper.right >= 0.9 * helper.total, "{runtime}: {helper:?}, {stderr}");
+        Ok(())
+    })
+}
+
+/// Classes of state machines come and go, and the next ones get their numbers. No sample has another's caller.
+#[test]
+fn callers_are_not_those_of_others_while_assemblies_are_unloaded() -> Result<()> {
+    patiently(with_machines()?, |runtime, times| {
+        let (helper, stderr) = record_machines(runtime, "unload", &[], times)?;
+        let found: f64 = helper.entries.iter().sum();
+        ensure!(found <= helper.right, "{runtime}: {helper:?}, {stderr}");
         Ok(())
     })
 }

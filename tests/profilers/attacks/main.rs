@@ -13,6 +13,7 @@ mod failing;
 mod farewells;
 mod idle;
 mod late_edits;
+mod links;
 mod made_up;
 mod nonsense;
 mod outlives;
@@ -34,6 +35,7 @@ corprof::export!(
     farewells::Farewells,
     idle::Idle,
     late_edits::LateEdits,
+    links::FollowsLinks,
     nonsense::Nonsense,
     outlives::Leaves,
     outlives::Outlives,
