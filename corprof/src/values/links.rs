@@ -229,8 +229,8 @@ impl<K: Copy> Links<K> {
             visit(link.kind);
             let Some(offset) = link.offset else { return Ok(ChainEnd::Last) };
             // SAFETY: objects with this first word are of the class that was learned (fact: object-class), which has a
-            // reference there: no class was unloaded since (fact: still). The reference is null or leads to an object, which this one
-            // keeps alive, or which another thread has dropped just now, and then no collection runs.
+            // reference there: no class was unloaded since (fact: still). The reference is null or leads to an object,
+            // which this one keeps alive, or which another thread has dropped just now, and then no collection runs.
             let next = unsafe { ObjectId::from_raw(read(object, offset)) };
             match next {
                 Some(next) => object = next,

@@ -29,7 +29,8 @@ pub(super) use classes::Machine;
 /// How many objects of a chain are visited.
 const MOST_OBJECTS: usize = 256;
 
-/// How many methods have numbers, and how many ends: an application that loads and unloads for months has ever new ones.
+/// How many methods have numbers, and how many ends: an application that loads and unloads for months has ever new
+/// ones.
 const MOST_KNOWN: usize = 1 << 14;
 
 /// What an object of a chain is.

@@ -241,6 +241,7 @@ fn callers_are_not_those_of_others_while_assemblies_are_unloaded() -> Result<()>
     patiently(with_machines()?, |runtime, times| {
         let (helper, stderr) = record_machines(runtime, "unload", &[], times)?;
         let found: f64 = helper.entries.iter().sum();
+        ensure_or_longer!(helper.right > 0.5 * helper.total, "{runtime}: {helper:?}, {stderr}");
         ensure!(found <= helper.right, "{runtime}: {helper:?}, {stderr}");
         Ok(())
     })

@@ -157,7 +157,10 @@ public static class Program
         var context = new AssemblyLoadContext(null, isCollectible: true);
         Assembly copy = context.LoadFromAssemblyPath(typeof(Program).Assembly.Location);
         MethodInfo round = copy.GetType("Machines").GetMethod("Round");
-        Task.WaitAll(Enumerable.Range(0, 4).Select(_ => (Task)round.Invoke(null, null)).ToArray());
+        for (int i = 0; i < 40; i++)
+        {
+            ((Task)round.Invoke(null, null)).Wait();
+        }
         context.Unload();
     }
 
@@ -186,7 +189,7 @@ public static class Program
     static async Task<int> Main(string[] arguments)
     {
         Func<Task<long>> work = arguments[0] == "unload" ? () => Task.Run(WorkInContexts) : Work;
-        Task<long>[] workers = Enumerable.Range(0, 8).Select(_ => Task.Run(work)).ToArray();
+        Task<long>[] workers = Enumerable.Range(0, arguments[0] == "unload" ? 2 : 8).Select(_ => Task.Run(work)).ToArray();
         if (arguments[0] == "collect")
         {
             new Thread(Collect).Start();

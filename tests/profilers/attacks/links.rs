@@ -124,7 +124,8 @@ impl Callbacks for FollowsLinks {
         let counts = [&shared.followed, &shared.visited, &shared.refused, &shared.learned, &shared.not_learned];
         let [followed, visited, refused, learned, not_learned] = counts.map(|count| count.load(Relaxed));
         eprintln!(
-            "attacks| followed={followed} visited={visited} refused={refused} learned={learned} not_learned={not_learned}"
+            "attacks| followed={followed} visited={visited} refused={refused} learned={learned} \
+             not_learned={not_learned}"
         );
     }
 }
