@@ -4,13 +4,13 @@
 //! of a loop, in code that is compiled later, at a place of the body: that has to be the same body.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
-use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use super::observer::MethodKey;
 use crate::id::FunctionId;
 use crate::lock::unpoisoned;
 use crate::suspension;
+use crate::system;
 
 /// The maximum wait for the replacement of a body, which takes microseconds.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -30,7 +30,8 @@ struct State {
 }
 
 struct Compilation {
-    thread: ThreadId,
+    /// The system's number: a thread that is nearly gone has no other.
+    thread: u32,
     /// An address in the frame of its beginning.
     frame: usize,
     function: FunctionId,
@@ -67,7 +68,7 @@ impl Compilations {
     pub(crate) fn callback_begins(&self, function: FunctionId, ask: impl FnOnce() -> Option<MethodKey>) {
         let here = 0_u8;
         let frame = std::ptr::from_ref(&here).addr();
-        let thread = thread::current().id();
+        let thread = system::os_thread_id();
         let mut state = self.settled_function(ask);
         // Of those below, the runtime has not reported the end: the frames of outer compilations lie above.
         state.under_way.retain(|other| other.thread != thread || other.frame > frame);
@@ -76,7 +77,7 @@ impl Compilations {
 
     /// `jit_compilation_started` returns.
     pub(crate) fn callback_ends(&self, function: FunctionId, ask: impl FnOnce() -> Option<MethodKey>) {
-        let thread = thread::current().id();
+        let thread = system::os_thread_id();
         let mut state = self.settled_function(ask);
         let is_this = |other: &&mut Compilation| other.thread == thread && other.function == function;
         if let Some(compilation) = state.under_way.iter_mut().rfind(is_this) {
@@ -86,7 +87,7 @@ impl Compilations {
 
     /// The calling thread has compiled a function.
     pub(crate) fn compilation_ends(&self, function: FunctionId) {
-        let thread = thread::current().id();
+        let thread = system::os_thread_id();
         let mut state = self.state();
         let is_this = |other: &Compilation| other.thread == thread && other.function == function;
         if let Some(place) = state.under_way.iter().rposition(is_this) {
@@ -133,6 +134,7 @@ impl Drop for Replacement<'_> {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use std::thread;
 
     use super::*;
 
