@@ -86,6 +86,8 @@ pub struct SamplerProfiler {
     inbox: Arc<Inbox>,
     /// Whether samples wait for that.
     has_async_callers: bool,
+    /// What finds async operations by itself.
+    probe: Option<Arc<AsyncProbe>>,
     /// What the runtime tells for a recording.
     events: Option<Arc<EventInbox>>,
     /// The methods that are traced.
@@ -610,6 +612,7 @@ impl SamplerProfiler {
             ending: Arc::default(),
             inbox: Arc::default(),
             has_async_callers,
+            probe: probe.clone(),
             events,
             hooked,
         };
@@ -684,6 +687,8 @@ fn finish(cx: &InCallback<'_>, state: &Mutex<State>, ending: &Mutex<()>, hooked:
 impl Callbacks for SamplerProfiler {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let options = Options::read(&Settings::of_environment(&SAMPLER)?)?;
+        // What needs its callback turns it on again.
+        cx.remove_events(EventMask::MONITOR_JIT_COMPILATION)?;
         let hooked = match &options.traced {
             // Also methods that are precompiled, such as the framework's.
             Some(traced) => Some(cx.hooks(Arc::clone(traced)).inserted(Precompiled::Compile).install()?),
@@ -707,11 +712,18 @@ impl Callbacks for SamplerProfiler {
         if options.stop.is_none() {
             is_listening?;
         }
+        cx.remove_events(EventMask::MONITOR_JIT_COMPILATION)?; // it is for the probe
         let hooked = match &options.traced {
             Some(traced) => Some(cx.hooks(Arc::clone(traced)).install()?),
             None => None,
         };
         Self::start(cx, options, Some(detacher), hooked, None)
+    }
+
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, _function: FunctionId, _is_safe_to_block: bool) {
+        if let Some(probe) = &self.probe {
+            probe.learn_later(cx);
+        }
     }
 
     fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {

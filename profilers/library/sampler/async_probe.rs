@@ -139,8 +139,9 @@ impl AsyncProbe {
         is_any
     }
 
-    /// Finds out what can be found out only on a thread that runs managed code.
-    fn learn_later(&self, cx: &mut InCallback<'_>) {
+    /// Finds out what can be found out only on a thread that runs managed code: when a method is compiled, also for
+    /// another tier.
+    pub(super) fn learn_later(&self, cx: &mut InCallback<'_>) {
         if self.has_later.swap(false, Ordering::AcqRel) {
             let later = std::mem::take(&mut *locked(&self.later));
             for (class, hop, path) in later {
@@ -195,7 +196,6 @@ impl FunctionHooks for AsyncProbe {
     const KINDS: HookKinds = HookKinds::ENTER.union(HookKinds::LEAVE);
 
     fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<()> {
-        self.learn_later(cx);
         let Ok(info) = cx.function_info(function) else { return Hook::No };
         let core = match self.core.get() {
             Some(core) => core,
