@@ -339,7 +339,9 @@ fn the_example_writes_what_the_extension_asks_for() -> Result<()> {
         let run = |file: &str, mode: &str| -> Result<(Outcome, Vec<u8>)> {
             let out = dir.path().join(file);
             let run = Run::new(runtime, "Shares").args([time.to_string()]).timeout(LIMIT).built_in("sampler");
-            let outcome = run.env("SAMPLER_OUT", &out).env("SAMPLER_MODE", mode).run()?;
+            // With the usual budget there are few samples of a second, beside other tests.
+            let run = run.env("SAMPLER_OUT", &out).env("SAMPLER_MODE", mode).env("SAMPLER_BUDGET", "20");
+            let outcome = run.run()?;
             outcome.exited_with(0)?;
             ensure!(outcome.stderr.contains(" a second of 100 asked for ("), "no progress was told: {outcome}");
             ensure!(outcome.stderr.contains(&format!("sampler: {mode}: ")), "the mode is not told: {outcome}");

@@ -200,7 +200,7 @@ fn samples_have_their_times_threads_and_names() -> Result<()> {
         ensure!(recording.is_whole && recording.process.as_deref() == Some("Shares"), "{:?}", recording.process);
         let burnt: Vec<_> = recording.below("Shares.Works(int)").collect();
         let sharpness = recording.sharpness("Shares.Works(int)");
-        let enough = repetitions(SAMPLES / 3.0, SAMPLES);
+        let enough = repetitions(SAMPLES / 6.0, SAMPLES);
         ensure_or_longer!(sharpness >= enough, "{sharpness:.0} of {} samples: {stderr}", burnt.len());
         for (method, percent) in [("Shares.Sixty()", 60.0), ("Shares.Thirty()", 30.0), ("Shares.Ten()", 10.0)] {
             let share = recording.share(method, "Shares.Works(int)");

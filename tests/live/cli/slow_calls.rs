@@ -209,7 +209,7 @@ fn the_parts_of_async_methods_are_calls_and_their_waits_are_not() -> Result<()> 
         ensure!(stderr.contains("slow calls: 11 of 11 traced calls took at least 3 ms"), "{runtime}: {stderr}");
         let (calls, _) = slow_calls(&page)?;
         let count = |title: &str| calls.iter().filter(|call| call["call"] == title).count();
-        let counts = [count("MachinePauses.Pause(400)"), count("MachinePauses.Pause (async)")];
+        let counts = [count("MachinePauses.Pause(100)"), count("MachinePauses.Pause (async)")];
         ensure!(counts == [5, 6], "{runtime}: {counts:?}: {stderr}");
         // Each works for 5 ms by its own clock.
         let shortest = calls.last().context("no call")?;
