@@ -151,7 +151,8 @@ impl<K: Copy> Links<K> {
         LinkCache { unloads: self.unloads.load(Ordering::Acquire), slots: Box::new([None; SLOTS]) }
     }
 
-    /// The classes that hooks have met and of which nothing is known. They are told again when they are met again.
+    /// The classes that hooks have met and of which nothing is known. They are told again when they are met again, until
+    /// they are [learned](Self::learn).
     pub fn take_unknown(&self, cx: &InCallback<'_>) -> Vec<ClassId> {
         // What is alive now stays until this is dropped.
         let _look_up = cx.liveness().look_up();
@@ -162,6 +163,11 @@ impl<K: Copy> Links<K> {
         unknown.retain(|unknown| unknown.changes == changes);
         unknown.sort_unstable_by_key(|unknown| unknown.class);
         unknown.dedup_by_key(|unknown| unknown.class);
+        // A hook may have met it just before it was learned.
+        let unloads = self.unloads.load(Ordering::Acquire);
+        let table = unpoisoned(self.table.read());
+        unknown.retain(|unknown| table.unloads != unloads || !table.classes.contains_key(&unknown.class));
+        drop(table);
         unknown.into_iter().filter_map(|unknown| cx.class(unknown.class)).collect()
     }
 

@@ -95,6 +95,10 @@ impl AsyncWork {
 
     fn start(&mut self, cx: &mut ProfilerThread<'_>) -> Duration {
         if self.state.lock(cx).begins_in() > START {
+            // What is met now may be found out for as long as methods are compiled.
+            if let Some(probe) = &self.probe {
+                probe.learn(cx);
+            }
             return START;
         }
         self.source = match AsyncSession::start(cx) {
