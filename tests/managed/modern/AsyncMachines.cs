@@ -27,26 +27,27 @@ public static class Helper
     };
 }
 
-// The innermost frames, which tell of each sample whose it is.
+// The innermost frames, which tell of each sample whose it is. Each is of the same speed from the start: otherwise one may be in
+// another tier than the others for as long as it runs.
 public static class Witness
 {
-    [MethodImpl(MethodImplOptions.NoInlining)]
+    [MethodImpl(MethodImplOptions.NoInlining | MethodImplOptions.AggressiveOptimization)]
     public static long Of48() => Spin(48);
 
-    [MethodImpl(MethodImplOptions.NoInlining)]
+    [MethodImpl(MethodImplOptions.NoInlining | MethodImplOptions.AggressiveOptimization)]
     public static long Of29() => Spin(29);
 
-    [MethodImpl(MethodImplOptions.NoInlining)]
+    [MethodImpl(MethodImplOptions.NoInlining | MethodImplOptions.AggressiveOptimization)]
     public static long Of19() => Spin(19);
 
-    [MethodImpl(MethodImplOptions.NoInlining)]
+    [MethodImpl(MethodImplOptions.NoInlining | MethodImplOptions.AggressiveOptimization)]
     public static long Of5() => Spin(5);
 
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     static long Spin(int parts)
     {
         long sum = 0;
-        for (int i = 0; i < parts * 20_000; i++)
+        for (int i = 0; i < parts * 200_000; i++)
         {
             sum += i ^ (sum >> 3);
         }
