@@ -301,6 +301,8 @@ impl Compared {
         shadow: Vec<FunctionId>,
         block: Block,
     ) {
+        // Threads that compile instantiations at once are all asked: the body of any of them may be the one that stays.
+        let shadow: Vec<_> = shadow.into_iter().map(|function| self.stands_for(cx, function)).collect();
         let hooked = lock(&self.hooked);
         let mut walked = Vec::new();
         let walk = cx.walk_own_stack_with_registers(|frame| {
