@@ -580,3 +580,25 @@ impl Callbacks for Exceptions {
         self.asker.report(&[], &summary, &[]);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_caught_yet_is_told_from_what_nobody_catches() {
+        let thrown = || {
+            let kind = Kind { class: "A".into(), thrower: None, framework: None, catcher: Catcher::NoMethod };
+            Exception { block: None, may_be_over: true, thrown: Some(Thrown { kind, message: Message::None }) }
+        };
+        let mut state = State::default();
+        // The outer one was thrown before, and has not been seen to end.
+        state.thread(None).exceptions.extend([thrown(), thrown()]);
+        state.end([thrown()]);
+        let summary = state.summary(1.0, 10);
+        let mut told: Vec<_> = summary.kinds.iter().map(|row| (row.is_open, row.count)).collect();
+        told.sort_unstable();
+        assert_eq!(told, [(false, 2), (true, 1)]);
+        assert!(summary.kinds.iter().all(|row| row.catcher.is_none()));
+    }
+}

@@ -338,8 +338,12 @@ impl State {
 
     /// Adds the owner's stack, as it was in a round, to the waits for its locks.
     fn see(&mut self, mut owner: Place, elapsed: Duration) {
-        self.name(&mut owner);
         let os_id = owner.os_id;
+        // A round that looks at all threads has others, too.
+        if !self.owners.values().any(|&owner| owner == os_id) {
+            return;
+        }
+        self.name(&mut owner);
         if owner.is_idle() {
             self.owners.retain(|_, owner| *owner != os_id);
         }

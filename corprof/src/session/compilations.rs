@@ -30,8 +30,8 @@ struct State {
 }
 
 struct Compilation {
-    /// The system's number: a thread that is nearly gone has no other.
-    thread: u32,
+    /// Its key, which a thread that is nearly gone has as well.
+    thread: usize,
     /// An address in the frame of its beginning.
     frame: usize,
     function: FunctionId,
@@ -68,7 +68,7 @@ impl Compilations {
     pub(crate) fn callback_begins(&self, function: FunctionId, ask: impl FnOnce() -> Option<MethodKey>) {
         let here = 0_u8;
         let frame = std::ptr::from_ref(&here).addr();
-        let thread = system::os_thread_id();
+        let thread = system::thread_key();
         let mut state = self.settled_function(ask);
         // Of those below, the runtime has not reported the end: the frames of outer compilations lie above.
         state.under_way.retain(|other| other.thread != thread || other.frame > frame);
@@ -77,7 +77,7 @@ impl Compilations {
 
     /// `jit_compilation_started` returns.
     pub(crate) fn callback_ends(&self, function: FunctionId, ask: impl FnOnce() -> Option<MethodKey>) {
-        let thread = system::os_thread_id();
+        let thread = system::thread_key();
         let mut state = self.settled_function(ask);
         let is_this = |other: &&mut Compilation| other.thread == thread && other.function == function;
         if let Some(compilation) = state.under_way.iter_mut().rfind(is_this) {
@@ -87,7 +87,7 @@ impl Compilations {
 
     /// The calling thread has compiled a function.
     pub(crate) fn compilation_ends(&self, function: FunctionId) {
-        let thread = system::os_thread_id();
+        let thread = system::thread_key();
         let mut state = self.state();
         let is_this = |other: &Compilation| other.thread == thread && other.function == function;
         if let Some(place) = state.under_way.iter().rposition(is_this) {
