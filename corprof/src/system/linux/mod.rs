@@ -10,6 +10,8 @@ mod processors;
 mod sandbox;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod signals;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod slice;
 
 pub(crate) use cpu_time::ThreadClock;
 pub(super) use cpu_time::{is_runnable, run_count, scheduling};

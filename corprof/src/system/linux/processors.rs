@@ -1,6 +1,7 @@
-//! The processors that a thread may run on.
+//! The processors that a thread may run on, and whether they are idle.
 
 use std::mem::MaybeUninit;
+use std::time::{Duration, Instant};
 
 const SIZE: usize = size_of::<libc::cpu_set_t>();
 
@@ -32,6 +33,51 @@ pub(crate) fn change_processor() -> bool {
     }
 }
 
+/// How often the time that processors are idle is read.
+const IDLE_WINDOW: Duration = Duration::from_millis(250);
+
+/// How many processors must have been idle.
+const ENOUGH: f64 = 0.5;
+
+/// How long the machine's processors are idle.
+#[derive(Default)]
+pub(crate) struct IdleTime {
+    /// When it was last read, and the seconds of all processors together.
+    last: Option<(Instant, f64)>,
+    is_enough: bool,
+}
+
+impl IdleTime {
+    /// Whether half a processor was idle of late, on average, and the calling thread may use each processor.
+    pub(crate) fn is_enough(&mut self, now: Instant) -> bool {
+        let Some((time, before)) = self.last else {
+            self.last = idle_seconds().map(|idle| (now, idle));
+            return false;
+        };
+        let elapsed = now.saturating_duration_since(time);
+        if elapsed < IDLE_WINDOW {
+            return self.is_enough;
+        }
+        self.last = idle_seconds().map(|idle| (now, idle));
+        let idle = self.last.map_or(0.0, |(_, idle)| idle - before);
+        self.is_enough = idle >= ENOUGH * elapsed.as_secs_f64() && may_use_all();
+        self.is_enough
+    }
+}
+
+/// How long all processors together have been idle, in seconds.
+fn idle_seconds() -> Option<f64> {
+    std::fs::read_to_string("/proc/uptime").ok()?.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Whether the calling thread may run on each processor that is in use.
+fn may_use_all() -> bool {
+    // SAFETY: takes no pointers and touches no memory of ours.
+    let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    // SAFETY: reads the set.
+    allowed().is_some_and(|allowed| i64::from(unsafe { libc::CPU_COUNT(&allowed) }) >= online)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,6 +90,18 @@ mod tests {
         assert_eq!(change_processor(), has_others);
         // SAFETY: reads both sets.
         assert!(unsafe { libc::CPU_EQUAL(&allowed().unwrap(), &before) });
+    }
+
+    #[test]
+    fn idle_processors_count_when_a_thread_may_use_all() {
+        let start = Instant::now();
+        let mut idle = IdleTime::default();
+        assert!(!idle.is_enough(start), "nothing is known yet");
+        idle.last = Some((start, -1000.0));
+        assert!(!idle.is_enough(start + IDLE_WINDOW / 2), "as before, until the window is over");
+        assert_eq!(idle.is_enough(start + IDLE_WINDOW), may_use_all());
+        idle.last = Some((start, f64::MAX));
+        assert!(!idle.is_enough(start + IDLE_WINDOW), "they have not been idle since");
     }
 
     #[test]

@@ -8,8 +8,8 @@
 //! Threads that wait for a processor are not sampled: they would be seen where they lost it, which is not a random
 //! place, but often a system call (`book/src/how-a-profile-lies.md` has figures). A running thread is one whose processor
 //! clock advances between two looks. The thread that the sampler displaces is not running then, so the sampler moves to
-//! another processor after each round. With one processor, and where clocks are not exact, threads that wait for a
-//! processor are sampled too.
+//! another processor after each round, unless there are idle ones: it would displace a thread that it need not. With one
+//! processor, and where clocks are not exact, threads that wait for a processor are sampled too.
 
 mod leaving;
 mod older_threads;
@@ -33,7 +33,7 @@ use crate::sampler::report::{Report, ThreadCounts};
 use crate::sampler::round::{NativeFunctions, SampledThread};
 use crate::sampler::sample_buffer::SampleBuffer;
 use crate::sampler::unsampled::UnsampledTime;
-use crate::system::signals::{self, RawSample, Sending};
+use crate::system::signals::{self, IdleTime, RawSample, Sending};
 use crate::walk::native_function::NativeFunction;
 use crate::walk::recorded::{CodeLookUp, KnownCode, Natives};
 use crate::walk::stack_writer::SampledFrame;
@@ -79,6 +79,8 @@ fn begin(sampler: &Sampler) -> &'static PreparedThreads {
 
 /// Starts the strategy.
 pub(super) fn start(sampler: &Sampler) -> Box<dyn RunningStrategy> {
+    // Otherwise the sampler waits for a thread to pause, and sees too much of what follows pauses.
+    signals::shorten_slice();
     let prepared = begin(sampler);
     let threads = prepared.take_new().into_iter().map(SignalledThread::from_now_on).collect();
     Box::new(Signals {
@@ -90,6 +92,7 @@ pub(super) fn start(sampler: &Sampler) -> Box<dyn RunningStrategy> {
         round_number: 0,
         dormant_rounds: dormant_rounds(sampler.interval),
         sees_running: signals::clocks_are_exact() && signals::change_processor(),
+        idle: IdleTime::default(),
     })
 }
 
@@ -106,6 +109,8 @@ struct Signals {
     dormant_rounds: usize,
     /// Whether the clocks show which threads are running: they are exact, and the sampler has not the only processor.
     sees_running: bool,
+    /// Whether the sampler finds a processor without displacing a thread.
+    idle: IdleTime,
 }
 
 /// A thread, as of the last round.
@@ -309,7 +314,7 @@ impl Signals {
                 thread.request(cx.thread_names().of(thread.prepared.thread), now)?;
             }
         }
-        if self.sees_running && has_any_run {
+        if self.sees_running && has_any_run && !self.idle.is_enough(now) {
             self.sees_running = signals::change_processor();
         }
         Ok(())

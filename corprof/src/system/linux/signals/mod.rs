@@ -21,7 +21,8 @@ pub(crate) use older::{Mappings, OlderThread, Preparation, PreparationRequest, P
 pub(crate) use sample_slot::{RawSample, SampleSlot};
 
 pub(crate) use super::cpu_time::clocks_are_exact;
-pub(crate) use super::processors::change_processor;
+pub(crate) use super::processors::{IdleTime, change_processor};
+pub(crate) use super::slice::shorten_slice;
 
 use std::io;
 use std::mem::MaybeUninit;
