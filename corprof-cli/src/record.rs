@@ -124,8 +124,8 @@ pub struct Args {
     )]
     mode: String,
 
-    /// What a recording (.nettrace) has: samples of threads that run (cpu) or of all threads (wall), as --mode says
-    /// otherwise; the runtime's own events, with their stacks: alloc, lock, exception, gc; and the requests or other
+    /// What a recording (.nettrace) has: samples of threads that run (cpu), of all threads (wall), or of those that run
+    /// and those that wait, each with its own sampler (cpu,wall); the runtime's own events, with their stacks: alloc, lock, exception, gc; and the requests or other
     /// activities of the application, by which `corprof view` labels samples: activity
     #[arg(
         long,
@@ -174,14 +174,15 @@ pub struct Args {
 impl Args {
     /// The kind of samples.
     fn mode(&self) -> &str {
-        let has = |word: &str| self.events.iter().any(|event| event == word);
-        if has("wall") {
-            "wall"
-        } else if has("cpu") {
-            "cpu"
-        } else {
-            &self.mode
+        match (self.records("cpu"), self.records("wall")) {
+            (true, _) => "cpu",
+            (false, true) => "wall",
+            (false, false) => &self.mode,
         }
+    }
+
+    fn records(&self, kind: &str) -> bool {
+        self.events.iter().any(|event| event == kind)
     }
 }
 
@@ -376,7 +377,10 @@ fn settings(args: &Args, output: Option<PathBuf>, stop: PathBuf) -> Result<Vec<(
         ("SAMPLER_REPORT", "none".into()),
     ];
     let is_mode = |word: &&String| ["cpu", "wall"].contains(&word.as_str());
-    let events: Vec<_> = args.events.iter().filter(|word| !is_mode(word)).map(String::as_str).collect();
+    let mut events: Vec<_> = args.events.iter().filter(|word| !is_mode(word)).map(String::as_str).collect();
+    if args.records("cpu") && args.records("wall") {
+        events.push("wait");
+    }
     if !events.is_empty() {
         settings.push(("SAMPLER_EVENTS", events.join(",").into()));
     }

@@ -14,7 +14,7 @@
 //! (`async_probe`), in applications that start with it.
 //!
 //! With SAMPLER_TRACE it keeps the slowest calls of chosen methods, each with its own samples (`traced_calls`,
-//! `slow_calls`, `waits`).
+//! `slow_calls`). A second sampler sees where threads wait, if that is wanted beside the threads that run (`waits`).
 //!
 //! If a module has a portable PDB, methods and lambdas have file and line, and on the page each method has its hot lines.
 
@@ -46,6 +46,7 @@ use self::recording::{
     move_events,
 };
 use self::slow_calls::SlowCallStore;
+use self::waits::WaitsOf;
 use crate::hooked_by::left_out_lines;
 use crate::lease::Lease;
 use crate::line_counts::LineCounts;
@@ -109,6 +110,9 @@ struct State {
     callers: Option<AsyncCallers>,
     /// None if no methods are traced.
     slow_calls: Option<SlowCallStore>,
+    /// Whether a second sampler records where threads wait, and how many samples of that there are.
+    has_waits: bool,
+    waits: u64,
     /// There, what the profiler finds out by itself.
     probe: Option<ProbeCallers>,
     start: Instant,
@@ -165,6 +169,8 @@ impl State {
             lines: shows_lines.then(LineCounts::default),
             callers: None,
             slow_calls: options.traced.map(|traced| SlowCallStore::new(traced, options.slowest)),
+            has_waits: options.has_waits && options.mode == Mode::Cpu,
+            waits: 0,
             probe: None,
             start: Instant::now() + options.delay,
             sampled: None,
@@ -361,6 +367,10 @@ impl State {
 
     fn add_joined(&mut self, cx: &InNoGc<'_>, sample: &Waiting, joined: &Joined<'_>) {
         self.record(cx, sample, joined);
+        if sample.is_waiting && self.has_waits {
+            // The profile is of those that run.
+            return;
+        }
         let mut frames = self.frames_of(cx, joined.physical);
         let profile = &mut self.profile;
         let mut method = |profile: &mut Profile, caller: &Caller| match caller {
@@ -531,6 +541,9 @@ impl State {
         profile.set_skipped("rounds during collections", report.skipped.busy);
         profile.set_skipped("threads that came and went between rounds", report.unseen);
         profile.set_skipped("events of the runtime that were lost", lost);
+        if self.waits > 0 {
+            profile.set_note("waits", format!("{} samples of threads that wait", self.waits));
+        }
         if events > 0 {
             profile.set_note("events", format!("{events} events of the runtime"));
         }
@@ -590,8 +603,7 @@ impl SamplerProfiler {
         if let Some(strategy) = options.strategy {
             sampler = sampler.strategy(strategy);
         }
-        let waits = options.traced.clone().filter(|_| options.mode == Mode::Cpu);
-        let waits = waits.map(|traced| (traced, Self::sampler_of_waits(interval, &options)));
+        let waits = WaitsOf::read(&options).map(|of| (of, Self::sampler_of_waits(interval, &options)));
         let stop = options.stop.clone();
         let push = match options.push.take() {
             Some(push) => {
@@ -616,8 +628,8 @@ impl SamplerProfiler {
             events,
             hooked,
         };
-        if let Some((traced, sampler)) = waits {
-            profiler.start_waits(cx, traced, sampler);
+        if let Some((of, sampler)) = waits {
+            profiler.start_waits(cx, of, sampler);
         }
         let state = Arc::clone(&profiler.state);
         sampler.start(cx, move |round| {

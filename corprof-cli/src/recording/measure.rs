@@ -41,15 +41,17 @@ const USUAL: [&str; 13] = [
     "ExceptionThrown",
 ];
 
-/// The property of a trace with the nanoseconds between two samples of a thread.
+/// The properties of a recording of corprof: the nanoseconds between two samples of a thread, and which threads were
+/// sampled.
 const INTERVAL: &str = "ExpectedCPUSamplingRate";
+const MODE: &str = "SamplingMode";
 
 /// What the numbers of a trace are multiples of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Clock {
     /// At least 1.
     ticks_per_second: u64,
-    /// The nanoseconds between two samples of a thread, if the trace says it.
+    /// The nanoseconds between two samples of a thread, in which a recording of corprof counts.
     interval: Option<u64>,
 }
 
@@ -61,7 +63,8 @@ impl Default for Clock {
 
 impl Clock {
     pub(super) fn of(trace: &Trace) -> Self {
-        let interval = trace.properties.iter().find(|(name, _)| name == INTERVAL);
+        let property = |wanted: &str| trace.properties.iter().find(|(name, _)| name == wanted);
+        let interval = property(INTERVAL).filter(|_| property(MODE).is_some());
         let interval = interval.and_then(|(_, value)| value.parse().ok()).filter(|interval| *interval > 0);
         Self { ticks_per_second: trace.ticks_per_second.max(1), interval }
     }
@@ -70,8 +73,10 @@ impl Clock {
 /// How an event is weighed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Measure {
-    /// A sample of a processor.
-    Cpu,
+    /// A sample of a processor, in intervals of so many nanoseconds if that is known.
+    Cpu {
+        interval: Option<u64>,
+    },
     /// A sample of the runtime's own sampler: it has the time until the next one of the thread.
     Round,
     /// The time for which a thread had not run.
@@ -95,7 +100,7 @@ impl Measure {
     /// The measure of events of this name.
     pub(crate) fn of(provider: &str, name: &str, clock: Clock) -> Self {
         match (Provider::of(provider), name) {
-            (Provider::UNIVERSAL_EVENTS, Measured::CPU) => Self::Cpu,
+            (Provider::UNIVERSAL_EVENTS, Measured::CPU) => Self::Cpu { interval: clock.interval },
             (Provider::UNIVERSAL_EVENTS, Measured::CONTEXT_SWITCH) => Self::Switch,
             (Provider::UNIVERSAL_EVENTS, Measured::WAIT) => {
                 clock.interval.map_or(Self::Count, |interval| Self::Wait { interval })
@@ -113,7 +118,7 @@ impl Measure {
     pub(super) fn of_perf(event: &str) -> Self {
         match event {
             PERF_SWITCH => Self::Switch,
-            event if PERF_SAMPLES.contains(&event) => Self::Cpu,
+            event if PERF_SAMPLES.contains(&event) => Self::Cpu { interval: None },
             _ => Self::Count,
         }
     }
@@ -121,16 +126,18 @@ impl Measure {
     /// The unit of its weights.
     pub(crate) fn unit(self) -> Unit {
         match self {
-            Self::Round | Self::Switch | Self::Wait { .. } | Self::Contention => Unit::Nanoseconds,
+            Self::Cpu { interval: Some(_) } | Self::Round | Self::Switch | Self::Wait { .. } | Self::Contention => {
+                Unit::Nanoseconds
+            }
             Self::AllocationSampled | Self::AllocationTick => Unit::Bytes,
-            Self::Cpu | Self::Exception | Self::Count => Unit::Samples,
+            Self::Cpu { interval: None } | Self::Exception | Self::Count => Unit::Samples,
         }
     }
 
     /// What the samples are, in words.
     pub(crate) fn title(self) -> &'static str {
         match self {
-            Self::Cpu => "processor time",
+            Self::Cpu { .. } => "processor time",
             Self::Round => "time of threads",
             Self::Switch | Self::Wait { .. } => "waits",
             Self::AllocationSampled | Self::AllocationTick => "allocations",
@@ -143,7 +150,7 @@ impl Measure {
     /// What the weights are, for pictures.
     pub(crate) fn mode(self) -> Option<Mode> {
         match self {
-            Self::Cpu => Some(Mode::Cpu),
+            Self::Cpu { .. } => Some(Mode::Cpu),
             Self::Round | Self::Switch | Self::Wait { .. } => Some(Mode::Wall),
             _ => None,
         }
@@ -152,7 +159,10 @@ impl Measure {
     /// The weight of an event, and the type that it is about.
     pub(super) fn weigh<'a>(self, event: &Event<'a>, clock: Clock) -> (u64, Option<Text<'a>>) {
         match self {
-            Self::Cpu => (event.decode::<Measured>().map_or(1, |sample| sample.value), None),
+            Self::Cpu { interval } => {
+                let intervals = event.decode::<Measured>().map_or(1, |sample| sample.value);
+                (intervals.saturating_mul(interval.unwrap_or(1)), None)
+            }
             Self::Switch => {
                 let ticks = event.decode::<Measured>().map_or(0, |switch| switch.value);
                 let nanoseconds = u128::from(ticks) * 1_000_000_000 / u128::from(clock.ticks_per_second);

@@ -21,6 +21,8 @@ pub(super) struct Options {
     pub(super) rotation: Option<Rotation>,
     /// The runtime's events that are recorded.
     pub(super) events: Option<EventKinds>,
+    /// Whether threads that wait are recorded beside those that run.
+    pub(super) has_waits: bool,
     pub(super) push: Option<PushOptions>,
     pub(super) mode: Mode,
     pub(super) is_only_mine: bool,
@@ -57,11 +59,10 @@ impl Options {
         if is_recording && is_only_mine {
             return Err(settings.of("SAMPLER_CODE").error("a recording has all frames: give all, or another format"));
         }
-        let events = EventKinds::read(&settings.of("SAMPLER_EVENTS"))?;
-        if events.is_some() && !is_recording {
-            return Err(settings
-                .of("SAMPLER_EVENTS")
-                .error("only a recording has events: give a file that ends in .nettrace"));
+        let asked_events = settings.of("SAMPLER_EVENTS");
+        let events = asked_events.words()?;
+        if !events.is_empty() && !is_recording {
+            return Err(asked_events.error("only a recording has events: give a file that ends in .nettrace"));
         }
         let delay = seconds(settings, "SAMPLER_DELAY")?;
         let traced = slow_calls::traced(settings, is_file, delay)?;
@@ -75,7 +76,8 @@ impl Options {
             output: if is_file && !is_recording { Some(out.parsed(|name| Output::new(name))?) } else { None },
             rotation: Rotation::read(settings, is_recording)?,
             recording: if is_recording { Some(out.parsed(|name| OutputFile::new(name))?) } else { None },
-            events,
+            has_waits: events.iter().any(|event| event == "wait"),
+            events: EventKinds::of(&events),
             push,
             mode: settings.of("SAMPLER_MODE").word(&[("cpu", Mode::Cpu), ("wall", Mode::Wall)])?,
             is_only_mine,

@@ -1,4 +1,4 @@
-//! The samples of slow calls: those of the sampler, and those of a second one, which sees where threads wait.
+//! A second sampler, which sees where threads wait: for slow calls, and for recordings of both.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,9 +8,38 @@ use corprof::sampler::{Mode, Round, Sample, Sampler, Strategy};
 use corprof_export::{self as export, FrameId};
 
 use super::async_callers::StackFrame;
+use super::recording::{FoundCode, UnknownCode, find_code};
 use super::slow_calls::SampleInCall;
 use super::traced_calls::TracedCalls;
 use super::{Options, SamplerProfiler, State};
+
+/// Whose waits are sampled, beside the threads that run.
+pub(super) enum WaitsOf {
+    /// Those of all threads, for a recording.
+    All,
+    /// Those of threads inside of traced calls.
+    Traced(Arc<TracedCalls>),
+}
+
+impl WaitsOf {
+    /// None if nobody asks for waits, or if the one sampler sees them.
+    pub(super) fn read(options: &Options) -> Option<Self> {
+        if options.mode != Mode::Cpu {
+            return None;
+        }
+        if options.has_waits {
+            return Some(Self::All);
+        }
+        options.traced.clone().map(Self::Traced)
+    }
+
+    fn wants(&self, os_id: u32) -> bool {
+        match self {
+            Self::All => is_waiting(os_id),
+            Self::Traced(traced) => traced.may_be_slow(os_id) && is_waiting(os_id),
+        }
+    }
+}
 
 /// Whether a thread waits now. If the system does not say so, it may.
 fn is_waiting(os_id: u32) -> bool {
@@ -30,29 +59,36 @@ impl SamplerProfiler {
         sampler.budget(options.budget_percent / 100.0).delay(options.delay)
     }
 
-    /// Samples where threads inside of traced calls wait. Threads that run are left to the other sampler, as stopping
-    /// them would use up the budget; those that have not run since are not stopped again.
-    pub(super) fn start_waits(&self, cx: &InCallback<'_>, traced: Arc<TracedCalls>, sampler: Sampler) {
-        let wants = move |os_id| traced.may_be_slow(os_id) && is_waiting(os_id);
-        let sampler = sampler.threads(move |thread| thread.os_id.is_some_and(&wants));
+    /// Samples where threads wait. Threads that run are left to the other sampler, as stopping them would use up the
+    /// budget; those that have not run since are not stopped again.
+    pub(super) fn start_waits(&self, cx: &InCallback<'_>, of: WaitsOf, sampler: Sampler) {
+        let sampler = sampler.threads(move |thread| thread.os_id.is_some_and(|os_id| of.wants(os_id)));
         let state = Arc::clone(&self.state);
         let started = sampler.start(cx, move |round| {
-            if state.lock(round.cx()).add_waits(round) {
+            let unknown = state.lock(round.cx()).unknown_code_of_waits(round);
+            // The runtime may collect before it answers, so nothing is locked.
+            let code = find_code(round.cx_mut(), unknown);
+            let is_over = state.lock(round.cx()).add_waits(round, code);
+            if is_over {
                 round.end_sampling();
             }
         });
         if let Err(error) = started {
-            let why = format!("Where slow calls wait is not sampled (--mode wall would): {error}");
+            let why = format!("Where threads wait is not sampled (--mode wall would): {error}");
             self.state.lock(cx).profile.warn(why);
         }
     }
 }
 
 impl State {
-    /// Adds the waits of threads inside of traced calls, which are in no profile of processor time.
-    pub(super) fn add_waits(&mut self, round: &Round<'_, '_>) -> bool {
+    /// Adds samples of threads that wait, which are in no profile of processor time.
+    fn add_waits(&mut self, round: &Round<'_, '_>, code: Vec<FoundCode>) -> bool {
         if self.is_finished || self.sampled.is_some() {
             return true;
+        }
+        if self.has_waits {
+            self.record_waits(round, code);
+            return false;
         }
         for sample in round.samples().filter(Sample::is_waiting) {
             let frames = sample.frames().iter().enumerate();
@@ -62,6 +98,22 @@ impl State {
             self.add_to_slow_calls(round.cx(), &sample, &frames);
         }
         false
+    }
+
+    fn record_waits(&mut self, round: &Round<'_, '_>, code: Vec<FoundCode>) {
+        if let Some(recording) = &mut self.recording {
+            recording.learn(code);
+        }
+        for sample in round.samples().filter(Sample::is_waiting) {
+            self.waits += 1;
+            self.add_sample(round, &sample);
+        }
+        // Where no thread runs, the other sampler has no rounds to show.
+        self.settle(round.cx(), false);
+    }
+
+    fn unknown_code_of_waits(&self, round: &Round<'_, '_>) -> Vec<UnknownCode> {
+        if self.has_waits { self.unknown_code(round) } else { Vec::new() }
     }
 
     /// Adds a sample to the traced calls that its thread is inside of: as the thread has its stack, since the callers

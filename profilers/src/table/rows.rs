@@ -127,12 +127,12 @@ pub static SAMPLER: Profiler = Profiler {
         ),
         by_option(
             "SAMPLER_EVENTS",
-            Kind::Words(&["alloc", "lock", "exception", "gc", "activity"]),
+            Kind::Words(&["alloc", "lock", "exception", "gc", "activity", "wait"]),
             "",
             "record --events KINDS",
             "the runtime's own events that a recording (`.nettrace`) has beside the samples, with the stacks of the threads that write \
              them: `alloc` samples of allocations, `lock` contention, `exception` exceptions that are thrown, `gc` collections; and `activity` the activities of the \
-             application, such as requests, by which samples get labels",
+             application, such as requests, by which samples get labels; and `wait` samples of threads that wait, beside those of running ones",
         ),
         by_option(
             "SAMPLER_LOOP",

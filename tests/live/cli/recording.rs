@@ -249,6 +249,33 @@ fn a_running_process_is_recorded_with_waits_apart() -> Result<()> {
 }
 
 #[test]
+fn threads_that_run_and_those_that_wait_have_a_sampler_each() -> Result<()> {
+    patiently(runtimes()?, |runtime, times| {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("both.nettrace");
+        let mut command = record(runtime, &file, &["--rate", "500", "--events", "cpu,wall"], "Shares")?;
+        let output = command.arg((2000 * times).to_string()).arg("2").output()?;
+        let (_, stderr) = texts(&output);
+        ensure!(output.status.success() && stderr.contains("samples of threads that wait"), "{output:?}");
+        let recording = Recording::read(&file)?;
+        // Those that run are sampled as without the others.
+        let sharpness = recording.sharpness("Shares.Works(int)");
+        ensure_or_longer!(sharpness >= SAMPLES / 8.0, "{sharpness:.0} samples: {stderr}");
+        let share = recording.share("Shares.Sixty()", "Shares.Works(int)");
+        ensure!((share - 60.0).abs() <= tolerance(sharpness), "Sixty has {share:.1} %: {stderr}");
+        // The samples of a thread that only waits stand for its time.
+        ensure!(recording.below("Shares.Waits()").count() == 0, "a wait is said to run");
+        let waits: Vec<_> = recording.samples.iter().filter(|sample| sample.has("Shares.Waits()")).collect();
+        let waited = Duration::from_millis(2) * waits.iter().map(|sample| sample.value as u32).sum();
+        let [first, last] = [waits.first(), waits.last()].map(|sample| sample.map_or(0, |sample| sample.ticks));
+        let spread = Duration::from_nanos(last - first);
+        ensure_or_longer!(waits.len() > 5 && spread > Duration::from_millis(500), "{} waits: {stderr}", waits.len());
+        ensure!(waited > spread.mul_f64(0.9) && waited < spread.mul_f64(1.5), "{waited:?} in {spread:?}: {stderr}");
+        Ok(())
+    })
+}
+
+#[test]
 fn code_that_takes_the_memory_of_other_code_has_its_own_name() -> Result<()> {
     const EVEN: &str = "<dynamic method Even>";
     const ODD: &str = "<dynamic method Odd>";

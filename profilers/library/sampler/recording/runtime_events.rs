@@ -19,7 +19,6 @@ use corprof::sync::Mutex;
 use corprof_async::trace::{ACTIVITY_ARGUMENTS, ACTIVITY_PROVIDER};
 use corprof_async::{ASYNC_EVENTS, PROVIDER};
 use corprof_nettrace::Metadata;
-use corprof_profilers::settings::{SettingError, Value};
 
 use super::trace_file::TraceThread;
 use super::{EventPlaces, FoundCode, UnknownCode, find_code};
@@ -54,7 +53,7 @@ type Described = (EventKind, Box<[u8]>);
 const ACTIVITIES: u64 = 0x2;
 
 /// The kinds of events that are wanted.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::sampler) struct EventKinds {
     alloc: bool,
     lock: bool,
@@ -94,9 +93,8 @@ pub(in crate::sampler) struct Held {
 }
 
 impl EventKinds {
-    /// Those of the setting; none if it is not given.
-    pub(in crate::sampler) fn read(value: &Value) -> Result<Option<Self>, SettingError> {
-        let words = value.words()?;
+    /// Those that are among these words, if any is.
+    pub(in crate::sampler) fn of(words: &[String]) -> Option<Self> {
         let has = |word: &str| words.iter().any(|given| given == word);
         let kinds = Self {
             alloc: has("alloc"),
@@ -105,7 +103,7 @@ impl EventKinds {
             gc: has("gc"),
             activity: has("activity"),
         };
-        Ok(Some(kinds).filter(|_| !words.is_empty()))
+        Some(kinds).filter(|kinds| *kinds != Self::default())
     }
 
     /// Whether activities are wanted, and the operations that run for them.

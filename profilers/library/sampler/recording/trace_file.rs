@@ -128,13 +128,19 @@ pub(super) struct TraceFile {
     limit: Option<String>,
 }
 
+/// The weight of a thread's samples that their numbers lack so far, in intervals.
+#[derive(Default, Clone, Copy)]
+struct Rests {
+    running: f64,
+    waiting: f64,
+}
+
 /// A thread that samples refer to.
 struct KnownThread {
     index: u64,
     name: Option<Box<str>>,
     seen: Instant,
-    /// The weight of its samples that their numbers lack so far, in intervals.
-    rest: f64,
+    rests: Rests,
     /// The number of the last file that tells of it.
     told_in: u64,
 }
@@ -187,8 +193,8 @@ impl TraceFile {
         }
         self.thread_count += 1;
         let index = self.thread_count;
-        let rest = self.threads.get(&key).map_or(0.0, |before| before.rest);
-        self.threads.insert(key, KnownThread { index, name: name.map(Into::into), seen: now, rest, told_in: 0 });
+        let rests = self.threads.get(&key).map(|before| before.rests).unwrap_or_default();
+        self.threads.insert(key, KnownThread { index, name: name.map(Into::into), seen: now, rests, told_in: 0 });
     }
 
     /// The number of a thread that is known, of which the file tells.
@@ -379,9 +385,10 @@ impl TraceFile {
         self.tell_of(code, &sample.stack);
         let Some(thread) = self.threads.get_mut(&sample.thread) else { return };
         // The sum of these numbers is that of the weights, so that shares are right however weights differ.
-        let weight = sample.weight.as_secs_f64() / self.timing.interval.as_secs_f64() + thread.rest;
+        let rest = if sample.is_waiting { &mut thread.rests.waiting } else { &mut thread.rests.running };
+        let weight = sample.weight.as_secs_f64() / self.timing.interval.as_secs_f64() + *rest;
         let value = weight.round().max(0.0);
-        thread.rest = weight - value;
+        *rest = weight - value;
         let mut payload = std::mem::take(&mut self.payload);
         payload.clear();
         Measured { value: value as u64 }.write(&mut payload);
