@@ -53,6 +53,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! The example `async_allocations` tells which endpoint allocates, `async_requests` where the slowest request waited.
+//!
 //! This keeps all that threads did. A recording of days instead holds its samples until all threads have told that
 //! time, which a thread that is never idle does after some ten seconds, joins them, and
 //! [releases](LogicalStacks::release) that time.
