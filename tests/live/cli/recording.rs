@@ -263,14 +263,20 @@ fn threads_that_run_and_those_that_wait_have_a_sampler_each() -> Result<()> {
         ensure_or_longer!(sharpness >= SAMPLES / 8.0, "{sharpness:.0} samples: {stderr}");
         let share = recording.share("Shares.Sixty()", "Shares.Works(int)");
         ensure!((share - 60.0).abs() <= tolerance(sharpness), "Sixty has {share:.1} %: {stderr}");
-        // The samples of a thread that only waits stand for its time.
-        ensure!(recording.below("Shares.Waits()").count() == 0, "a wait is said to run");
-        let waits: Vec<_> = recording.samples.iter().filter(|sample| sample.has("Shares.Waits()")).collect();
-        let waited = Duration::from_millis(2) * waits.iter().map(|sample| sample.value as u32).sum();
+        // The samples of a thread that does little but wait stand for its time.
+        let in_waits = recording.samples.iter().filter(|sample| sample.has("Shares.Waits()"));
+        let (waits, runs): (Vec<_>, Vec<_>) = in_waits.partition(|sample| sample.is_waiting);
+        let time = |samples: &[&Recorded]| {
+            let intervals: u64 = samples.iter().map(|sample| sample.value).sum();
+            Duration::from_millis(2 * intervals)
+        };
+        let [waited, ran] = [&waits, &runs].map(|samples| time(samples));
+        ensure!(ran < waited / 20, "a wait is said to run: {ran:?} of {waited:?}");
         let [first, last] = [waits.first(), waits.last()].map(|sample| sample.map_or(0, |sample| sample.ticks));
         let spread = Duration::from_nanos(last - first);
         ensure_or_longer!(waits.len() > 5 && spread > Duration::from_millis(500), "{} waits: {stderr}", waits.len());
-        ensure!(waited > spread.mul_f64(0.9) && waited < spread.mul_f64(1.5), "{waited:?} in {spread:?}: {stderr}");
+        // On a busy machine it also waits for a processor.
+        ensure!(waited > spread.mul_f64(0.6) && waited < spread.mul_f64(1.5), "{waited:?} in {spread:?}: {stderr}");
         Ok(())
     })
 }
@@ -483,8 +489,11 @@ fn read_each(files: &[PathBuf], event: &str, method: &str) -> Result<Vec<Recordi
         let frames = recording.samples.iter().flat_map(|sample| &sample.stack);
         let frames = frames.chain(recording.events.iter().flat_map(|event| &event.stack));
         ensure!(frames.filter(|name| name.starts_with("0x")).count() == 0, "{path}: addresses without a symbol");
+        // The last file may have nothing but the end of the application.
+        let has_method = recording.samples.iter().any(|sample| sample.has(method));
         let output = corprof()?.arg("view").arg(file).args(["--event", event]).output()?;
-        ensure!(output.status.success() && texts(&output).0.contains(method), "{path}: {output:?}");
+        ensure!(output.status.success(), "{path}: {output:?}");
+        ensure!(!has_method || texts(&output).0.contains(method), "{path}: {output:?}");
         recordings.push(recording);
     }
     for pair in recordings.windows(2) {
