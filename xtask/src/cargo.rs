@@ -147,16 +147,16 @@ fn summary(source: &Path) -> String {
 pub fn embed_profilers(command: &mut Command, is_release: bool) -> Result<()> {
     let mut build = cargo();
     build.arg("build");
-    build.args(HERE);
+    build.args(HERE).arg("--examples");
     embed_profilers_of(build, command, is_release)
 }
 
-/// As [`embed_profilers`], for another system: `build` is a `cargo build` for it, of what is built elsewhere.
+/// As [`embed_profilers`], for another system: `build` is a `cargo build` for it of examples, with that library among
+/// them.
 ///
 /// # Errors
 /// As [`embed_profilers`].
 pub fn embed_profilers_of(mut build: Command, command: &mut Command, is_release: bool) -> Result<()> {
-    build.arg("--examples");
     build.args(is_release.then_some("--release"));
     let libraries = build_examples(&mut build)?;
     let built_in = libraries.into_iter().find(|(name, _)| name == BUILT_IN);
