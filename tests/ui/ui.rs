@@ -10,10 +10,17 @@ use std::process::Command;
 /// Set to anything, it leaves out the comparison of messages, for work with another compiler.
 const ANY_COMPILER: &str = "CORPROF_ANY_COMPILER";
 
+/// The flags that trybuild has cargo pass to the compiler for the cases.
+const FLAGS: [&str; 6] = ["--cfg", "trybuild", "--verbose", "-A", "dead_code", "--diagnostic-width=140"];
+
 /// All at once: without a case that must compile, trybuild only checks.
 #[test]
 fn what_is_forbidden_does_not_compile() {
     if messages_are_of_this_compiler() {
+        // trybuild first checks what the cases depend on, without the last of the flags, and cargo would check all of
+        // it once more for the cases.
+        // SAFETY: the other tests of this program start programs, and read variables by the standard library only.
+        unsafe { std::env::set_var("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\u{1f}")) };
         trybuild::TestCases::new().compile_fail("fail/*.rs");
     }
 }

@@ -147,16 +147,16 @@ fn summary(source: &Path) -> String {
 pub fn embed_profilers(command: &mut Command, is_release: bool) -> Result<()> {
     let mut build = cargo();
     build.arg("build");
-    build.args(HERE);
+    build.args(HERE).arg("--examples");
     embed_profilers_of(build, command, is_release)
 }
 
-/// As [`embed_profilers`], for another system: `build` is a `cargo build` for it, of what is built elsewhere.
+/// As [`embed_profilers`], for another system: `build` is a `cargo build` for it of examples, with that library among
+/// them.
 ///
 /// # Errors
 /// As [`embed_profilers`].
 pub fn embed_profilers_of(mut build: Command, command: &mut Command, is_release: bool) -> Result<()> {
-    build.arg("--examples");
     build.args(is_release.then_some("--release"));
     let libraries = build_examples(&mut build)?;
     let built_in = libraries.into_iter().find(|(name, _)| name == BUILT_IN);
@@ -177,15 +177,16 @@ struct Message {
 /// The program `name` of this workspace, which it builds.
 ///
 /// As part of the whole: `cargo run --package` would compile what the program depends on with fewer features, and the
-/// build of the tests once more.
+/// build of the tests once more. With a test, cargo counts the features that tests want; this one needs little.
 ///
 /// # Errors
 /// If the build fails; the compiler has printed its messages on standard error.
 pub(crate) fn program(name: &str) -> Result<Command> {
     let mut build = cargo();
-    build.args(["build", "--quiet"]).args(HERE).args(["--bin", name]);
+    build.args(["build", "--quiet"]).args(HERE).args(["--bin", name, "--test", "complaints"]);
     let messages = build_messages(&mut build)?;
-    let program = messages.into_iter().find_map(|message| message.executable);
+    let is_it = |message: &Message| message.target.as_ref().is_some_and(|target| target.name == name);
+    let program = messages.into_iter().filter(is_it).find_map(|message| message.executable);
     let mut command = Command::new(program.with_context(|| format!("cargo built no program {name}"))?);
     command.current_dir(workspace_root());
     Ok(command)

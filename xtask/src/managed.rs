@@ -70,6 +70,11 @@ fn is_web(source: &str) -> bool {
     source.lines().any(|line| line.trim_end() == "// framework: aspnet")
 }
 
+/// Whether a source needs source generators, by a line `// generators: yes`. To load them takes as long as to compile.
+fn needs_generators(source: &str) -> bool {
+    source.lines().any(|line| line.trim_end() == "// generators: yes")
+}
+
 /// Compiles bench/Service.cs, a web service, into `dir`; none if the runtime has no ASP.NET, or there is no compiler
 /// for it.
 ///
@@ -116,7 +121,7 @@ pub enum Compiler {
         csc: PathBuf,
         /// The folder of the framework.
         framework: PathBuf,
-        /// The folder of source generators, if they are to run.
+        /// The folder of source generators, for sources that need them.
         generators: Option<PathBuf>,
     },
 }
@@ -186,6 +191,12 @@ impl Compiler {
         Ok(managed_libraries(&web)?.iter().map(|library| option("-r:", library)).collect())
     }
 
+    /// The compiler's options for programs with source generators.
+    fn source_generators(&self) -> Result<Vec<OsString>> {
+        let Self::Csc { generators: Some(generators), .. } = self else { bail!("{self} has no source generators") };
+        Ok(managed_libraries(generators)?.iter().map(|library| option("-analyzer:", library)).collect())
+    }
+
     fn command(&self) -> Result<Command> {
         const C_SHARP: [&str; 3] = ["-target:exe", "-optimize+", "-unsafe+"];
         match self {
@@ -200,18 +211,10 @@ impl Compiler {
                 command.arg("-warnaserror+").args(C_SHARP);
                 Ok(command)
             }
-            Self::Csc { host, csc, framework, generators } => {
+            Self::Csc { host, csc, framework, .. } => {
                 let mut command = Command::new(host);
                 command.arg("exec").arg(csc).args(["-nologo", "-nostdlib", "-noconfig"]).args(C_SHARP);
-                let mut pass = |name: &str, libraries: Vec<PathBuf>| {
-                    for library in libraries {
-                        command.arg(option(name, &library));
-                    }
-                };
-                pass("-r:", managed_libraries(framework)?);
-                if let Some(generators) = generators {
-                    pass("-analyzer:", managed_libraries(generators)?);
-                }
+                command.args(managed_libraries(framework)?.iter().map(|library| option("-r:", library)));
                 Ok(command)
             }
         }
@@ -284,6 +287,9 @@ pub fn compile(compiler: &Compiler, source: &Path, dir: &Path) -> Result<PathBuf
     }
     if is_web(&text) {
         command.args(compiler.web_libraries()?);
+    }
+    if needs_generators(&text) {
+        command.args(compiler.source_generators()?);
     }
     command.args(options(&text));
     process::run_as_progress(command.arg(out).arg(source))

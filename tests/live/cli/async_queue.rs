@@ -24,8 +24,7 @@ fn number(value: &Value) -> f64 {
 }
 
 /// The sums of waiting and of queueing at `Shop.Load`, in milliseconds.
-fn sums(runtime: &Runtime, command: &str, arguments: &[&str]) -> Result<(f64, f64)> {
-    let report = told(runtime, command, arguments)?;
+fn sums(runtime: &Runtime, command: &str, report: &Value) -> Result<(f64, f64)> {
     let rows = if command == "waits" { &report["places"] } else { &report["endpoints"][0]["waits"] };
     let rows = rows.as_array().with_context(|| format!("{runtime}: no list: {report}"))?;
     let row = rows.iter().find(|row| row["method"] == "Shop.Load");
@@ -37,15 +36,16 @@ fn sums(runtime: &Runtime, command: &str, arguments: &[&str]) -> Result<(f64, f6
 }
 
 /// Checks the sums of a timer of 300 ms, when threads have nothing else to do, and of one of 20 ms, when they are busy
-/// for 200 ms each time.
-fn check(runtime: &Runtime, command: &str) -> Result<()> {
-    let (waiting, queued) = sums(runtime, command, &["300"])?;
+/// for 200 ms each time. Returns what is told of the latter.
+fn check(runtime: &Runtime, command: &str) -> Result<Value> {
+    let (waiting, queued) = sums(runtime, command, &told(runtime, command, &["300"])?)?;
     ensure!(waiting > 500.0, "{runtime}: {command}: {waiting} {queued}");
     ensure!(queued < 0.3 * waiting, "{runtime}: {command}: {waiting} {queued}");
-    let (waiting, queued) = sums(runtime, command, &["20", "200"])?;
+    let busy = told(runtime, command, &["20", "200"])?;
+    let (waiting, queued) = sums(runtime, command, &busy)?;
     ensure!(queued > 250.0, "{runtime}: {command}: {waiting} {queued}");
     ensure!(waiting < 0.6 * queued && waiting > 0.02 * queued, "{runtime}: {command}: {waiting} {queued}");
-    Ok(())
+    Ok(busy)
 }
 
 fn runtimes_for_queued() -> Result<Vec<Runtime>> {
@@ -56,14 +56,13 @@ fn runtimes_for_queued() -> Result<Vec<Runtime>> {
 
 #[test]
 fn waits_tell_the_queue_of_a_starved_pool_from_a_long_wait() -> Result<()> {
-    runtimes_for_queued()?.iter().try_for_each(|runtime| check(runtime, "waits"))
+    runtimes_for_queued()?.iter().try_for_each(|runtime| check(runtime, "waits").map(drop))
 }
 
 #[test]
 fn requests_tell_the_queue_of_a_starved_pool_from_a_long_wait() -> Result<()> {
     for runtime in runtimes_for_queued()? {
-        check(&runtime, "requests")?;
-        let report = told(&runtime, "requests", &["20", "200"])?;
+        let report = check(&runtime, "requests")?;
         let lines = report["slowest"][0]["timeline"].as_array().context("no timeline")?;
         let is = |does: &str| lines.iter().any(|line| line["does"] == does && line["method"] == "Shop.Load");
         ensure!(is("waits") && is("queued"), "{runtime}: {report}");

@@ -97,7 +97,7 @@ fn a_process_that_does_not_answer_or_is_killed_ends_the_commands_with_a_reason()
             Ok(command)
         };
         program.stop()?;
-        let output = attach("2")?.output()?;
+        let output = attach("1")?.output()?;
         let (_, stderr) = texts(&output);
         ensure!(output.status.code().is_some_and(|code| code != 0), "{runtime}: {output:?}");
         ensure!(stderr.contains("no answer after"), "{runtime}: {stderr}");
@@ -111,9 +111,9 @@ fn a_process_that_does_not_answer_or_is_killed_ends_the_commands_with_a_reason()
 
         // The same for `detach`, whose profiler does not answer.
         program.stop()?;
-        let output = corprof()?.args(["detach", &pid, "--timeout", "2"]).output()?;
+        let output = corprof()?.args(["detach", &pid, "--timeout", "1"]).output()?;
         let (_, stderr) = texts(&output);
-        ensure!(output.status.code() == Some(1) && stderr.contains("2 s"), "{runtime}: {output:?}");
+        ensure!(output.status.code() == Some(1) && stderr.contains("1 s"), "{runtime}: {output:?}");
 
         // Killed while both wait.
         let start = |mut command: Command| command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();

@@ -160,15 +160,20 @@ fn waits_are_summed_up_and_drawn() -> Result<()> {
     Ok(())
 }
 
-/// `corprof COMMAND --json -- WebWaits 7`, which has begun to answer its requests.
-fn started(runtime: &Runtime, command: &str) -> Result<Program> {
-    let mut corprof = corprof()?;
-    corprof.args([command, "--json", "--"]).args(application(runtime, "WebWaits")?).arg("7");
-    let program = Program::start(corprof)?;
-    program.expect("ready")?;
+/// Beside each other, `corprof COMMAND --json -- WebWaits 7` for each of these commands: all have begun to answer their
+/// requests.
+fn started(runtime: &Runtime, commands: [&str; 2]) -> Result<[Program; 2]> {
+    let start = |command: &str| -> Result<Program> {
+        let mut corprof = corprof()?;
+        corprof.args([command, "--json", "--"]).args(application(runtime, "WebWaits")?).arg("7");
+        let program = Program::start(corprof)?;
+        program.expect("ready")?;
+        Ok(program)
+    };
+    let programs = [start(commands[0])?, start(commands[1])?];
     // Threads hold what they tell for a second or two.
     thread::sleep(Duration::from_secs(3));
-    Ok(program)
+    Ok(programs)
 }
 
 /// The document on the last line.
@@ -182,7 +187,8 @@ fn an_application_is_listened_to_from_its_start_to_its_end() -> Result<()> {
         if !runtime.has(Difference::AsyncOperations) {
             continue;
         }
-        let (lines, code) = started(&runtime, "requests")?.rest()?;
+        let [requests, waits] = started(&runtime, ["requests", "waits"])?;
+        let (lines, code) = requests.rest()?;
         ensure!(code == Some(7), "{runtime}: the code of the application is lost: {code:?}: {lines:?}");
         let report = last(&lines)?;
         let endpoints = report["endpoints"].as_array().context("no endpoints")?;
@@ -190,7 +196,7 @@ fn an_application_is_listened_to_from_its_start_to_its_end() -> Result<()> {
         let first = &reports["waits"][0];
         ensure!(first["method"] == "Shop.Collect" && first["is_mine"] == true, "{runtime}: {reports}");
 
-        let (lines, code) = started(&runtime, "waits")?.rest()?;
+        let (lines, code) = waits.rest()?;
         ensure!(code == Some(7), "{runtime}: {code:?}: {lines:?}");
         let report = last(&lines)?;
         let places = report["places"].as_array().context("no places")?;
@@ -205,8 +211,8 @@ fn an_interrupt_has_the_answer_before_the_application_ends() -> Result<()> {
         if !runtime.has(Difference::AsyncOperations) {
             continue;
         }
-        for command in ["requests", "waits"] {
-            let mut program = started(&runtime, command)?;
+        let commands = ["requests", "waits"];
+        for (command, mut program) in commands.into_iter().zip(started(&runtime, commands)?) {
             // The application stops its server at SIGTERM, and runs on until its input ends.
             let input = program.input.take();
             program.signal("-INT")?;

@@ -1,4 +1,5 @@
 // target: 8.0
+// generators: yes
 // What today's C# makes of a program: async methods and streams, iterators, records, spans, ref structs, static abstract
 // members, lambdas, pattern matching, and a regular expression that a source generator has compiled.
 //

@@ -175,7 +175,7 @@ impl Musl {
         let mut build = musl::cargo_build(target, &cache)?;
         announce("Building the profilers of the command `corprof` for musl");
         let mut profilers = musl::cargo_build(target, &cache)?;
-        profilers.args(ELSEWHERE);
+        profilers.args(ELSEWHERE).args(tier.libraries());
         cargo::embed_profilers_of(profilers, &mut build, args.release)?;
         let mut prepared = Prepared::new(args, build, vec![runtime], tier)?;
         if tier != Tier::Few {

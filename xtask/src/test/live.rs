@@ -47,10 +47,34 @@ impl Tier {
             Self::Named | Self::All => ("all()", &[]),
         }
     }
+
+    /// The libraries of profilers that its tests load, as cargo selects them.
+    pub(super) fn libraries(self) -> Vec<&'static str> {
+        match self {
+            Self::Few => LIBRARIES_OF_FEW.into_iter().flat_map(|name| ["--example", name]).collect(),
+            _ => vec!["--examples"],
+        }
+    }
 }
 
 /// The tests of [`Tier::Few`]: from the start, attached and detached again; hooks, walks, heaps, events.
 const FEW: &str = "test(/^(differs::)?(smoke|walks|hooks|heap_dump|cli::(differs::)?(attach|detach|events|stacks))::/) and not test(/(^|::)long::/)";
+
+/// The libraries that these tests load: each takes a second or two to compile and to link, and the others are not
+/// needed.
+const LIBRARIES_OF_FEW: [&str; 11] = [
+    cargo::BUILT_IN,
+    "attached",
+    "beeper",
+    "detacher",
+    "heap_dump",
+    "hooks",
+    "leaver",
+    "own_event",
+    "own_events",
+    "smoke",
+    "walks",
+];
 
 /// How many times tests repeat what they do: see tests/src/repetitions.rs.
 const REPETITIONS: &str = "CORPROF_TEST_REPETITIONS";
@@ -58,8 +82,8 @@ const REPETITIONS: &str = "CORPROF_TEST_REPETITIONS";
 /// Programs of tests that need a runtime.
 pub(super) const PROGRAMS: [&str; 2] = ["live", "com"];
 
-/// What the live tests run, of the packages that cargo selects: profilers, and the command.
-const WHAT_IS_RUN: [&str; 3] = ["--examples", "--bin", "corprof"];
+/// What the live tests run beside profilers, of the packages that cargo selects.
+const COMMAND: [&str; 2] = ["--bin", "corprof"];
 
 /// The inputs of the live tests.
 pub(super) struct Prepared {
@@ -95,9 +119,9 @@ impl Prepared {
             build.args(["-p", "corprof-smoke", "--examples"]);
         } else if runtimes.iter().all(|runtime| runtime.emulator.is_none()) {
             cargo::embed_profilers(&mut build, args.release)?;
-            build.args(HERE).args(WHAT_IS_RUN);
+            build.args(HERE).args(tier.libraries()).args(COMMAND);
         } else {
-            build.args(ELSEWHERE).args(WHAT_IS_RUN);
+            build.args(ELSEWHERE).args(tier.libraries()).args(COMMAND);
         }
         if args.release {
             build.arg("--release");
@@ -115,7 +139,7 @@ impl Prepared {
         build.arg("build");
         cargo::embed_profilers(&mut build, args.release)?;
         build.env("CORPROF_BUNDLE_OTHER", self.profilers.join("libcorprof_profilers.so"));
-        build.args(HERE).args(WHAT_IS_RUN);
+        build.args(HERE).args(self.tier.libraries()).args(COMMAND);
         build.args(args.release.then_some("--release"));
         let libraries = cargo::build_examples(&mut build)?;
         let built = libraries.first().and_then(|(_, library)| library.parent()?.parent());
@@ -181,5 +205,20 @@ impl Prepared {
         let line = |runtime: &Runtime| [runtime.version.to_string().into(), runtime.host.clone().into_os_string()];
         let lines: Vec<OsString> = self.runtimes.iter().map(|runtime| line(runtime).join(" ".as_ref())).collect();
         lines.join("\n".as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_libraries_of_the_few_tests_can_be_built() {
+        let metadata = Metadata::load().unwrap();
+        let examples = ["corprof-profilers", "corprof-examples", cargo::TEST_PROFILERS, "corprof-smoke"]
+            .map(|package| metadata.examples(package));
+        let has = |name: &str| examples.iter().flatten().any(|example| example.name == name);
+        assert_eq!(LIBRARIES_OF_FEW.iter().find(|name| !has(name)), None);
+        assert_eq!(Tier::Few.libraries().len(), 2 * LIBRARIES_OF_FEW.len());
     }
 }
