@@ -107,6 +107,30 @@ fn every_thread_is_shown_where_it_stands_as_often_as_is_asked() -> Result<()> {
     Ok(())
 }
 
+/// The runtime leaves them out of its walks.
+#[test]
+fn dynamic_methods_are_among_the_frames_and_have_names() -> Result<()> {
+    for runtime in runtimes()? {
+        let program = Program::start(Run::new(&runtime, "Dynamic").args(["wait"]).command()?)?;
+        program.expect("ready")?;
+        let pid = program.child.id().to_string();
+        for _ in 0..2 {
+            let output = stacks(&pid, &["--json"])?;
+            ensure!(output.status.success(), "{runtime}: {output:?}");
+            let stacks: Value = serde_json::from_slice(&output.stdout).context("no JSON")?;
+            let frames = frames(named(&stacks, "dynamic")?)?;
+            let expected = ["Dynamic.Waits", "<dynamic method Inner>", "<dynamic method Outer>", "Dynamic.Runs"]
+                .map(str::to_owned);
+            ensure!(frames.windows(4).any(|frames| *frames == expected), "{runtime}: {frames:#?}");
+            let named = frames.iter().filter(|frame| frame.starts_with('<'));
+            ensure!(named.count() == 2, "{runtime}: no stub of the runtime's is among them: {frames:#?}");
+        }
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0) && !stderr.contains("panicked"), "{runtime}: {code:?}: {stderr}");
+    }
+    Ok(())
+}
+
 /// The numbers of the lines of a managed source that end in such a comment, by the text of the comment.
 fn marked(source: &str) -> BTreeMap<&str, u64> {
     let lines = source.lines().zip(1..);
