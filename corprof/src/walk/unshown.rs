@@ -93,7 +93,7 @@ mod tests {
         let first = stack.as_ptr().addr();
         stack[2..7].copy_from_slice(&[code, first, 3, usize::MAX, code + 0x40]);
         let inner = at(first, first + size_of::<usize>());
-        let outer = at(first + 8 * size_of::<usize>(), 0);
+        let outer = at(first + size_of_val(&stack), 0);
         let mut found = Vec::new();
         inner.find_before(outer, |word| {
             found.push(word);
