@@ -20,7 +20,7 @@ const ANSWERS: [(&str, &[&[&str]]); 8] = [
         ],
     ),
     ("allocations", &[&["class"], &["Order"]]),
-    ("leaks", &[&["What has grown in Asked"], &["static field kept"], &["-> Node  +"]]),
+    ("leaks", &[&["What has grown in Asked"], &["static field Asked.kept"], &["-> Node  +"]]),
     ("timer", &[&["Asked.Outer("], &["Asked.Inner("]]),
     ("tracer", &[&["Asked.Outer("], &["Asked.Inner("]]),
 ];
