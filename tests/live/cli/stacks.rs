@@ -107,6 +107,26 @@ fn every_thread_is_shown_where_it_stands_as_often_as_is_asked() -> Result<()> {
     Ok(())
 }
 
+/// Its wait ends in the stop now and then. On a busy machine it may be ready to run for as long as it sleeps.
+#[test]
+fn a_thread_that_sleeps_shortly_waits() -> Result<()> {
+    const LOOKS: usize = 10;
+    for runtime in runtimes()? {
+        let program = standing(&runtime)?;
+        let pid = program.child.id().to_string();
+        let mut waits = 0;
+        for _ in 0..LOOKS {
+            let output = stacks(&pid, &["--json"])?;
+            let stacks: Value = serde_json::from_slice(&output.stdout).context("no JSON")?;
+            let napper = named(&stacks, "napper")?;
+            ensure!(frames(napper)?.iter().any(|frame| frame == "Standing.Naps"), "{runtime}: {napper}");
+            waits += usize::from(napper["state"] == "waits");
+        }
+        ensure!(waits > LOOKS / 2, "{runtime}: it waited in {waits} of {LOOKS} looks");
+    }
+    Ok(())
+}
+
 /// The runtime leaves them out of its walks.
 #[test]
 fn dynamic_methods_are_among_the_frames_and_have_names() -> Result<()> {
