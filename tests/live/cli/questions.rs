@@ -308,7 +308,7 @@ fn a_file_is_written_in_the_requested_format() -> Result<()> {
 fn a_wrong_option_is_refused_before_anything_is_done() -> Result<()> {
     for (args, said) in [
         (&["locks", "1", "--tops", "3"][..], "a similar argument exists: '--top'"),
-        (&["timer", "1", "--env", "TIMER_OTU=x"], "did you mean TIMER_OUT?"),
+        (&["timer", "1", "--env", "TIMER_CALLER=x"], "did you mean TIMER_CALLERS?"),
         (&["timer", "1", "--env", "SHOP=1"], "a running process keeps its environment"),
         (&["locks", "1", "--rate", "0"], "give a number from 0.1 to 1000"),
         (&["locks", "--env", "LOCKS_TPO=3", "--", "sh", "-c", "echo ran"], "did you mean LOCKS_TOP?"),
