@@ -101,7 +101,8 @@ fn shares_are_right(runtime: &Runtime, limits: &Limits, told: &str, times: u64) 
     child.wait()?;
     let (_, stderr) = texts(&output?);
     ensure_or_longer!(file.is_file(), "{runtime}: {stderr}");
-    ensure!(stderr.contains(&format!("({told})")), "{runtime}: {stderr}");
+    // On a busy machine it may have got less than it is allowed.
+    ensure_or_longer!(stderr.contains(&format!("({told})")), "{runtime}: {stderr}");
     let folded = fs::read_to_string(&file)?;
     let [sixty, thirty, ten] = ["Shares.Sixty", "Shares.Thirty", "Shares.Ten"].map(|name| weight(&folded, name));
     let all = sixty + thirty + ten;
