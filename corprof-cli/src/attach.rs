@@ -35,8 +35,8 @@ use crate::{embedded, profiler_choice, question, signals};
 The exit code is 1 if the runtime refuses. Exit codes: corprof help exit-codes")]
 pub struct Args {
     /// The process id, unless there is --wait; then the profiler: a .so, .dll or .dylib that cargo has built, or the
-    /// name of a built-in one
-    #[arg(value_names = ["PID", "LIBRARY|NAME"], num_args = 1..=2, required = true)]
+    /// name of a built-in one. With --wait the command may follow it without `--`, if no word of it begins with `-`
+    #[arg(value_names = ["PID", "LIBRARY|NAME"], num_args = 1.., required = true)]
     target: Vec<OsString>,
 
     /// Start the command after `--`, and attach to it
@@ -81,12 +81,16 @@ pub fn run(args: &Args) -> Outcome {
         (text, None) => Ok(text.clone().unwrap_or_default().into_bytes()),
     };
     let (pid, library) = match args.target.as_slice() {
-        [library] if args.wait && !args.command.is_empty() => return start(args, library, data()?),
+        // `dnx` and `dotnet tool exec` remove the first `--`.
+        [library, command @ ..] if args.wait && !(command.is_empty() && args.command.is_empty()) => {
+            let command: Vec<OsString> = command.iter().chain(&args.command).cloned().collect();
+            return start(args, library, &command, data()?);
+        }
         [pid, library] if !args.wait => (pid, Path::new(library)),
         _ if args.wait => {
             return Err(usage(
-                "with --wait give one thing before `--`, the library or a name, and the command behind it. `dnx` and \
-                 `dotnet tool exec` remove the first `--`: write it twice",
+                "with --wait give the library or a name, and the command that starts the application: \
+                 `corprof attach --wait libmine.so -- dotnet App.dll`",
             ));
         }
         _ => return Err(usage("give a process id and a library: `corprof attach 4711 libmine.so`; or use --wait")),
@@ -135,16 +139,25 @@ fn check_settings(library: &Path, data: &[u8]) -> Result<(), Failure> {
 }
 
 /// Starts the command, and attaches to it.
-fn start(args: &Args, library: &OsStr, data: Vec<u8>) -> Outcome {
+fn start(args: &Args, library: &OsStr, command: &[OsString], data: Vec<u8>) -> Outcome {
     let library = Path::new(library);
-    let profiler = match Profiler::named(library).filter(|_| args.clsid.is_none()) {
+    let built_in = Profiler::named(library).filter(|_| args.clsid.is_none());
+    let profiler = match built_in {
         Some(profiler) => profiler_choice::choose_to_start(Path::new(profiler.to_attach().name), None)?,
         None => profiler_choice::choose_to_start(library, args.clsid.as_deref())?,
     };
     check_settings(library, &data)?;
-    let delay = Duration::ZERO;
-    let command = args.command.as_slice();
-    let delayed =
-        DelayedAttach { profiler, data, delay, duration: None, changes: Changes::new(), command, is_quiet: false };
-    Ok(exit::of_application(delayed.run()?.status))
+    let delayed = DelayedAttach {
+        profiler,
+        data,
+        delay: Duration::ZERO,
+        duration: None,
+        changes: Changes::new(),
+        command,
+        is_quiet: false,
+        built_in,
+    };
+    let ended = delayed.run()?;
+    // The user has ended the application.
+    Ok(if ended.has_answered { exit::OK.into() } else { exit::of_application(ended.status) })
 }

@@ -2,19 +2,25 @@
 //! `corprof run --delay` or `--duration`.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use std::{fs, io, thread};
 
 use anyhow::{Context, anyhow};
 use corprof_diagnostics::{Error, HResult, Process};
 use corprof_launch::application::{Application, Wait};
 use corprof_launch::environment::{self, Chosen};
+use corprof_launch::folder::Folder;
 use corprof_launch::launch::{self, Changes};
 use corprof_launch::processes::{self, Program};
 use corprof_launch::signals::Interrupt;
+use corprof_launch::stop_file::StopFile;
+use corprof_profilers::table::Profiler;
 
+use crate::attached_profiler::folder;
 use crate::exit::Failure;
 use crate::{attach_request, detach};
 
@@ -23,6 +29,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LAST_PAUSE: Duration = Duration::from_millis(100);
 /// The time limit for the runtime to load the profiler, and for the profiler to detach.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// The time limit for the profiler to give its answer after Ctrl-C. Another Ctrl-C ends the application at once.
+const LAST_WORDS: Duration = Duration::from_secs(60);
+/// The interval between two looks for it.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// An application, and a profiler that comes later.
 #[derive(Debug)]
@@ -41,6 +51,9 @@ pub struct DelayedAttach<'a> {
     pub command: &'a [OsString],
     /// Whether only errors are printed.
     pub is_quiet: bool,
+    /// The profiler, if it is a built-in one: at Ctrl-C or SIGTERM it answers before the application is ended. With
+    /// another one the application gets these signals at once.
+    pub built_in: Option<&'static Profiler>,
 }
 
 /// What became of it.
@@ -50,6 +63,8 @@ pub struct Ended {
     pub status: ExitStatus,
     /// The process that the profiler was attached to, if it was.
     pub attached: Option<u32>,
+    /// Whether the profiler has given its answer at Ctrl-C or SIGTERM.
+    pub has_answered: bool,
 }
 
 impl DelayedAttach<'_> {
@@ -58,34 +73,127 @@ impl DelayedAttach<'_> {
     /// # Errors
     /// If the application is not started.
     pub fn run(self) -> Result<Ended, Failure> {
-        let Self { profiler, data, delay, duration, mut changes, command, is_quiet } = self;
+        let Self { profiler, mut data, delay, duration, mut changes, command, is_quiet, built_in } = self;
+        let answers = Answers::of(built_in, &mut data)?.map(Arc::new);
         for name in environment::profiler_variables() {
             changes.insert(name, None);
         }
         let (program, arguments) = command.split_first().context("no command")?;
         let program = launch::find(program, launch::value_of(&changes, "PATH").as_deref())?;
         launch::refuse(std::slice::from_ref(&profiler), &program, &changes)?;
-        let mut command = Interrupt::PassOn.command(&program);
+        let interrupt = if answers.is_some() { Interrupt::Stop } else { Interrupt::PassOn };
+        let mut command = interrupt.command(&program);
         command.args(arguments);
         launch::set(&mut command, &changes);
         let start = Instant::now();
-        let mut application = Application::start(&mut command, &program, Interrupt::PassOn)?;
+        let mut application = Application::start(&mut command, &program, interrupt)?;
 
         let pid = application.id();
         // Dropping `is_running` at the end of the application ends the waits of the thread.
         let (is_running, ended) = mpsc::channel::<()>();
-        let visit = thread::spawn(move || {
-            let visitor = Visitor { pid, profiler, data, is_quiet, ended };
-            visitor.visit(start + delay, duration)
-        });
+        let attached_to = Arc::new(Attached::default());
+        let visitor = Visitor {
+            pid,
+            profiler,
+            data,
+            is_quiet,
+            attached_to: Arc::clone(&attached_to),
+            answers: answers.clone(),
+            ended,
+        };
+        let visit = thread::spawn(move || visitor.visit(start + delay, duration));
+        let mut answering = None;
         let status = loop {
-            if let Wait::Ended(status) = application.wait(Duration::MAX).context("cannot wait for the application")? {
-                break status;
+            match application.wait(Duration::MAX).context("cannot wait for the application")? {
+                Wait::Ended(status) => break status,
+                Wait::Signal if answering.is_some() => launch::end(pid, true),
+                Wait::Signal => {
+                    let (answers, attached_to) = (answers.clone(), attached_to.get());
+                    answering = answers.map(|answers| thread::spawn(move || answers.ask_and_end(attached_to, pid)));
+                }
+                Wait::Woken | Wait::TimedOut => {}
             }
         };
         drop(is_running);
         let attached = visit.join().map_err(|_| anyhow!("the thread that attaches the profiler has panicked"))?;
-        Ok(Ended { status, attached })
+        let has_answered = answering.is_some_and(|answering| answering.join().unwrap_or(false));
+        if let Some(answers) = &answers {
+            answers.print();
+        }
+        Ok(Ended { status, attached, has_answered })
+    }
+}
+
+/// The process that a profiler is attached to now.
+#[derive(Default)]
+struct Attached(Mutex<Option<u32>>);
+
+impl Attached {
+    fn lock(&self) -> MutexGuard<'_, Option<u32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&self) -> Option<u32> {
+        *self.lock()
+    }
+
+    fn set(&self, pid: Option<u32>) {
+        *self.lock() = pid;
+    }
+}
+
+/// How a built-in profiler is asked for its answer, and where it writes that.
+struct Answers {
+    stop: StopFile,
+    folder: Folder,
+}
+
+impl Answers {
+    /// Those of a profiler that can be asked; adds the setting for it to its data.
+    fn of(profiler: Option<&'static Profiler>, data: &mut Vec<u8>) -> Result<Option<Self>, Failure> {
+        let Some(setting) = profiler.and_then(|profiler| profiler.to_attach().stop()) else { return Ok(None) };
+        let folder = Folder::new().context("cannot make a folder")?;
+        let stop = StopFile::new(folder.path());
+        data.extend(format!("\n{}={}\n", setting.variable, stop.path().display()).bytes());
+        Ok(Some(Self { stop, folder }))
+    }
+
+    /// Has the profiler of a process answer, and then ends the application. Whether it has answered.
+    fn ask_and_end(&self, attached_to: Option<u32>, application: u32) -> bool {
+        let has_answered = attached_to.is_some_and(|pid| self.ask(pid));
+        launch::end(application, false);
+        has_answered
+    }
+
+    fn ask(&self, pid: u32) -> bool {
+        let start = Instant::now();
+        if let Err(error) = self.stop.ask() {
+            eprintln!("corprof: {error:#}");
+            return false;
+        }
+        while !self.stop.is_done(pid) {
+            if !processes::is_there(pid) || start.elapsed() > LAST_WORDS {
+                return false;
+            }
+            thread::sleep(LOOK);
+        }
+        true
+    }
+
+    /// Prints what has been answered since the last call, where the profiler prints it if it was loaded at the start.
+    fn print(&self) {
+        let Ok(entries) = fs::read_dir(self.folder.path()) else { return };
+        let files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        // The calls of a process come before its answer.
+        for ending in ["calls", "answer"] {
+            for file in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == ending)) {
+                let printed = folder::reader(file).and_then(|mut answer| io::copy(&mut answer, &mut io::stderr()));
+                if let Err(error) = printed {
+                    eprintln!("corprof: cannot print the answer of the profiler: {error}");
+                }
+                let _ = fs::remove_file(file);
+            }
+        }
     }
 }
 
@@ -95,6 +203,9 @@ struct Visitor {
     profiler: Chosen,
     data: Vec<u8>,
     is_quiet: bool,
+    /// The process that the profiler is attached to.
+    attached_to: Arc<Attached>,
+    answers: Option<Arc<Answers>>,
     ended: mpsc::Receiver<()>,
 }
 
@@ -112,12 +223,20 @@ impl Visitor {
                 return None;
             }
         };
+        self.attached_to.set(Some(pid));
         self.say(&format!("{name} is attached to process {pid}"));
         if let Some(duration) = duration
             && self.is_running_after(duration)
         {
-            match detach::request(pid, PATIENCE) {
-                Ok(()) => self.say(&format!("{name} has detached from process {pid}")),
+            let detached = detach::request(pid, PATIENCE);
+            if let Some(answers) = &self.answers {
+                answers.print();
+            }
+            match detached {
+                Ok(()) => {
+                    self.attached_to.set(None);
+                    self.say(&format!("{name} has detached from process {pid}"));
+                }
                 Err(_) if !processes::is_there(pid) => {}
                 Err(failure) => eprintln!("corprof: {name} was NOT detached: {:#}", failure.error),
             }

@@ -162,11 +162,16 @@ fn run_late(args: &Args, profiler: Chosen, built_in: Option<&'static Profiler>, 
         changes,
         command: &args.command,
         is_quiet: args.quiet,
+        built_in,
     };
     let ended = delayed.run()?;
     if let (Some(output), false) = (output, args.quiet) {
         bundled::list_files(&output, ended.attached.as_slice(), &BTreeMap::new());
     }
     let is_missed = args.require_load && ended.attached.is_none();
-    Ok(if is_missed { exit::NOT_LOADED.into() } else { exit::of_application(ended.status) })
+    if is_missed {
+        return Ok(exit::NOT_LOADED.into());
+    }
+    // The user has ended the application.
+    Ok(if ended.has_answered { exit::OK.into() } else { exit::of_application(ended.status) })
 }

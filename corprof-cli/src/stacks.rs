@@ -43,7 +43,7 @@ const CUT: &str = "[outer frames are missing";
 /// or of a library. `in Orders.cs:41` is the statement that runs or has called, where a portable PDB beside the module or
 /// in it tells. Threads with equal stacks are shown once, and what the framework does to start a thread or to give
 /// it work is one line: `--all-frames` shows each thread and each frame. A thread `waits` if it was neither running nor
-/// ready to run. Thread names come from the system: Linux cuts them to 15 bytes.
+/// ready to run just before it was stopped. Thread names come from the system: Linux cuts them to 15 bytes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof stacks 4711

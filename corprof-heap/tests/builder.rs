@@ -246,6 +246,8 @@ fn static_fields_have_names() {
         payload.extend(name.encode_utf16().chain([0]).flat_map(u16::to_le_bytes));
     }
     let mut reader = BulkReader::new(GraphBuilder::new("statics"), true);
+    reader.static_class(2, "Shop.Catalogue");
+    reader.static_class(0x2000, "Nothing");
     reader.builder().object(0x1000, 1, 24);
     reader.builder().object(0x2000, 1, 24);
     assert!(reader.event(38, &payload));
@@ -255,7 +257,7 @@ fn static_fields_have_names() {
     }
     let graph = reader.finish().unwrap();
     let names: Vec<_> = graph.roots().iter().map(|root| root.name.as_deref()).collect();
-    assert_eq!(names, [Some("items"), Some("größe")]);
+    assert_eq!(names, [Some("items"), Some("Shop.Catalogue.größe")]);
     assert_eq!((graph.losses().repeated_blocks, graph.losses().missing_end), (1, 1));
 }
 

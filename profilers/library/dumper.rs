@@ -14,6 +14,7 @@
 //! bytes 480000000                         of the blocks
 //! frozen 139941298798600 4096             beginning and length of a range whose objects are never collected
 //! class 140113 System.Private.CoreLib string[]    number in the blocks, assembly, name, separated by tabs
+//! static 139941298798640 Shop.Catalogue    the address of a static field, and its class
 //! code 139941298798612 Shop.Orders.LoadAsync()    an address at which a suspended method goes on, and its name
 //! ```
 //!
@@ -45,6 +46,7 @@ use crate::class_assembly::assembly;
 use crate::lease::Lease;
 use crate::question::leave;
 use crate::report_files::{of_process, with_ending, write};
+use crate::static_fields::StaticFields;
 use crate::task_fields::{TaskBlocks, task_fields};
 
 /// The name in messages.
@@ -126,7 +128,7 @@ fn snapshot(cx: &mut ProfilerThread<'_>, out: &Path, has_tasks: bool) -> Result<
     let mut repeated = 0;
     let dump = loop {
         let file = BlockFile::new(blocks.try_clone().map_err(HeapDumpError::Sink)?);
-        let sink = TaskBlocks { file, addresses: BTreeSet::new() };
+        let sink = TaskBlocks { file, statics: StaticFields::default(), addresses: BTreeSet::new() };
         let error = match cx.take_heap_snapshot_with_fields(DEADLINE, sink, fields.clone()) {
             Ok(dump) => break dump,
             Err(error) => error,
@@ -157,6 +159,9 @@ fn snapshot(cx: &mut ProfilerThread<'_>, out: &Path, has_tasks: bool) -> Result<
     for &(key, class) in &dump.classes {
         let assembly = assembly(cx, class).unwrap_or_default();
         let _ = writeln!(text, "class {key}\t{}\t{}", line(&assembly), line(&cx.names().csharp().class(class)));
+    }
+    for (address, class) in dump.sink.statics.classes(cx) {
+        let _ = writeln!(text, "static {address} {}", line(&class));
     }
     for &address in &dump.sink.addresses {
         let function = cx.function_version_from_ip(address as usize)?;

@@ -23,6 +23,7 @@ use serde::Serialize;
 
 use crate::class_assembly::assembly;
 use crate::question::{self, Answer, Asker, Head, Report, Wake, milliseconds};
+use crate::static_fields::StaticFields;
 
 /// A snapshot that takes longer is given up.
 const DEADLINE: Duration = Duration::from_secs(600);
@@ -275,6 +276,11 @@ fn snapshot(cx: &mut ProfilerThread<'_>, found: &Mutex<Found>) -> Result<HeapGra
     for &(key, class) in &dump.classes {
         let assembly = assembly(cx, class).unwrap_or_default();
         reader.builder().class(key, cx.names().csharp().class(class).as_str(), &assembly, 0);
+    }
+    let mut statics = StaticFields::default();
+    BlockFile::read(file.path(), |event, payload| statics.add(event, payload))?;
+    for (address, class) in statics.classes(cx) {
+        reader.static_class(address, &class);
     }
     BlockFile::read(file.path(), |event, payload| {
         reader.event(event, payload);

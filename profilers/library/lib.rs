@@ -12,6 +12,7 @@ mod lease;
 mod line_counts;
 mod own_frames;
 mod report_files;
+mod static_fields;
 mod task_fields;
 mod thread_name;
 

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use corprof::prelude::*;
 use corprof::sampler::{Round, Sample, SampledThread, Sampler};
@@ -30,6 +30,11 @@ const DEPTH: usize = 2000;
 /// The maximum number of rounds. The buffer grows from round to round until all frames fit.
 const ROUNDS: u32 = 8;
 
+/// How long dynamic methods may be without names: right after an attach they have none for a moment.
+const NAMES: Duration = Duration::from_millis(300);
+/// The beginning of a frame of one without a name.
+const UNNAMED: &str = "\n  <dynamic method>";
+
 /// The profiler.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A09", no_export)]
@@ -49,6 +54,7 @@ impl Callbacks for Stacks {
         let is_seen = Arc::clone(&is_done);
         let file = out.clone();
         let mut rounds = 0;
+        let mut first_round = None;
         // There is only one round, so it has no budget.
         let sampler = Sampler::every(Duration::from_millis(1)).budget(1.0).longest_suspension(Duration::from_secs(60));
         sampler.max_depth(DEPTH).start(cx, move |round| {
@@ -57,7 +63,12 @@ impl Callbacks for Stacks {
             if round.samples().any(lacks_room) && rounds < ROUNDS {
                 return; // the next round has more room
             }
-            let text = text(round) + &locks(round);
+            let text = text(round);
+            let started = *first_round.get_or_insert_with(Instant::now);
+            if text.contains(UNNAMED) && started.elapsed() < NAMES {
+                return;
+            }
+            let text = text + &locks(round);
             tell(file.as_deref(), "", &text);
             round.end_sampling();
             is_seen.store(true, Ordering::Release);

@@ -1,4 +1,4 @@
-//! The fields of tasks and of suspended methods that a snapshot of the heap has for `corprof tasks`.
+//! What a snapshot of the heap has beside its blocks: for `corprof tasks` the fields of tasks and of suspended methods.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -7,6 +7,7 @@ use corprof::heap_dump::{BlockFile, BlockSink, FieldsOf};
 use corprof::prelude::*;
 
 use crate::class_assembly::CORE_LIBRARY;
+use crate::static_fields::StaticFields;
 
 const TASK: &str = "System.Threading.Tasks.Task";
 /// What .NET 11 keeps of a method that it has suspended itself (runtime async).
@@ -49,14 +50,16 @@ fn core_class(cx: &mut ProfilerThread<'_>, name: &str) -> corprof::Result<Option
     Ok(None)
 }
 
-/// The blocks of a snapshot, and the addresses at which suspended methods go on.
+/// The blocks of a snapshot, the static fields in them, and the addresses at which suspended methods go on.
 pub(crate) struct TaskBlocks {
     pub(crate) file: BlockFile,
+    pub(crate) statics: StaticFields,
     pub(crate) addresses: BTreeSet<u64>,
 }
 
 impl BlockSink for TaskBlocks {
     fn block(&mut self, event: u16, payload: &[u8]) -> io::Result<()> {
+        self.statics.add(event, payload);
         self.file.block(event, payload)
     }
 

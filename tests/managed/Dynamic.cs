@@ -1,12 +1,17 @@
-// Makes a method while it runs, and calls it: once, or again and again for so many milliseconds.
+// Makes a method while it runs, and calls it: once, or again and again for so many milliseconds. With `wait` a thread
+// waits in a method that one has called which another one has called; it says `ready` then, until its input ends.
 using System;
 using System.Diagnostics;
+using System.Reflection;
 using System.Reflection.Emit;
+using System.Runtime.CompilerServices;
+using System.Threading;
 
 static class Dynamic
 {
     static int Main(string[] args)
     {
+        if (args.Length > 0 && args[0] == "wait") return Stand();
         if (args.Length > 0) return Spin(int.Parse(args[0]));
         DynamicMethod twice = new DynamicMethod("Twice", typeof(int), new[] { typeof(int) }, typeof(Dynamic).Module);
         ILGenerator il = twice.GetILGenerator();
@@ -18,6 +23,38 @@ static class Dynamic
         Console.WriteLine("twice 21 is " + call(21));
         return 0;
     }
+
+    static readonly ManualResetEvent never = new ManualResetEvent(false);
+
+    [MethodImpl(MethodImplOptions.NoInlining)] public static int Waits() { return never.WaitOne() ? 1 : 0; }
+
+    static DynamicMethod Calling(string name, MethodInfo called)
+    {
+        DynamicMethod made = new DynamicMethod(name, typeof(int), Type.EmptyTypes, typeof(Dynamic).Module, true);
+        ILGenerator il = made.GetILGenerator();
+        il.Emit(OpCodes.Call, called);
+        // Else the compiler would jump to what it calls, without a frame of its own.
+        il.Emit(OpCodes.Ldc_I4_1);
+        il.Emit(OpCodes.Add);
+        il.Emit(OpCodes.Ret);
+        return made;
+    }
+
+    static int Stand()
+    {
+        DynamicMethod inner = Calling("Inner", typeof(Dynamic).GetMethod("Waits"));
+        DynamicMethod outer = Calling("Outer", inner);
+        Func<int> call = (Func<int>)outer.CreateDelegate(typeof(Func<int>));
+        Thread thread = new Thread(() => Runs(call)) { Name = "dynamic", IsBackground = true };
+        thread.Start();
+        while ((thread.ThreadState & System.Threading.ThreadState.WaitSleepJoin) == 0) Thread.Yield();
+        Console.WriteLine("ready");
+        Console.Out.Flush();
+        while (Console.ReadLine() != null) { }
+        return 0;
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)] static void Runs(Func<int> call) { call(); }
 
     static int Spin(int milliseconds)
     {

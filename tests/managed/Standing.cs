@@ -3,6 +3,7 @@
 //     Standing
 //
 // waiter: in Waits, for an event. busy: in Spins. first and second: in First and Second, each for the lock that the other has.
+// napper: in Naps, which sleeps for some milliseconds again and again.
 // sorter: in Compare, which native code has called, which Sorts has called.
 using System;
 using System.Runtime.CompilerServices;
@@ -25,6 +26,7 @@ static class Standing
         Thread waiter = Start("waiter", Waits), first = Start("first", First), second = Start("second", Second);
         Thread sorter = Start("sorter", Sorts);
         Start("busy", Spins);
+        Start("napper", Naps);
         while (!spins || !hasOne || !hasOther || !compares) Thread.Yield();
         foreach (Thread thread in new[] { waiter, first, second, sorter })
             while ((thread.ThreadState & ThreadState.WaitSleepJoin) == 0) Thread.Yield();
@@ -45,6 +47,9 @@ static class Standing
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void Spins() { spins = true; while (spins) { } }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Naps() { while (true) Thread.Sleep(5); }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void First() { lock (one) { hasOne = true; while (!hasOther) Thread.Yield(); lock (other) { } } }

@@ -274,7 +274,8 @@ impl Target<'_> {
         // There is nothing in the process that could be asked, and without this everybody would wait for nothing.
         if let Some(major) = info.clr_major().filter(|major| *major < FIRST) {
             return Err(anyhow!(
-                "process {pid} runs on .NET {major}: .NET {FIRST} is the first that tells of async operations"
+                "process {pid} runs on .NET {major}: .NET {FIRST} is the first that tells of async operations. `corprof tasks {pid}` \
+                 shows what is pending now and what it awaits"
             )
             .into());
         }

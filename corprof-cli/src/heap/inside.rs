@@ -85,6 +85,8 @@ struct Description {
     frozen: Vec<(u64, u64)>,
     /// Number, assembly and name.
     classes: Vec<(u64, String, String)>,
+    /// Classes of static fields, by the addresses of the fields.
+    statics: Vec<(u64, String)>,
     /// Names of methods, by addresses in their code.
     code: Vec<(u64, String)>,
 }
@@ -128,6 +130,9 @@ pub(crate) fn take(
     }
     for (key, assembly, name) in &description.classes {
         reader.builder().class(*key, name, assembly, 0);
+    }
+    for (address, class) in &description.statics {
+        reader.static_class(*address, class);
     }
     read_blocks(BufReader::with_capacity(256 << 10, blocks), |event, payload| {
         ensure!(!stop.load(Ordering::Relaxed), "the dump was stopped, and thrown away");
@@ -244,9 +249,10 @@ fn description(text: &str, out: &Path) -> Result<Description> {
                 let (assembly, name) = assembly.zip(name).ok_or_else(unknown)?;
                 description.classes.push((key, assembly.to_owned(), name.to_owned()));
             }
-            "code" => {
+            "static" | "code" => {
                 let (address, name) = rest.split_once(' ').ok_or_else(unknown)?;
-                description.code.push((address.parse().map_err(|_| unknown())?, name.to_owned()));
+                let names = if word == "code" { &mut description.code } else { &mut description.statics };
+                names.push((address.parse().map_err(|_| unknown())?, name.to_owned()));
             }
             "full" => {
                 let folder = out.ancestors().nth(2).unwrap_or(out).display();
@@ -288,7 +294,7 @@ mod tests {
     #[test]
     fn the_format_of_the_profiler_is_parsed() {
         let parse = |text: &str| description(text, Path::new("/tmp/corprof-1/heap"));
-        let text = "heap 1\nrepeated 1\npause 1500\nlater 20\nobjects 3\nbytes 96\nfrozen 4096 64\nclass 7\tShop\tShop.Item[]\nclass 8\t\tA B\ncode 64 A.B()\n";
+        let text = "heap 1\nrepeated 1\npause 1500\nlater 20\nobjects 3\nbytes 96\nfrozen 4096 64\nclass 7\tShop\tShop.Item[]\nclass 8\t\tA B\nstatic 72 A.C\ncode 64 A.B()\n";
         let class = |key, assembly: &str, name: &str| (key, assembly.to_owned(), name.to_owned());
         let expected = Description {
             pauses: [1500, 20].map(Duration::from_micros).to_vec(),
@@ -297,6 +303,7 @@ mod tests {
             bytes: 96,
             frozen: vec![(4096, 64)],
             classes: vec![class(7, "Shop", "Shop.Item[]"), class(8, "", "A B")],
+            statics: vec![(72, "A.C".to_owned())],
             code: vec![(64, "A.B()".to_owned())],
         };
         assert_eq!(parse(text).unwrap(), expected);

@@ -23,6 +23,7 @@ use corprof_launch::folder::Folder;
 use corprof_launch::launch::{Ended, Launch};
 use corprof_launch::stop_file::StopFile as Stop;
 use corprof_launch::vigil::Vigil;
+use corprof_profilers::settings;
 use corprof_profilers::table::{ALLOCATIONS, LOCKS, Profiler};
 
 use crate::attached_profiler::{self, Left, Place};
@@ -92,12 +93,13 @@ impl Question {
     /// Attaches the profiler to a running process, has it answer, and prints the answer.
     fn ask_process(&self, pid: u32) -> Outcome {
         let name = self.profiler.name;
+        let given = self.settings_in_env()?;
         let process = Process::open(pid)?;
         let signals = Signals::catch().context("cannot catch signals")?;
         let place = Place::new(&process)?;
         let stop = Stop::new(place.folder());
         let page = self.output.as_deref().map(|output| page_of_stop(&stop.path(), output));
-        self.attach(&process, &place, &stop, page.as_deref())?;
+        self.attach(&process, &place, &stop, page.as_deref(), given)?;
         if !self.is_quiet {
             eprintln!("corprof: `{name}` watches process {pid} {}", self.until());
             if text::stays(self.profiler) {
@@ -125,10 +127,40 @@ impl Question {
         Ok(exit::OK.into())
     }
 
-    fn attach(&self, process: &Process, place: &Place, stop: &Stop, page: Option<&Path>) -> Result<(), Failure> {
+    /// The settings of the profiler that --env gives. A running process gets no other variables.
+    fn settings_in_env(&self) -> Result<Vec<(&'static str, OsString)>, Failure> {
+        let profiler = self.profiler.to_attach();
+        let mut found = Vec::new();
+        for (name, value) in given(&self.env)? {
+            let value = value.unwrap_or_default();
+            let wrong = |text: String| Failure::new(exit::USAGE, anyhow!(text));
+            settings::check(profiler, &name, &value).map_err(|error| wrong(error.to_string()))?;
+            let Some(setting) = profiler.setting(&name) else {
+                return Err(wrong(format!(
+                    "{name}={}: a running process keeps its environment, so that with a PID --env gives settings of {} only: \
+                     `corprof run --list {}` has them",
+                    value.display(),
+                    self.profiler.name,
+                    self.profiler.name
+                )));
+            };
+            found.push((setting.variable, value));
+        }
+        Ok(found)
+    }
+
+    fn attach(
+        &self,
+        process: &Process,
+        place: &Place,
+        stop: &Stop,
+        page: Option<&Path>,
+        given: Vec<(&'static str, OsString)>,
+    ) -> Result<(), Failure> {
         let profiler = self.profiler.to_attach();
         let stop_setting = profiler.stop().context("the profiler has no stop file")?;
-        let mut settings = self.settings.clone();
+        let mut settings = given;
+        settings.extend(self.settings.iter().cloned());
         settings.push((stop_setting.variable, place.told(&stop.path()).into_os_string()));
         if let (Some(page), Some(setting)) = (page, profiler.output()) {
             settings.push((setting.variable, place.told_pattern(page).into_os_string()));

@@ -46,11 +46,11 @@ fn command(words: &'static Words) -> Command {
         .help("The process, as `corprof ps` numbers it")
         .value_parser(value_parser!(u32))
         .required_unless_present(COMMAND)
-        .conflicts_with_all([COMMAND, ENV]);
+        .conflicts_with(COMMAND);
     let env = Arg::new(ENV)
         .long(ENV)
         .value_name("NAME=VALUE")
-        .help("An environment variable for the application. Repeatable")
+        .help("An environment variable for the application; with a PID, a setting of the profiler. Repeatable")
         .action(ArgAction::Append);
     let quiet =
         Arg::new(QUIET).short('q').long(QUIET).help("Print errors and the answer only").action(ArgAction::SetTrue);

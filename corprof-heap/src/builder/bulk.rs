@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{GraphBuilder, HeapGraph, RootKind, TooLarge};
 
@@ -78,6 +78,8 @@ pub struct BulkReader {
     early: VecDeque<Option<u32>>,
     /// Where static fields are that were reported.
     static_fields: FxHashSet<u64>,
+    /// Names of their classes.
+    static_classes: FxHashMap<u64, Box<str>>,
     has_roots: bool,
 }
 
@@ -106,8 +108,15 @@ impl BulkReader {
             waiting: VecDeque::new(),
             early: VecDeque::new(),
             static_fields: FxHashSet::default(),
+            static_classes: FxHashMap::default(),
             has_roots: false,
         }
+    }
+
+    /// Names the class of the static field at this address. The events have the names of fields only; call it before
+    /// they come.
+    pub fn static_class(&mut self, address: u64, class: &str) {
+        self.static_classes.insert(address, class.into());
     }
 
     /// Whether the event `id` of `Microsoft-Windows-DotNETRuntime` belongs to a heap dump.
@@ -281,6 +290,10 @@ impl BulkReader {
         let units = name.chunks_exact(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]]));
         let length = units.clone().position(|unit| unit == 0)?;
         let text: String = char::decode_utf16(units.take(length)).map(|unit| unit.unwrap_or('\u{fffd}')).collect();
+        let text = match self.static_classes.get(&field) {
+            Some(class) => format!("{class}.{text}"),
+            None => text,
+        };
         self.builder.add_root(object, false, RootKind::Static, Some(&text));
         self.static_fields.insert(field);
         name.get(2 * length + 2..)

@@ -74,6 +74,8 @@ pub(crate) struct ThreadCheck {
     pub(crate) cpu_time: Option<Duration>,
     /// The scheduler's answer, if the thread has run since the last mark.
     scheduling: Option<Scheduling>,
+    /// Whether it was neither running nor ready to run; none if that was not asked, or the system does not report it.
+    was_waiting: Option<bool>,
     /// Whether it is working, or may be: it has run since the last mark, has not waited since, and is runnable.
     pub(crate) is_working: bool,
     /// Whether it has run since the last round, or may have.
@@ -93,10 +95,16 @@ impl RunMeasure {
 }
 
 impl ThreadCheck {
+    /// Asks whether the thread waits, shortly before it is stopped. Afterwards one whose wait ended meanwhile would be
+    /// ready to run, and one that has worked may still be in the stop.
+    pub(crate) fn ask_whether_it_waits(&mut self, os_id: u32) {
+        self.was_waiting = system::is_runnable(os_id).map(|is_runnable| !is_runnable);
+    }
+
     /// Whether the thread, which has been walked since, had begun to wait before it was stopped.
     pub(crate) fn has_waited(&self, os_id: u32) -> bool {
         let Some(before) = self.scheduling else {
-            return system::is_runnable(os_id) == Some(false);
+            return self.was_waiting.unwrap_or_else(|| system::is_runnable(os_id) == Some(false));
         };
         // The runtime's stop is itself one wait. A thread that was already waiting went from that wait into the stop.
         system::scheduling(os_id).is_some_and(|now| !now.is_runnable || now.waits > before.waits + 1)
@@ -129,6 +137,7 @@ impl ThreadRecord {
             last_change,
             cpu_time: cpu_time.map(|(now, before)| now.saturating_sub(before)),
             scheduling,
+            was_waiting: None,
             is_working: has_run_since_mark && scheduling.is_none_or(|now| self.has_not_waited(now)),
             has_run: measure.has_run_since(self.at_round.run_count),
         }
@@ -210,6 +219,7 @@ impl Activity {
             last_change: now,
             cpu_time: measure.cpu_time.filter(|_| self.has_begun),
             scheduling,
+            was_waiting: None,
             is_working: scheduling.is_none_or(|scheduling| scheduling.is_runnable),
             has_run: true,
         }

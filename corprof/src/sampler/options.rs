@@ -235,11 +235,14 @@ impl Sampler {
     }
 }
 
-/// What a strategy needs. Signals also see dynamic methods, which corprof knows by the events of their compilation
+/// What a strategy needs. Where dynamic methods are on stacks, corprof knows them by the events of their compilation
 /// only.
 fn flags(strategy: Strategy) -> EventMask {
     let flags = EventMask::ENABLE_STACK_SNAPSHOT | EventMask::MONITOR_THREADS;
-    if strategy == Strategy::Signals { flags | EventMask::MONITOR_JIT_COMPILATION } else { flags }
+    match strategy {
+        Strategy::Signals | Strategy::SuspendedRuntime => flags | EventMask::MONITOR_JIT_COMPILATION,
+        Strategy::Seeded => flags,
+    }
 }
 
 /// The right to be this process's sampler of its kind, returned on drop.

@@ -51,7 +51,7 @@ impl Recording {
         let is_cpu = self.options.mode == Mode::Cpu;
         for thread in listed {
             let os_id = cx.os_thread_id(thread).ok();
-            let check = os_id.map(|os_id| self.activity.check(thread, os_id, is_cpu));
+            let mut check = os_id.map(|os_id| self.activity.check(thread, os_id, is_cpu));
             survey.checks.extend(os_id.zip(check).map(|(os_id, check)| (thread, os_id, check)));
             let name = cx.thread_names().of(thread);
             let cpu_time = check.and_then(|check| check.cpu_time);
@@ -64,6 +64,9 @@ impl Recording {
                 survey.counts.unmoved += 1;
                 survey.unmoved.push(sampled);
             } else {
+                if let (false, Some((os_id, check))) = (is_cpu, os_id.zip(check.as_mut())) {
+                    check.ask_whether_it_waits(os_id);
+                }
                 survey.wanted.push((sampled, check));
             }
         }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use windows_core::HRESULT;
 
+use crate::id::FunctionId;
 use crate::info::Info;
 use crate::system;
 use crate::walk::stack_writer::{SampledFrame, StackMarks, StackWriter};
@@ -16,6 +17,8 @@ const FIRST_ROOM: usize = 16 * 1024;
 pub(crate) struct SampleBuffer {
     frames: Vec<SampledFrame>,
     stacks: Vec<Stack>,
+    /// The indices of frames that the runtime did not show, in ascending order.
+    unshown: Vec<usize>,
     /// The most frames of one stack.
     depth: usize,
 }
@@ -41,7 +44,7 @@ pub(crate) struct Stack {
 
 impl SampleBuffer {
     pub(crate) fn new(depth: usize) -> Self {
-        Self { frames: Vec::new(), stacks: Vec::new(), depth }
+        Self { frames: Vec::new(), stacks: Vec::new(), unshown: Vec::new(), depth }
     }
 
     /// Empties the buffer and makes room for the stacks of `threads` threads. If the last round ran out of room, there
@@ -51,7 +54,9 @@ impl SampleBuffer {
         let room = if was_full { 2 * self.frames.capacity() } else { FIRST_ROOM.max(threads * 64) };
         self.frames.clear();
         self.stacks.clear();
+        self.unshown.clear();
         self.frames.reserve(room);
+        self.unshown.reserve(room);
         self.stacks.reserve(threads);
     }
 
@@ -61,7 +66,7 @@ impl SampleBuffer {
             return; // not prepared for that many
         }
         let start = self.frames.len();
-        let mut writer = StackWriter::new(&mut self.frames, self.depth);
+        let mut writer = StackWriter::new(&mut self.frames, self.depth, &mut self.unshown);
         let Some(code) = walk(&mut writer) else { return };
         let marks = writer.marks();
         let end = self.frames.len();
@@ -81,6 +86,32 @@ impl SampleBuffer {
     /// Records the functions, like all that the runtime hands out. Not while threads are suspended: it may allocate.
     pub(crate) fn record_functions(&self, info: &Info) {
         self.frames.iter().filter_map(|frame| frame.function).for_each(|function| info.note_function(function));
+    }
+
+    /// Finds the dynamic methods among what may be frames that the runtime did not show, and removes the rest.
+    /// Not while threads are suspended: it may allocate.
+    pub(crate) fn show_dynamic_methods(&mut self, mut dynamic_method_at: impl FnMut(usize) -> Option<FunctionId>) {
+        let mut removed = Vec::new();
+        for index in self.unshown.drain(..) {
+            let Some(frame) = self.frames.get_mut(index) else { continue };
+            // It is the return address, which may be behind the end of the function.
+            frame.function = dynamic_method_at(frame.ip.saturating_sub(1));
+            if frame.function.is_none() {
+                removed.push(index);
+            }
+        }
+        if removed.is_empty() {
+            return;
+        }
+        let mut index = 0;
+        self.frames.retain(|_| {
+            index += 1;
+            removed.binary_search(&(index - 1)).is_err()
+        });
+        for stack in &mut self.stacks {
+            stack.start -= removed.partition_point(|&place| place < stack.start);
+            stack.end -= removed.partition_point(|&place| place < stack.end);
+        }
     }
 
     /// Writes a stack of an earlier round again, as that of this thread. It may allocate.
@@ -138,7 +169,6 @@ impl SampleBuffer {
 mod tests {
     use super::*;
     use crate::error::S_OK;
-    use crate::id::FunctionId;
 
     fn write(buffer: &mut SampleBuffer, thread: usize, frames: usize) {
         buffer.record(thread, |writer| {
@@ -160,6 +190,32 @@ mod tests {
         assert_eq!(read, [(0, 3), (2, 0), (5, 100)]);
         assert_eq!(buffer.frames(&buffer.stacks()[0])[2].ip, 3);
         assert!(buffer.stacks().iter().all(|stack| !stack.marks.is_cut), "100 frames are allowed");
+    }
+
+    #[test]
+    fn of_the_frames_that_were_not_shown_dynamic_methods_stay() {
+        let function = FunctionId::from_raw;
+        let mut buffer = SampleBuffer::new(100);
+        buffer.prepare(3);
+        for thread in 0..3 {
+            write(&mut buffer, thread, 4);
+        }
+        for index in [1, 2, 6, 9] {
+            buffer.frames[index].function = None;
+            buffer.unshown.push(index);
+        }
+        buffer.frames[3].function = None; // native code
+        buffer.show_dynamic_methods(|address| function(0x70).filter(|_| address == 2 - 1));
+        let read: Vec<Vec<_>> = buffer
+            .stacks()
+            .iter()
+            .map(|stack| buffer.frames(stack).iter().map(|frame| (frame.ip, frame.function)).collect())
+            .collect();
+        let (known, dynamic) = (function(8), function(0x70));
+        assert_eq!(read[0], [(1, known), (2, dynamic), (4, None)]);
+        assert_eq!(read[1], [(1, known), (2, known), (4, known)]);
+        assert_eq!(read[2], [(1, known), (2, dynamic), (3, known), (4, known)]);
+        assert!(buffer.unshown.is_empty());
     }
 
     #[test]

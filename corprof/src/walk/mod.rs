@@ -7,7 +7,7 @@
 
 // `own.rs` walks the calling thread's stack, with a start from `start.rs` in a slow hook. The other files walk the
 // stack of one other thread for the sampler, as numbers (`stack_writer.rs`): while the runtime is suspended
-// (`suspended.rs`), while this thread is stopped (`seeded/`), or as it has recorded itself in a signal handler
+// (`suspended.rs`, and `unshown.rs` for what the runtime leaves out), while this thread is stopped (`seeded/`), or as it has recorded itself in a signal handler
 // (`recorded/`). Which threads, and how often, is the sampler's business (`corprof/src/sampler/`), with the three rules
 // of suspension.
 
@@ -22,6 +22,7 @@ pub(crate) mod seeded;
 pub(crate) mod stack_writer;
 mod start;
 pub(crate) mod suspended;
+mod unshown;
 
 pub use crate::session::FrameInfo;
 pub use frame::Frame;

@@ -7,6 +7,9 @@ use windows_core::HRESULT;
 
 use crate::error::{S_FALSE, S_OK};
 use crate::id::FunctionId;
+use crate::session::wire;
+
+use super::unshown::FramePosition;
 
 /// A frame of a sampled stack, as numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -40,14 +43,19 @@ pub(crate) struct StackWriter<'t> {
     start: usize,
     end: usize,
     marks: StackMarks,
+    /// The indices of frames that the runtime does not show.
+    unshown: &'t mut Vec<usize>,
+    /// Where the frame is that was written last.
+    last: Option<FramePosition>,
 }
 
 impl<'t> StackWriter<'t> {
-    /// Writes behind the frames of earlier stacks, at most `depth` frames, and no more than there is room for.
-    pub(crate) fn new(frames: &'t mut Vec<SampledFrame>, depth: usize) -> Self {
+    /// Writes behind the frames of earlier stacks, at most `depth` frames, and no more than there is room for. The
+    /// indices of frames that the runtime does not show go to `unshown`, as far as there is room.
+    pub(crate) fn new(frames: &'t mut Vec<SampledFrame>, depth: usize, unshown: &'t mut Vec<usize>) -> Self {
         let start = frames.len();
         let end = frames.capacity().min(start.saturating_add(depth));
-        Self { frames, start, end, marks: StackMarks::default() }
+        Self { frames, start, end, marks: StackMarks::default(), unshown, last: None }
     }
 
     /// What is known of the stack besides its frames.
@@ -64,6 +72,19 @@ impl<'t> StackWriter<'t> {
             self.marks.is_cut = true;
             false
         }
+    }
+
+    /// Writes what may be frames between the last one and this one that the runtime does not show.
+    fn write_unshown_before(&mut self, position: FramePosition) {
+        let Some(last) = self.last.replace(position) else { return };
+        last.find_before(position, |ip| {
+            let has_room = self.unshown.len() < self.unshown.capacity() && self.frames.len() < self.end;
+            if has_room {
+                self.unshown.push(self.frames.len()); // within the capacity, as is the frame
+                self.frames.push(SampledFrame { function: None, ip });
+            }
+            has_room
+        });
     }
 
     /// Removes what was written of this stack, to begin again.
@@ -101,17 +122,22 @@ impl<'t> StackWriter<'t> {
     /// The callback for `DoStackSnapshot`: writes each frame, and ends the walk when there is no more room.
     ///
     /// # Safety
-    /// `writer` points at a [`StackWriter`] that has no other user during the call.
+    /// `writer` points at a [`StackWriter`] that has no other user during the call. The context, if there is one, has
+    /// that many bytes, which stay during the call.
     pub(crate) unsafe extern "system" fn on_frame(
         function: sys::FunctionID,
         ip: usize,
         _info: sys::COR_PRF_FRAME_INFO,
-        _context_size: u32,
-        _context: *mut u8,
+        context_size: u32,
+        context: *mut u8,
         writer: *mut c_void,
     ) -> HRESULT {
         // SAFETY: the caller's promise.
-        let writer = unsafe { &mut *writer.cast::<StackWriter<'_>>() };
+        let (writer, context) =
+            unsafe { (&mut *writer.cast::<StackWriter<'_>>(), wire::slice(context_size, context.cast_const())) };
+        if let Some(position) = FramePosition::of(context) {
+            writer.write_unshown_before(position);
+        }
         let frame = SampledFrame { function: FunctionId::from_raw(function), ip };
         if writer.write(frame) { S_OK } else { S_FALSE }
     }

@@ -16,6 +16,7 @@ use crate::session::liveness::Pinned;
 use crate::suspension::Mark;
 
 use super::stack_writer::StackWriter;
+use super::unshown::CAN_BE_FOUND;
 
 const SUSPEND: &str = "SuspendRuntime";
 
@@ -23,6 +24,10 @@ const SUSPEND: &str = "SuspendRuntime";
 /// to 2.5 ms in all: a collection that lasts longer is long, and the next round comes soon enough.
 const RETRIES: u32 = 7;
 const FIRST_WAIT: Duration = Duration::from_micros(20);
+
+/// What the runtime passes with each frame of a walk: the registers, where they find the frames that it does not show.
+const WITH_FRAMES: sys::COR_PRF_SNAPSHOT_INFO =
+    if CAN_BE_FOUND { sys::COR_PRF_SNAPSHOT_REGISTER_CONTEXT } else { sys::COR_PRF_SNAPSHOT_DEFAULT };
 
 /// Suspends the runtime. Only the sampler's thread has one: its context proves that the thread is one of corprof's own
 /// (suspension rule 1).
@@ -159,7 +164,7 @@ impl Suspension<'_> {
             self.info.DoStackSnapshot(
                 thread.as_raw(),
                 Some(StackWriter::on_frame),
-                sys::COR_PRF_SNAPSHOT_DEFAULT.bits(),
+                WITH_FRAMES.bits(),
                 writer.cast(),
                 std::ptr::null(),
                 0,

@@ -17,6 +17,7 @@ mod record;
 mod recording;
 mod run;
 mod sdk;
+mod set_ups;
 mod slow_calls;
 mod stacks;
 mod tasks;

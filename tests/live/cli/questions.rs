@@ -20,7 +20,7 @@ const ANSWERS: [(&str, &[&[&str]]); 8] = [
         ],
     ),
     ("allocations", &[&["class"], &["Order"]]),
-    ("leaks", &[&["What has grown in Asked"], &["static field kept"], &["-> Node  +"]]),
+    ("leaks", &[&["What has grown in Asked"], &["static field Asked.kept"], &["-> Node  +"]]),
     ("timer", &[&["Asked.Outer("], &["Asked.Inner("]]),
     ("tracer", &[&["Asked.Outer("], &["Asked.Inner("]]),
 ];
@@ -173,6 +173,37 @@ fn an_interrupt_has_the_answer_first() -> Result<()> {
     interrupted("-INT", &["timer"])
 }
 
+/// A profiler that was attached later, in both spellings: by `attach --wait` without `--` too, as `dnx` removes the first.
+#[test]
+fn an_interrupt_has_the_answer_of_a_late_profiler_first() -> Result<()> {
+    const NAME: &str = "exceptions";
+    for runtime in runtimes()? {
+        let late = ["run", NAME, "--delay", "0.1", "--"];
+        for spelling in [&late[..], &["attach", "--wait", NAME]] {
+            let mut lacked = None;
+            for seconds in [2, 4, 8, 16] {
+                let mut command = corprof()?;
+                command.args(spelling).args(application(&runtime, "Asked")?).arg(NAME);
+                let mut program = Program::start(command)?;
+                program.expect("ready")?;
+                let said = program.stderr_line("is attached to process")?;
+                thread::sleep(Duration::from_secs(seconds));
+                program.signal("-INT")?;
+                let input = program.input.take();
+                let (code, stderr) = program.end()?;
+                drop(input);
+                ensure!(code == Some(0), "{runtime}: {spelling:?}: {code:?}: {said}{stderr}");
+                lacked = lacks(NAME, &stderr)?.map(|words| (words, stderr));
+                if lacked.is_none() {
+                    break;
+                }
+            }
+            ensure!(lacked.is_none(), "{runtime}: {spelling:?}: {lacked:?}");
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn a_request_to_end_has_the_answer_first() -> Result<()> {
     interrupted("-TERM", &["locks"])
@@ -277,6 +308,8 @@ fn a_file_is_written_in_the_requested_format() -> Result<()> {
 fn a_wrong_option_is_refused_before_anything_is_done() -> Result<()> {
     for (args, said) in [
         (&["locks", "1", "--tops", "3"][..], "a similar argument exists: '--top'"),
+        (&["timer", "1", "--env", "TIMER_CALLER=x"], "did you mean TIMER_CALLERS?"),
+        (&["timer", "1", "--env", "SHOP=1"], "a running process keeps its environment"),
         (&["locks", "1", "--rate", "0"], "give a number from 0.1 to 1000"),
         (&["locks", "--env", "LOCKS_TPO=3", "--", "sh", "-c", "echo ran"], "did you mean LOCKS_TOP?"),
     ] {

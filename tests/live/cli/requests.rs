@@ -266,6 +266,7 @@ fn an_application_of_an_older_runtime_is_not_run() -> Result<()> {
             let (stdout, stderr) = texts(&output);
             ensure!(output.status.code() == Some(3) && stdout.is_empty(), "{runtime}: {output:?}");
             ensure!(stderr.contains(".NET 11 is the first that tells of async operations"), "{runtime}: {stderr}");
+            ensure!(stderr.contains("`corprof tasks "), "{runtime}: {stderr}");
         }
     }
     Ok(())

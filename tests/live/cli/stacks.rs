@@ -107,6 +107,50 @@ fn every_thread_is_shown_where_it_stands_as_often_as_is_asked() -> Result<()> {
     Ok(())
 }
 
+/// Its wait ends in the stop now and then. On a busy machine it may be ready to run for as long as it sleeps.
+#[test]
+fn a_thread_that_sleeps_shortly_waits() -> Result<()> {
+    const LOOKS: usize = 10;
+    for runtime in runtimes()? {
+        let program = standing(&runtime)?;
+        let pid = program.child.id().to_string();
+        let mut waits = 0;
+        for _ in 0..LOOKS {
+            let output = stacks(&pid, &["--json"])?;
+            let stacks: Value = serde_json::from_slice(&output.stdout).context("no JSON")?;
+            let napper = named(&stacks, "napper")?;
+            ensure!(frames(napper)?.iter().any(|frame| frame == "Standing.Naps"), "{runtime}: {napper}");
+            waits += usize::from(napper["state"] == "waits");
+        }
+        ensure!(waits > LOOKS / 2, "{runtime}: it waited in {waits} of {LOOKS} looks");
+    }
+    Ok(())
+}
+
+/// The runtime leaves them out of its walks.
+#[test]
+fn dynamic_methods_are_among_the_frames_and_have_names() -> Result<()> {
+    for runtime in runtimes()? {
+        let program = Program::start(Run::new(&runtime, "Dynamic").args(["wait"]).command()?)?;
+        program.expect("ready")?;
+        let pid = program.child.id().to_string();
+        for _ in 0..2 {
+            let output = stacks(&pid, &["--json"])?;
+            ensure!(output.status.success(), "{runtime}: {output:?}");
+            let stacks: Value = serde_json::from_slice(&output.stdout).context("no JSON")?;
+            let frames = frames(named(&stacks, "dynamic")?)?;
+            let expected = ["Dynamic.Waits", "<dynamic method Inner>", "<dynamic method Outer>", "Dynamic.Runs"]
+                .map(str::to_owned);
+            ensure!(frames.windows(4).any(|frames| *frames == expected), "{runtime}: {frames:#?}");
+            let named = frames.iter().filter(|frame| frame.starts_with('<'));
+            ensure!(named.count() == 2, "{runtime}: no stub of the runtime's is among them: {frames:#?}");
+        }
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0) && !stderr.contains("panicked"), "{runtime}: {code:?}: {stderr}");
+    }
+    Ok(())
+}
+
 /// The numbers of the lines of a managed source that end in such a comment, by the text of the comment.
 fn marked(source: &str) -> BTreeMap<&str, u64> {
     let lines = source.lines().zip(1..);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::id::ThreadId;
+use crate::id::{FunctionId, ThreadId};
 use crate::profiler_thread::ProfilerThread;
 use crate::session::liveness::WalkCandidate;
 use crate::walk::stack_writer::SampledFrame;
@@ -102,7 +102,13 @@ impl<W: Walker> RunningStrategy for EveryThread<W> {
         let candidates = choose(cx, recording, wanted);
         let outcome = self.walk(cx, recording, &candidates);
         recording.report.delayed = cx.liveness().delayed();
-        let mut threads = candidates.threads;
+        let Candidates { mut threads, .. } = candidates;
+        let mut are_named = true;
+        recording.buffer.show_dynamic_methods(|address| {
+            let found = dynamic_method_at(cx, address);
+            are_named &= found.is_none_or(|function| cx.liveness().is_watched(function));
+            found
+        });
         if outcome.refused.is_some() {
             return Ok(SampledRound { threads, outcome });
         }
@@ -114,7 +120,8 @@ impl<W: Walker> RunningStrategy for EveryThread<W> {
         if recording.options.mode == Mode::Cpu {
             recording.remove_waiting();
         }
-        weigh(recording, &threads, time.elapsed);
+        // Right after an attach a dynamic method has no name yet, and gets one when its code is found again.
+        weigh(recording, &threads, time.elapsed, are_named);
         recording.report.suspension.add(outcome.stood);
         Ok(SampledRound { threads, outcome })
     }
@@ -122,6 +129,13 @@ impl<W: Walker> RunningStrategy for EveryThread<W> {
     fn needs_marks(&self, mode: Mode) -> bool {
         mode == Mode::Cpu
     }
+}
+
+/// The dynamic method whose code is at an address. Stubs of the runtime have no metadata either, and are not meant.
+fn dynamic_method_at(cx: &mut ProfilerThread<'_>, address: usize) -> Option<FunctionId> {
+    let function = cx.function_version_from_ip(address).ok()??.function;
+    let is_dynamic = cx.is_function_dynamic(function) == Ok(true);
+    (is_dynamic && !cx.names().function(function).starts_with("<stub ")).then_some(function)
 }
 
 /// Chooses the threads that are still alive.
@@ -143,8 +157,8 @@ fn choose<'i>(
     candidates
 }
 
-/// Sets the weight of each sample, and keeps the stacks that may be valid in the next round.
-fn weigh(recording: &mut Recording, threads: &[SampledThread], elapsed: Duration) {
+/// Sets the weight of each sample, and if `are_kept`, keeps the stacks that may be valid in the next round.
+fn weigh(recording: &mut Recording, threads: &[SampledThread], elapsed: Duration, are_kept: bool) {
     let Recording { options, buffer, activity, .. } = recording;
     let now = Instant::now();
     buffer.weigh(|stack, frames| {
@@ -156,7 +170,7 @@ fn weigh(recording: &mut Recording, threads: &[SampledThread], elapsed: Duration
             }
             Mode::Cpu => elapsed,
             Mode::Wall => {
-                if is_worth_keeping(stack, frames, options.depth) {
+                if are_kept && is_worth_keeping(stack, frames, options.depth) {
                     activity.keep_stack(thread, stack, frames);
                 }
                 elapsed
