@@ -74,9 +74,9 @@ impl DelayedAttach<'_> {
         let pid = application.id();
         // Dropping `is_running` at the end of the application ends the waits of the thread.
         let (is_running, ended) = mpsc::channel::<()>();
-        let visit = thread::spawn(move || {
+        let attaching = thread::spawn(move || {
             let visitor = Visitor { pid, profiler, data, is_quiet, ended };
-            visitor.visit(start + delay, duration)
+            visitor.attach_and_detach(start + delay, duration)
         });
         let status = loop {
             if let Wait::Ended(status) = application.wait(Duration::MAX).context("cannot wait for the application")? {
@@ -84,7 +84,7 @@ impl DelayedAttach<'_> {
             }
         };
         drop(is_running);
-        let attached = visit.join().map_err(|_| anyhow!("the thread that attaches the profiler has panicked"))?;
+        let attached = attaching.join().map_err(|_| anyhow!("the thread that attaches the profiler has panicked"))?;
         Ok(Ended { status, attached })
     }
 }
@@ -99,7 +99,7 @@ struct Visitor {
 }
 
 impl Visitor {
-    fn visit(&self, from: Instant, duration: Option<Duration>) -> Option<u32> {
+    fn attach_and_detach(&self, from: Instant, duration: Option<Duration>) -> Option<u32> {
         let name = &self.profiler.name;
         let pid = match self.attach(from) {
             Ok(Some(pid)) => pid,
