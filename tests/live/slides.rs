@@ -133,7 +133,9 @@ fn trace_values_prints_arguments_and_results() -> Result<()> {
 #[test]
 fn handlers_prints_arguments_with_what_is_in_objects() -> Result<()> {
     const APP: &str = "Bakery";
-    for runtime in Runtime::all_for_modern(APP)? {
+    // The archives for Windows and for arm64 have no ASP.NET.
+    let has_web = |runtime: &Runtime| !runtime.is_windows() && !runtime.is_emulated();
+    for runtime in Runtime::all_for_modern(APP)?.into_iter().filter(has_web) {
         let outcome = told(&runtime, "handlers", APP, &[])?;
         for expected in [
             "Bakery.CakesController.Get(int, string) gets (1, \"cream\")",
