@@ -255,6 +255,50 @@ fn the_readme_has_every_example() -> Result<()> {
     Ok(())
 }
 
+/// The most lines of an example that is not named in [`SLIDES`].
+const SLIDE: usize = 55;
+
+/// The most lines of single examples.
+const SLIDES: [(&str, usize); 8] = [
+    ("allocations", 40),
+    ("beeper", 25),
+    ("exceptions", 30),
+    ("leaks", 50),
+    ("logger", 40),
+    ("sampler", 50),
+    ("timer", 50),
+    ("tracer", 50),
+];
+
+/// What makes an example long, or not safe. Settings are for the profilers that the command has built in.
+const NOT_IN_EXAMPLES: [&str; 5] = ["OnceLock", "cfg_attr", "env::var", "unsafe", "allow("];
+
+#[test]
+fn examples_are_short_shown_whole_and_run() -> Result<()> {
+    let mut book = String::new();
+    let mut live = String::new();
+    for page in files_with("md")?.into_iter().filter(|path| path.starts_with(root().join("book/src"))) {
+        book += &read(page)?;
+    }
+    for test in files_with("rs")?.into_iter().filter(|path| path.starts_with(root().join("tests/live"))) {
+        live += &read(test)?;
+    }
+    for path in files_with("rs")?.into_iter().filter(|path| path.parent() == Some(&root().join("examples"))) {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let code = read(&path)?;
+        let most = SLIDES.iter().find(|(slide, _)| *slide == name).map_or(SLIDE, |(_, most)| *most);
+        let lines = code.lines().count();
+        assert!(lines <= most, "{name} has {lines} lines, and at most {most} are a slide");
+        for word in NOT_IN_EXAMPLES {
+            assert!(!code.contains(word), "{name} has `{word}`");
+        }
+        let include = format!("{{{{#include ../../examples/{name}.rs}}}}");
+        assert!(book.contains(&include), "no page of the book has {include}");
+        assert!(live.contains(&format!("\"{name}\"")), "no live test runs {name}");
+    }
+    Ok(())
+}
+
 #[test]
 fn paths_are_told_from_other_code() {
     for path in ["corprof/", "corprof/src/lib.rs", "Cargo.toml", ".ci/run", "README.md"] {

@@ -82,10 +82,15 @@ impl Waits {
     /// Of more steps the oldest are used before their time, and of more operations those that have waited longest are
     /// forgotten.
     #[must_use]
-    pub fn new(steps: usize, operations: usize) -> Self {
-        let waiting = HashMap::new();
-        let (steps, most_steps) = (InOrder::new(), steps);
-        Self { steps, queue: WorkQueue::default(), waiting, most_steps, most_waiting: operations, forgotten: 0 }
+    pub fn new(most_steps: usize, most_waiting: usize) -> Self {
+        Self {
+            steps: InOrder::new(),
+            queue: WorkQueue::default(),
+            waiting: HashMap::new(),
+            most_steps,
+            most_waiting,
+            forgotten: 0,
+        }
     }
 
     /// Takes a step. `wait` receives the waits that it has ended, if there are too many steps.

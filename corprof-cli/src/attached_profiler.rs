@@ -78,14 +78,14 @@ impl Place {
 
     /// A file of this command or of the folder, by its path for the process, in a setting: `%p` means the process id
     /// there.
-    pub(crate) fn told_pattern(&self, file: &Path) -> PathBuf {
-        let path = if self.is_shared() { file.to_owned() } else { self.told(file) };
+    pub(crate) fn pattern_for_process(&self, file: &Path) -> PathBuf {
+        let path = if self.is_shared() { file.to_owned() } else { self.path_for_process(file) };
         let name = path.file_name().unwrap_or_default().to_string_lossy().replace('%', "%%");
         path.with_file_name(name)
     }
 
     /// The same file, by its path for the process.
-    pub(crate) fn told(&self, file: &Path) -> PathBuf {
+    pub(crate) fn path_for_process(&self, file: &Path) -> PathBuf {
         self.folder.inside().join(file.file_name().unwrap_or_default())
     }
 
@@ -105,13 +105,13 @@ impl Place {
     ///
     /// # Errors
     /// If the process could not load it, or the runtime refuses.
-    pub(crate) fn attach(&self, process: &Process, name: &str, told: &[(&str, &OsStr)]) -> Result<(), Failure> {
+    pub(crate) fn attach(&self, process: &Process, name: &str, settings: &[(&str, &OsStr)]) -> Result<(), Failure> {
         attach_request::leave_alone_if_compiled_ahead(self.pid)?;
         leave_alone_if_profiled(self.pid)?;
         let chosen = profiler_choice::choose(Path::new(name), None)?;
         let library = self.folder.library(&embedded::for_process(chosen.library.clone(), self.pid)?)?;
         attach_request::leave_alone_if_unloadable(process, &library)?;
-        let lines: String = told.iter().map(|(name, value)| format!("{name}={}\n", value.display())).collect();
+        let lines: String = settings.iter().map(|(name, value)| format!("{name}={}\n", value.display())).collect();
         attach_request::attach(process, &chosen, &library, lines.as_bytes(), PATIENCE)
     }
 

@@ -101,7 +101,7 @@ impl DelayedAttach<'_> {
             answers: answers.clone(),
             ended,
         };
-        let visit = thread::spawn(move || visitor.visit(start + delay, duration));
+        let attaching = thread::spawn(move || visitor.attach_and_detach(start + delay, duration));
         let mut answering = None;
         let status = loop {
             match application.wait(Duration::MAX).context("cannot wait for the application")? {
@@ -115,7 +115,7 @@ impl DelayedAttach<'_> {
             }
         };
         drop(is_running);
-        let attached = visit.join().map_err(|_| anyhow!("the thread that attaches the profiler has panicked"))?;
+        let attached = attaching.join().map_err(|_| anyhow!("the thread that attaches the profiler has panicked"))?;
         let has_answered = answering.is_some_and(|answering| answering.join().unwrap_or(false));
         if let Some(answers) = &answers {
             answers.print();
@@ -210,7 +210,7 @@ struct Visitor {
 }
 
 impl Visitor {
-    fn visit(&self, from: Instant, duration: Option<Duration>) -> Option<u32> {
+    fn attach_and_detach(&self, from: Instant, duration: Option<Duration>) -> Option<u32> {
         let name = &self.profiler.name;
         let pid = match self.attach(from) {
             Ok(Some(pid)) => pid,

@@ -246,14 +246,14 @@ pub fn run(args: &Args) -> Outcome {
         let code = if code == exit::OK { exit::NOT_LOADED } else { code };
         Failure::new(code, anyhow!("there is no profile: {why}{death}"))
     };
-    let told = |pid| SamplerResult::read(&stop.answer(pid));
+    let result_of = |pid| SamplerResult::read(&stop.answer(pid));
     let survivors = finish_survivors(&ended, &stop)?;
     if let Some(output) = &output {
         let files_of = |pid| output.files_of(pid, &stop);
-        let missing_files = output.missing(&ended, files_of, told);
+        let missing_files = output.missing(&ended, files_of, result_of);
         let Collected { files, of_sdk } = output.collect(&ended, files_of)?;
         if files.is_empty() {
-            let why = ended.by_importance().into_iter().find_map(|pid| told(pid)?.why_missing());
+            let why = ended.by_importance().into_iter().find_map(|pid| result_of(pid)?.why_missing());
             let ended_first = "the sampler was ended within the first second, before it wrote a file";
             return Err(missing(why.as_deref().unwrap_or(if ended.is_loaded { ended_first } else { "see above" })));
         }
@@ -341,11 +341,11 @@ fn tell(args: &Args, files: &[Written], stop: &StopFile) {
         let of = of.map(|command| format!("is of {command}")).unwrap_or_else(|| "is written".to_owned());
         let last = if *earlier > 0 { format!(", the newest of {} files", earlier + 1) } else { String::new() };
         eprintln!("corprof: {} {of}{last}", path.display());
-        let told = SamplerResult::read(&stop.answer(*pid));
-        for line in told.iter().flat_map(SamplerResult::lines) {
+        let result = SamplerResult::read(&stop.answer(*pid));
+        for line in result.iter().flat_map(SamplerResult::lines) {
             eprintln!("corprof:   {line}");
         }
-        if let Some(why) = told.and_then(|told| told.why_missing()) {
+        if let Some(why) = result.and_then(|result| result.why_missing()) {
             eprintln!("corprof:   the last samples are not in it: {why}");
         } else if !stop.is_done(*pid) {
             eprintln!("corprof:   the process died, so the samples since the last snapshot are not in it");
@@ -400,11 +400,11 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
     let place = Place::new(&process)?;
     let mut file = output.map(|output| output.file_of_visit(&process, &place));
     let stop = StopFile::new(place.folder());
-    let told_file = file.as_ref().map(|file| place.told_pattern(file));
-    let mut settings = settings(args, told_file, place.told(&stop.path()))?;
+    let file_for_process = file.as_ref().map(|file| place.pattern_for_process(file));
+    let mut settings = settings(args, file_for_process, place.path_for_process(&stop.path()))?;
     settings.extend(args.push.authorization());
-    let told = push::pairs(&settings);
-    match place.attach(&process, "sampler", &told) {
+    let pairs = push::pairs(&settings);
+    match place.attach(&process, "sampler", &pairs) {
         Err(failure) if failure.error.is::<Occupied>() => {
             return event_pipe::record(args, &process, output, &signals, &failure.error);
         }
@@ -464,13 +464,13 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
         let earlier = files.len().saturating_sub(1);
         tell(args, &[Written { path, pid: process.inner_pid(), command: None, earlier }], &stop);
     }
-    let told = args.push.tell(answer, args.quiet);
+    let pushed = args.push.tell(answer, args.quiet);
     match place.wait(&stop.path(), &signals) {
         // It was said before.
         Left::Stays(_) if args.slow_calls.is_wanted() => {}
         left => attached_profiler::tell("sampler", pid, &left),
     }
-    told?;
+    pushed?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -559,12 +559,15 @@ impl Output {
         &self,
         ended: &Ended,
         files_of: impl Fn(u32) -> Vec<PathBuf>,
-        told: impl Fn(u32) -> Option<SamplerResult>,
+        result_of: impl Fn(u32) -> Option<SamplerResult>,
     ) -> Vec<String> {
         let applications = ended.loaded.iter().copied().filter(|pid| !ended.is_of_sdk(*pid));
         let missing = applications.filter(|pid| files_of(*pid).is_empty());
         let line = |pid| {
-            let why = told(pid).and_then(|told| told.why_missing()).map(|why| format!(" ({why})")).unwrap_or_default();
+            let why = result_of(pid)
+                .and_then(|result| result.why_missing())
+                .map(|why| format!(" ({why})"))
+                .unwrap_or_default();
             match ended.command(pid) {
                 Some(command) => format!("process {pid} loaded the sampler but wrote no file{why}: {command}"),
                 None => format!("process {pid} loaded the sampler but wrote no file{why}"),
@@ -700,9 +703,9 @@ mod tests {
         let output = Output::new(&folder.path().join("a.svg")).unwrap();
         let loaded = [(5, "dotnet run"), (6, "vstest.console"), (7, "testhost"), (8, "App")];
         fs::write(bundled::file_of(&output.pattern(), 8), "").unwrap();
-        let told = |pid| (pid == 7).then(|| SamplerResult::Empty("idle".to_owned()));
+        let result_of = |pid| (pid == 7).then(|| SamplerResult::Empty("idle".to_owned()));
         let files_of = |pid| output.files_of(pid, &StopFile::new(folder.path()));
-        let missing = output.missing(&ended(5, &loaded), files_of, told);
+        let missing = output.missing(&ended(5, &loaded), files_of, result_of);
         assert_eq!(missing, ["process 7 loaded the sampler but wrote no file (no samples: idle): testhost args"]);
     }
 }

@@ -146,7 +146,7 @@ pub fn run(args: &Args) -> Outcome {
     let place = Place::new(&process)?;
     let out = place.file("stacks");
     let progress = Progress::start(args.pid);
-    match place.attach(&process, "stacks", &[("STACKS_OUT", place.told(&out).as_os_str())]) {
+    match place.attach(&process, "stacks", &[("STACKS_OUT", place.path_for_process(&out).as_os_str())]) {
         Err(failure) if failure.error.is::<Occupied>() => {
             event_pipe_samples::announce(&failure.error);
             let stacks = event_pipe::take(&process, Duration::from_secs(args.timeout), &signals)?;

@@ -263,7 +263,7 @@ fn mistakes_are_told_with_what_to_change() -> Result<()> {
         (&[path, "--from", "soon"], 2, "give seconds, such as 2.5, or a percentage"),
         (&[path, "--slowest", "1%"], 3, "tells of no requests: record it with `corprof record --events cpu,activity"),
         (&["-", "--slowest", "1%"], 3, "the requests of standard input are not known before its end: give a file"),
-        (&[path, "--slowest", "0"], 2, "is no part of the requests: give 1%, or 0.1%"),
+        (&[path, "--slowest", "0"], 2, "is not a part of the requests: give 1%, or 0.1%"),
         (&[path, "-o", "x.zip"], 2, "x.zip"),
         (&[path, "--by", "colour"], 2, "there are method, line, type, thread and label:NAME"),
     ] {

@@ -195,14 +195,19 @@ impl HeatMap {
         column(out, ranked.iter().map(|((_, thread), _)| thread.0 as u64));
         let ranks: FxHashMap<(StackId, ThreadId), u64> =
             ranked.iter().zip(0..).map(|((stack, _), rank)| (*stack, rank)).collect();
-        let (mut cells, mut counts) = (Vec::new(), Vec::new());
-        let (mut low_bytes, mut high_parts, mut weights) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut last_cell, mut rest) = (0, 0);
+        let mut cells = Vec::new();
+        let mut counts = Vec::new();
+        let mut low_bytes = Vec::new();
+        let mut high_parts = Vec::new();
+        let mut weights = Vec::new();
+        let mut last_cell = 0;
+        let mut rest = 0;
         for heats in self.heats.chunk_by(|a, b| a.cell == b.cell) {
             let rank = |heat: &Heat| (ranks.get(&(heat.stack, heat.thread)).copied().unwrap_or_default(), heat.weight);
             let mut ranked: Vec<(u64, u64)> = heats.iter().map(rank).collect();
             ranked.sort_unstable();
-            let (mut last_rank, mut shown) = (0, 0);
+            let mut last_rank = 0;
+            let mut shown = 0;
             for (rank, weight) in ranked {
                 // What is lost by rounding goes to the next, so that sums are right.
                 rest += weight;

@@ -24,7 +24,8 @@ impl Profile {
     /// # use corprof_export::{Frame, Profile, Unit};
     /// let mut profile = Profile::summed("shop", Unit::Nanoseconds);
     /// let main = profile.frame(Frame::managed("Shop.Main()"));
-    /// let (stack, thread) = (profile.stack_root_first([main]), profile.thread(4711, "main"));
+    /// let stack = profile.stack_root_first([main]);
+    /// let thread = profile.thread(4711, "main");
     /// profile.sample(thread, Duration::ZERO, stack, 10);
     /// assert_eq!(profile.take_part().samples(), 1);
     /// assert_eq!(profile.take_part().samples(), 0);

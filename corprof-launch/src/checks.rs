@@ -65,7 +65,8 @@ pub fn runs_compiled_ahead(mapped: Option<&BTreeSet<PathBuf>>, program: Option<&
     if let Some(finding) = compiled_ahead(program) {
         return Some(finding);
     }
-    let (mapped, program) = (mapped.filter(|mapped| !mapped.is_empty())?, program?);
+    let mapped = mapped.filter(|mapped| !mapped.is_empty())?;
+    let program = program?;
     let is_runtime = |path: &PathBuf| {
         let name = path.file_name().map(OsStr::to_string_lossy).unwrap_or_default();
         name == "libcoreclr.so" || name.starts_with("libmono")

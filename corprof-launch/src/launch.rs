@@ -168,9 +168,9 @@ impl Launch<'_> {
             eprintln!("corprof: {hint}");
         }
         let clsid = self.profilers.first().map(|main| main.clsid.as_str()).unwrap_or_default();
-        let told = processes.iter().filter(|process| process.verdict(clsid) == Verdict::Loaded);
+        let reported = processes.iter().filter(|process| process.verdict(clsid) == Verdict::Loaded);
         let mapped = seen.mapped.iter().filter(|(_, number)| *number == 0).map(|(pid, _)| *pid);
-        let loaded = told.map(|process| process.pid).chain(mapped).collect();
+        let loaded = reported.map(|process| process.pid).chain(mapped).collect();
         let Seen { programs, parents, .. } = seen;
         Ok(Ended { status, pid, loaded, programs, parents, is_loaded, is_interrupted })
     }

@@ -33,7 +33,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = args.next().ok_or("which file?")?;
     let megabytes: u64 = args.next().map_or(Ok(1_000), |text| text.parse())?;
     let mut number = |usual: u64| args.next().map_or(Ok(usual), |text| text.parse::<u64>());
-    let (threads, hertz, hours) = (number(64)?, number(1_000)?, number(1_000_000)?);
+    let threads = number(64)?;
+    let hertz = number(1_000)?;
+    let hours = number(1_000_000)?;
     let now = UtcTime::from_system_time(SystemTime::now()).ok_or("no clock")?;
     let mut writer = Writer::new(File::create(path)?, &Trace::new(now, 0, 1_000_000_000))?;
     let cpu = Metadata::new(1, Provider::UNIVERSAL_EVENTS.name(), 0, Measured::CPU).with_fields(Measured::fields());

@@ -429,15 +429,15 @@ impl State {
             owner: wait.owner.as_ref().map(|owner| owner.in_source(depth, &mut lines)),
         });
         let longest = longest.collect();
-        let mut told = |wait: &Standing| StandingWait {
+        let mut in_source = |wait: &Standing| StandingWait {
             waiter: wait.waiter.in_source(depth, &mut lines),
             owner: SourceStack { frames: Vec::new(), ..wait.owner.in_source(0, &mut lines) },
             class: wait.wait.class.to_string(),
             lock: format!("{:#x}", wait.wait.lock),
             has_limit: wait.wait.has_limit,
         };
-        let deadlocks = self.deadlocks.iter().map(|waits| waits.iter().map(&mut told).collect()).collect();
-        let began_before = self.began_before.iter().map(&mut told).collect();
+        let deadlocks = self.deadlocks.iter().map(|waits| waits.iter().map(&mut in_source).collect()).collect();
+        let began_before = self.began_before.iter().map(&mut in_source).collect();
         LockReport {
             deadlocks,
             began_before,

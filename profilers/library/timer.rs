@@ -183,7 +183,8 @@ impl Report for TimerReport {
     fn text(&self, _head: &Head, answer: &mut Answer) {
         let [inside, outside] = [self.overhead_inside_ns, self.overhead_outside_ns].map(Duration::from_nanos);
         say!(answer, "{} methods; {inside:?} in each call and {outside:?} around it subtracted", self.methods);
-        let (cut, lost) = (self.calls_without_callers, self.calls_without_time);
+        let cut = self.calls_without_callers;
+        let lost = self.calls_without_time;
         say!(answer, "{cut} calls without their callers, {lost} without a time of their own");
         say!(answer, "{}", Method::HEADER);
         for MethodRow { method, times } in &self.top {

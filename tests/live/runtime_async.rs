@@ -191,6 +191,32 @@ fn probes_of_suspended_methods_see_each_call_once_with_its_result() -> Result<()
 }
 
 #[test]
+fn inserted_hooks_of_beginnings_read_the_arguments_of_suspended_methods() -> Result<()> {
+    for runtime in Runtime::all_for_modern(PROBED)? {
+        for tiered in ["0", "1"] {
+            let outcome = probed(&runtime, &[], |run| {
+                run.env("DOTNET_TieredCompilation", tiered).profiler_named("values", "WritesSuspended")
+            })?;
+            let begun: Vec<_> = outcome.stderr.lines().filter_map(|line| line.strip_prefix("begins: ")).collect();
+            for (call, count) in [
+                ("AsyncProbes.Add(3, \"four\")", 1),
+                ("AsyncProbes.Half(5)", 1),
+                ("AsyncProbes.Both(6, \"seven\")", 1),
+                ("AsyncProbes.Nothing(2)", 1),
+                ("AsyncProbes.Nothing(0)", 1),
+                ("AsyncProbes.Instance(11)", 1),
+                ("AsyncProbes.Throws(1)", 1),
+            ] {
+                let found = begun.iter().filter(|begun| **begun == call).count();
+                ensure!(found == count, "{found} times, not {count}: {call} in {begun:#?}");
+            }
+            ensure!(!outcome.stderr.contains("left out"), "{outcome}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn suspended_methods_are_recompiled_or_refused_by_name() -> Result<()> {
     for runtime in Runtime::all_for_modern(PROBED)? {
         let outcome = probed(&runtime, &["wait"], |run| run.profiler_named("instrumentation", "Suspended"))?;

@@ -129,3 +129,25 @@ fn trace_values_prints_arguments_and_results() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn handlers_prints_arguments_with_what_is_in_objects() -> Result<()> {
+    const APP: &str = "Bakery";
+    // The archives for Windows and for arm64 have no ASP.NET.
+    let has_web = |runtime: &Runtime| !runtime.is_windows() && !runtime.is_emulated();
+    for runtime in Runtime::all_for_modern(APP)?.into_iter().filter(has_web) {
+        let outcome = told(&runtime, "handlers", APP, &[])?;
+        for expected in [
+            "Bakery.CakesController.Get(int, string) gets (1, \"cream\")",
+            "Bakery.CakesController.Post(Bakery.Order) gets ({ Cake: \"Sacher\", Pieces: 3 })",
+            "Bakery.CakesController.Delete(System.Guid) gets ({ _a: 0, ",
+            "(string, int?) gets (\"Ada\", { hasValue: true, value: 2 })",
+            "(int) gets (1)",
+            "(Bakery.Order) gets ({ Cake: \"Linzer\", Pieces: 5 })",
+        ] {
+            ensure!(outcome.stderr.contains(expected), "{runtime}: no {expected}: {outcome}");
+        }
+        ensure!(outcome.stderr.lines().count() == 12, "{runtime}: {outcome}");
+    }
+    Ok(())
+}

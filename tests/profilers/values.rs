@@ -141,6 +141,44 @@ impl Callbacks for WritesEitherWay {
     }
 }
 
+/// Writes the arguments of all methods of the program `AsyncProbes`, by inserted code, which asks for no ends.
+struct WritesBeginnings;
+
+impl FunctionHooks for WritesBeginnings {
+    type Function = Name;
+    type Thread = ();
+    const KINDS: HookKinds = HookKinds::ENTER;
+    const VALUES: HookValues = HookValues::ARGUMENTS;
+
+    fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<Name> {
+        let name = cx.names().function(function);
+        if name.starts_with("AsyncProbes.") { Hook::Exact(name) } else { Hook::No }
+    }
+
+    fn thread_started(&self) {}
+
+    fn enter_with_args(&self, _cx: &InSlowHook<'_>, _thread: &mut (), function: &Name, args: &Arguments<'_>) {
+        eprintln!("begins: {}{args}", short(function));
+    }
+}
+
+#[derive(Profiler)]
+#[profiler(clsid = "3D9A0E10-6C41-4B7E-9E5A-0B6D5C1F0208", no_export)]
+struct WritesSuspended(HookedFunctions);
+
+#[callbacks]
+impl Callbacks for WritesSuspended {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        Ok(Self(cx.hooks(WritesBeginnings).inserted(Precompiled::Keep).install()?))
+    }
+
+    fn shutdown(&self, _cx: &mut InCallback<'_>) {
+        for left_out in self.0.left_out() {
+            eprintln!("left out: {}", left_out.reason);
+        }
+    }
+}
+
 /// Tries by inserted code what only the runtime's hooks can.
 struct Tries;
 
@@ -421,4 +459,13 @@ impl Callbacks for PanicsWithValues {
     }
 }
 
-corprof::export!(WritesValues, ReadsValues, LooksAround, PanicsWithValues, WritesEitherWay, TriesByIl, ReadsValuesByIl);
+corprof::export!(
+    WritesValues,
+    ReadsValues,
+    LooksAround,
+    PanicsWithValues,
+    WritesEitherWay,
+    TriesByIl,
+    ReadsValuesByIl,
+    WritesSuspended
+);

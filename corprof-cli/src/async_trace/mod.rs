@@ -232,7 +232,8 @@ fn read(path: &Path, listener: &mut impl Listener) -> Result<(Traced, bool)> {
             Err(error) => return Err(error).with_context(|| format!("cannot read on in {}", path.display())),
         }
     }
-    let (lost, tells_operations) = (reader.stats().lost, follower.buffers > 0);
+    let lost = reader.stats().lost;
+    let tells_operations = follower.buffers > 0;
     Ok((follower.finish(path.display().to_string(), None, lost), tells_operations))
 }
 

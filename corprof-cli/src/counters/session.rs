@@ -69,8 +69,8 @@ fn read(
         match reader.next_event() {
             Ok(None) => return Ok(()),
             Ok(Some(event)) => {
-                if let Some(told) = News::of(&event.decoded()) {
-                    let _ = news.send(Ok(told)); // nobody listens at the end
+                if let Some(known) = News::of(&event.decoded()) {
+                    let _ = news.send(Ok(known)); // nobody listens at the end
                 }
             }
             Err(error) if error.is_timeout() => {}

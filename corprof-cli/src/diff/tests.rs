@@ -34,7 +34,8 @@ impl Chance {
 /// A recording of samples a millisecond apart; `method` gives the method at a time in milliseconds, or none for a
 /// thread that does not run.
 fn recording(mut method: impl FnMut(f64) -> Option<usize>) -> Picture {
-    let mut picture = Picture { measure: Some(Measure::Cpu), timed: Some(Vec::new()), ..Picture::default() };
+    let mut picture =
+        Picture { measure: Some(Measure::Cpu { interval: None }), timed: Some(Vec::new()), ..Picture::default() };
     let frame = |name: String| Frame { name, module: None, kind: FrameKind::Managed, place: None };
     let main = picture.frames.insert_full(frame("Main".to_owned())).0 as u32;
     let root = picture.stacks.insert_full((crate::recording::picture::NO_FRAMES, main)).0 as u32;

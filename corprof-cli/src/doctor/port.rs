@@ -82,7 +82,7 @@ fn without_port(pid: u32, known: &Known, error: &Error) -> Finding {
     if known.is_filtered() {
         let what = format!("{error}. A filter of system calls (seccomp) is on in it, which may forbid local sockets");
         let cure = "systemd: add AF_UNIX to `RestrictAddressFamilies`; a container: run it with the engine's default \
-                    filter. If it is no .NET process, it has no port anyway";
+                    filter. If it is not a .NET process, it has no port anyway";
         return Finding::new("filtered-by-seccomp", what, cure);
     }
     let cure = "is it a .NET process? One compiled ahead of time (NativeAOT) has no profilers; one of another TMPDIR is found \

@@ -110,8 +110,8 @@ pub(crate) fn take(
     };
     let out = place.file("heap");
     let has_tasks = if tasks.is_some() { "yes" } else { "no" };
-    let told = place.told(&out);
-    let settings = [("HEAP_OUT", told.as_os_str()), ("HEAP_TASKS", OsStr::new(has_tasks))];
+    let out_for_process = place.path_for_process(&out);
+    let settings = [("HEAP_OUT", out_for_process.as_os_str()), ("HEAP_TASKS", OsStr::new(has_tasks))];
     match place.attach(process, "dumper", &settings) {
         Ok(()) => {}
         Err(failure) if failure.code == exit::NO => return Ok(Err(failure.error)),
@@ -121,7 +121,7 @@ pub(crate) fn take(
     make(&place.file("heap.wanted"), process.pid())?;
     let text = written(&place, &blocks, process.pid(), timeout, stop)?;
     let took = begin.elapsed();
-    let description = description(&text, &place.told(&out))?;
+    let description = description(&text, &place.path_for_process(&out))?;
     let is_64_bit = !matches!(info.architecture.as_str(), "x86" | "arm32" | "arm");
     let mut reader = BulkReader::new(GraphBuilder::new(title(info)), is_64_bit);
     reader.builder().set_taken(taken);

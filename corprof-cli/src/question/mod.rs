@@ -21,7 +21,7 @@ use corprof_diagnostics::Process;
 use corprof_launch::bundled;
 use corprof_launch::folder::Folder;
 use corprof_launch::launch::{Ended, Launch};
-use corprof_launch::stop_file::StopFile as Stop;
+use corprof_launch::stop_file::StopFile;
 use corprof_launch::vigil::Vigil;
 use corprof_profilers::settings;
 use corprof_profilers::table::{ALLOCATIONS, LOCKS, Profiler};
@@ -30,7 +30,7 @@ use crate::attached_profiler::{self, Left, Place};
 use crate::exit::{self, Failure, Outcome};
 use crate::options::given;
 use crate::output;
-use crate::profiler_choice as select;
+use crate::profiler_choice;
 use crate::signals::Signals;
 
 /// The setting with the threads of a process.
@@ -84,7 +84,7 @@ impl Question {
         }
         let wrong = |error| Failure::new(exit::USAGE, anyhow!("the application was not started: {error}"));
         bundled::check(self.profiler, &changes).map_err(wrong)?;
-        let main = select::choose_to_start(name, None)?;
+        let main = profiler_choice::choose_to_start(name, None)?;
         let launch =
             Launch { profilers: vec![main], changes, command: &self.command, stop: None, is_quiet: self.is_quiet };
         run_until_asked(launch, self.profiler, self.duration, false)
@@ -97,7 +97,7 @@ impl Question {
         let process = Process::open(pid)?;
         let signals = Signals::catch().context("cannot catch signals")?;
         let place = Place::new(&process)?;
-        let stop = Stop::new(place.folder());
+        let stop = StopFile::new(place.folder());
         let page = self.output.as_deref().map(|output| page_of_stop(&stop.path(), output));
         self.attach(&process, &place, &stop, page.as_deref(), given)?;
         if !self.is_quiet {
@@ -153,7 +153,7 @@ impl Question {
         &self,
         process: &Process,
         place: &Place,
-        stop: &Stop,
+        stop: &StopFile,
         page: Option<&Path>,
         given: Vec<(&'static str, OsString)>,
     ) -> Result<(), Failure> {
@@ -161,21 +161,21 @@ impl Question {
         let stop_setting = profiler.stop().context("the profiler has no stop file")?;
         let mut settings = given;
         settings.extend(self.settings.iter().cloned());
-        settings.push((stop_setting.variable, place.told(&stop.path()).into_os_string()));
+        settings.push((stop_setting.variable, place.path_for_process(&stop.path()).into_os_string()));
         if let (Some(page), Some(setting)) = (page, profiler.output()) {
-            settings.push((setting.variable, place.told_pattern(page).into_os_string()));
+            settings.push((setting.variable, place.pattern_for_process(page).into_os_string()));
         }
         if self.profiler.name == LOCKS.name
             && let Ok(list) = threads::list(&process.client())
         {
             settings.push((LOCKS_THREADS, list.into()));
         }
-        let told: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_os_str())).collect();
-        place.attach(process, profiler.name, &told)
+        let pairs: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_os_str())).collect();
+        place.attach(process, profiler.name, &pairs)
     }
 
     /// Asks the profiler at Ctrl-C or when the time is over, and waits until it has answered. Whether it has.
-    fn wait(&self, process: &Process, place: &Place, stop: &Stop, signals: &Signals) -> Result<bool, Failure> {
+    fn wait(&self, process: &Process, place: &Place, stop: &StopFile, signals: &Signals) -> Result<bool, Failure> {
         let name = self.profiler.name;
         let pid = process.pid();
         let mut deadline = self.duration.and_then(|duration| Instant::now().checked_add(duration));
@@ -225,7 +225,7 @@ pub(crate) fn run_until_asked(
     must_load: bool,
 ) -> Outcome {
     let temporary = Folder::new().context("cannot make a folder")?;
-    let stop = Stop::new(temporary.path());
+    let stop = StopFile::new(temporary.path());
     let setting = profiler.stop().context("the profiler has no stop file")?;
     let mut launch = Launch { stop: Some(&stop), ..launch };
     launch.changes.insert(setting.variable.to_owned(), Some(stop.path().into_os_string()));
@@ -266,7 +266,7 @@ fn print_documents(folder: &Path) -> Result<()> {
 }
 
 /// The exit code of an application: success, if the user ended it by Ctrl-C and has the answer.
-fn code(ended: &Ended, stop: &Stop) -> Outcome {
+fn code(ended: &Ended, stop: &StopFile) -> Outcome {
     if !ended.is_interrupted || ended.loaded.is_empty() {
         return Ok(exit::of_application(ended.status));
     }

@@ -72,9 +72,9 @@ pub(super) const VARIABLES: [&str; 3] = ["SAMPLER_LOOP", "SAMPLER_MAX_SIZE", "SA
 
 /// The names of the files that a sampler has told of beside its stop file, the oldest first.
 pub(super) fn files(answer: &Path) -> Vec<PathBuf> {
-    let mut told = answer.as_os_str().to_owned();
-    told.push(".files");
-    let text = attached_profiler::folder::read(Path::new(&told)).unwrap_or_default();
+    let mut list = answer.as_os_str().to_owned();
+    list.push(".files");
+    let text = attached_profiler::folder::read(Path::new(&list)).unwrap_or_default();
     // It may come from another user's process: a name is taken, and no path.
     text.lines().filter_map(|line| Some(Path::new(line).file_name()?.into())).collect()
 }

@@ -62,14 +62,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let answer = folder.path().join(".corprof-1.stop.7");
         assert_eq!(SamplerResult::read(&answer), None);
-        let told = |text: &str| {
+        let parsed = |text: &str| {
             fs::write(folder.path().join(".corprof-1.stop.7.told"), text).unwrap();
             SamplerResult::read(&answer)
         };
-        let written = told("written\n2 samples\nWarning: few\n").unwrap();
+        let written = parsed("written\n2 samples\nWarning: few\n").unwrap();
         assert_eq!((written.lines().len(), written.why_missing()), (2, None));
-        assert_eq!(told("empty\nidle\n").unwrap().why_missing().unwrap(), "no samples: idle");
-        assert_eq!(told("failed\nfull\n"), Some(SamplerResult::Failed("full".to_owned())));
-        assert_eq!(told("else\nx\n"), None);
+        assert_eq!(parsed("empty\nidle\n").unwrap().why_missing().unwrap(), "no samples: idle");
+        assert_eq!(parsed("failed\nfull\n"), Some(SamplerResult::Failed("full".to_owned())));
+        assert_eq!(parsed("else\nx\n"), None);
     }
 }

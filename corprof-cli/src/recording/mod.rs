@@ -16,7 +16,7 @@ mod perf;
 pub(crate) mod picture;
 mod requests;
 mod samples;
-pub(crate) mod select;
+pub(crate) mod selection;
 mod stacks;
 mod symbols;
 pub(crate) mod table;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use globset::{Glob, GlobMatcher};
 
-use super::select::Selection;
+use super::selection::Selection;
 use super::{Choice, Moment, Options, ThreadChoice, ThreadPattern};
 
 /// What is looked at in a recording.
@@ -93,7 +93,7 @@ fn part(text: &str) -> Result<f64, String> {
     let percent = number.filter(|percent| *percent > 0.0 && *percent <= 100.0);
     percent
         .map(|percent| percent / 100.0)
-        .ok_or_else(|| format!("`{text}` is no part of the requests: give 1%, or 0.1%"))
+        .ok_or_else(|| format!("`{text}` is not a part of the requests: give 1%, or 0.1%"))
 }
 
 fn thread(text: &str) -> Result<ThreadPattern, String> {

@@ -125,8 +125,13 @@ impl RequestTimes {
             return None;
         }
         let endpoint = u32::try_from(self.endpoints.insert_full(endpoint_of(Some(activity))).0).ok()?;
-        let (trace, span) = (activity.trace_id, activity.span_id);
-        self.requests.push(Labelled { endpoint, trace, span, length, is_slow: false });
+        self.requests.push(Labelled {
+            endpoint,
+            trace: activity.trace_id,
+            span: activity.span_id,
+            length,
+            is_slow: false,
+        });
         u32::try_from(self.requests.len() - 1).ok()
     }
 
@@ -156,7 +161,7 @@ struct Between {
 /// What is known of a file so far.
 struct Gatherer {
     requests: Requests<fn(&[Frame]) -> bool>,
-    told: Told,
+    finished: FinishedRequests,
     /// The request that each span is part of, by spans.
     roots: FxHashMap<u64, u64>,
     /// What each thread works for, by the last activity on it, and since when.
@@ -164,9 +169,9 @@ struct Gatherer {
     between: Vec<Between>,
 }
 
-/// The requests that were told.
+/// The requests that have ended.
 #[derive(Default)]
-struct Told {
+struct FinishedRequests {
     times: RequestTimes,
     by_span: FxHashMap<u64, u32>,
 }
@@ -177,7 +182,7 @@ impl Gatherer {
         let is_loop: fn(&[Frame]) -> bool = |_| false;
         Self {
             requests: Requests::new(RequestLimits::default(), is_loop),
-            told: Told::default(),
+            finished: FinishedRequests::default(),
             roots: FxHashMap::default(),
             works: FxHashMap::default(),
             between: Vec::new(),
@@ -205,8 +210,8 @@ impl Gatherer {
 
     /// The requests with their times. Without events of operations, those between activities count.
     fn finish(mut self, tells_operations: bool) -> RequestTimes {
-        self.requests.finish(|request| self.told.add(&request));
-        let Told { mut times, by_span } = self.told;
+        self.requests.finish(|request| self.finished.add(&request));
+        let FinishedRequests { mut times, by_span } = self.finished;
         for Between { thread, from, to, span } in self.between.into_iter().filter(|_| !tells_operations) {
             if let Some(request) = by_span.get(&span).copied() {
                 times.add_run(thread, Run { from, to, request });
@@ -216,7 +221,7 @@ impl Gatherer {
     }
 }
 
-impl Told {
+impl FinishedRequests {
     fn add(&mut self, request: &Request) {
         let Some(activity) = request.activity.as_ref().filter(|_| is_asked(request)) else { return };
         let Some(number) = self.times.add(activity, request.to.saturating_sub(request.from)) else { return };
@@ -230,15 +235,15 @@ impl Told {
 
 impl Listener for Gatherer {
     fn step(&mut self, step: Step) {
-        self.requests.step(step, |request| self.told.add(&request));
+        self.requests.step(step, |request| self.finished.add(&request));
     }
 
     fn activity(&mut self, thread: u64, ticks: u64, is_start: bool, activity: Activity) {
         self.note(thread, ticks, is_start, &activity);
         if is_start {
-            self.requests.start(thread, ticks, activity, |request| self.told.add(&request));
+            self.requests.start(thread, ticks, activity, |request| self.finished.add(&request));
         } else {
-            self.requests.stop(ticks, activity, |request| self.told.add(&request));
+            self.requests.stop(ticks, activity, |request| self.finished.add(&request));
         }
     }
 
@@ -249,7 +254,7 @@ impl Listener for Gatherer {
     fn end(&mut self, _at: u64) {}
 
     fn release(&mut self, until: u64) {
-        self.requests.release(until, |request| self.told.add(&request));
+        self.requests.release(until, |request| self.finished.add(&request));
     }
 }
 

@@ -60,8 +60,8 @@ impl<T: PartialEq> Ranges<T> {
         let here = before.map(|here| here.iter().filter(move |range| address <= range.last));
         here.filter_map(|ranges| {
             let ranges: Vec<_> = ranges.collect();
-            let then = ranges.iter().rfind(|range| range.ticks <= ticks).or(ranges.first());
-            then.map(|range| &range.value)
+            let valid = ranges.iter().rfind(|range| range.ticks <= ticks).or(ranges.first());
+            valid.map(|range| &range.value)
         })
         .next()
     }

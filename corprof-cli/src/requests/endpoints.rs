@@ -14,15 +14,15 @@ const MOST_PLACES: usize = 1000;
 /// The endpoint of those beyond.
 const OTHERS: &str = "[other endpoints]";
 
-/// Requests as they are told.
+/// Requests by endpoint, as they end.
 pub(super) struct Endpoints {
     requests: Requests<fn(&[Frame]) -> bool>,
-    told: Told,
+    finished: FinishedRequests,
 }
 
-/// Those that were told.
+/// Those that have ended.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct FinishedRequests {
     /// A part of the names of the endpoints that count.
     wanted: Option<String>,
     /// How many of the slowest are kept.
@@ -74,48 +74,48 @@ impl Endpoints {
         let is_loop: fn(&[Frame]) -> bool = |_| false;
         Self {
             requests: Requests::new(RequestLimits::default(), is_loop),
-            told: Told { wanted, most, ..Told::default() },
+            finished: FinishedRequests { wanted, most, ..FinishedRequests::default() },
         }
     }
 
-    /// All that were told, after the end.
-    pub(super) fn finish(mut self) -> Told {
-        self.requests.finish(|request| self.told.add(request));
-        self.told
+    /// All of them, after the end.
+    pub(super) fn finish(mut self) -> FinishedRequests {
+        self.requests.finish(|request| self.finished.add(request));
+        self.finished
     }
 }
 
 impl Listener for Endpoints {
     fn step(&mut self, step: Step) {
-        self.requests.step(step, |request| self.told.add(request));
+        self.requests.step(step, |request| self.finished.add(request));
     }
 
     fn activity(&mut self, thread: u64, ticks: u64, is_start: bool, activity: Activity) {
         if is_start {
-            self.requests.start(thread, ticks, activity, |request| self.told.add(request));
+            self.requests.start(thread, ticks, activity, |request| self.finished.add(request));
         } else {
-            self.requests.stop(ticks, activity, |request| self.told.add(request));
+            self.requests.stop(ticks, activity, |request| self.finished.add(request));
         }
     }
 
     fn work_queued(&mut self, ticks: u64, work: u64) {
-        self.requests.work_queued(ticks, work, |request| self.told.add(request));
+        self.requests.work_queued(ticks, work, |request| self.finished.add(request));
     }
 
     fn work_taken(&mut self, ticks: u64, thread: u64, work: u64) {
-        self.requests.work_taken(ticks, thread, work, |request| self.told.add(request));
+        self.requests.work_taken(ticks, thread, work, |request| self.finished.add(request));
     }
 
     fn end(&mut self, at: u64) {
-        self.told.end = Some(at);
+        self.finished.end = Some(at);
     }
 
     fn release(&mut self, until: u64) {
-        self.requests.release(until, |request| self.told.add(request));
+        self.requests.release(until, |request| self.finished.add(request));
     }
 }
 
-impl Told {
+impl FinishedRequests {
     fn add(&mut self, request: Request) {
         if !is_asked(&request) {
             return;
@@ -197,37 +197,37 @@ mod tests {
 
     #[test]
     fn the_slowest_are_kept_in_order() {
-        let mut told = Told { most: 2, ..Told::default() };
+        let mut finished = FinishedRequests { most: 2, ..FinishedRequests::default() };
         for length in [5, 9, 3, 9, 7] {
-            told.add(request("GET /a", length));
+            finished.add(request("GET /a", length));
         }
-        assert_eq!(told.slowest.iter().map(Slow::length).collect::<Vec<_>>(), [9, 9]);
-        assert_eq!(told.sums["GET /a"].times.count(), 5);
+        assert_eq!(finished.slowest.iter().map(Slow::length).collect::<Vec<_>>(), [9, 9]);
+        assert_eq!(finished.sums["GET /a"].times.count(), 5);
     }
 
     #[test]
     fn what_ends_too_late_does_not_count() {
-        let mut told = Told { end: Some(1010), ..Told::default() };
-        told.add(request("GET /a", 10));
-        told.add(request("GET /a", 11));
-        assert_eq!(told.sums["GET /a"].times.count(), 1);
+        let mut finished = FinishedRequests { end: Some(1010), ..FinishedRequests::default() };
+        finished.add(request("GET /a", 10));
+        finished.add(request("GET /a", 11));
+        assert_eq!(finished.sums["GET /a"].times.count(), 1);
     }
 
     #[test]
     fn endpoints_are_chosen_and_bounded() {
-        let mut told = Told { wanted: Some("/a".to_owned()), ..Told::default() };
-        told.add(request("GET /a", 1));
-        told.add(request("GET /b", 1));
+        let mut finished = FinishedRequests { wanted: Some("/a".to_owned()), ..FinishedRequests::default() };
+        finished.add(request("GET /a", 1));
+        finished.add(request("GET /b", 1));
         let mut asked = request("GET /a", 1);
         asked.activity = asked.activity.map(|activity| Activity { kind: ActivityKind::Client, ..activity });
-        told.add(asked);
-        assert_eq!(told.sums.keys().collect::<Vec<_>>(), ["GET /a"]);
-        assert_eq!(told.sums["GET /a"].times.count(), 1);
-        let mut told = Told::default();
+        finished.add(asked);
+        assert_eq!(finished.sums.keys().collect::<Vec<_>>(), ["GET /a"]);
+        assert_eq!(finished.sums["GET /a"].times.count(), 1);
+        let mut finished = FinishedRequests::default();
         for number in 0..MOST + 5 {
-            told.add(request(&format!("GET /{number}"), 1));
+            finished.add(request(&format!("GET /{number}"), 1));
         }
-        assert_eq!(told.sums.len(), MOST + 1);
-        assert_eq!(told.sums[OTHERS].times.count(), 5);
+        assert_eq!(finished.sums.len(), MOST + 1);
+        assert_eq!(finished.sums[OTHERS].times.count(), 5);
     }
 }

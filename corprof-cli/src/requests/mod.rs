@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow};
 use serde::Serialize;
 
-use self::endpoints::{Endpoints, Slow, Sums, Told};
+use self::endpoints::{Endpoints, FinishedRequests, Slow, Sums};
 pub(crate) use self::endpoints::{endpoint_of, is_asked};
 use self::page::Page;
 use crate::async_trace::{self, Listened, Names, Place, Traced};
@@ -147,14 +147,14 @@ pub fn run(args: &Args) -> Outcome {
 
 fn answer(args: &Args, page: Option<Page>, endpoints: Endpoints, traced: &Traced) -> Result<(), Failure> {
     traced.warn();
-    let told = endpoints.finish();
-    if told.sums.is_empty() {
+    let finished = endpoints.finish();
+    if finished.sums.is_empty() {
         return Err(nothing(args));
     }
     let mut names = Names::new(&traced.methods, traced.pid);
-    let mut report = report(traced, &mut names, &told);
+    let mut report = report(traced, &mut names, &finished);
     if let Some(page) = page {
-        page.write(traced, &mut names, &report, &told.slowest)?;
+        page.write(traced, &mut names, &report, &finished.slowest)?;
         // The page has the others.
         report.slowest.truncate(args.slowest.unwrap_or(1));
     }
@@ -178,11 +178,11 @@ fn nothing(args: &Args) -> Failure {
     .into()
 }
 
-fn report(traced: &Traced, names: &mut Names<'_>, told: &Told) -> Report {
+fn report(traced: &Traced, names: &mut Names<'_>, finished: &FinishedRequests) -> Report {
     let mut endpoints: Vec<Endpoint> =
-        told.sums.iter().map(|(name, sums)| endpoint(traced, names, name, sums)).collect();
+        finished.sums.iter().map(|(name, sums)| endpoint(traced, names, name, sums)).collect();
     endpoints.sort_by(|a, b| b.total_ms.total_cmp(&a.total_ms));
-    let slowest = told.slowest.iter().map(|slow| slowest(traced, names, slow)).collect();
+    let slowest = finished.slowest.iter().map(|slow| slowest(traced, names, slow)).collect();
     let requests = endpoints.iter().map(|endpoint| endpoint.requests).sum();
     Report { title: traced.title.clone(), seconds: traced.seconds, requests, endpoints, slowest }
 }

@@ -50,7 +50,7 @@ impl Page {
     pub(super) fn new(path: &Path) -> Result<Self, Failure> {
         let is_page = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("html"));
         if !is_page {
-            let problem = anyhow!("{} is no page: give it the extension .html", path.display());
+            let problem = anyhow!("{} is not a page: give it the extension .html", path.display());
             return Err(Failure::new(exit::USAGE, problem));
         }
         if !folder(path).is_dir() {
@@ -104,8 +104,8 @@ fn text(traced: &Traced, names: &mut Names<'_>, report: &Report, slowest: &[Slow
         write!(out, "<span><i class=\"{class}\"></i>{meaning}</span>")?;
     }
     writeln!(out, "</p>")?;
-    for (number, (slow, told)) in slowest.iter().zip(&report.slowest).enumerate() {
-        request(&mut out, traced, names, slow, told, number == 0)?;
+    for (number, (slow, shown)) in slowest.iter().zip(&report.slowest).enumerate() {
+        request(&mut out, traced, names, slow, shown, number == 0)?;
     }
     write!(out, "</body>\n</html>\n")?;
     Ok(out)
@@ -143,13 +143,13 @@ fn request(
     traced: &Traced,
     names: &mut Names<'_>,
     slow: &Slow,
-    told: &Slowest,
+    shown: &Slowest,
     is_open: bool,
 ) -> anyhow::Result<()> {
-    let whole = told.ms;
+    let whole = shown.ms;
     let open = if is_open { " open" } else { "" };
-    writeln!(out, "<details{open}><summary>{} <small>{whole:.2} ms</small></summary>", escaped(&told.endpoint))?;
-    let ids = [("trace", &told.trace_id), ("span", &told.span_id)];
+    writeln!(out, "<details{open}><summary>{} <small>{whole:.2} ms</small></summary>", escaped(&shown.endpoint))?;
+    let ids = [("trace", &shown.trace_id), ("span", &shown.span_id)];
     let ids = ids.into_iter().filter_map(|(name, id)| Some(format!("{name} {}", id.as_ref()?)));
     writeln!(out, "<p class=\"ids\">{}</p>", ids.collect::<Vec<_>>().join(", "))?;
     write!(out, "<div class=\"lane\"><span></span><span class=\"scale\">")?;

@@ -180,7 +180,7 @@ mod tests {
             left_out: 0,
         };
         let found = parts(&request);
-        let told: Vec<_> = found
+        let shown: Vec<_> = found
             .iter()
             .map(|part| {
                 let addresses: Vec<u64> = part.chains.iter().map(|chain| chain[0].address).collect();
@@ -194,7 +194,7 @@ mod tests {
             (160, 190, Does::Waits, vec![11]),
             (190, 200, Does::Runs, vec![10]),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(shown, expected);
         assert_eq!(found.iter().map(Part::length).sum::<u64>(), 100);
     }
 
@@ -213,7 +213,7 @@ mod tests {
             is_whole: true,
             left_out: 0,
         };
-        let told: Vec<_> = parts(&request).iter().map(|part| (part.from, part.to, part.does)).collect();
+        let shown: Vec<_> = parts(&request).iter().map(|part| (part.from, part.to, part.does)).collect();
         let alone = parts_of(&request, &request.operations[0]);
         assert_eq!(alone, parts(&request), "there is no other operation");
         let expected = [
@@ -225,7 +225,7 @@ mod tests {
             (165, 170, Does::Waits),
             (170, 200, Does::Runs),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(shown, expected);
     }
 
     #[test]

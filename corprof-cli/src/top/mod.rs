@@ -164,10 +164,10 @@ fn watch(args: &Args, pid: u32) -> Outcome {
     let out = place.file("top");
     let lease = Lease::new(place.file("top.lease")).context("cannot write into the folder for temporary files")?;
     let [rate, budget] = [args.rate, args.budget].map(|number| number.to_string());
-    let told = place.told(&out);
+    let out_for_process = place.path_for_process(&out);
     let lines = if args.lines { "on" } else { "off" };
     let settings = [
-        ("TOP_OUT", told.as_os_str()),
+        ("TOP_OUT", out_for_process.as_os_str()),
         ("TOP_HZ", rate.as_ref()),
         ("TOP_BUDGET", budget.as_ref()),
         ("TOP_LINES", lines.as_ref()),

@@ -123,10 +123,11 @@ impl Builder<'_> {
         let cells = self.picture.cells.as_ref().filter(|cells| !cells.is_full())?;
         let entries = cells.entries().iter();
         let heats = entries.filter_map(|entry| {
-            let (cell, thread) = (entry.cell, self.thread(entry.thread)?);
-            Some(Heat { cell, thread, stack: self.stack(entry.stack), weight: entry.weight })
+            let thread = self.thread(entry.thread)?;
+            Some(Heat { cell: entry.cell, thread, stack: self.stack(entry.stack), weight: entry.weight })
         });
-        let (heats, level): (Vec<_>, _) = (heats.collect(), cells.level());
+        let heats: Vec<_> = heats.collect();
+        let level = cells.level();
         let Some(lanes) = &self.picture.lanes else {
             let (first, columns) = cells.columns();
             return Some(HeatMap::new(level.cell, level.rows, first, columns, heats));

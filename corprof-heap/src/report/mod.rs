@@ -202,16 +202,16 @@ fn told_path(tree: &Dominators<'_>, path: &Path<'_>, limit: usize) -> Vec<String
         let through = if link == Link::WeakTable { " (value in a weak table)" } else { "" };
         format!("{}{through}", graph.class_name(object))
     };
-    let mut told = vec![root, graph.class_name(path.root.object).to_owned()];
+    let mut lines = vec![root, graph.class_name(path.root.object).to_owned()];
     let half = limit / 2;
     if path.steps.len() <= 2 * half {
-        told.extend(path.steps.iter().map(step));
+        lines.extend(path.steps.iter().map(step));
     } else {
-        told.extend(path.steps[..half].iter().map(step));
-        told.push(format!("({} more)", grouped((path.steps.len() - 2 * half) as u64)));
-        told.extend(path.steps[path.steps.len() - half..].iter().map(step));
+        lines.extend(path.steps[..half].iter().map(step));
+        lines.push(format!("({} more)", grouped((path.steps.len() - 2 * half) as u64)));
+        lines.extend(path.steps[path.steps.len() - half..].iter().map(step));
     }
-    told
+    lines
 }
 
 /// From an object down, always to the one that retains most, while that is at least half of the first's retained bytes.

@@ -311,7 +311,8 @@ fn write_clauses(bytes: &mut Vec<u8>, clauses: &[Clause], as_parsed: &Section, m
     let header = if as_parsed.omits_header && !clauses.is_empty() { 0 } else { format::SECTION_HEADER };
     section_header(bytes, format::SECTION_EH | more, is_fat, clauses.len() * size + header, as_parsed.reserved);
     for clause in clauses {
-        let ((tried, tried_length), (handler, handler_length)) = (clause.tried, clause.handler);
+        let (tried, tried_length) = clause.tried;
+        let (handler, handler_length) = clause.handler;
         if is_fat {
             for field in [clause.flags, tried, tried_length, handler, handler_length, clause.last] {
                 bytes.extend(field.to_le_bytes());

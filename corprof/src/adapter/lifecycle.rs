@@ -147,14 +147,14 @@ impl<P: Profiler> Adapter<P> {
         self.state.ending.initializing();
         let start = || -> Result<(), (HRESULT, String)> {
             // Formatting and dropping an error runs the user's code as well.
-            let told = |error: BoxError| {
+            let with_code = |error: BoxError| {
                 let code = error.downcast_ref::<Error>().map_or(E_FAIL, Error::code);
                 (if code.is_ok() { E_FAIL } else { code }, error.to_string())
             };
             let info = Info::negotiate(runtime, phase, Arc::clone(&self.state))
                 .map_err(|unsupported| (UnsupportedRuntime::CODE, unsupported.to_string()))?;
-            let info = self.prepare(info).map_err(told)?;
-            self.set_profiler(user(info).map_err(told)?);
+            let info = self.prepare(info).map_err(with_code)?;
+            self.set_profiler(user(info).map_err(with_code)?);
             Ok(())
         };
         let (code, why) = match catch(start, || self.state.note_panic()) {

@@ -88,7 +88,7 @@ pub struct CallWriter<F: Send + 'static> {
     /// The calls that the thread is inside of.
     stack: ShadowStack<Open<F>>,
     /// How many of them, from the outermost on, have been written.
-    told: usize,
+    written: usize,
     /// The time when the outermost of the others will have lasted long enough to be written.
     due: u64,
     /// Calls that were folded outside any call, and the end of the last.
@@ -128,7 +128,7 @@ impl<F: Send + 'static> CallLog<F> {
             clock: self.clock.clone(),
             minimum: self.minimum,
             stack: ShadowStack::with_bound(DEEPEST),
-            told: 0,
+            written: 0,
             due: 0,
             alone: Ticks::default(),
             last: self.start,
@@ -207,7 +207,7 @@ impl<F: Send + 'static> CallWriter<F> {
     #[inline]
     fn enter_at(&mut self, stack_pointer: usize, function: F, now: u64) {
         self.unwound_at(StackBoundary::of_caller(stack_pointer), now);
-        if self.told == self.stack.depth() {
+        if self.written == self.stack.depth() {
             self.due = now.saturating_add(self.minimum);
         }
         let open = Open { begun: now, function: Some(function), folded: Ticks::default() };
@@ -245,15 +245,15 @@ impl<F: Send + 'static> CallWriter<F> {
     fn end(&mut self, open: Open<F>, now: u64) {
         if open.function.is_none() {
             // All calls around it have been written, too.
-            self.told -= 1;
+            self.written -= 1;
             self.due = u64::MAX;
             cold_call(|| {
                 self.last = now;
-                self.events.push_waiting(CallEvent::End { at: now, depth: self.told as u32, folded: open.folded })
+                self.events.push_waiting(CallEvent::End { at: now, depth: self.written as u32, folded: open.folded })
             });
             return;
         }
-        if self.told == self.stack.depth() {
+        if self.written == self.stack.depth() {
             self.due = u64::MAX;
         }
         // The counters of two processors may differ a little.
@@ -270,7 +270,7 @@ impl<F: Send + 'static> CallWriter<F> {
     /// Writes the calls that have lasted long enough: the outermost of those that are not written yet.
     fn tell(&mut self, now: u64) {
         self.due = u64::MAX;
-        for open in self.stack.frames_from(self.told) {
+        for open in self.stack.frames_from(self.written) {
             let due = open.begun.saturating_add(self.minimum);
             if due > now {
                 self.due = due;
@@ -281,8 +281,8 @@ impl<F: Send + 'static> CallWriter<F> {
                 let folded = std::mem::take(&mut self.alone);
                 self.events.push_waiting(CallEvent::Alone { at: self.last, folded });
             }
-            self.events.push_waiting(CallEvent::Begin { at: open.begun, depth: self.told as u32, function });
-            self.told += 1;
+            self.events.push_waiting(CallEvent::Begin { at: open.begun, depth: self.written as u32, function });
+            self.written += 1;
         }
     }
 }

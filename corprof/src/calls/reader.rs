@@ -153,7 +153,7 @@ pub(super) struct Nesting<R> {
 
 /// The state of a thread, by its events.
 pub(super) struct Thread {
-    told: CallThread,
+    described: CallThread,
     id: Option<ThreadId>,
     /// The depths of the calls that it is inside of. If an event is lost, the depth of the next one shows which calls
     /// have ended.
@@ -181,7 +181,7 @@ impl<R> Nesting<R> {
         R: CallReader<F>,
     {
         while thread.open.pop_if(|depth| is_gone(*depth)).is_some() {
-            let end = CallEnd { thread: thread.told.number, at: thread.last, folded: FoldedCalls::default() };
+            let end = CallEnd { thread: thread.described.number, at: thread.last, folded: FoldedCalls::default() };
             self.reader.end(end)?;
         }
         Ok(())
@@ -192,17 +192,17 @@ impl<F: Send, R: CallReader<F>> EventReader<CallEvent<F>> for Nesting<R> {
     type Thread = Thread;
 
     fn thread_started(&mut self, number: u32) -> Thread {
-        let told = CallThread { number, os_id: 0, name: None };
-        Thread { told, id: None, open: Vec::new(), last: Duration::ZERO }
+        let described = CallThread { number, os_id: 0, name: None };
+        Thread { described, id: None, open: Vec::new(), last: Duration::ZERO }
     }
 
     fn event(&mut self, thread: &mut Thread, event: CallEvent<F>) -> Result<(), BoxError> {
-        let number = thread.told.number;
+        let number = thread.described.number;
         match event {
             CallEvent::Thread { thread: id, os_id } => {
                 thread.id = id;
-                thread.told = CallThread { number, os_id, name: self.name(id) };
-                self.reader.thread(&thread.told)
+                thread.described = CallThread { number, os_id, name: self.name(id) };
+                self.reader.thread(&thread.described)
             }
             CallEvent::Begin { at, depth, function } => {
                 thread.last = self.since_start(at);
@@ -230,8 +230,8 @@ impl<F: Send, R: CallReader<F>> EventReader<CallEvent<F>> for Nesting<R> {
         self.end(&mut thread, |_| true)?;
         // It may have been named while it ran.
         match self.name(thread.id) {
-            name if name.is_some() && name != thread.told.name => {
-                self.reader.thread(&CallThread { name, ..thread.told })
+            name if name.is_some() && name != thread.described.name => {
+                self.reader.thread(&CallThread { name, ..thread.described })
             }
             _ => Ok(()),
         }

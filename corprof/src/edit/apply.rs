@@ -167,7 +167,9 @@ impl InCallback<'_> {
     /// replacement and for each instantiation of a generic method: they all have one body, which is replaced once. Of
     /// threads that compile instantiations at the same time, each may edit the original; the first one's edit stays.
     ///
-    /// A precompiled (ReadyToRun) function is not compiled, unless `COR_PRF_DISABLE_ALL_NGEN_IMAGES` is set.
+    /// A precompiled (ReadyToRun) function is not compiled, unless `COR_PRF_DISABLE_ALL_NGEN_IMAGES` is set. Neither is
+    /// a small one that the compiler inlines into each caller: hooks with [`Hook::Exact`](crate::hooks::Hook::Exact)
+    /// and an [`Instrumentation`](crate::instrumentation::Instrumentation) see to that.
     ///
     /// # Errors
     /// As [`edit_method`](Self::edit_method) and [`set_checked_body`](Self::set_checked_body), which refuse a function

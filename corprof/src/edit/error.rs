@@ -122,11 +122,12 @@ pub enum Refusal {
         "the method is [NonVersionable]: precompiled code contains its body, and the runtime does not look for it there"
     )]
     NonVersionable,
-    /// Inserted hooks and calls: the runtime suspends such a method (`async` in MethodImpl) and has it go on on another
-    /// thread, where a hook's stack is another one. Probes are of one call, whatever its threads.
+    /// Inserted calls, and inserted hooks of the ends of methods: the runtime suspends such a method (`async` in
+    /// MethodImpl) and has it go on on another thread, where a hook's stack is another one. Probes are of one call,
+    /// whatever its threads.
     #[error(
-        "the runtime itself suspends this method (runtime-async), and inserted hooks and calls are not told of that: use a probe, or \
-         hooks that the runtime calls"
+        "the runtime itself suspends this method (runtime-async), and inserted calls and hooks of its end are not told of that: \
+         use hooks with `HookKinds::ENTER` alone, a probe, or hooks that the runtime calls"
     )]
     RuntimeAsync,
     /// A ReJIT request: runtimes before .NET 11 ignore it for most methods that they suspend themselves (generic ones

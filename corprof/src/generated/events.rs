@@ -527,7 +527,7 @@ bitflags::bitflags! {
     #[doc =
     r" can change it; whether an attached profiler may set it; whether it prevents a detach. The text before"]
     #[doc = r" the rule may name further conditions."] #[derive(Clone, Copy, PartialEq,
-    Eq, Hash, Debug, Default)] pub struct EventMask : u64 { #[doc =
+    Eq, Hash, Debug, Default)] pub struct EventMask : u64 { #[doc(hidden)] #[doc =
     " `COR_PRF_MONITOR_FUNCTION_UNLOADS`: dead: its callback is never made."] #[doc = ""]
     #[doc = " Rule: not immutable; not allowed after attach; does not prevent detach."]
     const MONITOR_FUNCTION_UNLOADS = 1; #[doc = " `COR_PRF_MONITOR_CLASS_LOADS`."] #[doc
@@ -556,7 +556,7 @@ bitflags::bitflags! {
     " Rule: not immutable; not allowed after attach; does not prevent detach."] const
     MONITOR_OBJECT_ALLOCATED = 256; #[doc = " `COR_PRF_MONITOR_THREADS`."] #[doc = ""]
     #[doc = " Rule: not immutable; allowed after attach; does not prevent detach."] const
-    MONITOR_THREADS = 512; #[doc =
+    MONITOR_THREADS = 512; #[doc(hidden)] #[doc =
     " `COR_PRF_MONITOR_REMOTING`: dead: no remoting in CoreCLR."] #[doc = ""] #[doc =
     " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; prevents detach."]
     const MONITOR_REMOTING = 1024; #[doc = " `COR_PRF_MONITOR_CODE_TRANSITIONS`."] #[doc
@@ -569,11 +569,11 @@ bitflags::bitflags! {
     MONITOR_ENTERLEAVE = 4096; #[doc =
     " `COR_PRF_MONITOR_CCW`: Windows only (COM interop)."] #[doc = ""] #[doc =
     " Rule: not immutable; not allowed after attach; does not prevent detach."] const
-    MONITOR_CCW = 8192; #[doc =
+    MONITOR_CCW = 8192; #[doc(hidden)] #[doc =
     " `COR_PRF_MONITOR_REMOTING_COOKIE`: dead: no remoting in CoreCLR."] #[doc = ""]
     #[doc =
     " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; prevents detach."]
-    const MONITOR_REMOTING_COOKIE = 17408; #[doc =
+    const MONITOR_REMOTING_COOKIE = 17408; #[doc(hidden)] #[doc =
     " `COR_PRF_MONITOR_REMOTING_ASYNC`: dead: no remoting in CoreCLR."] #[doc = ""] #[doc
     =
     " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; prevents detach."]
@@ -585,7 +585,7 @@ bitflags::bitflags! {
     MONITOR_CACHE_SEARCHES = 131072; #[doc =
     " `COR_PRF_ENABLE_REJIT`: main profiler only; must be set in Initialize, or (attach) while DOTNET_ProfAPI_RejitOnAttach is 1, which is the default; setting it prevents detach."]
     #[doc = ""] #[doc = " Rule: not immutable; allowed after attach; prevents detach."]
-    const ENABLE_REJIT = 262144; #[doc =
+    const ENABLE_REJIT = 262144; #[doc(hidden)] #[doc =
     " `COR_PRF_ENABLE_INPROC_DEBUGGING`: no effect."] #[doc = ""] #[doc =
     " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; prevents detach."]
     const ENABLE_INPROC_DEBUGGING = 524288; #[doc =
@@ -605,7 +605,7 @@ bitflags::bitflags! {
     " `COR_PRF_ENABLE_OBJECT_ALLOCATED`: must be set in Initialize before MONITOR_OBJECT_ALLOCATED has any effect."]
     #[doc = ""] #[doc =
     " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; prevents detach."]
-    const ENABLE_OBJECT_ALLOCATED = 8388608; #[doc =
+    const ENABLE_OBJECT_ALLOCATED = 8388608; #[doc(hidden)] #[doc =
     " `COR_PRF_MONITOR_CLR_EXCEPTIONS`: dead: its callbacks are never made."] #[doc = ""]
     #[doc = " Rule: not immutable; not allowed after attach; does not prevent detach."]
     const MONITOR_CLR_EXCEPTIONS = 16777216; #[doc = " `COR_PRF_ENABLE_FUNCTION_ARGS`."]
@@ -623,7 +623,7 @@ bitflags::bitflags! {
     ENABLE_STACK_SNAPSHOT = 268435456; #[doc = " `COR_PRF_USE_PROFILE_IMAGES`."] #[doc =
     ""] #[doc =
     " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; prevents detach."]
-    const USE_PROFILE_IMAGES = 536870912; #[doc =
+    const USE_PROFILE_IMAGES = 536870912; #[doc(hidden)] #[doc =
     " `COR_PRF_DISABLE_TRANSPARENCY_CHECKS_UNDER_FULL_TRUST`: no effect in CoreCLR; note that COR_PRF_ALL leaves this bit out."]
     #[doc = ""] #[doc =
     " Rule: immutable: turned on or off in `initialize` only; not allowed after attach; prevents detach."]

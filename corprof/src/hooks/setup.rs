@@ -53,7 +53,9 @@ impl<'a, 'i, H: FunctionHooks> HookSetup<&'a mut InInitialize<'i>, H> {
     ///   cannot catch: the next hook on the thread shows that they are gone.
     /// - The compiler makes no tail calls of its own in hooked methods: their frames stay until the calls return, as in
     ///   code that is not optimised.
-    /// - Suspensions are not reported ([`SUSPENDS`](FunctionHooks::SUSPENDS)).
+    /// - Suspensions are not reported ([`SUSPENDS`](FunctionHooks::SUSPENDS)). Runtime-async methods have hooks only if
+    ///   these are of the beginning alone ([`KINDS`](FunctionHooks::KINDS) is [`ENTER`](super::HookKinds::ENTER)): once
+    ///   for each call, however often it waits.
     /// - Line numbers of hooked methods are lost in stack traces.
     /// - A static constructor that runs before the code of a hooked method is called before `enter`.
     /// - The profiler's own edits of a method replace its calls of hooks, because each edit begins with the original

@@ -132,8 +132,8 @@ impl ProfilerThreads {
             }
             state = unpoisoned(self.changed.wait_timeout(state, left)).0;
         }
-        let late: Vec<_> = state.running.iter().filter(|&&(number, _)| Some(number) != own).collect();
-        let late: Vec<_> = late.iter().map(|(_, name)| name.as_str()).collect();
+        let others = state.running.iter().filter(|&&(number, _)| Some(number) != own);
+        let late: Vec<_> = others.map(|(_, name)| name.as_str()).collect();
         if !late.is_empty() {
             report::line(format_args!(
                 "threads of the profiler {} were still running {patience:?} after they were asked to stop: {}; poll \

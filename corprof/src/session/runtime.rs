@@ -71,14 +71,14 @@ impl UnsupportedRuntime {
     /// `newest` is the newest version of the interface that the runtime has; 0 if it has none.
     fn new(runtime: &IUnknown, newest: u8) -> Self {
         let info = runtime.cast::<sys::ICorProfilerInfo3>().ok();
-        let told = info.and_then(|info| RuntimeInfo::read(&info).ok());
-        Self { found: name(told, newest) }
+        let known = info.and_then(|info| RuntimeInfo::read(&info).ok());
+        Self { found: name(known, newest) }
     }
 }
 
-/// The name of a runtime by what it tells about itself, for a message.
-fn name(told: Option<(sys::COR_PRF_RUNTIME_TYPE, RuntimeInfo)>, newest: u8) -> String {
-    match told {
+/// The name of a runtime by what is known of it, for a message.
+fn name(known: Option<(sys::COR_PRF_RUNTIME_TYPE, RuntimeInfo)>, newest: u8) -> String {
+    match known {
         Some((sys::COR_PRF_DESKTOP_CLR, RuntimeInfo { major, minor, build })) => {
             format!(".NET Framework {major}.{minor}.{build}")
         }

@@ -140,8 +140,9 @@ pub(crate) struct Circumstances {
 impl Call {
     /// Its entry in a release, and whether it may start a collection there.
     fn rules(&self, release: Release) -> (Entry, bool) {
-        let then = self.earlier.iter().filter(|earlier| release.0 <= earlier.up_to).min_by_key(|earlier| earlier.up_to);
-        then.map_or((self.entry, self.triggers), |earlier| (earlier.entry, earlier.triggers))
+        let in_release =
+            self.earlier.iter().filter(|earlier| release.0 <= earlier.up_to).min_by_key(|earlier| earlier.up_to);
+        in_release.map_or((self.entry, self.triggers), |earlier| (earlier.entry, earlier.triggers))
     }
 
     /// The code with which the runtime refuses the call, if it does: the checks of the entry macro in their order, then

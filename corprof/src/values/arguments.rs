@@ -4,6 +4,7 @@ use std::fmt;
 
 use corprof_sys as sys;
 
+use crate::context::InNoGc;
 use crate::info::StringLayout;
 
 use super::plan::{Node, Plan, size_of_number};
@@ -138,6 +139,24 @@ impl<'h> Arguments<'h> {
         (0..self.len()).map(|index| self.get(index).unwrap_or(Value::Unreadable(Unreadable::Mismatch)))
     }
 
+    /// The arguments as text, with what is in objects: their fields one level deep, as [`InNoGc::value`] reads them. An
+    /// object that it cannot read is shown by its address.
+    ///
+    /// In hooks that the runtime calls: inserted code offers no calls that read objects.
+    ///
+    /// ```
+    /// # use corprof::{hooks::InSlowHook, prelude::*, values::Arguments};
+    /// # struct Hooks;
+    /// # impl Hooks {
+    /// fn enter_with_args(&self, cx: &InSlowHook<'_>, _thread: &mut (), method: &Name, args: &Arguments<'_>) {
+    ///     eprintln!("{method} gets {}", args.with_objects(cx)); // Shop.Put gets (7, { Cake: "Sacher", Pieces: 3 })
+    /// }
+    /// # }
+    /// ```
+    pub fn with_objects<'a>(&'a self, cx: &'a InNoGc<'_>) -> impl fmt::Display + use<'a, 'h> {
+        WithObjects { args: self, cx }
+    }
+
     /// The reason if no argument can be read. If even the number of parameters is unknown, [`len`](Self::len) is 0.
     pub fn unreadable(&self) -> Option<Unreadable> {
         self.ranges.err()
@@ -170,12 +189,32 @@ impl<'h> ReturnValue<'h> {
 /// In parentheses, like the arguments of a call.
 impl fmt::Display for Arguments<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(")?;
-        for (at, value) in self.iter().enumerate() {
-            write!(f, "{}{value}", if at == 0 { "" } else { ", " })?;
-        }
-        f.write_str(")")
+        show_list(f, self.iter())
     }
+}
+
+/// [`Arguments::with_objects`].
+struct WithObjects<'a, 'h> {
+    args: &'a Arguments<'h>,
+    cx: &'a InNoGc<'a>,
+}
+
+impl fmt::Display for WithObjects<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |value: Value<'_>| match value {
+            Value::Object(Some(object)) => self.cx.value(object).map_or(value.to_string(), |read| read.to_string()),
+            _ => value.to_string(),
+        };
+        show_list(f, self.args.iter().map(shown))
+    }
+}
+
+fn show_list(f: &mut fmt::Formatter<'_>, values: impl Iterator<Item: fmt::Display>) -> fmt::Result {
+    f.write_str("(")?;
+    for (at, value) in values.enumerate() {
+        write!(f, "{}{value}", if at == 0 { "" } else { ", " })?;
+    }
+    f.write_str(")")
 }
 
 impl fmt::Debug for Arguments<'_> {

@@ -62,7 +62,7 @@ impl fmt::Display for ByRef<'_> {
     }
 }
 
-/// The fields by name, in braces.
+/// The fields by name, in braces; those of properties by the names of these.
 impl fmt::Display for StructValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         show_fields(f, self.fields())
@@ -72,7 +72,8 @@ impl fmt::Display for StructValue<'_> {
 pub(super) fn show_fields<'a>(f: &mut fmt::Formatter<'_>, fields: impl Iterator<Item = Field<'a>>) -> fmt::Result {
     f.write_char('{')?;
     for (at, field) in fields.enumerate() {
-        write!(f, "{} {}: {}", if at == 0 { "" } else { "," }, field.name(), field.value())?;
+        let name = field.property().unwrap_or(field.name());
+        write!(f, "{} {name}: {}", if at == 0 { "" } else { "," }, field.value())?;
     }
     f.write_str(" }")
 }

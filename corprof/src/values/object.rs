@@ -137,18 +137,21 @@ impl<'gc> ObjectValue<'gc> {
         fields.iter().map(|field| Field::new(field, self.place))
     }
 
-    /// The value of the field with this name in the metadata; of the most derived class, if several have one.
+    /// The value of the field with this name in the metadata, or of the property with this name that the C# compiler
+    /// has made; of the most derived class, if several have one.
     pub fn field(&self, name: &str) -> Option<Value<'_>> {
-        self.fields().find(|field| field.name() == name).map(|field| field.value())
+        let Content::Fields(fields) = &self.content else { return None };
+        let field = fields.iter().find(|field| field.is_called(name))?;
+        Some(Field::new(field, self.place).value())
     }
 
-    /// The object that the field with this name refers to; none if the field does not exist, is null or is not a
-    /// reference.
+    /// The object that the field with this name, or of the property with this name, refers to; none if the field does
+    /// not exist, is null or is not a reference.
     ///
     /// Unlike the value of a [`field`](Self::field) it outlives this one, so a chain of objects can be followed.
     pub fn reference(&self, name: &str) -> Option<ObjectId<'gc>> {
         let Content::Fields(fields) = &self.content else { return None };
-        let field = fields.iter().find(|field| &*field.name == name)?;
+        let field = fields.iter().find(|field| field.is_called(name))?;
         match field.node {
             Node::Object | Node::String => self.place.at(field.offset).read_object()?,
             _ => None,

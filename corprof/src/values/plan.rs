@@ -74,6 +74,18 @@ pub(super) struct FieldNode {
     pub(super) node: Node,
 }
 
+impl FieldNode {
+    /// The name of the property that the C# compiler has made the field for, by the field's name in the metadata.
+    pub(super) fn property(&self) -> Option<&str> {
+        self.name.strip_prefix('<')?.strip_suffix(">k__BackingField")
+    }
+
+    /// Whether this is its name, or that of its property.
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        *self.name == *name || self.property() == Some(name)
+    }
+}
+
 impl Plan {
     /// The number of values that the runtime shows when the function begins.
     pub(crate) fn ranges(&self) -> usize {

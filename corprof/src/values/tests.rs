@@ -113,7 +113,7 @@ fn strings_objects_and_structs_are_read_where_they_lie() {
         let fields = [
             field("E", 0, Node::Enum { class: id(5), underlying: Primitive::UInt8 }),
             field("T", 8, Node::String),
-            field("P", 8, Node::Pointer),
+            field("<P>k__BackingField", 8, Node::Pointer),
         ];
         Node::Struct(Box::new(StructNode { class: id(6), size: 16, fields: Box::new(fields) }))
     };

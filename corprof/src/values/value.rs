@@ -177,9 +177,9 @@ impl<'h> StructValue<'h> {
         self.node.fields.iter().map(move |field| Field::new(field, place))
     }
 
-    /// The field with this name in the metadata.
+    /// The field with this name in the metadata, or of the property with this name that the C# compiler has made.
     pub fn field(&self, name: &str) -> Option<Field<'h>> {
-        self.fields().find(|field| field.name() == name)
+        self.fields().find(|field| field.field.is_called(name))
     }
 }
 
@@ -198,6 +198,12 @@ impl<'h> Field<'h> {
     /// Its name in the metadata.
     pub fn name(&self) -> &'h str {
         &self.field.name
+    }
+
+    /// The name of the property (`int Pieces { get; }`, a part of a record) for which the C# compiler has made the
+    /// field; none if it is another field.
+    pub fn property(&self) -> Option<&'h str> {
+        self.field.property()
     }
 
     /// Its definition, in the module of the class that declares it.

@@ -183,7 +183,7 @@ fn each_process_has_a_file_of_its_own() -> Result<()> {
     Ok(())
 }
 
-/// A shell, which is no .NET process, starts two applications one after the other.
+/// A shell, which is not a .NET process, starts two applications one after the other.
 #[test]
 fn a_script_is_recorded() -> Result<()> {
     for runtime in runtimes()?.into_iter().take(1) {

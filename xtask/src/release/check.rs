@@ -172,7 +172,8 @@ fn load_with_musl(built: &Built, profilers: &[profiler::Profiler], cache: &Cache
         return Ok(());
     }
     std::fs::create_dir_all(scratch).with_context(|| format!("cannot make {}", scratch.display()))?;
-    let (source, program): (PathBuf, PathBuf) = (scratch.join("loader.c"), scratch.join("loader"));
+    let source: PathBuf = scratch.join("loader.c");
+    let program: PathBuf = scratch.join("loader");
     std::fs::write(&source, LOADER).with_context(|| format!("cannot write {}", source.display()))?;
     let (_, zig) = tools::zigbuild(cache)?;
     let mut compile = Command::new(zig);

@@ -22,7 +22,8 @@ pub(super) fn emit(model: &Model) -> TokenStream {
     // Stable: of several names for a value, COM's comes first.
     sorted.sort_by_key(|code| code.value);
     let rows = sorted.iter().map(|code| {
-        let (name, text) = (ident(&code.name), &code.name);
+        let text = &code.name;
+        let name = ident(text);
         quote!((#name, #text))
     });
     quote! {

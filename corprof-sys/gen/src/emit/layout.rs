@@ -14,14 +14,16 @@ use crate::sources::Input;
 pub(super) fn emit(model: &Model, path: &str) -> Result<Output, Error> {
     let slots = model.interfaces.iter().map(|interface| slots(model, interface));
     let iids = model.interfaces.iter().map(|interface| {
-        let (name, text) = (ident(&interface.name), &interface.name);
+        let text = &interface.name;
+        let name = ident(text);
         quote!((#text, #name::IID))
     });
     let records = model.records.iter().map(|record| {
-        let (name, text) = (ident(&record.name), &record.name);
+        let text = &record.name;
+        let name = ident(text);
         // A union's field cannot be borrowed without saying that it is in force.
-        let fields = record.fields.iter().filter(|_| !record.union).map(|(field, _)| {
-            let (field, text) = (ident(field), field);
+        let fields = record.fields.iter().filter(|_| !record.union).map(|(text, _)| {
+            let field = ident(text);
             quote!((#text, offset_of!(#name, #field), size(|it: &#name| &it.#field)))
         });
         quote!((#text, size_of::<#name>(), align_of::<#name>(), &[#(#fields),*]))
@@ -67,7 +69,8 @@ fn slots(model: &Model, interface: &Interface) -> TokenStream {
     let text = &interface.name;
     let parent = &interface.parent;
     let entries = interface.methods.iter().map(|method| {
-        let (name, text) = (ident(&method.name), &method.name);
+        let text = &method.name;
+        let name = ident(text);
         let sizes = method.params.iter().map(|param| {
             let ty = param_type(model, param);
             quote!(size_of::<#ty>())

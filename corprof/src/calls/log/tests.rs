@@ -48,7 +48,7 @@ use Step::*;
 
 /// The output of a reader of such a thread, whose steps are ten nanoseconds apart; shorter calls than `minimum` are
 /// folded.
-fn told_of(steps: &[Step], room: usize, minimum: u64) -> (String, u64) {
+fn log_of(steps: &[Step], room: usize, minimum: u64) -> (String, u64) {
     let clock = HookClock::of_nanoseconds();
     let log = CallLog { events: EventQueue::new(room, 1), start: 0, clock: clock.clone(), minimum };
     let notes = Notes::default();
@@ -72,45 +72,45 @@ fn told_of(steps: &[Step], room: usize, minimum: u64) -> (String, u64) {
 }
 
 /// With room for all, and nothing folded.
-fn told(steps: &[Step]) -> String {
-    told_of(steps, 64, 0).0
+fn log(steps: &[Step]) -> String {
+    log_of(steps, 64, 0).0
 }
 
 #[test]
 fn calls_nest() {
     let steps = [Enter('a', 9), Enter('b', 8), Leave(8), Enter('c', 8), Leave(8), Leave(9)];
-    assert_eq!(told(&steps), "a0@10 b1@20 end@30 c1@40 end@50 end@60");
+    assert_eq!(log(&steps), "a0@10 b1@20 end@30 c1@40 end@50 end@60");
 }
 
 #[test]
 fn what_an_exception_left_has_ended_before_the_next_call() {
     let steps = [Enter('a', 9), Enter('b', 8), Enter('c', 7), Enter('d', 8)];
-    assert_eq!(told(&steps), "a0@10 b1@20 c2@30 end@40 end@40 d1@40 end@50 end@50");
+    assert_eq!(log(&steps), "a0@10 b1@20 c2@30 end@40 end@40 d1@40 end@50 end@50");
     let steps = [Enter('a', 9), Enter('b', 8), Enter('c', 7), Unwound(8), Leave(8), Leave(9)];
-    assert_eq!(told(&steps), "a0@10 b1@20 c2@30 end@40 end@50 end@60");
+    assert_eq!(log(&steps), "a0@10 b1@20 c2@30 end@40 end@50 end@60");
 }
 
 #[test]
 fn an_end_without_its_beginning_is_none() {
-    assert_eq!(told(&[Enter('a', 9), Leave(8), Leave(9)]), "a0@10 end@30");
+    assert_eq!(log(&[Enter('a', 9), Leave(8), Leave(9)]), "a0@10 end@30");
 }
 
 #[test]
 fn short_calls_are_folded_into_the_next_that_is_not() {
     // `b` takes 20, with `c` in it, and `d` takes 10.
     let steps = [Enter('a', 9), Enter('b', 8), Enter('c', 7), Leave(7), Leave(8), Enter('d', 8), Leave(8), Leave(9)];
-    assert_eq!(told_of(&steps, 64, 50).0, "a0@10 end@80+3/40");
+    assert_eq!(log_of(&steps, 64, 50).0, "a0@10 end@80+3/40");
     // `b` is long enough, and so is the call around it.
-    assert_eq!(told_of(&steps, 64, 20).0, "a0@10 b1@20 end@50+1/10 end@80+1/10");
+    assert_eq!(log_of(&steps, 64, 20).0, "a0@10 b1@20 end@50+1/10 end@80+1/10");
     // The whole is shorter than the minimum.
-    assert_eq!(told_of(&steps, 64, 100).0, "alone@80+4/70");
+    assert_eq!(log_of(&steps, 64, 100).0, "alone@80+4/70");
     // Two short calls outside any other, then a long one.
     let steps = [Enter('a', 9), Leave(9), Enter('b', 9), Leave(9), Enter('c', 9), Enter('d', 8), Leave(8), Leave(9)];
-    assert_eq!(told_of(&steps, 64, 30).0, "alone@40+2/20 c0@50 end@80+1/10");
+    assert_eq!(log_of(&steps, 64, 30).0, "alone@40+2/20 c0@50 end@80+1/10");
 }
 
 #[test]
-fn a_call_is_told_of_as_soon_as_it_has_lasted_long_enough() {
+fn a_call_is_written_as_soon_as_it_has_lasted_long_enough() {
     let clock = HookClock::of_nanoseconds();
     let log = CallLog { events: EventQueue::new(64, 1), start: 0, clock: clock.clone(), minimum: 25 };
     let notes = Notes::default();
@@ -119,23 +119,23 @@ fn a_call_is_told_of_as_soon_as_it_has_lasted_long_enough() {
     for (at, function) in [(10, 'a'), (20, 'b'), (40, 'c')] {
         writer.enter_at(100 - at as usize, function, at);
     }
-    assert_eq!((writer.told, writer.due), (1, 45), "only `a` is written, and `b` will be next");
+    assert_eq!((writer.written, writer.due), (1, 45), "only `a` is written, and `b` will be next");
     writer.leave_at(60, 50);
-    assert_eq!((writer.told, writer.due), (2, u64::MAX), "`c` was short");
+    assert_eq!((writer.written, writer.due), (2, u64::MAX), "`c` was short");
     std::mem::forget(writer);
 }
 
 #[test]
-fn frames_of_recursion_are_told_of_from_the_outermost() {
+fn frames_of_recursion_are_written_from_the_outermost() {
     let steps: Vec<_> =
         (0..5).map(|depth| Enter('r', 100 - depth)).chain((0..5).rev().map(|d| Leave(100 - d))).collect();
-    assert_eq!(told_of(&steps, 64, 25).0, "r0@10 r1@20 r2@30 r3@40 end@70+1/10 end@80 end@90 end@100");
+    assert_eq!(log_of(&steps, 64, 25).0, "r0@10 r1@20 r2@30 r3@40 end@70+1/10 end@80 end@90 end@100");
 }
 
 #[test]
 fn when_there_is_no_room_the_events_are_read_by_who_has_none() {
     let steps: Vec<_> = (0..1000).flat_map(|_| [Enter('a', 9), Leave(9)]).collect();
-    let (text, dropped) = told_of(&steps, 4, 0);
+    let (text, dropped) = log_of(&steps, 4, 0);
     assert_eq!((text.split(' ').count(), dropped), (2000, 0));
 }
 

@@ -35,6 +35,14 @@ pub(crate) struct HookCalls {
     pub(crate) has_result: bool,
 }
 
+impl HookCalls {
+    /// Whether ends of calls are reported: where a method goes on after a suspension, its stack is another one, and so
+    /// its end would be told of a frame that nobody has seen begin.
+    fn has_ends(&self) -> bool {
+        self.leave.is_some() || self.tailcall.is_some() || self.unwound.is_some()
+    }
+}
+
 impl MethodEdit<'_> {
     /// Adds the calls.
     ///
@@ -45,7 +53,7 @@ impl MethodEdit<'_> {
         // The end need not be in the method: ends by tail calls are announced.
         self.refuse(ProbeKinds::ENTER)?;
         let props = self.metadata().method(self.method())?;
-        if is_suspended_by_the_runtime(&props) {
+        if calls.has_ends() && is_suspended_by_the_runtime(&props) {
             return Err(Refusal::RuntimeAsync.into());
         }
         let is_left_otherwise = self.body().iter().any(|(_, insn)| is_tail_call(insn));

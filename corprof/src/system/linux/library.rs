@@ -54,15 +54,15 @@ mod tests {
 
     #[test]
     fn a_waiting_thread_has_a_stack_pointer_below_its_variables() {
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         let (end, ended) = channel::<()>();
         let waiting = thread::spawn(move || {
             let on_stack = 0_u8;
-            tell.send((crate::system::os_thread_id(), std::ptr::from_ref(&on_stack).addr())).unwrap();
+            sender.send((crate::system::os_thread_id(), std::ptr::from_ref(&on_stack).addr())).unwrap();
             let _ = ended.recv();
             on_stack
         });
-        let (id, variable) = told.recv().unwrap();
+        let (id, variable) = receiver.recv().unwrap();
         let patience = Instant::now() + Duration::from_secs(60);
         let pointer = loop {
             match stack_pointer(id) {

@@ -41,7 +41,7 @@ pub(super) struct Symbol {
     pub(super) range: Range<u64>,
     pub(super) name: Arc<str>,
     /// The number of the last file that tells of it.
-    pub(super) told_in: u64,
+    pub(super) defined_in: u64,
 }
 
 /// The code that is known.
@@ -121,7 +121,8 @@ impl CodeMap {
             self.gone.extend(self.logical.drain().map(|(_, place)| (now, place)));
         }
         let (mapping, free) = &mut self.areas().logical;
-        let (mapping, place) = (*mapping, *free);
+        let mapping = *mapping;
+        let place = *free;
         *free += LOGICAL_SIZE;
         let name = self.define(mapping, place..place + LOGICAL_SIZE, name);
         self.logical.insert(name, place);
@@ -152,7 +153,7 @@ impl CodeMap {
     fn define(&mut self, mapping: u64, range: Range<u64>, name: &str) -> Arc<str> {
         self.symbol_count += 1;
         let name: Arc<str> = name.into();
-        let symbol = Symbol { id: self.symbol_count, mapping, range, name: Arc::clone(&name), told_in: 0 };
+        let symbol = Symbol { id: self.symbol_count, mapping, range, name: Arc::clone(&name), defined_in: 0 };
         self.symbols.insert(symbol.range.start, symbol);
         name
     }

@@ -15,7 +15,7 @@ pub(super) struct Mapping {
     pub(super) file_offset: u64,
     pub(super) file: String,
     /// The number of the last file that tells of it.
-    pub(super) told_in: u64,
+    pub(super) defined_in: u64,
 }
 
 /// The mappings that symbols are in. The number of the first is 1.
@@ -36,7 +36,8 @@ struct MapsLine<'a> {
 impl Mappings {
     /// The number of the mapping of this code.
     pub(super) fn of(&mut self, code: &Range<usize>) -> u64 {
-        let (start, end) = (code.start as u64, code.end as u64);
+        let start = code.start as u64;
+        let end = code.end as u64;
         if let Some(known) = self.known.iter().rposition(|mapping| mapping.range.contains(&start)) {
             return known as u64 + 1;
         }
@@ -51,7 +52,7 @@ impl Mappings {
 
     /// Adds a mapping, and returns its number.
     pub(super) fn define(&mut self, range: Range<u64>, file_offset: u64, file: String) -> u64 {
-        self.known.push(Mapping { range, file_offset, file, told_in: 0 });
+        self.known.push(Mapping { range, file_offset, file, defined_in: 0 });
         self.known.len() as u64
     }
 

@@ -43,8 +43,8 @@ const FEW_THREADS: usize = 256;
 /// A file is closed so many bytes before it has the most: the writer holds 64 KB, and an event has at most 128 KB
 /// beside the names of its addresses.
 const RESERVE: u64 = 256 << 10;
-/// The most addresses that are remembered to be told of, to be fast.
-const MOST_TOLD: usize = 1 << 16;
+/// The most addresses that are remembered to be defined, to be fast.
+const MOST_DEFINED: usize = 1 << 16;
 
 /// How the samples of a recording were taken.
 pub(in crate::sampler) struct Timing {
@@ -107,8 +107,8 @@ pub(super) struct TraceFile {
     file: u64,
     /// When its first event was.
     file_begun: u64,
-    /// The addresses that the file has told of.
-    told: HashSet<u64>,
+    /// The addresses whose symbols the file has.
+    defined: HashSet<u64>,
     is_finished: bool,
     /// By time, and by the order in which they came.
     queue: BTreeMap<(u64, u64), Entry>,
@@ -142,14 +142,14 @@ struct KnownThread {
     seen: Instant,
     rests: Rests,
     /// The number of the last file that tells of it.
-    told_in: u64,
+    defined_in: u64,
 }
 
 /// A kind of events of the runtime.
 struct RuntimeEventKind {
     definition: Metadata,
     /// The number of the last file that tells of it.
-    told_in: u64,
+    defined_in: u64,
 }
 
 impl TraceFile {
@@ -161,7 +161,7 @@ impl TraceFile {
             writer: None,
             file: 1,
             file_begun: begun,
-            told: HashSet::new(),
+            defined: HashSet::new(),
             is_finished: false,
             queue: BTreeMap::new(),
             pushed: 0,
@@ -194,14 +194,14 @@ impl TraceFile {
         self.thread_count += 1;
         let index = self.thread_count;
         let rests = self.threads.get(&key).map(|before| before.rests).unwrap_or_default();
-        self.threads.insert(key, KnownThread { index, name: name.map(Into::into), seen: now, rests, told_in: 0 });
+        self.threads.insert(key, KnownThread { index, name: name.map(Into::into), seen: now, rests, defined_in: 0 });
     }
 
     /// The number of a thread that is known, of which the file tells.
     fn thread(&mut self, key: TraceThread) -> Option<u64> {
         let known = self.threads.get(&key)?;
         let index = known.index;
-        if known.told_in == self.file {
+        if known.defined_in == self.file {
             return Some(index);
         }
         let mut thread = Thread::new(index);
@@ -213,7 +213,7 @@ impl TraceFile {
         }
         let file = self.file;
         if let Some(known) = self.threads.get_mut(&key) {
-            known.told_in = file;
+            known.defined_in = file;
         }
         Some(index)
     }
@@ -232,7 +232,7 @@ impl TraceFile {
         };
         let number = FIRST_OF_RUNTIME + u32::try_from(self.runtime_events.len()).unwrap_or(u32::MAX);
         if let Some(definition) = Metadata::described(number, provider, description) {
-            self.runtime_events.insert(kind, RuntimeEventKind { definition, told_in: 0 });
+            self.runtime_events.insert(kind, RuntimeEventKind { definition, defined_in: 0 });
         }
     }
 
@@ -240,7 +240,7 @@ impl TraceFile {
     fn event_kind(&mut self, kind: EventKind) -> Option<u32> {
         let known = self.runtime_events.get(&kind)?;
         let number = known.definition.id;
-        if known.told_in == self.file {
+        if known.defined_in == self.file {
             return Some(number);
         }
         let definition = known.definition.clone();
@@ -249,7 +249,7 @@ impl TraceFile {
         }
         let file = self.file;
         if let Some(known) = self.runtime_events.get_mut(&kind) {
-            known.told_in = file;
+            known.defined_in = file;
         }
         Some(number)
     }
@@ -274,14 +274,14 @@ impl TraceFile {
     /// Tells of what is at the addresses of a stack.
     fn tell_of(&mut self, code: &mut CodeMap, stack: &[u64]) {
         for address in stack {
-            if self.told.contains(address) {
+            if self.defined.contains(address) {
                 continue;
             }
             let Some(symbol) = code.symbol(*address) else { continue };
-            let is_told = std::mem::replace(&mut symbol.told_in, self.file) == self.file;
+            let is_defined = std::mem::replace(&mut symbol.defined_in, self.file) == self.file;
             let (id, mapping_id, range, name) =
                 (symbol.id, symbol.mapping, symbol.range.clone(), Arc::clone(&symbol.name));
-            if !is_told {
+            if !is_defined {
                 self.tell_of_mapping(code, mapping_id);
                 let symbol = ProcessSymbol {
                     id,
@@ -292,16 +292,16 @@ impl TraceFile {
                 };
                 self.define(SYMBOL_EVENT, |payload| symbol.write(payload).is_ok());
             }
-            if self.told.len() >= MOST_TOLD {
-                self.told.clear();
+            if self.defined.len() >= MOST_DEFINED {
+                self.defined.clear();
             }
-            self.told.insert(*address);
+            self.defined.insert(*address);
         }
     }
 
     fn tell_of_mapping(&mut self, code: &mut CodeMap, id: u64) {
         let Some(mapping) = code.mapping(id) else { return };
-        if std::mem::replace(&mut mapping.told_in, self.file) == self.file {
+        if std::mem::replace(&mut mapping.defined_in, self.file) == self.file {
             return;
         }
         let mapping = ProcessMapping {
@@ -376,7 +376,7 @@ impl TraceFile {
             self.failure = Some(error.to_string());
         }
         self.file += 1;
-        self.told.clear();
+        self.defined.clear();
     }
 
     fn write_sample(&mut self, code: &mut CodeMap, sample: &TraceSample) {
@@ -429,7 +429,7 @@ impl TraceFile {
             |(key, thread): &(&TraceThread, &KnownThread)| thread.seen.elapsed() >= UNSEEN && !waiting.contains(key);
         let gone: Vec<_> = self.threads.iter().filter(is_gone).map(|(key, _)| *key).collect();
         for key in gone {
-            let removed = self.threads.remove(&key).filter(|thread| thread.told_in == self.file);
+            let removed = self.threads.remove(&key).filter(|thread| thread.defined_in == self.file);
             if let Some(thread) = removed {
                 self.write(|writer, _| writer.remove_thread(thread.index));
             }

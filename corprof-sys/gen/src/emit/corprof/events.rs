@@ -94,7 +94,8 @@ fn mask(flags: &[&FlagRow]) -> TokenStream {
             quote!(#[doc = ""] #line)
         });
         let rules = flag_rules(flag).into_iter().map(super::doc);
-        quote!(#doc #(#[doc = ""] #rules)* #since const #name = #value;)
+        let hidden = is_without_effect(flag).then(|| quote!(#[doc(hidden)]));
+        quote!(#hidden #doc #(#[doc = ""] #rules)* #since const #name = #value;)
     });
     quote! {
         bitflags::bitflags! {
@@ -109,6 +110,12 @@ fn mask(flags: &[&FlagRow]) -> TokenStream {
             }
         }
     }
+}
+
+/// Whether the flag does nothing on any runtime that corprof takes: the reader of a list does not need it.
+fn is_without_effect(flag: &FlagRow) -> bool {
+    let note = flag.note.as_deref().unwrap_or_default();
+    note.starts_with("dead") || note == "no effect" || note.starts_with("no effect in CoreCLR")
 }
 
 /// The rules for turning the flag on and off, as text.

@@ -97,14 +97,14 @@ mod tests {
         install().unwrap();
         std::thread::scope(|scope| {
             let (reader, mut writer) = std::io::pipe().unwrap();
-            let (tell, told) = mpsc::channel();
+            let (sender, receiver) = mpsc::channel();
             let handle = scope.spawn(move || {
                 set_small();
-                tell.send(Address::own()).unwrap();
+                sender.send(Address::own()).unwrap();
                 wait_for_byte(&reader);
                 thread(&reader)
             });
-            let address = told.recv().unwrap();
+            let address = receiver.recv().unwrap();
             let slot = SampleSlot::new(100).unwrap();
             let Prepared::Yes(Some(larger)) = prepare(address, slot) else { panic!("not prepared") };
             let mut go_on = || writer.write_all(b"x").unwrap();
@@ -143,21 +143,21 @@ mod tests {
 
     #[test]
     fn a_stack_that_a_handler_may_be_on_is_kept() {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let sizes = with_prepared(
             move |reader| {
                 // As in a handler that has left the stack by a jump.
                 let larger = current().unwrap();
                 let within = larger.ss_sp.addr() + 1000;
                 black_box(&within);
-                tell.send(()).unwrap();
+                sender.send(()).unwrap();
                 wait_for_byte(reader);
                 black_box(&within);
                 [larger.ss_size, current().unwrap().ss_size]
             },
             |giving_back, go_on| {
                 go_on();
-                told.recv().unwrap();
+                receiver.recv().unwrap();
                 let Progress::Open(open) = advance(giving_back, Duration::from_millis(100)) else {
                     panic!("given back")
                 };

@@ -214,22 +214,22 @@ pub(super) mod tests {
         }
     }
 
-    /// A thread that does `first`, waits in a system call while it is prepared, and then does `then`.
+    /// A thread that does `first`, waits in a system call while it is prepared, and then does `last`.
     fn with_older<R: Send + 'static>(
         first: impl FnOnce() + Send + 'static,
-        then: impl FnOnce() -> R + Send + 'static,
+        last: impl FnOnce() -> R + Send + 'static,
     ) -> (Prepared, &'static SampleSlot, R) {
         install().unwrap();
         let (reader, mut writer) = std::io::pipe().unwrap();
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             first();
-            tell.send(Address::own()).unwrap();
+            sender.send(Address::own()).unwrap();
             wait_for_byte(&reader);
-            then()
+            last()
         });
         let slot = SampleSlot::new(100).unwrap();
-        let prepared = prepare(told.recv().unwrap(), slot);
+        let prepared = prepare(receiver.recv().unwrap(), slot);
         std::io::Write::write_all(&mut writer, b"x").unwrap();
         (prepared, slot, thread.join().unwrap())
     }
@@ -261,12 +261,12 @@ pub(super) mod tests {
     fn a_prepared_thread_answers_with_samples() {
         install().unwrap();
         let (reader, mut writer) = std::io::pipe().unwrap();
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let thread = std::thread::spawn(move || {
-            tell.send((Address::own(), super::super::own_stack().unwrap())).unwrap();
+            sender.send((Address::own(), super::super::own_stack().unwrap())).unwrap();
             wait_for_byte(&reader);
         });
-        let (address, stack) = told.recv().unwrap();
+        let (address, stack) = receiver.recv().unwrap();
         let slot = SampleSlot::new(100).unwrap();
         assert!(matches!(prepare(address, slot), Prepared::Yes(_)));
         for _ in 0..100 {
@@ -300,7 +300,7 @@ pub(super) mod tests {
         install().unwrap();
         let (reader, mut writer) = std::io::pipe().unwrap();
         PIPE.store(reader.as_raw_fd(), std::sync::atomic::Ordering::SeqCst);
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             set_small();
             // SAFETY: zeroes are a valid action, and the handler is one without SA_SIGINFO.
@@ -310,12 +310,12 @@ pub(super) mod tests {
                 action.sa_flags = libc::SA_ONSTACK | libc::SA_RESTART;
                 assert_eq!(libc::sigaction(libc::SIGUSR2, &raw const action, std::ptr::null_mut()), 0);
             }
-            tell.send(Address::own()).unwrap();
+            sender.send(Address::own()).unwrap();
             // SAFETY: raises a signal that has a handler.
             unsafe { libc::raise(libc::SIGUSR2) };
             current().unwrap().ss_size
         });
-        let address = told.recv().unwrap();
+        let address = receiver.recv().unwrap();
         // It waits in the handler soon.
         std::thread::sleep(Duration::from_millis(50));
         let slot = SampleSlot::new(100).unwrap();
@@ -330,7 +330,7 @@ pub(super) mod tests {
         install().unwrap();
         let (reader, mut writer) = std::io::pipe().unwrap();
         INNER_PIPE.store(reader.as_raw_fd(), std::sync::atomic::Ordering::SeqCst);
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             set_small();
             // SAFETY: zeroes are a valid action, and the handler is one without SA_SIGINFO.
@@ -340,12 +340,12 @@ pub(super) mod tests {
                 action.sa_flags = libc::SA_RESTART;
                 assert_eq!(libc::sigaction(libc::SIGRTMIN() + 5, &raw const action, std::ptr::null_mut()), 0);
             }
-            tell.send(Address::own()).unwrap();
+            sender.send(Address::own()).unwrap();
             // SAFETY: raises a signal that has a handler.
             unsafe { libc::raise(libc::SIGRTMIN() + 5) };
             current().unwrap().ss_size
         });
-        let address = told.recv().unwrap();
+        let address = receiver.recv().unwrap();
         std::thread::sleep(Duration::from_millis(50));
         let slot = SampleSlot::new(100).unwrap();
         assert!(matches!(prepare(address, slot), Prepared::Yes(Some(_))));

@@ -12,16 +12,16 @@ fn with_thread(work: fn(&AtomicBool), test: impl FnOnce(&'static SampleSlot, Add
     install().unwrap();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let is_over = &is_over;
         scope.spawn(move || {
             let slot = SampleSlot::new(100).unwrap();
             let stack = own_stack().unwrap();
             slot.take(&stack);
-            tell.send((slot, Address::own(), stack)).unwrap();
+            sender.send((slot, Address::own(), stack)).unwrap();
             work(is_over);
         });
-        let (slot, address, stack) = told.recv().unwrap();
+        let (slot, address, stack) = receiver.recv().unwrap();
         let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(slot, address, stack)));
         is_over.store(true, SeqCst);
         answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
