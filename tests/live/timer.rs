@@ -114,8 +114,8 @@ fn calls_that_are_suspended_are_one_call_and_wait_apart() -> Result<()> {
                 for (name, calls) in methods.into_iter().zip([5, 1]) {
                     let [called, _, ran, _, waited] = times.of(name)?;
                     ensure!(called == calls, "{name}: {called} calls: {}", times.outcome);
-                    // Five delays of 100 ms, which count milliseconds.
-                    ensure!(waited > 490_000_000, "{name} waited for {waited} ns: {}", times.outcome);
+                    // Five delays of 100 ms. Each begins before its method is suspended, and on a busy machine some time before.
+                    ensure!(waited > 400_000_000, "{name} waited for {waited} ns: {}", times.outcome);
                     // Its calls come one after the other: what counts as a wait does not count as work as well.
                     let all = Duration::from_nanos(ran + waited);
                     ensure!(all <= times.outcome.duration, "{name} took {all:?}: {}", times.outcome);

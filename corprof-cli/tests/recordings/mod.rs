@@ -17,6 +17,10 @@ pub(crate) fn of_samples<'a>(
     let began = UtcTime { year: 2026, month: 11, day: 22, hour: 15, minute: 4, second: 5, millisecond: 6 };
     let mut trace = Trace::new(began, 0, 1_000 * MILLISECOND);
     trace.properties.push(("ExpectedCPUSamplingRate".to_owned(), MILLISECOND.to_string()));
+    if name == Measured::WAIT {
+        // Only corprof writes these.
+        trace.properties.push(("SamplingMode".to_owned(), "wall".to_owned()));
+    }
     let mut writer = Writer::new(Vec::new(), &trace)?;
     let cpu = Metadata::new(1, Provider::UNIVERSAL_EVENTS.name(), 1, name).with_fields(Measured::fields());
     let system = Provider::UNIVERSAL_SYSTEM.name();

@@ -11,6 +11,7 @@
 // (`recorded/`). Which threads, and how often, is the sampler's business (`corprof/src/sampler/`), with the three rules
 // of suspension.
 
+pub(crate) mod code_heaps;
 mod frame;
 pub(crate) mod native_function;
 mod own;

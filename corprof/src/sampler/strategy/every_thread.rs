@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::id::{FunctionId, ThreadId};
 use crate::profiler_thread::ProfilerThread;
 use crate::session::liveness::WalkCandidate;
+use crate::walk::code_heaps::CodeHeaps;
 use crate::walk::stack_writer::SampledFrame;
 
 use super::{Outcome, RoundTime, RunningStrategy, SampledRound, share};
@@ -39,6 +40,8 @@ pub(in crate::sampler) struct EveryThread<W> {
     walker: W,
     /// The thread that the next round begins with, as the last one had no time for it.
     next_first: Option<ThreadId>,
+    /// Where code of dynamic methods may be.
+    code_heaps: CodeHeaps,
 }
 
 /// The threads of a round.
@@ -52,7 +55,7 @@ struct Candidates<'i> {
 
 impl<W: Walker> EveryThread<W> {
     pub(in crate::sampler) fn new(walker: W) -> Self {
-        Self { walker, next_first: None }
+        Self { walker, next_first: None, code_heaps: CodeHeaps::default() }
     }
 
     /// Lists the threads, those first for which the last round had no time.
@@ -105,7 +108,7 @@ impl<W: Walker> RunningStrategy for EveryThread<W> {
         let Candidates { mut threads, .. } = candidates;
         let mut are_named = true;
         recording.buffer.show_dynamic_methods(|address| {
-            let found = dynamic_method_at(cx, address);
+            let found = if self.code_heaps.contain(address) { dynamic_method_at(cx, address) } else { None };
             are_named &= found.is_none_or(|function| cx.liveness().is_watched(function));
             found
         });
