@@ -121,6 +121,9 @@ impl Info {
     ///
     /// Functions without metadata, such as dynamic methods, are not found;
     /// [`function_version_from_ip`](InCallback::function_version_from_ip) finds them.
+    ///
+    /// Pass an address of a frame, or of code that has run. About a made-up one in the precompiled code of a method that has
+    /// not run, .NET reads memory that may not be there, if no method before it in the image has run: the application ends.
     #[doc = contract!(GetFunctionFromIP)]
     ///
     /// `CORPROF_E_NOT_YET_AVAILABLE`: the runtime is still starting. `CORPROF_E_SUSPENSION_IN_PROGRESS`: outside of
@@ -274,7 +277,8 @@ impl InCallback<'_> {
     /// The function whose code contains `ip`, and the body that it was compiled from; none for an address outside
     /// managed code.
     ///
-    /// Dynamic methods are found too. Outside of callbacks the call waits while the runtime is suspended.
+    /// Dynamic methods are found too. Outside of callbacks the call waits while the runtime is suspended. Of addresses,
+    /// the same holds as for [`function_from_ip`](crate::Info::function_from_ip).
     #[doc = contract!(GetFunctionFromIP3)]
     ///
     /// `CORPROF_E_NOT_YET_AVAILABLE`: the runtime is still starting. `CORPROF_E_SUSPENSION_IN_PROGRESS`: it was

@@ -1,5 +1,7 @@
 //! `corprof detach`, profilers that listen for it, and profilers that come late: `run --delay`, `attach --wait`.
 
+use corprof_tests::{ensure_or_longer, patiently};
+
 use super::*;
 
 fn detach(pid: &str) -> Result<(Option<i32>, String)> {
@@ -68,17 +70,19 @@ fn a_profiler_that_cannot_detach_says_why_and_listens_on() -> Result<()> {
 
 #[test]
 fn a_profiler_comes_late_and_leaves_early() -> Result<()> {
-    for runtime in runtimes()? {
+    patiently(runtimes()?, |runtime, times| {
         let folder = tempfile::tempdir()?;
         let out = folder.path().join("late.folded");
         let mut command = corprof()?;
-        command.args(["run", "sampler", "--delay", "0.5", "--duration", "1", "--require-load", "--env"]);
-        command.arg(format!("SAMPLER_OUT={}", out.display())).arg("--").args(application(&runtime, "Diagnosed")?);
+        let seconds = times.to_string();
+        command.args(["run", "sampler", "--delay", "0.5", "--duration", &seconds, "--require-load", "--env"]);
+        command.arg(format!("SAMPLER_OUT={}", out.display())).arg("--").args(application(runtime, "Diagnosed")?);
         let mut program = Program::start(command)?;
         program.expect("ready")?;
         program.tell("storm")?;
         let said = program.stderr_line("has detached from process")?;
-        ensure!(said.contains("is attached to process") && out.is_file(), "{runtime}: {said}");
+        ensure!(said.contains("is attached to process"), "{runtime}: {said}");
+        ensure_or_longer!(out.is_file(), "{runtime}: {said}");
         program.tell("calm")?;
         let (code, stderr) = program.end()?;
         ensure!(code == Some(0) && stderr.contains("late.folded is written"), "{runtime}: {stderr}");
@@ -86,11 +90,11 @@ fn a_profiler_comes_late_and_leaves_early() -> Result<()> {
         // The application may end before the runtime is asked; it does so with its own code.
         let mut command = corprof()?;
         command.args(["run", "sampler", "--delay", "3600", "--require-load", "--"]);
-        let output = command.args(application(&runtime, "Hello")?).output()?;
+        let output = command.args(application(runtime, "Hello")?).output()?;
         let (_, stderr) = texts(&output);
         ensure!(output.status.code() == Some(124) && stderr.contains("NOT attached"), "{runtime}: {output:?}");
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 #[test]

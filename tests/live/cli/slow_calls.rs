@@ -104,7 +104,8 @@ fn the_slowest_calls_have_their_times_arguments_and_samples() -> Result<()> {
             ensure!(time <= own * 1.006, "{title}: {time} of {own}");
             ensure_or_longer!(time >= own * 0.9 - 2.0, "{title}: {time} of {own}");
             ensure!((running + waiting - time).abs() <= 0.02 * time, "{title}: {running} and {waiting} of {time}");
-            ensure_or_longer!((name == &"Burn") == (running > waiting * 0.25), "{title}: {running} of {time}");
+            // On a busy machine one that works waits most of its time for a processor; the others hardly run at all.
+            ensure_or_longer!((name == &"Burn") == (running > time * 0.04), "{title}: {running} of {time}");
             let samples: u64 = cells[3].as_str().context("no number")?.parse()?;
             ensure_or_longer!(samples >= 3, "{title}: {samples} samples");
             let share = share(&data, call, method);
