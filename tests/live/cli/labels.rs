@@ -22,6 +22,9 @@ fn weight(document: &Value, name: &str) -> u64 {
     rows.filter(is_it).filter_map(|row| row["total"].as_u64()).sum()
 }
 
+/// The usual weight of a sample, in nanoseconds: 500 a second.
+const SAMPLE: u64 = 2_000_000;
+
 #[test]
 fn samples_have_the_requests_that_they_are_of() -> Result<()> {
     let runtimes = Runtime::all_for_modern("WebLabels")?.into_iter();
@@ -49,7 +52,7 @@ fn samples_have_the_requests_that_they_are_of() -> Result<()> {
             weight(&early, "Shop.After("),
             labels["rows"]
         );
-        ensure_or_longer!(before > 100 && after > 100, "{runtime}: {before} and {after} samples");
+        ensure_or_longer!(before > 100 * SAMPLE && after > 100 * SAMPLE, "{runtime}: {before} and {after} ns");
         // What comes before the first await is known on each runtime, the last second is not told.
         ensure!(weight(&early, "Shop.Before(") * 10 >= before * 8, "{runtime}: of {before}: {early}");
         ensure!(weight(&late, "Shop.Before(") == 0, "{runtime}: {late}");
@@ -64,12 +67,13 @@ fn samples_have_the_requests_that_they_are_of() -> Result<()> {
             return Ok(());
         }
         ensure!(weight(&late, "Shop.After(") * 10 >= after * 8, "{runtime}: of {after}: {late}");
-        ensure!(weight(&early, "Shop.After(") == 0, "{runtime}: {early}");
+        // Where the end of a run is not told any more, its thread counts for that request until this ends.
+        ensure!(weight(&early, "Shop.After(") * 20 <= after, "{runtime}: {early}");
         let rare = of("/rare")?;
         let slowest = view(&file, &["--label", "endpoint=/rare", "--slowest", "2%"])?;
         let [slow, quick] = ["Shop.Slow(", "Shop.Quick("].map(|name| (weight(&rare, name), weight(&slowest, name)));
         println!("{runtime}: Slow {slow:?}, Quick {quick:?}");
-        ensure_or_longer!(slow.0 > 20 && quick.0 > 20, "{runtime}: {slow:?} and {quick:?}");
+        ensure_or_longer!(slow.0 > 20 * SAMPLE && quick.0 > 20 * SAMPLE, "{runtime}: {slow:?} and {quick:?}");
         ensure!(slow.1 * 10 >= slow.0 * 8, "{runtime}: {slow:?}");
         ensure!(quick.1 * 10 <= quick.0 * 2, "{runtime}: {quick:?}");
         // The same file for the command that is about requests.
