@@ -29,8 +29,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LAST_PAUSE: Duration = Duration::from_millis(100);
 /// The time limit for the runtime to load the profiler, and for the profiler to detach.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The time limit for the profiler to give its answer after Ctrl-C. Another Ctrl-C ends the application at once.
-const LAST_WORDS: Duration = Duration::from_secs(60);
 /// The interval between two looks for it.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -172,7 +170,7 @@ impl Answers {
             return false;
         }
         while !self.stop.is_done(pid) {
-            if !processes::is_there(pid) || start.elapsed() > LAST_WORDS {
+            if !processes::is_there(pid) || start.elapsed() > launch::LAST_WORDS {
                 return false;
             }
             thread::sleep(LOOK);

@@ -301,7 +301,7 @@ impl Seen {
 }
 
 /// How long a profiler may take to write what it has. Another Ctrl-C ends the application at once.
-const LAST_WORDS: Duration = Duration::from_secs(60);
+pub const LAST_WORDS: Duration = Duration::from_secs(60);
 
 /// Ends the process, and the .NET processes that it has started: a shell would not tell them. With `is_forced` at once.
 pub fn end(pid: u32, is_forced: bool) {

@@ -169,7 +169,7 @@ impl State {
             lines: shows_lines.then(LineCounts::default),
             callers: None,
             slow_calls: options.traced.map(|traced| SlowCallStore::new(traced, options.slowest)),
-            has_waits: options.has_waits && options.mode == Mode::Cpu,
+            has_waits: options.has_waits,
             waits: 0,
             probe: None,
             start: Instant::now() + options.delay,

@@ -21,7 +21,7 @@ pub(super) struct Options {
     pub(super) rotation: Option<Rotation>,
     /// The runtime's events that are recorded.
     pub(super) events: Option<EventKinds>,
-    /// Whether threads that wait are recorded beside those that run.
+    /// Whether a second sampler records threads that wait: with [`Mode::Wall`] the one does.
     pub(super) has_waits: bool,
     pub(super) push: Option<PushOptions>,
     pub(super) mode: Mode,
@@ -72,14 +72,15 @@ impl Options {
             ("signals", Some(Strategy::Signals)),
             ("seeded", Some(Strategy::Seeded)),
         ];
+        let mode = settings.of("SAMPLER_MODE").word(&[("cpu", Mode::Cpu), ("wall", Mode::Wall)])?;
         let options = Self {
             output: if is_file && !is_recording { Some(out.parsed(|name| Output::new(name))?) } else { None },
             rotation: Rotation::read(settings, is_recording)?,
             recording: if is_recording { Some(out.parsed(|name| OutputFile::new(name))?) } else { None },
-            has_waits: events.iter().any(|event| event == "wait"),
+            has_waits: mode == Mode::Cpu && events.iter().any(|event| event == "wait"),
             events: EventKinds::of(&events),
             push,
-            mode: settings.of("SAMPLER_MODE").word(&[("cpu", Mode::Cpu), ("wall", Mode::Wall)])?,
+            mode,
             is_only_mine,
             has_async_callers: settings.of("SAMPLER_STACKS").word(&[("async", true), ("physical", false)])?,
             hertz: settings.of("SAMPLER_HZ").number()?,

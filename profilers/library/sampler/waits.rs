@@ -24,13 +24,10 @@ pub(super) enum WaitsOf {
 impl WaitsOf {
     /// None if nobody asks for waits, or if the one sampler sees them.
     pub(super) fn read(options: &Options) -> Option<Self> {
-        if options.mode != Mode::Cpu {
-            return None;
-        }
         if options.has_waits {
             return Some(Self::All);
         }
-        options.traced.clone().map(Self::Traced)
+        options.traced.clone().filter(|_| options.mode == Mode::Cpu).map(Self::Traced)
     }
 
     fn wants(&self, os_id: u32) -> bool {

@@ -105,7 +105,7 @@ impl<W: Walker> RunningStrategy for EveryThread<W> {
         let candidates = choose(cx, recording, wanted);
         let outcome = self.walk(cx, recording, &candidates);
         recording.report.delayed = cx.liveness().delayed();
-        let Candidates { mut threads, .. } = candidates;
+        let mut threads = candidates.threads;
         let mut are_named = true;
         recording.buffer.show_dynamic_methods(|address| {
             let found = if self.code_heaps.contain(address) { dynamic_method_at(cx, address) } else { None };
