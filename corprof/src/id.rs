@@ -120,6 +120,66 @@ impl NativeCode {
     }
 }
 
+/// An address in managed code: of a frame, of a piece of native code, or of code that was compiled in this process.
+///
+/// [`function_from_ip`](crate::Info::function_from_ip) and
+/// [`function_version_from_ip`](crate::InCallback::function_version_from_ip) take nothing else, as a number that is no
+/// such address may end the application: asked about the precompiled code of a method that has not run, the runtime
+/// looks for a method before it in the image that has, and reads on past the beginning of the image's table if there is
+/// none.
+///
+/// ```compile_fail,E0308
+/// # use corprof::prelude::*;
+/// fn ask(cx: &InNoGc<'_>) -> corprof::Result<Option<FunctionId>> {
+///     cx.function_from_ip(0x7f12_3456_7890) // expected `CodeAddress`, found `usize`
+/// }
+/// ```
+///
+/// | From | by |
+/// |---|---|
+/// | a managed frame of a walk | [`Frame::code_address`](crate::walk::Frame::code_address) |
+/// | the start of a piece of code | `CodeAddress::from`([`NativeCode`]) |
+/// | a number, such as a field of an event or a word of a stack | [`Info::code_address`](crate::Info::code_address): code that was compiled in this process |
+/// | a stack that the runtime's sample profiler has recorded | [`EventPipeEvent::stack`](crate::args::EventPipeEvent::stack) |
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct CodeAddress(usize);
+
+impl CodeAddress {
+    /// Takes the number for an address in managed code.
+    ///
+    /// # Safety
+    /// It is in code that the runtime compiled in this process, or in the precompiled code of a method that has run, or
+    /// in no managed code at all. The runtime may have removed the code meanwhile.
+    pub const unsafe fn from_raw(address: usize) -> Self {
+        Self(address)
+    }
+
+    /// The address as a number.
+    pub const fn as_raw(self) -> usize {
+        self.0
+    }
+}
+
+impl From<NativeCode> for CodeAddress {
+    /// The start of the code. The runtime has told it, so the method is ready to run.
+    fn from(code: NativeCode) -> Self {
+        Self(code.as_raw())
+    }
+}
+
+impl fmt::Debug for CodeAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CodeAddress({:#x})", self.0)
+    }
+}
+
+impl fmt::LowerHex for CodeAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::LowerHex::fmt(&self.0, f)
+    }
+}
+
 /// An identifier that no call accepts: the thing that it names is not yet loaded, unloaded, or suspended.
 ///
 /// The runtime does not refuse such calls; it follows the identifier into memory of something else. So callbacks at the

@@ -38,6 +38,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use corprof::heap_dump::{BlockFile, HeapDumpError};
+use corprof::id::CodeAddress;
 use corprof::prelude::*;
 use corprof_profilers::settings::Settings;
 use corprof_profilers::table::DUMPER;
@@ -164,7 +165,9 @@ fn snapshot(cx: &mut ProfilerThread<'_>, out: &Path, has_tasks: bool) -> Result<
         let _ = writeln!(text, "static {address} {}", line(&class));
     }
     for &address in &dump.sink.addresses {
-        let function = cx.function_version_from_ip(address as usize)?;
+        // SAFETY: a suspended method goes on there, so it has run (fact: addresses).
+        let code = unsafe { CodeAddress::from_raw(address as usize) };
+        let function = cx.function_version_from_ip(code)?;
         if let Some(version) = function {
             let _ = writeln!(text, "code {address} {}", line(&cx.names().csharp().function(version.function)));
         }

@@ -453,7 +453,7 @@ fn a_body_that_runs_is_not_replaced() -> Result<()> {
 
 /// What profiler threads do from `initialize` on, each call on a thread of its own. A session leaves threads behind
 /// whose finalizers cannot run yet.
-const EARLY: [&str; 7] = [
+const EARLY: [&str; 8] = [
     "collect session",
     "collect-by-session session",
     "snapshot session",
@@ -461,6 +461,7 @@ const EARLY: [&str; 7] = [
     "collect mask sample",
     "walk session sample",
     "collect session detach",
+    "numbers collect",
 ];
 
 /// The runtime makes collections before it has loaded its classes.
@@ -470,6 +471,7 @@ fn calls_from_the_first_moment_on_do_no_harm() -> Result<()> {
         let bare = Run::new(runtime, "Foreign").args(["50"]).run()?;
         let mut refused = 0;
         let mut collected = 0;
+        let mut found = 0;
         for calls in EARLY {
             for _ in 0..repetitions(4, 50) {
                 let run = Run::new(runtime, "Foreign").args(["50"]).env("ATTACKS_EARLY", calls);
@@ -479,10 +481,12 @@ fn calls_from_the_first_moment_on_do_no_harm() -> Result<()> {
                 ensure!(!outcome.stderr.contains("panicked"), "{calls}: {outcome}");
                 refused += outcome.stderr.matches("collect=HRESULT(0x8013135B)").count();
                 collected += outcome.stderr.matches("collect=ok").count();
+                found += outcome.stderr.matches("numbers=ok").count();
             }
         }
         eprintln!("{runtime}: {refused} runs with refusals, {collected} with collections");
         ensure!(refused > 0 && collected > 0, "on {runtime} {refused} were refused, and {collected} collected");
+        ensure!(found > 0, "on {runtime} no number led to code");
     }
     Ok(())
 }

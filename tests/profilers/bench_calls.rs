@@ -16,6 +16,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use corprof::id::CodeAddress;
 use corprof::metadata::TypeDef;
 use corprof::metadata::signature::{MethodSignature, Type};
 use corprof::prelude::*;
@@ -166,7 +167,8 @@ impl Calls {
         let functions: Vec<FunctionId> = cx.jitted_functions().unwrap();
 
         let cycled: Vec<FunctionId> = functions.iter().copied().take(FUNCTIONS).cycle().take(CALLS).collect();
-        let ips: Vec<usize> = cycled.iter().map(|&function| cx.code_ranges(function).unwrap()[0].start).collect();
+        let ips: Vec<CodeAddress> =
+            cycled.iter().map(|&function| cx.native_code(function).unwrap()[0].into()).collect();
         let ids: Vec<usize> = cycled.iter().map(|function| function.as_raw()).collect();
         let info = InC::info(cx);
         for at in 0..SLICES {
@@ -175,7 +177,7 @@ impl Calls {
                 at,
                 CALLS,
                 // SAFETY: asks as corprof does; the array has this many elements.
-                || unsafe { (self.in_c.function_from_ip)(info, ips.as_ptr(), CALLS) },
+                || unsafe { (self.in_c.function_from_ip)(info, ips.as_ptr().cast(), CALLS) },
                 || ips.iter().fold(0, |sum, &ip| sum.wrapping_add(cx.function_from_ip(ip).unwrap().unwrap().as_raw())),
             );
             self.slice(

@@ -49,9 +49,9 @@ impl AsksAboutCode {
     /// Calls of `Info`, allowed on any thread, about a compiled function.
     fn ask_anywhere(info: &Info, known: Known) {
         let Known { module, method, function, code } = known;
-        let start = code.as_raw();
-        assert_eq!(info.function_from_ip(start), Ok(Some(function)));
-        assert_eq!(info.function_from_ip(8), Ok(None));
+        assert_eq!(info.function_from_ip(code.into()), Ok(Some(function)));
+        assert_eq!(info.code_address(8), None);
+        assert_eq!(info.code_address(Self::ask_anywhere as fn(&Info, Known) as usize), None);
         assert!(info.native_code(function).unwrap().contains(&code));
         assert!(!info.is_function_dynamic(function).unwrap());
         let ranges = info.code_ranges(function).unwrap();
@@ -81,8 +81,7 @@ impl AsksAboutCode {
         let version = FunctionVersion::from(function);
         let ranges = cx.native_code_ranges(code).unwrap();
         assert!(ranges[0].contains(code.as_raw()), "{code:?} {ranges:?}");
-        assert_eq!(cx.function_version_from_ip(code.as_raw()), Ok(Some(version)));
-        assert_eq!(cx.function_version_from_ip(8), Ok(None));
+        assert_eq!(cx.function_version_from_ip(code.into()), Ok(Some(version)));
         assert!(cx.jitted_function_versions().unwrap().contains(&version));
         assert_eq!(cx.rejit_ids(function), Ok(vec![ReJitId(0)]));
     }
@@ -203,8 +202,9 @@ impl Callbacks for AsksAboutCode {
     ) {
         assert!(cx.is_function_dynamic(function).unwrap());
         let Some(range) = cx.code_ranges(function).unwrap().first().copied() else { return };
-        assert_eq!(cx.function_from_ip(range.start), Ok(None));
-        assert_eq!(cx.function_version_from_ip(range.start), Ok(Some(function.into())));
+        let start = cx.code_address(range.start).unwrap();
+        assert_eq!(cx.function_from_ip(start), Ok(None));
+        assert_eq!(cx.function_version_from_ip(start), Ok(Some(function.into())));
         self.dynamic.fetch_add(1, Relaxed);
     }
 
@@ -304,7 +304,7 @@ impl Callbacks for CompilesAgain {
         assert_eq!(cx.rejit_ids(function), Ok(vec![ReJitId(0), rejit]));
         let code = cx.native_code(version).unwrap();
         assert!(!code.is_empty() && !cx.native_code(function).unwrap().contains(&code[0]));
-        assert_eq!(cx.function_version_from_ip(code[0].as_raw()), Ok(Some(version)));
+        assert_eq!(cx.function_version_from_ip(code[0].into()), Ok(Some(version)));
         assert!(cx.native_code_ranges(code[0]).unwrap()[0].contains(code[0].as_raw()));
         assert!(cx.jitted_function_versions().unwrap().contains(&version));
         assert!(!cx.il_to_native_mapping(code[0]).unwrap().is_empty());

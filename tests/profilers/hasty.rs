@@ -51,8 +51,7 @@ impl Callbacks for Hasty {
     fn initialize_for_attach(cx: &mut InAttach<'_>, _data: &[u8]) -> Result<Self, BoxError> {
         let profiler = Self::default();
         profiler.ask(cx);
-        // A search for code, too early to find any.
-        std::hint::black_box(cx.function_from_ip(0x1000).is_ok());
+        std::hint::black_box(cx.code_address(0x1000).is_some());
         *profiler.early.lock().map_err(|_| "poisoned")? = cx.enum_modules().unwrap_or_default();
         let detacher = cx.detacher()?;
         let found = Arc::clone(&profiler.found);
@@ -64,7 +63,7 @@ impl Callbacks for Hasty {
                     let Some(code) = cx.native_code(function).ok().and_then(|code| code.first().copied()) else {
                         continue;
                     };
-                    if matches!(cx.function_version_from_ip(code.as_raw()), Ok(Some(_))) {
+                    if matches!(cx.function_version_from_ip(code.into()), Ok(Some(_))) {
                         found.fetch_add(1, Relaxed);
                     }
                 }

@@ -267,7 +267,9 @@ impl Asks {
         self.note("enum_threads", cx.enum_threads());
         self.note("app_domains_containing_module", cx.app_domains_containing_module(info.module));
         self.note("rejit_ids", cx.rejit_ids(function));
-        self.note("function_version_from_ip", cx.function_version_from_ip(0x1000));
+        for code in cx.native_code(function)? {
+            self.note("function_version_from_ip", cx.function_version_from_ip(code.into()));
+        }
         self.note("jitted_function_versions", cx.jitted_function_versions());
         if let Some(class) = info.class {
             let class = cx.class_info(class)?;
@@ -431,6 +433,7 @@ mod managed {
     use std::ffi::{c_int, c_void};
 
     use corprof::hooks::InHook;
+    use corprof::id::CodeAddress;
 
     use super::Registers;
 
@@ -467,7 +470,9 @@ mod managed {
                     _Unwind_GetGR(context, frame_register),
                 )
             };
-            if !matches!(search.cx.function_from_ip(ip), Ok(Some(_))) {
+            // SAFETY: the unwinder has found a frame, whose code has run.
+            let address = unsafe { CodeAddress::from_raw(ip) };
+            if !matches!(search.cx.function_from_ip(address), Ok(Some(_))) {
                 return 0;
             }
             let mut registers = Registers([0; 1232]);
@@ -488,6 +493,7 @@ mod managed {
 #[cfg(all(windows, target_arch = "x86_64"))]
 mod managed {
     use corprof::hooks::InHook;
+    use corprof::id::CodeAddress;
     use windows_sys::Win32::System::Diagnostics::Debug::{
         CONTEXT, RtlCaptureContext, RtlLookupFunctionEntry, RtlVirtualUnwind, UNW_FLAG_NHANDLER,
     };
@@ -528,7 +534,9 @@ mod managed {
                         history,
                     );
                 }
-                match cx.function_from_ip((*context).Rip as usize) {
+                // SAFETY: the system has unwound to a frame, whose code has run.
+                let address = unsafe { CodeAddress::from_raw((*context).Rip as usize) };
+                match cx.function_from_ip(address) {
                     Ok(Some(_)) => return Some(registers),
                     _ if (*context).Rip == 0 => return None,
                     _ => {}

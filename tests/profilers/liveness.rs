@@ -177,8 +177,9 @@ impl Callbacks for Liveness {
                     let _ = cx.names().function(function);
                     let Ok(code) = cx.code_ranges(function) else { continue };
                     for range in code {
-                        let _ = cx.function_from_ip(range.start);
-                        let _ = cx.function_version_from_ip(range.start);
+                        let Some(address) = cx.code_address(range.start) else { continue };
+                        let _ = cx.function_from_ip(address);
+                        let _ = cx.function_version_from_ip(address);
                     }
                 }
                 let classes: Vec<_> = lock(&seen).classes.keys().copied().collect();
@@ -263,8 +264,9 @@ impl Callbacks for Liveness {
         match cx.code_ranges(function) {
             Ok(ranges) => {
                 for range in ranges {
-                    let found = cx.function_version_from_ip(range.start);
-                    let plain = cx.function_from_ip(range.start);
+                    let address = cx.code_address(range.start).unwrap();
+                    let found = cx.function_version_from_ip(address);
+                    let plain = cx.function_from_ip(address);
                     if plain == Ok(Some(function)) && matches!(found, Ok(Some(found)) if found.function == function) {
                         self.counts.found.fetch_add(1, Relaxed);
                     } else {

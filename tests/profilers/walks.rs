@@ -166,8 +166,7 @@ fn looks_closer(cx: &InNoGc<'_>) {
             let plain = cx.function_info(info.function());
             let exact = cx.function_info_in_frame(info);
             let same_place = plain.as_ref().map(|info| info.token) == exact.as_ref().map(|info| info.token);
-            let code = cx.function_from_ip(frame.ip());
-            let by_ip = code == Ok(Some(info.function()));
+            let by_ip = frame.code_address().is_some_and(|ip| cx.function_from_ip(ip) == Ok(Some(info.function())));
             eprintln!(
                 "frame {}: same definition {same_place}, by its ip {by_ip}, class {}, args {}",
                 cx.names().function(info.function()),

@@ -2,7 +2,7 @@
 
 use windows_core::GUID;
 
-use crate::id::{EventPipeProviderId, ThreadId};
+use crate::id::{CodeAddress, EventPipeProviderId, ThreadId};
 use crate::session::{DeliveredEvent, Info, Interests, wire};
 
 /// An event of an EventPipe session that this profiler started. It is valid until the callback returns.
@@ -27,7 +27,7 @@ pub struct EventPipeEvent<'cb> {
     /// profiler, else the one that wrote it. None if that was not a managed thread.
     pub thread: Option<ThreadId>,
     /// The instruction pointers of its stack, leaf first. Only events of the runtime's sample profiler have one.
-    pub stack: &'cb [usize],
+    pub stack: &'cb [CodeAddress],
 }
 
 impl<'cb> EventPipeEvent<'cb> {
@@ -133,7 +133,7 @@ impl EventPipeEvent<'_> {
                 activity: activity_of(activity),
                 related_activity: activity_of(related_activity),
                 thread,
-                stack: wire::slice(frames, stack),
+                stack: wire::slice(frames, stack.cast()),
             })
         }
     }

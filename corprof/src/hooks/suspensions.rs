@@ -17,7 +17,7 @@ use super::installed::{Installed, Record};
 use super::state_machines::{Machine, note_wait, waits};
 use super::{FunctionHooks, InHook, fitness};
 use crate::context::InCallback;
-use crate::id::FunctionId;
+use crate::id::{CodeAddress, FunctionId};
 use crate::info::Info;
 use crate::lock::unpoisoned;
 use crate::metadata::{MetadataImport, MethodProps, SUSPENDING, is_core_library};
@@ -118,7 +118,9 @@ impl Callers {
         if return_address == other.load(Relaxed) {
             return false;
         }
-        let Ok(caller) = info.function_from_ip(return_address) else { return false };
+        // SAFETY: the caller's code goes on there, so it has run (fact: addresses).
+        let address = unsafe { CodeAddress::from_raw(return_address) };
+        let Ok(caller) = info.function_from_ip(address) else { return false };
         let is_resuming = ask(caller);
         let place = if is_resuming { &self.resuming } else { other };
         place.store(return_address, Relaxed);
@@ -239,7 +241,9 @@ impl<H: FunctionHooks> Record<H> {
 impl<H: FunctionHooks> Installed<H> {
     /// The function whose code goes on at `ip`, and calls from this stack pointer, is suspended.
     fn suspended(&'static self, ip: usize, stack_pointer: usize, thread: &mut H::Thread, begun: Option<u64>) {
-        let Ok(Some(function)) = self.info().function_from_ip(ip) else { return };
+        // SAFETY: the code has run up to there (fact: addresses).
+        let address = unsafe { CodeAddress::from_raw(ip) };
+        let Ok(Some(function)) = self.info().function_from_ip(address) else { return };
         let Some(record) = self.suspendables().of(function) else { return };
         let Some(data) = record.role.data() else { return };
         let cx: InHook<'_> = record.cx(stack_pointer, begun);

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::ffi::buffer::{read_list, read_list_from};
 use crate::ffi::enumerate::read_all;
 use crate::generated::contract::contract;
-use crate::id::{FunctionId, ModuleId, NativeCode, ReJitId};
+use crate::id::{CodeAddress, FunctionId, ModuleId, NativeCode, ReJitId};
 use crate::info::Info;
 use crate::metadata::MethodDef;
 use crate::session::liveness::{LookUp, Pinned, dead};
@@ -117,13 +117,11 @@ fn read_code_ranges(
 }
 
 impl Info {
-    /// The function whose code contains `ip`; none for an address outside managed code.
+    /// The function whose code contains `ip`; none if the code is gone, or is the runtime's own.
     ///
     /// Functions without metadata, such as dynamic methods, are not found;
     /// [`function_version_from_ip`](InCallback::function_version_from_ip) finds them.
     ///
-    /// Pass an address of a frame, or of code that has run. About a made-up one in the precompiled code of a method that has
-    /// not run, .NET reads memory that may not be there, if no method before it in the image has run: the application ends.
     #[doc = contract!(GetFunctionFromIP)]
     ///
     /// `CORPROF_E_NOT_YET_AVAILABLE`: the runtime is still starting. `CORPROF_E_SUSPENSION_IN_PROGRESS`: outside of
@@ -133,7 +131,7 @@ impl Info {
     /// end the process.
     #[doc(alias = "GetFunctionFromIP")]
     #[inline]
-    pub fn function_from_ip(&self, ip: usize) -> Result<Option<FunctionId>> {
+    pub fn function_from_ip(&self, ip: CodeAddress) -> Result<Option<FunctionId>> {
         if !self.liveness().is_unloading_possible() {
             let function = self.runtime().ask_function_at(ip)?;
             // If unloading has become possible meanwhile, the function may already be gone.
@@ -146,7 +144,7 @@ impl Info {
 
     /// Like [`function_from_ip`](Self::function_from_ip), once something can be unloaded.
     #[cold]
-    fn function_at(&self, ip: usize) -> Result<Option<FunctionId>> {
+    fn function_at(&self, ip: CodeAddress) -> Result<Option<FunctionId>> {
         let look_up = self.liveness().look_up();
         self.find(&look_up, || self.runtime().ask_function_at(ip))
     }
@@ -170,7 +168,7 @@ impl Info {
         if !self.liveness().is_unloading_possible() {
             return Ok(());
         }
-        match self.runtime().ask_function_at(code.as_raw())? {
+        match self.runtime().ask_function_at(code.into())? {
             Some(found) if found == function.as_raw() => Ok(()),
             None if self.is_function_dynamic(function.id())? => Ok(()),
             _ => Err(dead::<FunctionId>(call)),
@@ -274,22 +272,20 @@ impl InNoGc<'_> {
 }
 
 impl InCallback<'_> {
-    /// The function whose code contains `ip`, and the body that it was compiled from; none for an address outside
-    /// managed code.
+    /// The function whose code contains `ip`, and the body that it was compiled from; none if the code is gone.
     ///
-    /// Dynamic methods are found too. Outside of callbacks the call waits while the runtime is suspended. Of addresses,
-    /// the same holds as for [`function_from_ip`](crate::Info::function_from_ip).
+    /// Dynamic methods are found too. Outside of callbacks the call waits while the runtime is suspended.
     #[doc = contract!(GetFunctionFromIP3)]
     ///
     /// `CORPROF_E_NOT_YET_AVAILABLE`: the runtime is still starting. `CORPROF_E_SUSPENSION_IN_PROGRESS`: it was
     /// suspended for ten seconds.
     #[doc(alias = "GetFunctionFromIP3")]
     #[doc(alias = "GetFunctionFromIP2")]
-    pub fn function_version_from_ip(&mut self, ip: usize) -> Result<Option<FunctionVersion>> {
+    pub fn function_version_from_ip(&mut self, ip: CodeAddress) -> Result<Option<FunctionVersion>> {
         self.when_resumed(|| self.version_from_ip(ip))
     }
 
-    fn version_from_ip(&self, ip: usize) -> Result<Option<FunctionVersion>> {
+    fn version_from_ip(&self, ip: CodeAddress) -> Result<Option<FunctionVersion>> {
         const CALL: &str = "GetFunctionFromIP3";
         let look_up = self.liveness().look_up();
         // Without the body first: to find the body, the runtime reads the function's module and type arguments, which

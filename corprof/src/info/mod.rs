@@ -9,6 +9,7 @@ mod app_domains;
 mod assemblies;
 mod classes;
 mod code;
+mod code_heaps;
 mod deferred_handles;
 mod defined_rows;
 mod definitions;

@@ -11,7 +11,7 @@ use super::searches::Search;
 use crate::error::{E_FAIL, E_INVALIDARG, Error, Result, S_FALSE};
 use crate::ffi::buffer::read_short_list;
 use crate::ffi::enumerate::read_all;
-use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
+use crate::id::{AssemblyId, ClassId, CodeAddress, FunctionId, ModuleId};
 
 /// The definition of a function, with its type arguments.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -220,7 +220,7 @@ impl Runtime {
     /// # Errors
     /// As [`Searches::begin`](super::searches::Searches::begin).
     #[inline]
-    pub(crate) fn ask_function_at(&self, ip: usize) -> Result<Option<usize>> {
+    pub(crate) fn ask_function_at(&self, ip: CodeAddress) -> Result<Option<usize>> {
         const CALL: &str = "GetFunctionFromIP";
         self.search(CALL, move |runtime, kind| runtime.search_function_at(ip, &runtime.begin_search(kind, CALL)?))
     }
@@ -229,21 +229,23 @@ impl Runtime {
     ///
     /// # Errors
     /// As [`begin_search_for_what_goes`](Self::begin_search_for_what_goes).
-    pub(crate) fn ask_function_that_was_at(&self, ip: usize) -> Result<Option<usize>> {
+    pub(crate) fn ask_function_that_was_at(&self, ip: CodeAddress) -> Result<Option<usize>> {
         const CALL: &str = "GetFunctionFromIP";
         self.search(CALL, move |runtime, kind| {
             runtime.search_function_at(ip, &runtime.begin_search_for_what_goes(kind, CALL)?)
         })
     }
 
-    fn search_function_at(&self, ip: usize, _search: &Search<'_>) -> Result<Option<usize>> {
+    fn search_function_at(&self, ip: CodeAddress, _search: &Search<'_>) -> Result<Option<usize>> {
         const CALL: &str = "GetFunctionFromIP";
         let mut function = 0;
-        // SAFETY: the runtime looks the address up in its lists of code and does not read from it. A function that it
+        // SAFETY: the runtime looks the address up in its lists of code and does not read from it; in precompiled code it
+        // finds a method that has run (fact: addresses). A function that it
         // finds is in memory, as code is removed in suspensions only, and the search keeps these off (fact: searches).
         // It writes one id (fact: outputs).
-        let code =
-            unsafe { self.first_version(CALL)?.GetFunctionFromIP(std::ptr::without_provenance(ip), &mut function) };
+        let code = unsafe {
+            self.first_version(CALL)?.GetFunctionFromIP(std::ptr::without_provenance(ip.as_raw()), &mut function)
+        };
         if code == E_FAIL {
             return Ok(None);
         }
@@ -252,8 +254,9 @@ impl Runtime {
     }
 
     /// The start of the code of a function that cannot be unloaded meanwhile.
-    pub(crate) fn ask_code(&self, function: FunctionId) -> Option<usize> {
-        self.ask_code_ranges(function).first().map(|range| range.start)
+    pub(crate) fn ask_code(&self, function: FunctionId) -> Option<CodeAddress> {
+        // SAFETY: the runtime has told that the function is compiled (fact: addresses).
+        self.ask_code_ranges(function).first().map(|range| unsafe { CodeAddress::from_raw(range.start) })
     }
 
     /// The code of a function that cannot be unloaded meanwhile. None if it has none.
@@ -275,7 +278,7 @@ impl Runtime {
     }
 
     /// Like [`ask_function_at`](Self::ask_function_at), but also finds functions without metadata.
-    pub(crate) fn ask_any_function_at(&self, ip: usize) -> Result<Option<usize>> {
+    pub(crate) fn ask_any_function_at(&self, ip: CodeAddress) -> Result<Option<usize>> {
         const CALL: &str = "GetFunctionFromIP3";
         self.search(CALL, move |runtime, kind| {
             let search = runtime.begin_search(kind, CALL)?;
@@ -285,7 +288,7 @@ impl Runtime {
 
     /// Like [`ask_any_function_at`](Self::ask_any_function_at), with the id of the body. Call it only while the
     /// function is held that is found.
-    pub(crate) fn ask_held_version_at(&self, ip: usize) -> Result<Option<(usize, usize)>> {
+    pub(crate) fn ask_held_version_at(&self, ip: CodeAddress) -> Result<Option<(usize, usize)>> {
         const CALL: &str = "GetFunctionFromIP3";
         self.search(CALL, move |runtime, kind| {
             // The call may wait for a suspension, which must not wait for it in turn (seen on .NET 8).
@@ -296,13 +299,18 @@ impl Runtime {
         })
     }
 
-    fn search_any_function_at(&self, ip: usize, rejit: *mut usize, _search: &Search<'_>) -> Result<Option<usize>> {
+    fn search_any_function_at(
+        &self,
+        ip: CodeAddress,
+        rejit: *mut usize,
+        _search: &Search<'_>,
+    ) -> Result<Option<usize>> {
         const CALL: &str = "GetFunctionFromIP3";
         let info = self.as_version::<sys::ICorProfilerInfo8>(CALL)?;
         let mut function = 0;
         // SAFETY: as for `search_function_at`. The runtime reads from the function only if there is room for the body's
         // id: then the caller keeps the function alive (fact: searches).
-        let code = unsafe { info.GetFunctionFromIP3(std::ptr::without_provenance(ip), &mut function, rejit) };
+        let code = unsafe { info.GetFunctionFromIP3(std::ptr::without_provenance(ip.as_raw()), &mut function, rejit) };
         if code == E_FAIL {
             return Ok(None);
         }

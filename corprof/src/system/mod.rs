@@ -80,6 +80,12 @@ pub(crate) fn read_memory(address: usize, bytes: &mut [u8]) -> bool {
     imp::read_memory(address, bytes)
 }
 
+/// Where the runtime keeps the code that it compiles in this process: ranges in ascending order, none on systems without an
+/// implementation. To list them costs about a millisecond.
+pub(crate) fn code_heaps() -> Vec<std::ops::Range<usize>> {
+    imp::code_heaps()
+}
+
 /// The address of the symbol `name` of the library that has `code`; none if there is no such library or symbol, and on
 /// systems without an implementation.
 pub(crate) fn symbol_beside(code: usize, name: &std::ffi::CStr) -> Option<usize> {

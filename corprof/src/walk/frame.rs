@@ -4,7 +4,7 @@ use std::fmt;
 
 use corprof_sys as sys;
 
-use crate::id::FunctionId;
+use crate::id::{CodeAddress, FunctionId};
 use crate::session::FrameInfo;
 
 use super::Registers;
@@ -68,6 +68,14 @@ impl<'w> Frame<'w> {
     #[inline]
     pub fn ip(&self) -> usize {
         self.ip
+    }
+
+    /// The [address](Self::ip) in a managed frame, to ask the runtime about. The function that calls another returns to
+    /// this address, which may be the first after its own code.
+    #[inline]
+    pub fn code_address(&self) -> Option<CodeAddress> {
+        // SAFETY: the method has a frame, so it has run (fact: addresses).
+        self.info.map(|_| unsafe { CodeAddress::from_raw(self.ip) })
     }
 
     /// The runtime's handle to a managed frame.

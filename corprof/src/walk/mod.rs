@@ -11,7 +11,6 @@
 // (`recorded/`). Which threads, and how often, is the sampler's business (`corprof/src/sampler/`), with the three rules
 // of suspension.
 
-pub(crate) mod code_heaps;
 mod frame;
 pub(crate) mod native_function;
 mod own;

@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use corprof::id::Inert;
+use corprof::id::{CodeAddress, Inert};
 use corprof::prelude::*;
 use corprof::sampler::ticks;
 use corprof_async::{Decoder, Limits, LogicalStack, LogicalStacks, Methods, Origin, Outcome};
@@ -369,7 +369,9 @@ impl Found<'_> {
         if let Some(known) = self.functions.borrow().get(&address) {
             return *known;
         }
-        match self.cx.function_from_ip(usize::try_from(address).ok()?) {
+        // SAFETY: the runtime has told the address of a method that was suspended, so it has run (fact: addresses).
+        let code = unsafe { CodeAddress::from_raw(usize::try_from(address).ok()?) };
+        match self.cx.function_from_ip(code) {
             Ok(function) => {
                 let mut functions = self.functions.borrow_mut();
                 if functions.len() >= MOST_ADDRESSES {

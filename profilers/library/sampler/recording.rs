@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
-use corprof::info::CodeRange;
+use corprof::info::{CodeRange, FunctionVersion};
 use corprof::prelude::*;
 use corprof::sampler::{NativeFunction, Round, SampledFrame};
 use corprof_export::OutputFile;
@@ -267,10 +267,13 @@ pub(super) fn find_code(cx: &mut InCallback<'_>, unknown: Vec<UnknownCode>) -> V
 
 /// The code of the version of a function that is at an address; nothing if another function has taken its place.
 fn ranges_of(cx: &mut InCallback<'_>, function: FunctionId, address: usize) -> Vec<CodeRange> {
-    let Ok(Some(version)) = cx.function_version_from_ip(address) else { return Vec::new() };
-    if version.function != function {
-        return Vec::new();
+    for rejit in cx.rejit_ids(function).unwrap_or_default() {
+        let codes = cx.native_code(FunctionVersion { function, rejit }).unwrap_or_default();
+        let ranges = codes.into_iter().flat_map(|code| cx.native_code_ranges(code).unwrap_or_default());
+        let ranges: Vec<_> = ranges.collect();
+        if ranges.iter().any(|range| range.contains(address)) {
+            return ranges;
+        }
     }
-    let codes = cx.native_code(version).unwrap_or_default();
-    codes.into_iter().flat_map(|code| cx.native_code_ranges(code).unwrap_or_default()).collect()
+    Vec::new()
 }

@@ -28,7 +28,7 @@ impl Shared {
             kept.get(number % kept.len().max(1)).copied()
         };
         let Some(code) = code else { return };
-        let found = cx.function_from_ip(code.as_raw());
+        let found = cx.function_from_ip(code.into());
         let mapping = cx.il_to_native_mapping(code);
         let ranges = cx.code_ranges(code.function());
         if found.is_err() && mapping.is_err() && ranges.is_err() {

@@ -133,6 +133,7 @@ impl Nonsense {
             }
         }
         for address in [0, 1, 8, 0xfff, 0x7fff_ffff_f000, usize::MAX - 7, usize::MAX] {
+            let Some(address) = cx.code_address(address) else { continue };
             self.note(cx.function_from_ip(address));
             self.note(cx.function_version_from_ip(address));
         }

@@ -1,6 +1,7 @@
 //! Values kept longer than they are valid: metadata of unloaded modules, and handles and an `Info` on threads that end.
 
 use std::cell::RefCell;
+use std::ops::ControlFlow;
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Relaxed, SeqCst},
@@ -8,8 +9,7 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corprof::id::HandleId;
-use corprof::id::Inert;
+use corprof::id::{CodeAddress, HandleId, Inert};
 use corprof::info::{HandleKind, Info, ObjectHandle};
 use corprof::metadata::MetadataImport;
 use corprof::prelude::*;
@@ -108,15 +108,27 @@ static ENDED: AtomicU64 = AtomicU64::new(0);
 struct Last {
     info: Info,
     handle: Option<ObjectHandle>,
+    code: Option<CodeAddress>,
 }
 
 impl Last {
     /// All calls that are allowed anywhere, with any answer.
     fn ask(&self) {
-        let _ = (self.info.current_thread(), self.info.event_mask(), self.info.function_from_ip(0x1000));
+        let _ = (self.info.current_thread(), self.info.event_mask());
+        let _ = self.code.map(|code| self.info.function_from_ip(code));
         let _ = self.info.environment_variable("PATH");
         let _ = self.info.add_events(EventMask::MONITOR_THREADS);
     }
+}
+
+/// Where the innermost managed method has called the runtime.
+fn innermost_code(cx: &InNoGc<'_>) -> Option<CodeAddress> {
+    let mut innermost = None;
+    let walked = cx.walk_own_stack(|frame| {
+        innermost = frame.code_address();
+        if innermost.is_none() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    walked.ok().and(innermost)
 }
 
 impl Drop for Last {
@@ -147,7 +159,7 @@ impl Callbacks for Leaves {
         )?;
         let info = Info::clone(cx);
         std::thread::spawn(move || {
-            let last = Last { info, handle: None };
+            let last = Last { info, handle: None, code: None };
             loop {
                 last.ask();
             }
@@ -160,7 +172,7 @@ impl Callbacks for Leaves {
             if last.is_none() {
                 let handle = cx.create_handle(object, HandleKind::Strong).ok();
                 self.is_handled.fetch_or(handle.is_some(), Relaxed);
-                *last = Some(Last { info: Info::clone(cx), handle });
+                *last = Some(Last { info: Info::clone(cx), handle, code: innermost_code(cx) });
             }
         });
     }

@@ -43,7 +43,7 @@ impl Shared {
 
 /// Makes all calls that search for code.
 fn search(cx: &mut ProfilerThread<'_>, shared: &Shared, code: NativeCode) {
-    let address = code.as_raw();
+    let address = code.into();
     shared.count(&cx.function_from_ip(address));
     let version = cx.function_version_from_ip(address);
     shared.count(&version);
@@ -69,7 +69,7 @@ impl Callbacks for Searches {
                 while !cx.is_stopping() {
                     let kept = shared.code.lock().unwrap().clone();
                     for (number, code) in kept.into_iter().enumerate() {
-                        shared.count(&cx.function_from_ip(code.as_raw()));
+                        shared.count(&cx.function_from_ip(code.into()));
                         if number % 16 == 0 {
                             search(cx, &shared, code);
                         }

@@ -97,6 +97,19 @@ pub(super) const IN_NO_GC: &[InAnyCallback] = &[
         let (module, method) = pools::METHODS.pick(random)?;
         Some(drop(cx.names().method_def(module, method)))
     }),
+    ("code: keep an address near some", |cx, random| {
+        let number = pools::CODE.pick(random)?.as_raw().wrapping_add(random.usize(0..1 << 20));
+        let address = cx.code_address(number)?;
+        pools::ADDRESSES.put(random, address);
+        Some(())
+    }),
+    ("code: keep an address in a module", |cx, random| {
+        let base = cx.module_info(pools::MODULES.pick(random)?).ok()?.base;
+        let address = cx.code_address(base.wrapping_add(random.usize(0..16 << 20)))?;
+        pools::ADDRESSES.put(random, address);
+        Some(())
+    }),
+    ("code: ask about an address", |cx, random| cx.function_from_ip(pools::ADDRESSES.pick(random)?).ok().map(drop)),
     ("metadata: keep definitions", |cx, random| {
         let module = pools::MODULES.pick(random)?;
         let metadata = cx.metadata(module).ok()?;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use corprof::detach::Detacher;
 use corprof::edit::CheckedBody;
-use corprof::id::{EventPipeEventId, EventPipeProviderId, EventPipeSessionId, NativeCode};
+use corprof::id::{CodeAddress, EventPipeEventId, EventPipeProviderId, EventPipeSessionId, NativeCode};
 use corprof::info::{ObjectHandle, RuntimeEvents};
 use corprof::instrumentation::{Instrumentation, Rewrite, Selection};
 use corprof::metadata::{FieldDef, MethodDef, TypeDef};
@@ -72,6 +72,7 @@ pub(super) static FUNCTIONS: Pool<FunctionId> = Pool::new();
 pub(super) static DYNAMIC: Pool<FunctionId> = Pool::new();
 pub(super) static THREADS: Pool<ThreadId> = Pool::new();
 pub(super) static CODE: Pool<NativeCode> = Pool::new();
+pub(super) static ADDRESSES: Pool<CodeAddress> = Pool::new();
 pub(super) static METHODS: Pool<(ModuleId, MethodDef)> = Pool::new();
 pub(super) static TYPES: Pool<(ModuleId, TypeDef)> = Pool::new();
 pub(super) static FIELDS: Pool<FieldDef> = Pool::new();

@@ -48,7 +48,7 @@ rows! {
     GetDynamicFunctionInfo(info, known) info.dynamic_function_name(known.dynamic);
     GetEnvironmentVariable(info) info.environment_variable("CORPROF_MATRIX");
     GetEventMask2(info) info.event_mask();
-    GetFunctionFromIP(info, known) info.function_from_ip(known.code.as_raw());
+    GetFunctionFromIP(info, known) info.function_from_ip(known.code.into());
     GetFunctionInfo2(info, known) info.function_info(known.function);
     GetILFunctionBody(info, known) info.il_function_body(known.module, known.method);
     GetModuleInfo2(info, known) info.module_info(known.module);
@@ -158,7 +158,7 @@ rows! {
     GetAppDomainsContainingModule(cx, known) cx.app_domains_containing_module(known.module);
     GetClassFromTokenAndTypeArgs(cx, known) cx.class_from_token(known.module, known.class_token, &[]);
     GetCodeInfo4(cx, known) cx.native_code_ranges(known.code);
-    GetFunctionFromIP3(cx, known) cx.function_version_from_ip(known.code.as_raw());
+    GetFunctionFromIP3(cx, known) cx.function_version_from_ip(known.code.into());
     GetFunctionFromTokenAndTypeArgs(cx, known) {
         let class = cx.function_info(known.function)?.class.ok_or(NOTHING_YET)?;
         cx.function_from_token_and_type_args(class, known.method, &[])

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use crate::id::{FunctionId, ThreadId};
 use crate::profiler_thread::ProfilerThread;
 use crate::session::liveness::WalkCandidate;
-use crate::walk::code_heaps::CodeHeaps;
 use crate::walk::stack_writer::SampledFrame;
 
 use super::{Outcome, RoundTime, RunningStrategy, SampledRound, share};
@@ -40,8 +39,6 @@ pub(in crate::sampler) struct EveryThread<W> {
     walker: W,
     /// The thread that the next round begins with, as the last one had no time for it.
     next_first: Option<ThreadId>,
-    /// Where code of dynamic methods may be.
-    code_heaps: CodeHeaps,
 }
 
 /// The threads of a round.
@@ -55,7 +52,7 @@ struct Candidates<'i> {
 
 impl<W: Walker> EveryThread<W> {
     pub(in crate::sampler) fn new(walker: W) -> Self {
-        Self { walker, next_first: None, code_heaps: CodeHeaps::default() }
+        Self { walker, next_first: None }
     }
 
     /// Lists the threads, those first for which the last round had no time.
@@ -108,7 +105,7 @@ impl<W: Walker> RunningStrategy for EveryThread<W> {
         let mut threads = candidates.threads;
         let mut are_named = true;
         recording.buffer.show_dynamic_methods(|address| {
-            let found = if self.code_heaps.contain(address) { dynamic_method_at(cx, address) } else { None };
+            let found = dynamic_method_at(cx, address);
             are_named &= found.is_none_or(|function| cx.liveness().is_watched(function));
             found
         });
@@ -134,8 +131,10 @@ impl<W: Walker> RunningStrategy for EveryThread<W> {
     }
 }
 
-/// The dynamic method whose code is at an address. Stubs of the runtime have no metadata either, and are not meant.
+/// The dynamic method whose code is at an address, if one is. Stubs of the runtime have no metadata either, and are not
+/// meant.
 fn dynamic_method_at(cx: &mut ProfilerThread<'_>, address: usize) -> Option<FunctionId> {
+    let address = cx.older_code_address(address)?;
     let function = cx.function_version_from_ip(address).ok()??.function;
     let is_dynamic = cx.is_function_dynamic(function) == Ok(true);
     (is_dynamic && !cx.names().function(function).starts_with("<stub ")).then_some(function)

@@ -18,7 +18,7 @@ use corprof_sys as sys;
 use super::owners::{Owners, parts};
 use super::table::{Entry, State, Table};
 use super::{Liveness, Subject, end};
-use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId};
+use crate::id::{AssemblyId, ClassId, CodeAddress, FunctionId, ModuleId};
 use crate::lock::unpoisoned;
 use crate::session::Runtime;
 
@@ -35,7 +35,7 @@ pub(super) struct Records {
     /// Identifiers that may depend on any module which was loaded before they were first seen.
     uncertain: Vec<Uncertain>,
     /// The code of functions in doubt.
-    code_in_doubt: BTreeMap<usize, usize>,
+    code_in_doubt: BTreeMap<usize, CodeAddress>,
     windows: Vec<Window>,
     /// By class being unloaded: the identifiers that are usable once more while its callback lasts.
     revived: BTreeMap<usize, Vec<(Kind, usize)>>,
@@ -85,7 +85,7 @@ struct Window {
 /// An address in a module's code, and its function.
 #[derive(Clone, PartialEq)]
 struct Canary {
-    code: usize,
+    code: CodeAddress,
     function: usize,
     life: u32,
 }

@@ -1,5 +1,6 @@
 //! Linux.
 
+mod code_heaps;
 mod cpu_time;
 mod library;
 mod listener;
@@ -13,6 +14,7 @@ pub(crate) mod signals;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod slice;
 
+pub(super) use code_heaps::code_heaps;
 pub(crate) use cpu_time::ThreadClock;
 pub(super) use cpu_time::{is_runnable, run_count, scheduling};
 pub(super) use library::{stack_pointer, symbol_beside};

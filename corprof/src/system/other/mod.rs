@@ -33,6 +33,11 @@ pub(super) fn ticks_per_second() -> u64 {
     0
 }
 
+/// Not implemented.
+pub(super) fn code_heaps() -> Vec<std::ops::Range<usize>> {
+    Vec::new()
+}
+
 /// This system has no such barrier.
 pub(super) fn prepare_barrier() -> bool {
     false

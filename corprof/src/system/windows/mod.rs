@@ -12,9 +12,11 @@ pub(crate) mod thread;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod unwind;
 
+mod code_heaps;
 mod cpu_time;
 mod listener;
 
+pub(super) use code_heaps::code_heaps;
 pub(crate) use cpu_time::ThreadClock;
 pub(super) use cpu_time::{is_runnable, run_count, scheduling};
 pub(crate) use listener::Listener;

@@ -8,7 +8,7 @@ use super::super::Liveness;
 use super::super::neighbours::ImmortalCode;
 use super::super::table::State;
 use super::{Dependent, Kind};
-use crate::id::FunctionId;
+use crate::id::{CodeAddress, FunctionId};
 use crate::lock::unpoisoned;
 use crate::session::Runtime;
 
@@ -59,7 +59,9 @@ impl Liveness {
             self.settle_as_immortal(lives[&id]);
         }
         for (id, code) in &compiled {
-            self.records().code_in_doubt.insert(*id, code[0].start);
+            // SAFETY: the runtime has told that the function is compiled (fact: addresses).
+            let start = unsafe { CodeAddress::from_raw(code[0].start) };
+            self.records().code_in_doubt.insert(*id, start);
             self.end_life(lives[id], State::Doubtful);
         }
         !compiled.is_empty()

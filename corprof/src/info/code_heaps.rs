@@ -1,0 +1,105 @@
+//! Where code is that was compiled in this process: how a number becomes an address that the runtime may be asked about.
+
+use std::ops::Range;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use crate::id::CodeAddress;
+use crate::lock::unpoisoned;
+use crate::session::{Info, Observer};
+use crate::{suspension, system};
+
+/// How long the places of compiled code are taken for true.
+const TRUST: Duration = Duration::from_millis(250);
+
+/// Where the runtime keeps the code that it compiles in this process, as it was shortly before.
+#[derive(Default)]
+struct CodeHeaps(Mutex<Heaps>);
+
+#[derive(Default)]
+struct Heaps {
+    /// In ascending order.
+    ranges: Vec<Range<usize>>,
+    read: Option<Instant>,
+}
+
+impl Observer for CodeHeaps {}
+
+impl CodeHeaps {
+    /// Whether an address is in them. One that was not a moment ago may be in a new one.
+    fn contain(&self, address: usize, looks_again: bool) -> bool {
+        suspension::forbid("the list of mappings");
+        {
+            let heaps = unpoisoned(self.0.lock());
+            let is_trusted = heaps.read.is_some_and(|read| read.elapsed() < TRUST);
+            let is_in_heap = heaps.contain(address);
+            if is_trusted && (is_in_heap || !looks_again) {
+                return is_in_heap;
+            }
+        }
+        // Without the lock, which would let other threads wait for a millisecond.
+        let now = Heaps { ranges: system::code_heaps(), read: Some(Instant::now()) };
+        let is_in_heap = now.contain(address);
+        *unpoisoned(self.0.lock()) = now;
+        is_in_heap
+    }
+}
+
+impl Heaps {
+    fn contain(&self, address: usize) -> bool {
+        let after = self.ranges.partition_point(|range| range.start <= address);
+        let last = after.checked_sub(1).and_then(|index| self.ranges.get(index));
+        last.is_some_and(|range| range.contains(&address))
+    }
+}
+
+fn address_if(is_in_heap: bool, address: usize) -> Option<CodeAddress> {
+    // SAFETY: where code is compiled there is no precompiled code (fact: addresses).
+    is_in_heap.then(|| unsafe { CodeAddress::from_raw(address) })
+}
+
+impl Info {
+    /// The number as an address that the runtime may be asked about, if it is in code that was compiled in this process;
+    /// none in precompiled code and elsewhere. The code may have been removed, or may be the runtime's own.
+    ///
+    /// A number that is not in such code costs a look at the list of this process's mappings, about a millisecond. Linux
+    /// and Windows have such a list; elsewhere there is no answer but none.
+    pub fn code_address(&self, address: usize) -> Option<CodeAddress> {
+        let heaps: &CodeHeaps = self.extension();
+        address_if(heaps.contain(address, true), address)
+    }
+
+    /// Like [`code_address`](Self::code_address), for numbers of which most are no such address: code in memory that the
+    /// runtime took a quarter of a second ago may be missed.
+    pub(crate) fn older_code_address(&self, address: usize) -> Option<CodeAddress> {
+        let heaps: &CodeHeaps = self.extension();
+        address_if(heaps.contain(address, false), address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::iter;
+
+    use super::*;
+
+    #[test]
+    fn an_address_is_in_one_of_the_ranges() {
+        let heaps = Heaps { ranges: vec![0x10..0x20, 0x30..0x40], read: None };
+        let is_in = [0xF, 0x10, 0x1F, 0x20, 0x3F, 0x40].map(|address| heaps.contain(address));
+        assert_eq!(is_in, [false, true, true, false, true, false]);
+    }
+
+    #[test]
+    fn ranges_are_read_again_when_they_are_old_or_lack_the_address() {
+        let known = |read| CodeHeaps(Mutex::new(Heaps { ranges: iter::once(0x10..0x20).collect(), read }));
+        let now = Instant::now();
+        assert!(known(Some(now)).contain(0x10, true));
+        let heaps = known(Some(now));
+        assert!(!heaps.contain(0x20, false));
+        assert!(heaps.contain(0x10, false), "they are the same");
+        assert!(!heaps.contain(0x20, true));
+        assert!(!heaps.contain(0x10, false), "no code is there");
+        assert!(!known(None).contain(0x10, false));
+    }
+}
