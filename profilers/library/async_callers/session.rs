@@ -26,7 +26,7 @@ pub(super) struct Written {
 
 /// The buffers that were delivered, and not taken yet.
 #[derive(Default)]
-pub(super) struct Inbox(Mutex<Buffers>);
+pub(crate) struct Inbox(Mutex<Buffers>);
 
 #[derive(Default)]
 struct Buffers {
