@@ -85,9 +85,10 @@ impl<T> Told<T> {
         self.waiting.push_back(sample);
     }
 
-    /// Threads are asked just now for what they hold.
-    pub(super) fn ask(&mut self) {
-        self.asked.push_back((ticks(), Instant::now()));
+    /// Threads were asked for what they hold, from this time on. Asking takes its time on a busy machine: what a thread
+    /// did meanwhile it may hold again.
+    pub(super) fn ask(&mut self, from: u64) {
+        self.asked.push_back((from, Instant::now()));
     }
 
     /// Moves the time up to which all is known.

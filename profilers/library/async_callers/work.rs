@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use corprof::prelude::*;
+use corprof::sampler::ticks;
 use corprof::sync::Mutex;
 
 use super::probe::{AsyncProbe, ProbeCallers};
@@ -153,10 +154,11 @@ impl<S: Joins> AsyncWork<S> {
     fn flush(&mut self, cx: &mut ProfilerThread<'_>) {
         let Source::On(session) = &mut self.source else { return };
         self.flushed = Instant::now();
+        let from = ticks();
         if session.flush(cx).is_ok()
             && let Knower::Runtime(told) = &mut self.state.lock(cx).callers().knower
         {
-            told.ask();
+            told.ask(from);
         }
     }
 
