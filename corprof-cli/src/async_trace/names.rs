@@ -141,7 +141,7 @@ impl<'m> Names<'m> {
 }
 
 /// The file that a module has for this process.
-fn file(pid: Option<u32>, module: &Path) -> std::path::PathBuf {
+pub(crate) fn file(pid: Option<u32>, module: &Path) -> std::path::PathBuf {
     pid.map_or_else(|| module.to_owned(), |pid| processes::file_of(pid, module))
 }
 
