@@ -59,6 +59,12 @@
 //! time, which a thread that is never idle does after some ten seconds, joins them, and
 //! [releases](LogicalStacks::release) that time.
 //!
+//! # In a profiler
+//!
+//! A profiler in the process needs neither file nor port: it starts a session of the provider, decodes its events, and
+//! joins its own stacks when their threads have told that time. [`AskedMethods`] ask the runtime for methods. The example
+//! `async_stack` of [corprof](https://docs.rs/corprof) does this with the stack of each exception.
+//!
 //! # What a session needs
 //!
 //! The provider at level 4 with these keywords, on .NET 11 or later:
@@ -66,7 +72,7 @@
 //! | keywords | for |
 //! |---|---|
 //! | `0xB04C` | logical stacks without creators |
-//! | `0x2F65D` | these, and creators |
+//! | `0x2F65D`, [`STACK_KEYWORDS`] | these, and creators |
 //! | `0xB4CD` | logical stacks, creators with methods that had returned already, and waits with their places |
 //! | `0x3FFFF` | everything, also how many methods have returned |
 //!
@@ -104,10 +110,10 @@ mod sub_event;
 pub mod trace;
 mod waits;
 
-pub use decoder::{ASYNC_EVENTS, Buffer, Decoder, PROVIDER, StreamId, SubEvents};
+pub use decoder::{ASYNC_EVENTS, Buffer, Decoder, PROVIDER, STACK_KEYWORDS, StreamId, SubEvents};
 pub use error::{DecodeError, Problem};
 pub use frame::{Chain, Frame, Frames, Kind};
-pub use methods::{MethodTable, Methods};
+pub use methods::{AskedMethods, MethodTable, Methods};
 pub use operation::{Operation, OperationWait, Run};
 pub use queue::Queued;
 pub use request::{Activity, ActivityKind, Call, Request, RequestLimits};

@@ -1,9 +1,10 @@
 //! From addresses to methods.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 
-/// Finds methods. A profiler implements it by calls of the runtime, and who reads a trace fills a [`MethodTable`].
+/// Finds methods. A profiler asks the runtime by [`AskedMethods`], and who reads a trace fills a [`MethodTable`].
 pub trait Methods {
     /// The method whose code has this address: the same number for all bodies of a method.
     fn method_at(&self, address: u64) -> Option<u64>;
@@ -72,11 +73,55 @@ impl MethodTable {
         self.code.contains_key(&address)
     }
 
-    /// N, if this is the full name of `Continuation_Wrapper_N`: one of the methods by which the runtime calls those
-    /// that it resumes.
+    /// N, if this is the full name of `Continuation_Wrapper_N`, with or without its parameters: one of the methods by
+    /// which the runtime calls those that it resumes.
     #[must_use]
     pub fn wrapper_index(name: &str) -> Option<u8> {
-        name.strip_prefix(WRAPPER)?.parse().ok()
+        let rest = name.strip_prefix(WRAPPER)?;
+        rest.split_once('(').map_or(rest, |(number, _)| number).parse().ok()
+    }
+}
+
+/// Methods of which a function tells, such as one that asks the runtime of a profiler.
+///
+/// ```
+/// use corprof_async::{AskedMethods, Methods};
+///
+/// // A profiler asks `cx.code_address` and `cx.function_from_ip`, and takes the name from `cx.names()`.
+/// let methods = AskedMethods::new(|address| (address >= 0x1000).then(|| (7, "Shop.Load()".to_owned())));
+/// assert_eq!(methods.method_at(0x1010), Some(7));
+/// assert_eq!(methods.name_at(0x1010).as_deref(), Some("Shop.Load()"));
+/// assert_eq!(methods.name_at(0x10), None);
+/// ```
+#[derive(Debug)]
+pub struct AskedMethods<F> {
+    ask: F,
+    /// The names, by the numbers of methods.
+    names: RefCell<HashMap<u64, Box<str>>>,
+}
+
+impl<F: Fn(u64) -> Option<(u64, String)>> AskedMethods<F> {
+    /// `ask` tells of an address the number of its method, the same for all bodies of a method, and the method's full
+    /// name, with or without parameters. What it has told once is not kept: code is replaced and unloaded.
+    pub fn new(ask: F) -> Self {
+        Self { ask, names: RefCell::default() }
+    }
+
+    /// The full name of the method whose code has this address.
+    pub fn name_at(&self, address: u64) -> Option<String> {
+        (self.ask)(address).map(|(_, name)| name)
+    }
+}
+
+impl<F: Fn(u64) -> Option<(u64, String)>> Methods for AskedMethods<F> {
+    fn method_at(&self, address: u64) -> Option<u64> {
+        let (method, name) = (self.ask)(address)?;
+        self.names.borrow_mut().insert(method, name.into());
+        Some(method)
+    }
+
+    fn wrapper_index(&self, method: u64) -> Option<u8> {
+        MethodTable::wrapper_index(self.names.borrow().get(&method)?)
     }
 }
 

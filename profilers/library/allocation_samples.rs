@@ -1,20 +1,24 @@
 //! Samples what a running application allocates, in the place of `allocations`, which needs every object: the runtime
 //! does not report those to a profiler that was attached. It has the settings of `allocations`.
 
+use std::sync::Arc;
+
 use corprof::args::EventPipeEvent;
 use corprof::prelude::*;
 use corprof::sync::Mutex;
 use corprof_profilers::settings::Settings;
 use corprof_profilers::table::ALLOCATION_SAMPLES;
 
-use crate::allocations::{Samples, is_by_stack, output};
-use crate::question::{Asker, answer_when_asked};
+use crate::allocations::{Samples, has_async_callers, is_by_stack, output};
+use crate::async_callers::{AsyncSource, AsyncWork};
+use crate::question::{Asker, answer_with_callers};
 
 /// The profiler.
 #[derive(Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A2E", no_export)]
 pub struct AllocationSamples {
-    samples: Mutex<Samples>,
+    samples: Arc<Mutex<Samples>>,
+    hears: AsyncSource,
     top: usize,
     asker: Asker,
 }
@@ -29,17 +33,22 @@ impl Callbacks for AllocationSamples {
         let settings = Settings::of_attach(&ALLOCATION_SAMPLES, data)?;
         let asker = Asker::of_attach(cx, &settings)?;
         let top = settings.of("ALLOCATIONS_TOP").number()?;
+        let hears = AsyncSource::of_attach(cx, has_async_callers(&settings)?)?;
         let samples = Samples::new(output(&settings, true)?, is_by_stack(&settings)?);
+        let samples = Arc::new(Mutex::new(samples));
         Samples::start(cx)?;
-        answer_when_asked(cx, &asker)?;
-        Ok(Self { samples: Mutex::new(samples), top, asker })
+        answer_with_callers(cx, &asker, AsyncWork::new(Arc::clone(&samples), hears.clone(), false))?;
+        Ok(Self { samples, hears, top, asker })
     }
 
     fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
-        Samples::see(&self.samples, cx, &event);
+        self.hears.take(cx, &event);
+        if !self.asker.is_over() {
+            Samples::see(&self.samples, cx, &event);
+        }
     }
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {
-        self.samples.lock(cx).report(self.top, &self.asker);
+        self.samples.lock(cx).report(cx, self.top, &self.asker);
     }
 }

@@ -14,12 +14,14 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::mem;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use corprof::args::EventPipeEvent;
 use corprof::events::KeywordSet;
 use corprof::events::views::{AllocationSampled, GcAllocationTick};
 use corprof::prelude::*;
+use corprof::sampler::ticks;
 use corprof::sync::{Merge, Mutex, ThreadState};
 use corprof_export::{Frame, Output, Profile, Unit, application_name};
 use corprof_il::csharp;
@@ -28,7 +30,8 @@ use corprof_profilers::table::ALLOCATIONS;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::question::{Answer, Asker, Head, Report, answer_when_asked};
+use crate::async_callers::{AsyncSource, AsyncWork, Callers, Joined, Joins, StackFrame, Waiting, this_thread};
+use crate::question::{Answer, Asker, Head, Report, answer_with_callers};
 
 /// The bytes from one sample to the next, on average: a constant of the runtime.
 const MEAN: f64 = 102_400.0;
@@ -44,7 +47,8 @@ pub struct Allocations {
     /// Counts of the classes whose modules have been unloaded.
     by_name: Mutex<BTreeMap<Name, Count>>,
     /// With ALLOCATIONS_BY=stack.
-    by_stack: Option<Mutex<Samples>>,
+    by_stack: Option<Arc<Mutex<Samples>>>,
+    hears: AsyncSource,
     asker: Asker,
 }
 
@@ -133,16 +137,31 @@ pub(crate) struct Samples {
     rows: BTreeMap<(String, Option<String>), Count>,
     profile: Profile,
     thread: corprof_export::ThreadId,
+    callers: Callers<Allocated>,
+}
+
+/// A sampled object, and the names of the methods on the stack, the innermost first.
+pub(crate) struct Allocated {
+    class: String,
+    bytes: f64,
+    stack: Vec<Name>,
 }
 
 impl Samples {
     pub(crate) fn new(output: Option<Output>, is_by_stack: bool) -> Self {
         let mut profile = Profile::summed(application_name(), Unit::Bytes).of_process(std::process::id());
         let thread = profile.thread(0, "all threads");
-        Self { output, is_by_stack, rows: BTreeMap::new(), profile, thread }
+        Self { output, is_by_stack, rows: BTreeMap::new(), profile, thread, callers: Callers::default() }
     }
 
-    fn add(&mut self, class: String, bytes: f64, stack: &[Name]) {
+    /// Adds a stack of which the callers are known, as far as they will be.
+    fn add_joined(&mut self, cx: &InNoGc<'_>, allocated: &Allocated, joined: &Joined<'_>) {
+        let Allocated { class, bytes, stack } = allocated;
+        let physical = stack.get(..joined.physical.len()).unwrap_or(stack);
+        self.add(class, *bytes, &[physical, &joined.names(cx)].concat());
+    }
+
+    fn add(&mut self, class: &str, bytes: f64, stack: &[Name]) {
         let is_framework = |name: &Name| name.starts_with("System.") || name.starts_with("Microsoft.");
         let own = stack.iter().find(|name| !is_framework(name)).or(stack.first());
         let bytes = bytes as usize;
@@ -152,7 +171,7 @@ impl Samples {
         let stack = self.profile.stack_leaf_first(frames);
         self.profile.sample(self.thread, Duration::ZERO, stack, bytes as u64);
         let method = self.is_by_stack.then(|| own.map_or("[native code]", |name| name).to_owned());
-        self.rows.entry((class, method)).or_default().add(Count { bytes, objects: 1 });
+        self.rows.entry((class.to_owned(), method)).or_default().add(Count { bytes, objects: 1 });
     }
 
     /// Adds the sample of an event, if it is one.
@@ -168,12 +187,35 @@ impl Samples {
             return;
         };
         let mut stack = Vec::new();
+        let mut frames = Vec::new();
         // A sample of a thread that the runtime cannot walk has its class only.
         let _ = cx.walk_own_stack(|frame| {
-            stack.extend(frame.function().map(|function| cx.names().csharp().function(function)));
+            if let Some(function) = frame.function() {
+                let name = cx.names().csharp().function(function);
+                frames.push(StackFrame::of(function, &name));
+                stack.push(name);
+            }
             ControlFlow::Continue(())
         });
-        samples.lock(cx).add(csharp::class(&class.to_string()), bytes, &stack);
+        let allocated = Allocated { class: csharp::class(&class.to_string()), bytes, stack };
+        let thread = this_thread(cx);
+        let mut samples = samples.lock(cx);
+        let samples = &mut *samples;
+        match thread {
+            Some(thread) => {
+                let waiting = Waiting::new(thread, ticks(), frames.into(), allocated);
+                samples.with_callers(|samples, callers| {
+                    callers.add(cx, waiting, |waiting, joined| samples.add_joined(cx, &waiting.what, joined));
+                });
+            }
+            None => samples.add(&allocated.class, bytes, &allocated.stack),
+        }
+    }
+
+    fn with_callers(&mut self, act: impl FnOnce(&mut Self, &mut Callers<Allocated>)) {
+        let mut callers = mem::take(&mut self.callers);
+        act(self, &mut callers);
+        self.callers = callers;
     }
 
     /// Has the runtime report a sample of the allocated objects.
@@ -186,7 +228,8 @@ impl Samples {
     }
 
     /// Answers.
-    pub(crate) fn report(&mut self, top: usize, asker: &Asker) {
+    pub(crate) fn report(&mut self, cx: &InNoGc<'_>, top: usize, asker: &Asker) {
+        self.settle(cx, true);
         let row = |((class, method), count): (&(String, Option<String>), &Count)| Row {
             class: class.clone(),
             method: method.clone(),
@@ -199,7 +242,22 @@ impl Samples {
             Some(output) => asker.write("the stacks are", output, &self.profile),
             None => Vec::new(),
         };
-        asker.report(&[], &report, &files);
+        let notes: Vec<String> = self.callers.note(cx).into_iter().collect();
+        asker.report(&notes, &report, &files);
+    }
+}
+
+impl Joins for Samples {
+    type Of = Allocated;
+
+    fn callers(&mut self) -> &mut Callers<Allocated> {
+        &mut self.callers
+    }
+
+    fn settle(&mut self, cx: &InNoGc<'_>, is_last: bool) {
+        self.with_callers(|samples, callers| {
+            callers.settle(cx, is_last, |waiting, joined| samples.add_joined(cx, &waiting.what, joined));
+        });
     }
 }
 
@@ -230,6 +288,10 @@ pub(crate) fn is_by_stack(settings: &Settings) -> Result<bool, SettingError> {
     settings.of("ALLOCATIONS_BY").word(&[("class", false), ("stack", true)])
 }
 
+pub(crate) fn has_async_callers(settings: &Settings) -> Result<bool, SettingError> {
+    settings.of("ALLOCATIONS_STACKS").word(&[("async", true), ("physical", false)])
+}
+
 pub(crate) fn output(settings: &Settings, is_by_stack: bool) -> Result<Option<Output>, SettingError> {
     let out = settings.of("ALLOCATIONS_OUT");
     match out.output()? {
@@ -247,13 +309,15 @@ impl Callbacks for Allocations {
         let top = settings.of("ALLOCATIONS_TOP").number()?;
         let is_by_stack = is_by_stack(&settings)?;
         let output = output(&settings, is_by_stack)?;
+        let hears = AsyncSource::of_start(cx, is_by_stack && has_async_callers(&settings)?, true)?;
         if is_by_stack {
             cx.remove_events(EventMask::ENABLE_OBJECT_ALLOCATED | EventMask::MONITOR_OBJECT_ALLOCATED)?;
             Samples::start(cx)?;
         }
-        let by_stack = is_by_stack.then(|| Mutex::new(Samples::new(output, true)));
-        answer_when_asked(cx, &asker)?;
-        Ok(Self { top, by_class: ThreadState::default(), by_name: Mutex::default(), by_stack, asker })
+        let samples = Arc::new(Mutex::new(Samples::new(output, is_by_stack)));
+        answer_with_callers(cx, &asker, AsyncWork::new(Arc::clone(&samples), hears.clone(), false))?;
+        let by_stack = is_by_stack.then_some(samples);
+        Ok(Self { top, by_class: ThreadState::default(), by_name: Mutex::default(), by_stack, hears, asker })
     }
 
     fn object_allocated(&self, cx: &InNoGc<'_>, object: ObjectId<'_>, class: ClassId) {
@@ -261,8 +325,13 @@ impl Callbacks for Allocations {
         self.by_class.with(cx, |counts| counts.0.entry(class).or_default().add(count));
     }
 
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, _function: FunctionId, _is_safe_to_block: bool) {
+        self.hears.compiling(cx);
+    }
+
     fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
-        if let Some(samples) = &self.by_stack {
+        self.hears.take(cx, &event);
+        if let Some(samples) = self.by_stack.as_ref().filter(|_| !self.asker.is_over()) {
             Samples::see(samples, cx, &event);
         }
     }
@@ -273,7 +342,7 @@ impl Callbacks for Allocations {
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {
         match &self.by_stack {
-            Some(samples) => samples.lock(cx).report(self.top, &self.asker),
+            Some(samples) => samples.lock(cx).report(cx, self.top, &self.asker),
             None => self.asker.report(&[], &self.report(cx), &[]),
         }
     }

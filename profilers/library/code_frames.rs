@@ -29,9 +29,9 @@ pub(crate) struct CodeFrame {
 /// A place in the IL of a method. It stays true when the module is unloaded.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct IlPlace {
-    module: String,
-    token: u32,
-    offset: u32,
+    pub(crate) module: String,
+    pub(crate) token: u32,
+    pub(crate) offset: u32,
 }
 
 /// A frame as an answer shows it.
@@ -87,7 +87,8 @@ impl IlPlace {
         lines.of_offset(Path::new(&self.module), self.token, self.offset)
     }
 
-    fn of_address(cx: &InNoGc<'_>, function: FunctionId, address: usize) -> Option<Self> {
+    /// The place of an address in the code of a function.
+    pub(crate) fn of_address(cx: &InNoGc<'_>, function: FunctionId, address: usize) -> Option<Self> {
         let info = cx.function_info(function).ok().filter(|info| !info.token.is_nil())?;
         let codes = cx.native_code(function).ok()?;
         // A function has several pieces of code if the runtime compiles in tiers.

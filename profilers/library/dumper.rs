@@ -18,7 +18,8 @@
 //! code 139941298798612 Shop.Orders.LoadAsync()    an address at which a suspended method goes on, and its name
 //! ```
 //!
-//! `code` comes with HEAP_TASKS=yes, as blocks with fields of tasks do (`task_fields.rs`), for `corprof tasks`.
+//! Behind the name, if the runtime tells the place in the IL: the module, the token of the method, and the offset, separated
+//! by tabs. `code` comes with HEAP_TASKS=yes, as blocks with fields of tasks do (`task_fields.rs`), for `corprof tasks`.
 //!
 //! If there is no snapshot, the second line is `full` or `error`, with the reason; `full`: the file system has no room.
 //! After the detach it creates /tmp/it/heap.4711.left, which contains the reason if the profiler could not detach.
@@ -44,6 +45,7 @@ use corprof_profilers::settings::Settings;
 use corprof_profilers::table::DUMPER;
 
 use crate::class_assembly::assembly;
+use crate::code_frames::IlPlace;
 use crate::lease::Lease;
 use crate::question::leave;
 use crate::report_files::{of_process, with_ending, write};
@@ -169,7 +171,12 @@ fn snapshot(cx: &mut ProfilerThread<'_>, out: &Path, has_tasks: bool) -> Result<
         let code = unsafe { CodeAddress::from_raw(address as usize) };
         let function = cx.function_version_from_ip(code)?;
         if let Some(version) = function {
-            let _ = writeln!(text, "code {address} {}", line(&cx.names().csharp().function(version.function)));
+            let _ = write!(text, "code {address} {}", line(&cx.names().csharp().function(version.function)));
+            if let Some(IlPlace { module, token, offset }) = IlPlace::of_address(cx, version.function, address as usize)
+            {
+                let _ = write!(text, "\t{}\t{token}\t{offset}", line(&module));
+            }
+            text.push('\n');
         }
     }
     Ok(text)

@@ -7,6 +7,8 @@
 //! catch. An exception thrown inside a filter, finally or catch block is indented below it; `throw;` throws a new one.
 //! An unhandled exception ends the process without a summary.
 //!
+//! Where the thrower runs in a resumed async method, a row has the methods that await it (`async_callers`).
+//!
 //! The thrower is the innermost method of the application. The message is the one that the exception object holds: what
 //! a class composes in its property `Message` is not there. Reading it takes longer than throwing, so it is not read
 //! for more than a share of the time.
@@ -22,24 +24,28 @@
 //! TargetInvocationException. On .NET 10 managed code runs static constructors (`InitHelpers.InitClassSlow`), and is
 //! searched and unwound like other functions.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
 use std::io::{BufWriter, Write, stderr};
 use std::mem;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use corprof::args::EventPipeEvent;
 use corprof::prelude::*;
+use corprof::sampler::ticks;
 use corprof::sync::Mutex;
 use corprof_export::SourceLines;
-use corprof_profilers::settings::Settings;
+use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::EXCEPTIONS;
 use serde::Serialize;
 
+use crate::async_callers::{AsyncSource, Later, LaterCallers, StackFrame, this_thread};
 use crate::code_frames::{CodeFrame, CodeFrames, SourceFrame};
 use crate::own_frames::is_of_the_runtime;
-use crate::question::{Answer, Asker, Head, Report, answer_when_asked};
+use crate::question::{Answer, Asker, Head, Report, answer_with_callers};
 
 const THROWN: &str = "thrown";
 const CATCH: &str = "catch in";
@@ -48,6 +54,8 @@ const CATCH: &str = "catch in";
 const MOST_ROWS: usize = 10_000;
 /// The most different messages of a row.
 const MOST_MESSAGES: usize = 10;
+/// The most different callers of a row.
+const MOST_CALLERS: usize = 10;
 /// The most characters of a message.
 const LONGEST_MESSAGE: usize = 200;
 /// The share of the time in which messages are read, and how long they may be read at first.
@@ -68,6 +76,8 @@ pub struct Exceptions {
     /// Where the tree goes, if it is wanted.
     tree: Option<Tree>,
     state: Mutex<State>,
+    hears: AsyncSource,
+    callers: Arc<Mutex<LaterCallers>>,
     asker: Asker,
 }
 
@@ -136,6 +146,27 @@ impl Catcher {
 struct Thrown {
     kind: Kind,
     message: Message,
+    /// None if no async method may be on the stack.
+    caller: Option<Caller>,
+}
+
+/// Who has called the thrower, in async code.
+struct Caller {
+    /// The methods below the thrower, the innermost first.
+    below: Vec<Name>,
+    /// How many frames the thrower and those above it are.
+    above: usize,
+    later: Later,
+}
+
+impl Caller {
+    /// The names of the callers, if some are known that are not on the stack.
+    fn names(&self) -> Option<Vec<Name>> {
+        let found = self.later.found()?;
+        let below = found.physical.saturating_sub(self.above);
+        let physical = self.below.get(..below).unwrap_or(&self.below);
+        Some([physical, &found.names].concat())
+    }
 }
 
 enum Message {
@@ -150,11 +181,18 @@ struct Counts {
     messages: HashMap<String, u64>,
     others: u64,
     unread: u64,
+    /// Those that may not be known yet.
+    pending: VecDeque<Caller>,
+    /// The others.
+    callers: HashMap<Vec<Name>, u64>,
+    other_callers: u64,
 }
 
 impl Counts {
-    fn add(&mut self, message: Message) {
+    fn add(&mut self, message: Message, caller: Option<Caller>) {
         self.count += 1;
+        self.pending.extend(caller);
+        self.take_known();
         let text = match message {
             Message::Text(text) => text,
             Message::None => return,
@@ -169,6 +207,22 @@ impl Counts {
             self.messages.insert(text, 1);
         } else {
             self.others += 1;
+        }
+    }
+
+    /// Counts the callers that are known by now.
+    fn take_known(&mut self) {
+        while self.pending.front().is_some_and(|caller| caller.later.is_known())
+            && let Some(caller) = self.pending.pop_front()
+        {
+            let Some(names) = caller.names() else { continue };
+            if let Some(count) = self.callers.get_mut(&names) {
+                *count += 1;
+            } else if self.callers.len() < MOST_CALLERS {
+                self.callers.insert(names, 1);
+            } else {
+                self.other_callers += 1;
+            }
         }
     }
 }
@@ -199,6 +253,17 @@ struct Row {
     other_messages: u64,
     /// The exceptions whose messages were not read.
     unread_messages: u64,
+    /// Who has called the thrower in async code, the most frequent ones first.
+    callers: Vec<Called>,
+    /// The exceptions with other such callers.
+    other_callers: u64,
+}
+
+#[derive(Serialize)]
+struct Called {
+    /// The methods below the thrower, then those that await them, the innermost first.
+    frames: Vec<String>,
+    count: u64,
 }
 
 #[derive(Serialize)]
@@ -218,12 +283,12 @@ impl State {
 
     /// Counts an exception, with the method that will catch it.
     fn count(&mut self, thrown: Thrown, catcher: Catcher) {
-        let Thrown { mut kind, message } = thrown;
+        let Thrown { mut kind, message, caller } = thrown;
         kind.catcher = catcher;
         if self.rows.len() >= MOST_ROWS && !self.rows.contains_key(&kind) {
             kind = Kind { thrower: None, framework: None, catcher: Catcher::NoMethod, ..kind };
         }
-        self.rows.entry(kind).or_default().add(message);
+        self.rows.entry(kind).or_default().add(message, caller);
     }
 
     /// Counts exceptions that are over. Those that were caught are counted before.
@@ -240,6 +305,7 @@ impl State {
             }
             self.end(thread.exceptions);
         }
+        self.rows.values_mut().for_each(Counts::take_known);
         let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
         let mut rows: Vec<(&Kind, &Counts)> = self.rows.iter().collect();
         rows.sort_by(|(kind, a), (other, b)| {
@@ -252,6 +318,11 @@ impl State {
             let mut messages: Vec<_> =
                 messages.map(|(text, count)| Text { text: text.clone(), count: *count }).collect();
             messages.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.text.cmp(&b.text)));
+            let callers = counts.callers.iter();
+            let mut callers: Vec<_> = callers
+                .map(|(names, count)| Called { frames: names.iter().map(ToString::to_string).collect(), count: *count })
+                .collect();
+            callers.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.frames.cmp(&b.frames)));
             Row {
                 class: kind.class.to_string(),
                 count: counts.count,
@@ -263,6 +334,8 @@ impl State {
                 messages,
                 other_messages: counts.others,
                 unread_messages: counts.unread,
+                callers,
+                other_callers: counts.other_callers,
             }
         };
         let exceptions = rows.iter().map(|(_, counts)| counts.count).sum();
@@ -284,6 +357,9 @@ impl Report for Summary {
             let framework = row.framework.as_ref().map(|method| format!(", by {method}")).unwrap_or_default();
             if let Some(thrower) = &row.thrower {
                 say!(answer, "{:>20}thrown in {thrower}{framework}", "");
+            }
+            if let Some(callers) = row.callers() {
+                say!(answer, "{:>20}called by {callers}", "");
             }
             match &row.catcher {
                 Some(catcher) => say!(answer, "{:>20}caught in {catcher}", ""),
@@ -309,10 +385,24 @@ impl Row {
             _ => format!(": {text} ({} times, and more than {others} other messages)", first.count),
         }
     }
+
+    /// The methods of the application among the most frequent callers, and how many others there are.
+    fn callers(&self) -> Option<String> {
+        let first = self.callers.first()?;
+        let own: Vec<&str> = first.frames.iter().map(String::as_str).filter(|name| !is_framework(name)).collect();
+        let shown = if own.is_empty() { first.frames.join(" < ") } else { own.join(" < ") };
+        let others = self.callers.len() - 1;
+        let more = if self.other_callers > 0 { "more than " } else { "" };
+        Some(match others {
+            0 => shown,
+            1 if more.is_empty() => format!("{shown} ({} times, and by another one)", first.count),
+            _ => format!("{shown} ({} times, and by {more}{others} others)", first.count),
+        })
+    }
 }
 
 impl Exceptions {
-    fn start(cx: &mut InCallback<'_>, settings: &Settings, asker: Asker) -> Result<Self, BoxError> {
+    fn start(cx: &mut InCallback<'_>, settings: &Settings, hears: AsyncSource, asker: Asker) -> Result<Self, BoxError> {
         let show = settings.of("EXCEPTIONS_SHOW");
         let is_tree = show.word(&[("summary", false), ("tree", true)])?;
         if is_tree && asker.is_json() {
@@ -325,7 +415,8 @@ impl Exceptions {
             None => Some(Tree::StandardError),
         };
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
-        answer_when_asked(cx, &asker)?;
+        let callers = Arc::<Mutex<LaterCallers>>::default();
+        answer_with_callers(cx, &asker, LaterCallers::work(&callers, &hears))?;
         Ok(Self {
             start: Instant::now(),
             top,
@@ -333,6 +424,8 @@ impl Exceptions {
             code: CodeFrames::default(),
             tree,
             state: Mutex::default(),
+            hears,
+            callers,
             asker,
         })
     }
@@ -405,38 +498,48 @@ impl Exceptions {
     /// What is known of an exception when it is thrown.
     fn thrown(&self, cx: &InNoGc<'_>, object: ObjectId<'_>) -> Thrown {
         let class = cx.class_of(object).map_or("?".into(), |class| cx.names().csharp().class(class));
-        let (thrower, framework) = self.thrower(cx);
+        let (thrower, framework, caller) = self.thrower(cx);
         let kind = Kind { class, thrower, framework, catcher: Catcher::NoMethod };
-        Thrown { kind, message: self.message(cx, object) }
+        Thrown { kind, message: self.message(cx, object), caller }
     }
 
-    /// The innermost frame of the application, and the framework's method that has thrown for it.
-    fn thrower(&self, cx: &InNoGc<'_>) -> (Option<CodeFrame>, Option<Name>) {
-        let mut innermost = None;
+    /// The innermost frame of the application, the framework's method that has thrown for it, and the callers.
+    fn thrower(&self, cx: &InNoGc<'_>) -> (Option<CodeFrame>, Option<Name>, Option<Caller>) {
+        let mut frames = Vec::new();
         let mut own = None;
-        let mut depth = 0;
         // In states in which the runtime cannot walk, the thrower is not known.
         let _ = cx.walk_own_stack(|frame| {
-            depth += 1;
             let Some(function) = frame.function() else { return ControlFlow::Continue(()) };
             let name = cx.names().csharp().function(function);
             // The runtime throws by managed code of its own.
             if name.starts_with("System.Runtime.EH.") || is_of_the_runtime(cx, function, &name) {
                 return ControlFlow::Continue(());
             }
-            if is_framework(&name) {
-                innermost.get_or_insert((function, frame.ip(), name));
-                return if depth < DEPTH { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+            if own.is_none() && !is_framework(&name) {
+                own = Some(frames.len());
+                if !self.hears.is_wanted() {
+                    frames.push((function, frame.ip(), name));
+                    return ControlFlow::Break(());
+                }
             }
-            own = Some((function, frame.ip()));
-            ControlFlow::Break(())
+            frames.push((function, frame.ip(), name));
+            if frames.len() < DEPTH { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
-        let frame = |function, ip| self.code.frame(cx, function, ip, false);
-        match (own, innermost) {
-            (Some((function, ip)), innermost) => (Some(frame(function, ip)), innermost.map(|(_, _, name)| name)),
-            (None, Some((function, ip, _))) => (Some(frame(function, ip)), None),
-            (None, None) => (None, None),
-        }
+        let place = own.unwrap_or(0);
+        let Some((function, ip, _)) = frames.get(place) else { return (None, None, None) };
+        let thrower = self.code.frame(cx, *function, *ip, false);
+        let framework = frames.first().filter(|_| place > 0).map(|(_, _, name)| name.clone());
+        (Some(thrower), framework, self.caller(cx, &frames, place + 1))
+    }
+
+    /// Who has called the thrower, which is the last of so many frames.
+    fn caller(&self, cx: &InNoGc<'_>, frames: &[(FunctionId, usize, Name)], above: usize) -> Option<Caller> {
+        let stack: Box<[StackFrame]> =
+            frames.iter().map(|(function, _, name)| StackFrame::of(*function, name)).collect();
+        let thread = this_thread(cx).filter(|_| self.hears.is_wanted())?;
+        let later = LaterCallers::of(&self.callers, cx, thread, ticks(), stack);
+        let below = frames.iter().skip(above).map(|(_, _, name)| name.clone());
+        (!later.is_known() || later.found().is_some()).then(|| Caller { below: below.collect(), above, later })
     }
 
     /// The message that the object holds, if there is time to read it.
@@ -470,6 +573,10 @@ fn text_of(cx: &InNoGc<'_>, object: ObjectId<'_>) -> Option<String> {
     Some(shown)
 }
 
+fn has_async_callers(settings: &Settings) -> Result<bool, SettingError> {
+    settings.of("EXCEPTIONS_STACKS").word(&[("async", true), ("physical", false)])
+}
+
 fn is_framework(name: &str) -> bool {
     name.starts_with("System.") || name.starts_with("Microsoft.")
 }
@@ -479,24 +586,35 @@ impl Callbacks for Exceptions {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let settings = Settings::of_environment(&EXCEPTIONS)?;
         let asker = Asker::of_start(cx, &settings)?;
-        Self::start(cx, &settings, asker)
+        let hears = AsyncSource::of_start(cx, has_async_callers(&settings)?, true)?;
+        Self::start(cx, &settings, hears, asker)
     }
 
     fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
         let settings = Settings::of_attach(&EXCEPTIONS, data)?;
         let asker = Asker::of_attach(cx, &settings)?;
-        Self::start(cx, &settings, asker)
+        let hears = AsyncSource::of_attach(cx, has_async_callers(&settings)?)?;
+        Self::start(cx, &settings, hears, asker)
+    }
+
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, _function: FunctionId, _is_safe_to_block: bool) {
+        self.hears.compiling(cx);
+    }
+
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
+        self.hears.take(cx, &event);
     }
 
     fn exception_thrown(&self, cx: &InNoGc<'_>, object: ObjectId<'_>) {
-        let thrown = self.thrown(cx, object);
+        // What is thrown then is followed without being counted.
+        let thrown = (!self.asker.is_over()).then(|| self.thrown(cx, object));
         let name = || cx.class_of(object).map_or("?".into(), |class| cx.names().csharp().class(class));
         self.step(cx, THROWN, name, |exceptions| {
             let mut over = Vec::new();
             while let Some(last) = exceptions.pop_if(|last| last.may_be_over) {
                 over.push(last);
             }
-            exceptions.push(Exception { block: None, may_be_over: true, thrown: Some(thrown) });
+            exceptions.push(Exception { block: None, may_be_over: true, thrown });
             over
         });
     }
@@ -576,8 +694,9 @@ impl Callbacks for Exceptions {
             // If the folder is gone, so is the reader.
             let _ = file.lock(cx).flush();
         }
+        let notes: Vec<String> = self.callers.lock(cx).finish(cx).into_iter().collect();
         let summary = self.state.lock(cx).summary(self.asker.seconds(), self.top);
-        self.asker.report(&[], &summary, &[]);
+        self.asker.report(&notes, &summary, &[]);
     }
 }
 
@@ -589,7 +708,11 @@ mod tests {
     fn what_is_not_caught_yet_is_told_from_what_nobody_catches() {
         let thrown = || {
             let kind = Kind { class: "A".into(), thrower: None, framework: None, catcher: Catcher::NoMethod };
-            Exception { block: None, may_be_over: true, thrown: Some(Thrown { kind, message: Message::None }) }
+            Exception {
+                block: None,
+                may_be_over: true,
+                thrown: Some(Thrown { kind, message: Message::None, caller: None }),
+            }
         };
         let mut state = State::default();
         // The outer one was thrown before, and has not been seen to end.

@@ -5,6 +5,7 @@
 mod sdk;
 #[macro_use]
 mod question;
+mod async_callers;
 mod class_assembly;
 mod code_frames;
 mod hooked_by;

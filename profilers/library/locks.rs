@@ -8,9 +8,12 @@
 //! a number of the owner: the system's up to .NET 10, the runtime's own on .NET 11. A thread that takes the lock
 //! without a wait while others wait is not reported until the next wait begins: until then the owner before it is
 //! shown, though it has released the lock.
+//!
+//! The stack of a thread that runs a resumed async method goes on with the methods that await it (`async_callers`).
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,14 +25,15 @@ use corprof::events::{ContentionFlags, KeywordSet};
 use corprof::lock_waits::{LockWait, LockWaits};
 use corprof::metadata::MetadataImport;
 use corprof::prelude::*;
-use corprof::sampler::{Round, Sample, SampledFrame, Sampler};
+use corprof::sampler::{Round, Sample, SampledFrame, Sampler, ticks};
 use corprof_export::{Frame, Output, Profile, SourceLines, Unit, application_name};
 use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::LOCKS;
 use serde::Serialize;
 
+use crate::async_callers::{AsyncSource, Later, LaterCallers, StackFrame, ThreadKey, this_thread};
 use crate::code_frames::{CodeFrame, CodeFrames, SourceStack, in_source};
-use crate::question::{Answer, Asker, Head, Report, answer_when_asked, milliseconds};
+use crate::question::{Answer, Asker, Head, Report, answer_with_callers, milliseconds};
 use crate::thread_name::name_by_system;
 
 /// A wait that lasts so long may be part of a deadlock.
@@ -42,9 +46,17 @@ const LOOK: Duration = Duration::from_secs(5);
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7A0C", no_export)]
 pub struct Locks {
     depth: usize,
-    code: Arc<CodeFrames>,
+    sees: Sees,
     waits: Arc<Waits>,
+    hears: AsyncSource,
     asker: Asker,
+}
+
+/// What is seen of threads. A clone has the same.
+#[derive(Clone, Default)]
+struct Sees {
+    code: Arc<CodeFrames>,
+    callers: Arc<corprof::sync::Mutex<LaterCallers>>,
 }
 
 /// The sampler asks for it without a context, so it is a lock of the standard library. It is held for single steps, and
@@ -78,6 +90,10 @@ impl Options {
             output,
         })
     }
+}
+
+fn has_async_callers(settings: &Settings) -> Result<bool, SettingError> {
+    settings.of("LOCKS_STACKS").word(&[("async", true), ("physical", false)])
 }
 
 /// The threads that are older than an attach: the system's numbers, by the runtime's own.
@@ -122,6 +138,15 @@ struct State {
     notes: Vec<String>,
     profile: Profile,
     threads: HashMap<u32, corprof_export::ThreadId>,
+    /// The samples that are not in the profile yet, as the callers of owners are not known.
+    samples: VecDeque<OwnerSample>,
+}
+
+/// A sample of an owner.
+struct OwnerSample {
+    owner: Place,
+    at: Duration,
+    waited: Duration,
 }
 
 /// Whose numbers of threads the runtime writes into its events of locks.
@@ -175,11 +200,21 @@ struct Place {
     os_id: u32,
     name: Option<String>,
     frames: Vec<CodeFrame>,
+    /// Who awaits the method that the thread has resumed, if there may be one.
+    callers: Option<Later>,
 }
 
 impl Place {
-    fn new(os_id: u32, name: Option<Name>, frames: Vec<CodeFrame>) -> Self {
-        Self { os_id, name: name.map(|name| name.to_string()), frames }
+    fn new(os_id: u32, name: Option<Name>, frames: Vec<CodeFrame>, callers: Option<Later>) -> Self {
+        Self { os_id, name: name.map(|name| name.to_string()), frames, callers }
+    }
+
+    /// The frames with the callers, as far as these are known.
+    fn all_frames(&self) -> Cow<'_, [CodeFrame]> {
+        let Some(found) = self.callers.as_ref().and_then(Later::found) else { return Cow::Borrowed(&self.frames) };
+        let physical = self.frames.get(..found.physical).unwrap_or(&self.frames);
+        let callers = found.names.iter().cloned().map(CodeFrame::named);
+        Cow::Owned(physical.iter().cloned().chain(callers).collect())
     }
 
     /// Whether this is a thread of the pool without work.
@@ -196,7 +231,7 @@ impl Place {
     }
 
     fn in_source(&self, depth: usize, lines: &mut SourceLines) -> SourceStack {
-        let frames = in_source(&self.frames, depth, lines);
+        let frames = in_source(&self.all_frames(), depth, lines);
         SourceStack { thread: Some(self.os_id), name: self.name.clone(), frames }
     }
 }
@@ -283,6 +318,7 @@ impl State {
             notes: Vec::new(),
             profile,
             threads: HashMap::new(),
+            samples: VecDeque::new(),
         }
     }
 
@@ -358,14 +394,26 @@ impl State {
             return;
         }
         self.by_owner.entry((owner.method().to_owned(), owner.name.clone())).or_default().add(waited);
-        let profile = &mut self.profile;
-        let thread = *self
-            .threads
-            .entry(os_id)
-            .or_insert_with(|| profile.thread(os_id, owner.name.as_deref().unwrap_or_default()));
-        let frames: Vec<_> = owner.frames.iter().map(|frame| profile.frame(Frame::managed(&frame.name))).collect();
-        let stack = profile.stack_leaf_first(frames);
-        profile.sample(thread, self.start.elapsed(), stack, waited.as_nanos() as u64);
+        self.samples.push_back(OwnerSample { owner, at: self.start.elapsed(), waited });
+        self.add_samples();
+    }
+
+    /// Adds samples to the profile, as long as the callers of the owners are known.
+    fn add_samples(&mut self) {
+        let is_known = |sample: &OwnerSample| sample.owner.callers.as_ref().is_none_or(Later::is_known);
+        while self.samples.front().is_some_and(is_known)
+            && let Some(OwnerSample { owner, at, waited }) = self.samples.pop_front()
+        {
+            let profile = &mut self.profile;
+            let thread = *self
+                .threads
+                .entry(owner.os_id)
+                .or_insert_with(|| profile.thread(owner.os_id, owner.name.as_deref().unwrap_or_default()));
+            let frames: Vec<_> =
+                owner.all_frames().iter().map(|frame| profile.frame(Frame::managed(&frame.name))).collect();
+            let stack = profile.stack_leaf_first(frames);
+            profile.sample(thread, at, stack, waited.as_nanos() as u64);
+        }
     }
 
     /// Whether to look at all threads: at first, and while waits last so long that they may be part of a deadlock.
@@ -380,7 +428,8 @@ impl State {
     fn look(&mut self, locks: &LockWaits, places: &HashMap<u32, Place>) {
         self.looked = Some(Instant::now());
         self.sees_monitors = locks.sees_monitors;
-        let place = |os_id: u32| places.get(&os_id).cloned().unwrap_or_else(|| Place::new(os_id, None, Vec::new()));
+        let place =
+            |os_id: u32| places.get(&os_id).cloned().unwrap_or_else(|| Place::new(os_id, None, Vec::new(), None));
         let standing =
             |wait: &LockWait| Standing { waiter: place(wait.waiter), owner: place(wait.owner), wait: wait.clone() };
         let deadlocks = locks.deadlocks();
@@ -402,7 +451,9 @@ impl State {
         }
     }
 
+    /// The callers are known by now, as far as they ever will be.
     fn report(&mut self) -> LockReport {
+        self.add_samples();
         let unfinished: Vec<Wait> = self.waits.drain().map(|(_, wait)| wait).collect();
         let unfinished_waits = unfinished.len();
         unfinished.into_iter().for_each(|wait| self.finish(wait));
@@ -533,41 +584,72 @@ fn is_of_runtime(name: &str) -> bool {
         || (name.contains("System.Threading.Thread.") && name.contains("PollGC"))
 }
 
-/// The calling thread and its stack.
-fn own_place(cx: &InNoGc<'_>, code: &CodeFrames, depth: usize) -> Option<(u32, Place)> {
-    let thread = cx.current_thread().ok()??;
-    let os_id = cx.os_thread_id(thread).ok()?;
-    let mut frames = Vec::new();
-    // In states in which the runtime cannot walk, the thread alone is shown.
-    let _ = cx.walk_own_stack(|frame| {
-        // The innermost managed method has called the runtime, too.
-        let found = frame.function().map(|function| code.frame(cx, function, frame.ip(), false));
-        frames.extend(found.filter(|frame| !is_of_runtime(&frame.name)));
-        if frames.len() < depth { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    });
-    Some((os_id, Place::new(os_id, cx.thread_name(thread), frames)))
+impl Sees {
+    /// The calling thread and its stack.
+    fn own_place(&self, cx: &InNoGc<'_>, depth: usize) -> Option<(u32, Place)> {
+        let thread = cx.current_thread().ok()??;
+        let os_id = cx.os_thread_id(thread).ok()?;
+        let mut frames = Frames::default();
+        // In states in which the runtime cannot walk, the thread alone is shown.
+        let _ = cx.walk_own_stack(|frame| {
+            // The innermost managed method has called the runtime, too.
+            if let Some(function) = frame.function() {
+                frames.add(function, self.code.frame(cx, function, frame.ip(), false));
+            }
+            if frames.shown.len() < depth { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        let callers = this_thread(cx).and_then(|thread| self.callers_of(cx, thread, ticks(), frames.stack));
+        Some((os_id, Place::new(os_id, cx.thread_name(thread), frames.shown, callers)))
+    }
+
+    /// The thread of a sample and its stack.
+    fn sampled_place(&self, cx: &InNoGc<'_>, sample: &Sample<'_>) -> Option<Place> {
+        let thread = sample.thread();
+        let os_id = thread.os_id?;
+        let mut frames = Frames::default();
+        for (depth, SampledFrame { function, ip, .. }) in sample.frames().iter().enumerate() {
+            if let Some(function) = *function {
+                frames.add(function, self.code.frame(cx, function, *ip, depth == 0));
+            }
+        }
+        let callers = self.callers_of(cx, (thread.id, thread.os_id), sample.ticks(), frames.stack);
+        Some(Place::new(os_id, thread.name.clone(), frames.shown, callers))
+    }
+
+    fn callers_of(&self, cx: &InNoGc<'_>, thread: ThreadKey, ticks: u64, stack: Vec<StackFrame>) -> Option<Later> {
+        let later = LaterCallers::of(&self.callers, cx, thread, ticks, stack.into());
+        (!later.is_known() || later.found().is_some()).then_some(later)
+    }
 }
 
-/// The thread of a sample and its stack.
-fn sampled_place(cx: &InNoGc<'_>, code: &CodeFrames, sample: &Sample<'_>) -> Option<Place> {
-    let os_id = sample.thread().os_id?;
-    let managed = |(depth, frame): (usize, &SampledFrame)| Some(code.frame(cx, frame.function?, frame.ip, depth == 0));
-    let frames = sample.frames().iter().enumerate().filter_map(managed);
-    let frames = frames.filter(|frame| !is_of_runtime(&frame.name)).collect();
-    Some(Place::new(os_id, sample.thread().name.clone(), frames))
+/// The frames of a stack that are shown, the innermost first.
+#[derive(Default)]
+struct Frames {
+    shown: Vec<CodeFrame>,
+    /// The same for async callers.
+    stack: Vec<StackFrame>,
 }
 
-fn see_owners(waits: &Waits, code: &CodeFrames, round: &Round<'_, '_>) {
+impl Frames {
+    fn add(&mut self, function: FunctionId, frame: CodeFrame) {
+        if !is_of_runtime(&frame.name) {
+            self.stack.push(StackFrame::of(function, &frame.name));
+            self.shown.push(frame);
+        }
+    }
+}
+
+fn see_owners(waits: &Waits, sees: &Sees, round: &Round<'_, '_>) {
     for sample in round.samples() {
-        if let Some(owner) = sampled_place(round.cx(), code, &sample) {
+        if let Some(owner) = sees.sampled_place(round.cx(), &sample) {
             waits.lock().see(owner, round.elapsed());
         }
     }
 }
 
 /// Looks who waits for whom, in a round with all threads.
-fn look(waits: &Waits, code: &CodeFrames, round: &mut Round<'_, '_>) {
-    let places = round.samples().filter_map(|sample| sampled_place(round.cx(), code, &sample));
+fn look(waits: &Waits, sees: &Sees, round: &mut Round<'_, '_>) {
+    let places = round.samples().filter_map(|sample| sees.sampled_place(round.cx(), &sample));
     let places: HashMap<u32, Place> = places.map(|place| (place.os_id, place)).collect();
     let locks = round.lock_waits();
     let mut state = waits.lock();
@@ -582,7 +664,7 @@ fn look(waits: &Waits, code: &CodeFrames, round: &mut Round<'_, '_>) {
 }
 
 impl Locks {
-    fn start(cx: &mut InCallback<'_>, settings: &Settings, asker: Asker) -> Result<Self, BoxError> {
+    fn start(cx: &mut InCallback<'_>, settings: &Settings, hears: AsyncSource, asker: Asker) -> Result<Self, BoxError> {
         let options = Options::read(settings)?;
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
         let depth = options.depth.max(100);
@@ -596,9 +678,13 @@ impl Locks {
         let is_wanted = move |os_id| takes_this.load(Ordering::Relaxed) || is_owner(os_id);
         let sampler = Sampler::every(interval).threads(move |thread| thread.os_id.is_some_and(&is_wanted));
         let seen = Arc::clone(&waits);
-        let code = Arc::<CodeFrames>::default();
-        let owners = Arc::clone(&code);
+        let sees = Sees::default();
+        let owners = sees.clone();
+        let asked = asker.clone();
         sampler.start(cx, move |round| {
+            if asked.is_over() {
+                return;
+            }
             see_owners(&seen, &owners, round);
             if takes_all.load(Ordering::Relaxed) {
                 look(&seen, &owners, round);
@@ -607,8 +693,8 @@ impl Locks {
         })?;
         // The events of the thread pool's keyword include the beginnings of threads.
         cx.start_runtime_events(KeywordSet::CONTENTION | KeywordSet::THREAD_POOL)?;
-        answer_when_asked(cx, &asker)?;
-        Ok(Self { depth, code, waits, asker })
+        answer_with_callers(cx, &asker, LaterCallers::work(&sees.callers, &hears))?;
+        Ok(Self { depth, sees, waits, hears, asker })
     }
 }
 
@@ -617,14 +703,20 @@ impl Callbacks for Locks {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let settings = Settings::of_environment(&LOCKS)?;
         let asker = Asker::of_start(cx, &settings)?;
-        Self::start(cx, &settings, asker)
+        let hears = AsyncSource::of_start(cx, has_async_callers(&settings)?, true)?;
+        Self::start(cx, &settings, hears, asker)
     }
 
     fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
         let settings = Settings::of_attach(&LOCKS, data)?;
         let asker = Asker::of_attach(cx, &settings)?;
+        let hears = AsyncSource::of_attach(cx, has_async_callers(&settings)?)?;
         cx.catch_up(); // the core library was loaded before
-        Self::start(cx, &settings, asker)
+        Self::start(cx, &settings, hears, asker)
+    }
+
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, _function: FunctionId, _is_safe_to_block: bool) {
+        self.hears.compiling(cx);
     }
 
     fn module_load_finished(&self, cx: &mut InCallback<'_>, module: ModuleId, _status: Result<()>) {
@@ -639,10 +731,12 @@ impl Callbacks for Locks {
     }
 
     fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
+        self.hears.take(cx, &event);
         let Some(event) = event.of_runtime(cx) else { return };
         if let Ok(start) = event.decode::<ContentionStart>() {
             if start.contention_flags == ContentionFlags::MANAGED
-                && let Some((os_id, waiter)) = own_place(cx, &self.code, self.depth)
+                && !self.asker.is_over()
+                && let Some((os_id, waiter)) = self.sees.own_place(cx, self.depth)
             {
                 self.waits.lock().begin(os_id, &start, waiter);
             }
@@ -656,10 +750,12 @@ impl Callbacks for Locks {
         }
     }
 
-    fn shutdown(&self, _cx: &mut InCallback<'_>) {
+    fn shutdown(&self, cx: &mut InCallback<'_>) {
+        let callers = self.sees.callers.lock(cx).finish(cx);
         let mut state = self.waits.lock();
         let report = state.report();
         let mut notes = state.notes.clone();
+        notes.extend(callers);
         if self.asker.is_attached() && !state.sees_monitors {
             notes.push(
                 "waits that had begun before are not among them: `corprof stacks` shows those threads".to_owned(),

@@ -13,7 +13,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use corprof::detach::{DetachState, Detacher};
@@ -22,6 +22,7 @@ use corprof_export::{Output, Profile};
 use corprof_profilers::settings::Settings;
 use serde::{Serialize, Serializer};
 
+use crate::async_callers::{AsyncWork, Joins};
 use crate::lease::Lease;
 use crate::report_files::{of_process, write};
 
@@ -114,6 +115,8 @@ pub(crate) struct Asker {
     lease: Option<Arc<Lease>>,
     is_attached: bool,
     start: Instant,
+    /// When it was asked, if what it has gathered by then is not whole yet.
+    asked: Arc<OnceLock<Instant>>,
     /// Whether the answer is a document.
     is_json: bool,
 }
@@ -129,6 +132,7 @@ impl Asker {
             lease: None,
             is_attached: false,
             start: Instant::now(),
+            asked: Arc::default(),
             is_json: settings.is_json(),
         })
     }
@@ -150,6 +154,7 @@ impl Asker {
             lease,
             is_attached: true,
             start: Instant::now(),
+            asked: Arc::default(),
             is_json: settings.is_json(),
         })
     }
@@ -161,7 +166,13 @@ impl Asker {
 
     /// For how many seconds the profiler has gathered.
     pub(crate) fn seconds(&self) -> f64 {
-        self.start.elapsed().as_secs_f64()
+        let end = self.asked.get().copied().unwrap_or_else(Instant::now);
+        end.saturating_duration_since(self.start).as_secs_f64()
+    }
+
+    /// Whether the profiler is to gather no more, though it has not answered yet.
+    pub(crate) fn is_over(&self) -> bool {
+        self.asked.get().is_some()
     }
 
     /// Whether the answer goes to a command, and nothing may be printed.
@@ -299,6 +310,33 @@ pub(crate) fn answer_when_asked(cx: &InCallback<'_>, asker: &Asker) -> std::io::
         return Ok(());
     }
     start(cx, asker, |cx, asker| asker.wait(cx, Duration::MAX))
+}
+
+/// The same, and until then has stacks joined with their async callers. Once it is asked, stacks wait for what threads
+/// have not told, while nothing more is gathered ([`Asker::is_over`]).
+pub(crate) fn answer_with_callers<S: Joins>(
+    cx: &InCallback<'_>,
+    asker: &Asker,
+    mut work: AsyncWork<S>,
+) -> std::io::Result<()> {
+    if !work.is_wanted() {
+        return answer_when_asked(cx, asker);
+    }
+    start(cx, asker, |cx, asker| {
+        loop {
+            let pause = work.step(cx);
+            match asker.wait(cx, pause) {
+                Wake::TimedOut => {}
+                // `shutdown` settles what waits.
+                Wake::Ends if asker.detacher.state() != DetachState::Detaching => return Wake::Ends,
+                wake => {
+                    let _ = asker.asked.set(Instant::now()); // it is asked once
+                    work.end(cx);
+                    return wake;
+                }
+            }
+        }
+    })
 }
 
 /// Detaches, and reports the end of the detach beside `out`: then another profiler can attach. Nobody reads that after

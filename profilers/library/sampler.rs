@@ -9,9 +9,7 @@
 //! command whose folder has SAMPLER_STOP was killed (`lease`). With SAMPLER_STOP it then creates /tmp/stop.4711.left,
 //! which contains the reason if it could not detach.
 //!
-//! The methods that await a resumed one are on its stack, unless SAMPLER_STACKS=physical: where the runtime tells of
-//! async operations (.NET 11), by a session (`async_session`, `async_callers`); elsewhere by a probe of the sampler's own
-//! (`async_probe`), in applications that start with it.
+//! The methods that await a resumed one are on its stack, unless SAMPLER_STACKS=physical (`crate::async_callers`).
 //!
 //! With SAMPLER_TRACE it keeps the slowest calls of chosen methods, each with its own samples (`traced_calls`,
 //! `slow_calls`). A second sampler sees where threads wait, if that is wanted beside the threads that run (`waits`).
@@ -33,10 +31,6 @@ use corprof_export::{self as export, Format, FrameId, Output, Profile, Unit, app
 use corprof_profilers::settings::Settings;
 use corprof_profilers::table::SAMPLER;
 
-use self::async_callers::{AsyncCallers, Caller, Joined, LONGEST, StackFrame, ThreadKey, Waiting, has_async};
-use self::async_probe::{AsyncProbe, ProbeCallers};
-use self::async_session::Inbox;
-use self::async_work::AsyncWork;
 use self::methods::Methods;
 use self::options::Options;
 use self::push::Push;
@@ -47,16 +41,15 @@ use self::recording::{
 };
 use self::slow_calls::SlowCallStore;
 use self::waits::WaitsOf;
+use crate::async_callers::{
+    AsyncSource, AsyncWork, Caller, Callers as AsyncCallers, Joined, Joins, STARTED_BY, StackFrame, ThreadKey, Waiting,
+};
 use crate::hooked_by::left_out_lines;
 use crate::lease::Lease;
 use crate::line_counts::LineCounts;
 use crate::question::leave;
 use crate::report_files::{of_process, write};
 
-mod async_callers;
-mod async_probe;
-mod async_session;
-mod async_work;
 mod methods;
 mod options;
 mod push;
@@ -83,12 +76,8 @@ pub struct SamplerProfiler {
     state: Arc<Mutex<State>>,
     /// Held by the thread that ends sampling: the end of the application waits for it.
     ending: Arc<Mutex<()>>,
-    /// What the runtime tells of async operations.
-    inbox: Arc<Inbox>,
-    /// Whether samples wait for that.
-    has_async_callers: bool,
-    /// What finds async operations by itself.
-    probe: Option<Arc<AsyncProbe>>,
+    /// By what it hears of async operations.
+    hears: AsyncSource,
     /// What the runtime tells for a recording.
     events: Option<Arc<EventInbox>>,
     /// The methods that are traced.
@@ -106,15 +95,12 @@ struct State {
     methods: Methods,
     /// None if the format does not show lines.
     lines: Option<LineCounts<FrameId>>,
-    /// None where the runtime does not tell of async operations.
-    callers: Option<AsyncCallers>,
+    callers: AsyncCallers<Sampled>,
     /// None if no methods are traced.
     slow_calls: Option<SlowCallStore>,
     /// Whether a second sampler records where threads wait, and how many samples of that there are.
     has_waits: bool,
     waits: u64,
-    /// There, what the profiler finds out by itself.
-    probe: Option<ProbeCallers>,
     start: Instant,
     /// How long was sampled, once that is over.
     sampled: Option<Duration>,
@@ -130,6 +116,16 @@ struct State {
     reported: u64,
     /// The time of the last snapshot, since the start.
     written: Duration,
+}
+
+/// What a stack is the sample of.
+#[derive(Clone, Copy)]
+struct Sampled {
+    /// When, since the start of sampling.
+    at: Duration,
+    weight: u64,
+    /// Whether the thread was waiting.
+    is_waiting: bool,
 }
 
 /// The description of a profile.
@@ -167,11 +163,10 @@ impl State {
             threads: HashMap::new(),
             methods: Methods::default(),
             lines: shows_lines.then(LineCounts::default),
-            callers: None,
+            callers: AsyncCallers::default(),
             slow_calls: options.traced.map(|traced| SlowCallStore::new(traced, options.slowest)),
             has_waits: options.has_waits,
             waits: 0,
-            probe: None,
             start: Instant::now() + options.delay,
             sampled: None,
             duration: options.duration,
@@ -191,24 +186,9 @@ impl State {
         self.sampled.unwrap_or_else(|| self.start.elapsed())
     }
 
-    /// The time until the begin of sampling.
-    fn begins_in(&self) -> Duration {
-        self.start.saturating_duration_since(Instant::now())
-    }
-
-    /// Says why async callers are missing.
-    fn say_without_callers(&mut self, error: &Error) {
-        self.profile.set_note("async callers", format!("Async callers are not shown: {error}"));
-    }
-
     /// Says why the runtime's events are missing.
     fn say_without_events(&mut self, error: &Error) {
         self.profile.warn(format!("The recording has no events of the runtime: {error}"));
-    }
-
-    /// From now on no samples are added.
-    fn end_sampling(&mut self) {
-        self.sampled = Some(self.elapsed());
     }
 
     /// Writes the file for the last time, and sends the last samples later.
@@ -216,7 +196,7 @@ impl State {
         if std::mem::replace(&mut self.is_finished, true) {
             return None;
         }
-        self.end_sampling();
+        self.end();
         self.settle(cx, true);
         let written = self.write(true);
         if let Some(slow_calls) = &self.slow_calls {
@@ -316,58 +296,26 @@ impl State {
             lines.add(round.cx(), sample.frames(), sample.weight(), |function| methods.line_owner(function));
         }
         self.add_to_slow_calls(round.cx(), sample, &frames);
-        let sample = Waiting {
-            thread: key,
-            ticks: sample.ticks(),
+        let what = Sampled {
             at: self.start.elapsed(),
             weight: sample.weight().as_nanos() as u64,
-            frames,
             is_waiting: sample.is_waiting(),
         };
-        match &mut self.callers {
-            Some(callers) if callers.holds(key) || has_async(&sample.frames) => callers.push(sample),
-            _ => {
-                let joined = match &mut self.probe {
-                    Some(probe) => probe.join(round.cx(), &sample),
-                    None => Joined { physical: &sample.frames, awaiting: Vec::new(), creators: Vec::new() },
-                };
-                self.add_joined(round.cx(), &sample, &joined);
-            }
-        }
+        let stack = Waiting::new(key, sample.ticks(), frames, what);
+        self.with_callers(|state, callers| {
+            callers.add(round.cx(), stack, |stack, joined| state.add_joined(round.cx(), stack, joined))
+        });
     }
 
-    /// Adds the waiting samples whose time has come; all of them with `is_last`.
-    fn settle(&mut self, cx: &InNoGc<'_>, is_last: bool) {
-        self.join_waiting(cx, is_last);
-        if let Some(recording) = &mut self.recording {
-            recording.settle(self.callers.as_ref().and_then(AsyncCallers::oldest), is_last);
-        }
+    fn with_callers(&mut self, act: impl FnOnce(&mut Self, &mut AsyncCallers<Sampled>)) {
+        let mut callers = std::mem::take(&mut self.callers);
+        act(self, &mut callers);
+        self.callers = callers;
     }
 
-    fn join_waiting(&mut self, cx: &InNoGc<'_>, is_last: bool) {
-        if let Some(note) = self.probe.as_ref().and_then(ProbeCallers::note) {
-            self.profile.set_note("async callers", note);
-        }
-        let Some(mut callers) = self.callers.take() else { return };
-        callers.take_buffers(cx);
-        let now = self.start.elapsed();
-        while let Some(sample) = callers.next_due(now, is_last) {
-            let can_wait = !is_last && now.saturating_sub(sample.at) < LONGEST;
-            let Some(joined) = callers.join(cx, &sample, can_wait) else {
-                callers.put_back(sample);
-                break;
-            };
-            self.add_joined(cx, &sample, &joined);
-        }
-        if let Some(note) = callers.note(cx) {
-            self.profile.set_note("async callers", note);
-        }
-        self.callers = Some(callers);
-    }
-
-    fn add_joined(&mut self, cx: &InNoGc<'_>, sample: &Waiting, joined: &Joined<'_>) {
+    fn add_joined(&mut self, cx: &InNoGc<'_>, sample: &Waiting<Sampled>, joined: &Joined<'_>) {
         self.record(cx, sample, joined);
-        if sample.is_waiting && self.has_waits {
+        if sample.what.is_waiting && self.has_waits {
             // The profile is of those that run.
             return;
         }
@@ -382,7 +330,7 @@ impl State {
             frames.extend(method(profile, caller));
         }
         if !joined.creators.is_empty() {
-            frames.push(profile.frame(export::Frame::runtime("[started by]")));
+            frames.push(profile.frame(export::Frame::runtime(STARTED_BY)));
         }
         for caller in &joined.creators {
             frames.extend(method(profile, caller));
@@ -391,7 +339,7 @@ impl State {
             // It has the stacks; the profile is for the terminal, and must not grow with them.
             frames.truncate(1);
         }
-        if sample.is_waiting {
+        if sample.what.is_waiting {
             frames.push(profile.frame(export::Frame::native("[waits]")));
         }
         let stack = profile.stack_leaf_first(frames);
@@ -400,11 +348,11 @@ impl State {
         let thread = one.unwrap_or(sample.thread);
         let profile_thread =
             *self.threads.entry(thread).or_insert_with(|| profile.thread(thread.1.unwrap_or_default(), ""));
-        profile.sample(profile_thread, sample.at, stack, sample.weight);
+        profile.sample(profile_thread, sample.what.at, stack, sample.what.weight);
     }
 
     /// Adds a sample to the recording.
-    fn record(&mut self, cx: &InNoGc<'_>, sample: &Waiting, joined: &Joined<'_>) {
+    fn record(&mut self, cx: &InNoGc<'_>, sample: &Waiting<Sampled>, joined: &Joined<'_>) {
         let Some(recording) = &mut self.recording else { return };
         let profile = &mut self.profile;
         let mut stack: Vec<u64> = Vec::new();
@@ -433,7 +381,7 @@ impl State {
             stack.extend(logical(recording, caller));
         }
         if !joined.creators.is_empty() {
-            stack.push(recording.logical("[started by]"));
+            stack.push(recording.logical(STARTED_BY));
         }
         for caller in &joined.creators {
             stack.extend(logical(recording, caller));
@@ -441,8 +389,8 @@ impl State {
         recording.add(&RecordedSample {
             thread: sample.thread,
             ticks: sample.ticks,
-            weight: Duration::from_nanos(sample.weight),
-            is_waiting: sample.is_waiting,
+            weight: Duration::from_nanos(sample.what.weight),
+            is_waiting: sample.what.is_waiting,
             stack: &stack,
         });
     }
@@ -567,6 +515,34 @@ impl State {
     }
 }
 
+impl Joins for State {
+    type Of = Sampled;
+
+    fn callers(&mut self) -> &mut AsyncCallers<Sampled> {
+        &mut self.callers
+    }
+
+    fn settle(&mut self, cx: &InNoGc<'_>, is_last: bool) {
+        self.with_callers(|state, callers| {
+            callers.settle(cx, is_last, |stack, joined| state.add_joined(cx, stack, joined));
+        });
+        if let Some(note) = self.callers.note(cx) {
+            self.profile.set_note("async callers", note);
+        }
+        if let Some(recording) = &mut self.recording {
+            recording.settle(self.callers.oldest(), is_last);
+        }
+    }
+
+    fn begins_in(&self) -> Duration {
+        self.start.saturating_duration_since(Instant::now())
+    }
+
+    fn end(&mut self) {
+        self.sampled = Some(self.elapsed());
+    }
+}
+
 /// What is left to do after sampling, without the lock: the network may take its time.
 struct Finished {
     push: Option<Push>,
@@ -595,7 +571,7 @@ impl SamplerProfiler {
         mut options: Options,
         detacher: Option<Detacher>,
         hooked: Option<HookedFunctions>,
-        probe: Option<Arc<AsyncProbe>>,
+        hears: AsyncSource,
     ) -> Result<Self, BoxError> {
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
         let mut sampler =
@@ -613,7 +589,6 @@ impl SamplerProfiler {
             }
             None => None,
         };
-        let has_async_callers = options.has_async_callers;
         let has_activities = options.events.is_some_and(EventKinds::has_activities);
         let events = options.events.map(|kinds| Arc::new(EventInbox::new(kinds)));
         if events.is_some() {
@@ -622,9 +597,7 @@ impl SamplerProfiler {
         let profiler = Self {
             state: Arc::new(Mutex::new(State::new(options, interval, push, detacher.is_some()))),
             ending: Arc::default(),
-            inbox: Arc::default(),
-            has_async_callers,
-            probe: probe.clone(),
+            hears,
             events,
             hooked,
         };
@@ -647,9 +620,9 @@ impl SamplerProfiler {
         let hooked = profiler.hooked.clone();
         let lease = stop.as_deref().filter(|_| detacher.is_some()).and_then(Lease::of).map(Arc::new);
         let mut event_work = profiler.events.clone().map(|events| EventWork::new(Arc::clone(&profiler.state), events));
-        let inbox = &profiler.inbox;
-        let mut work = (has_async_callers || has_activities)
-            .then(|| AsyncWork::new(Arc::clone(&state), Arc::clone(inbox), probe, has_async_callers, has_activities));
+        let hears = &profiler.hears;
+        let mut work = (hears.is_wanted() || has_activities)
+            .then(|| AsyncWork::new(Arc::clone(&state), hears.clone(), has_activities));
         cx.spawn_profiler_thread("writes and ends", move |cx| {
             while !state.lock(cx).is_due() && !lease.as_ref().is_some_and(|lease| lease.is_over()) {
                 let pause = work.as_mut().map_or(LOOK, |work| work.step(cx));
@@ -699,21 +672,14 @@ fn finish(cx: &InCallback<'_>, state: &Mutex<State>, ending: &Mutex<()>, hooked:
 impl Callbacks for SamplerProfiler {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let options = Options::read(&Settings::of_environment(&SAMPLER)?)?;
-        // What needs its callback turns it on again.
-        cx.remove_events(EventMask::MONITOR_JIT_COMPILATION)?;
+        // A process has hooks of one kind.
+        let hears = AsyncSource::of_start(cx, options.has_async_callers, options.traced.is_none())?;
         let hooked = match &options.traced {
             // Also methods that are precompiled, such as the framework's.
             Some(traced) => Some(cx.hooks(Arc::clone(traced)).inserted(Precompiled::Compile).install()?),
             None => None,
         };
-        // A process has hooks of one kind.
-        let wants_probe = options.has_async_callers && hooked.is_none();
-        let probe = if wants_probe { AsyncProbe::install(cx).map(Some) } else { Ok(None) };
-        let profiler = Self::start(cx, options, None, hooked, probe.as_ref().ok().cloned().flatten())?;
-        if let Err(error) = probe {
-            profiler.state.lock(cx).say_without_callers(&error);
-        }
-        Ok(profiler)
+        Self::start(cx, options, None, hooked, hears)
     }
 
     /// The attach data has a line for each setting, such as `SAMPLER_OUT=/tmp/app.html`.
@@ -724,24 +690,20 @@ impl Callbacks for SamplerProfiler {
         if options.stop.is_none() {
             is_listening?;
         }
-        cx.remove_events(EventMask::MONITOR_JIT_COMPILATION)?; // it is for the probe
+        let hears = AsyncSource::of_attach(cx, options.has_async_callers)?;
         let hooked = match &options.traced {
             Some(traced) => Some(cx.hooks(Arc::clone(traced)).install()?),
             None => None,
         };
-        Self::start(cx, options, Some(detacher), hooked, None)
+        Self::start(cx, options, Some(detacher), hooked, hears)
     }
 
     fn jit_compilation_started(&self, cx: &mut InCallback<'_>, _function: FunctionId, _is_safe_to_block: bool) {
-        if let Some(probe) = &self.probe {
-            probe.learn_later(cx);
-        }
+        self.hears.compiling(cx);
     }
 
     fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
-        if self.has_async_callers {
-            self.inbox.take(cx, &event);
-        }
+        self.hears.take(cx, &event);
         if let Some(events) = &self.events {
             events.take(cx, &event);
         }

@@ -46,6 +46,7 @@ use differs::timer;
 #[path = "."]
 mod differs {
     mod allocations;
+    mod async_stack;
     #[cfg(target_os = "linux")]
     mod catch_up;
     mod code;

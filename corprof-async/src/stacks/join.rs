@@ -79,6 +79,14 @@ struct Meeting {
 }
 
 impl LogicalStacks {
+    /// The same as [`join`](Self::join), as a new stack.
+    #[must_use]
+    pub fn joined(&self, thread: u64, ticks: u64, physical: &[u64], methods: &impl Methods) -> LogicalStack {
+        let mut stack = LogicalStack::new();
+        self.join(thread, ticks, physical, methods, &mut stack);
+        stack
+    }
+
     /// The logical stack of a thread at a time. `physical` has the addresses of its stack, the innermost first; `stack`
     /// is overwritten.
     ///

@@ -23,7 +23,8 @@ use corprof_diagnostics::{Client, EventPipeSession, Level, Process, Provider, Ru
 use corprof_nettrace::events::Provider as EventProvider;
 use corprof_nettrace::{Event, FormatErrorKind, Reader};
 
-pub(crate) use self::names::{Names, Place, label};
+pub(crate) use self::awaits::{Await, Awaits};
+pub(crate) use self::names::{Names, Place, file, label};
 pub(crate) use self::spread::Spread;
 
 use self::started::Started;

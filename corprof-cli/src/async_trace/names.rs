@@ -67,11 +67,15 @@ impl<'m> Names<'m> {
         place
     }
 
-    /// The place of several operations at once: of the first that has a method of the application, or else of the first.
+    /// The place of several operations at once: of the one that counts.
     pub(crate) fn place_of(&mut self, chains: &[Chain]) -> Place {
-        let mut places = chains.iter().map(|chain| self.place(Some(chain)));
-        let Some(first) = places.next() else { return self.place(None) };
-        if first.is_mine { first } else { places.find(|place| place.is_mine).unwrap_or(first) }
+        let chain = self.counting(chains);
+        self.place(chain)
+    }
+
+    /// Which of several operations at once counts: the first that has a method of the application, or else the first.
+    pub(crate) fn counting<'c>(&mut self, chains: &'c [Chain]) -> Option<&'c Chain> {
+        chains.iter().find(|chain| self.place(Some(chain)).is_mine).or(chains.first())
     }
 
     fn find(&mut self, chain: &[corprof_async::Frame]) -> Place {
@@ -121,7 +125,8 @@ impl<'m> Names<'m> {
         found.all(|other| other == first).then_some(first)?
     }
 
-    fn is_mine(&self, address: u64) -> bool {
+    /// Whether the method with this code is the application's.
+    pub(crate) fn is_mine(&self, address: u64) -> bool {
         let (name, module) = self.full(address);
         let module = module.map(|module| module.to_string_lossy().into_owned());
         let frame = Frame::managed(name);
@@ -136,7 +141,7 @@ impl<'m> Names<'m> {
 }
 
 /// The file that a module has for this process.
-fn file(pid: Option<u32>, module: &Path) -> std::path::PathBuf {
+pub(crate) fn file(pid: Option<u32>, module: &Path) -> std::path::PathBuf {
     pid.map_or_else(|| module.to_owned(), |pid| processes::file_of(pid, module))
 }
 

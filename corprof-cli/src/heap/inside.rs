@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufReader, ErrorKind, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,8 +35,8 @@ const OF_CONTINUATION: u64 = 1;
 pub(crate) struct TaskFields {
     pub(crate) tasks: HashMap<u64, TaskState>,
     pub(crate) continuations: HashMap<u64, Continuation>,
-    /// The names of methods, by addresses at which they go on.
-    pub(crate) code: HashMap<u64, String>,
+    /// The methods, by addresses at which they go on.
+    pub(crate) code: HashMap<u64, Code>,
 }
 
 /// Fields of a task. References are addresses; 0 is none.
@@ -56,6 +56,14 @@ pub(crate) struct Continuation {
     pub(crate) next: u64,
     /// Where it goes on; 0 for none of the application's methods.
     pub(crate) address: u64,
+}
+
+/// A method that goes on at an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Code {
+    pub(crate) name: String,
+    /// The address in the IL, if it is known: the module, the token of the method, and the offset.
+    pub(crate) place: Option<(PathBuf, u32, u32)>,
 }
 
 impl TaskFields {
@@ -87,8 +95,8 @@ struct Description {
     classes: Vec<(u64, String, String)>,
     /// Classes of static fields, by the addresses of the fields.
     statics: Vec<(u64, String)>,
-    /// Names of methods, by addresses in their code.
-    code: Vec<(u64, String)>,
+    /// Methods, by addresses in their code.
+    code: Vec<(u64, Code)>,
 }
 
 /// Attaches the profiler and reads its snapshot; or returns the reason why it cannot attach.
@@ -249,10 +257,13 @@ fn description(text: &str, out: &Path) -> Result<Description> {
                 let (assembly, name) = assembly.zip(name).ok_or_else(unknown)?;
                 description.classes.push((key, assembly.to_owned(), name.to_owned()));
             }
-            "static" | "code" => {
+            "static" => {
                 let (address, name) = rest.split_once(' ').ok_or_else(unknown)?;
-                let names = if word == "code" { &mut description.code } else { &mut description.statics };
-                names.push((address.parse().map_err(|_| unknown())?, name.to_owned()));
+                description.statics.push((address.parse().map_err(|_| unknown())?, name.to_owned()));
+            }
+            "code" => {
+                let (address, code) = rest.split_once(' ').ok_or_else(unknown)?;
+                description.code.push((address.parse().map_err(|_| unknown())?, code_of(code).ok_or_else(unknown)?));
             }
             "full" => {
                 let folder = out.ancestors().nth(2).unwrap_or(out).display();
@@ -266,6 +277,19 @@ fn description(text: &str, out: &Path) -> Result<Description> {
         }
     }
     Ok(description)
+}
+
+/// A method as the profiler describes it.
+fn code_of(text: &str) -> Option<Code> {
+    let fields: Vec<&str> = text.split('\t').collect();
+    match *fields.as_slice() {
+        [name] => Some(Code { name: name.to_owned(), place: None }),
+        [name, module, token, offset] => {
+            let place = (PathBuf::from(module), token.parse().ok()?, offset.parse().ok()?);
+            Some(Code { name: name.to_owned(), place: Some(place) })
+        }
+        _ => None,
+    }
 }
 
 /// Calls `block` with the event and the payload of each block, in the format of corprof's `BlockFile`.
@@ -294,7 +318,7 @@ mod tests {
     #[test]
     fn the_format_of_the_profiler_is_parsed() {
         let parse = |text: &str| description(text, Path::new("/tmp/corprof-1/heap"));
-        let text = "heap 1\nrepeated 1\npause 1500\nlater 20\nobjects 3\nbytes 96\nfrozen 4096 64\nclass 7\tShop\tShop.Item[]\nclass 8\t\tA B\nstatic 72 A.C\ncode 64 A.B()\n";
+        let text = "heap 1\nrepeated 1\npause 1500\nlater 20\nobjects 3\nbytes 96\nfrozen 4096 64\nclass 7\tShop\tShop.Item[]\nclass 8\t\tA B\nstatic 72 A.C\ncode 64 A.B()\ncode 65 A.D()\t/a b.dll\t7\t9\n";
         let class = |key, assembly: &str, name: &str| (key, assembly.to_owned(), name.to_owned());
         let expected = Description {
             pauses: [1500, 20].map(Duration::from_micros).to_vec(),
@@ -304,10 +328,20 @@ mod tests {
             frozen: vec![(4096, 64)],
             classes: vec![class(7, "Shop", "Shop.Item[]"), class(8, "", "A B")],
             statics: vec![(72, "A.C".to_owned())],
-            code: vec![(64, "A.B()".to_owned())],
+            code: vec![
+                (64, Code { name: "A.B()".to_owned(), place: None }),
+                (65, Code { name: "A.D()".to_owned(), place: Some((PathBuf::from("/a b.dll"), 7, 9)) }),
+            ],
         };
         assert_eq!(parse(text).unwrap(), expected);
-        for wrong in ["", "heap 2\n", "heap 1\npause x\n", "heap 1\nclass 7\tShop\n", "heap 1\nelse 1\n"] {
+        for wrong in [
+            "",
+            "heap 2\n",
+            "heap 1\npause x\n",
+            "heap 1\nclass 7\tShop\n",
+            "heap 1\nelse 1\n",
+            "heap 1\ncode 1 a\tb\n",
+        ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
         let error = parse("heap 1\nfull No space left on device\n").unwrap_err().to_string();

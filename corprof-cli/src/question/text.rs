@@ -21,7 +21,8 @@ pub(super) static ALL: [Words; 8] = [
         profiler: &LOCKS,
         about: "Show which threads wait for locks, for how long, and what the owners do",
         more: "Counts waits for `lock` (Monitor) and System.Threading.Lock that begin while it watches. `corprof stacks` \
-               shows threads that wait already.",
+               shows threads that wait already. In async code the stacks go on with the methods that await the one that \
+               runs.",
     },
     Words {
         profiler: &STARVATION,
@@ -37,7 +38,8 @@ pub(super) static ALL: [Words; 8] = [
         profiler: &EXCEPTIONS,
         about: "Count exceptions by class, thrower, catcher and message",
         more: "The thrower is the innermost method of the application, with file and line where a PDB tells. `throw;` throws a \
-               new exception. The message is the one that the exception object holds. With --tree, each exception is also \
+               new exception. The message is the one that the exception object holds. If the thrower runs in a resumed async \
+               method, `called by` has the methods below it, and those that await them. With --tree, each exception is also \
                printed when it happens, with the methods that the search for a handler visits; from a running process, before \
                the answer.",
     },
@@ -45,7 +47,8 @@ pub(super) static ALL: [Words; 8] = [
         profiler: &ALLOCATIONS,
         about: "Show which classes are allocated, and by which code",
         more: "In a running process the runtime reports a sample of the objects, one every 100 KB: the bytes are those that \
-               the samples represent. From the start of an application, every object is counted, unless there is --by stack.",
+               the samples represent. From the start of an application, every object is counted, unless there is --by stack. \
+               In async code the callers in the file are those that await a resumed method.",
     },
     Words {
         profiler: &LEAKS,

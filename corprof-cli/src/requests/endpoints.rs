@@ -11,6 +11,11 @@ use crate::async_trace::{Listener, Spread};
 const MOST: usize = 1000;
 /// The most places of an endpoint, of which nobody reads more.
 const MOST_PLACES: usize = 1000;
+/// Which share of an endpoint's requests is kept by itself as the slowest, as one of so many, and how many at most.
+pub(super) const SLOWEST_OF: u64 = 100;
+const MOST_SLOWEST: usize = 200;
+/// As many more are kept meanwhile: the share grows with the requests.
+const SPARE: usize = 10;
 /// The endpoint of those beyond.
 const OTHERS: &str = "[other endpoints]";
 
@@ -44,6 +49,10 @@ pub(super) struct Sums {
     pub(super) queued: u64,
     /// The time by what waited, as [`Part::chains`] has it.
     pub(super) waits: HashMap<Vec<Chain>, WaitSums>,
+    /// The time by what ran.
+    pub(super) runs: HashMap<Vec<Chain>, u64>,
+    /// The slowest requests, the slowest first: their times and parts.
+    slowest: Vec<(u64, Vec<Part>)>,
 }
 
 /// The time at a place.
@@ -140,12 +149,29 @@ impl FinishedRequests {
 }
 
 impl Sums {
+    /// The slowest of [`SLOWEST_OF`] requests each.
+    pub(super) fn slowest(&self) -> &[(u64, Vec<Part>)] {
+        let share = usize::try_from(self.times.count() / SLOWEST_OF).unwrap_or(MOST_SLOWEST);
+        self.slowest.get(..share.clamp(1, MOST_SLOWEST)).unwrap_or(&self.slowest)
+    }
+
+    fn add_slow(&mut self, length: u64, parts: &[Part]) {
+        let share = usize::try_from(self.times.count() / SLOWEST_OF).unwrap_or(MOST_SLOWEST);
+        let most = share.min(MOST_SLOWEST) + SPARE;
+        let place = self.slowest.partition_point(|(other, _)| *other >= length);
+        if place < most {
+            self.slowest.insert(place, (length, parts.to_vec()));
+            self.slowest.truncate(most);
+        }
+    }
+
     fn add(&mut self, length: u64, parts: &[Part]) {
         self.times.add(length);
+        self.add_slow(length, parts);
         for part in parts {
             let mut sums = WaitSums::default();
             match part.does {
-                Does::Runs => self.running += part.length(),
+                Does::Runs => self.add_run(part),
                 Does::Nothing => {}
                 Does::Waits => sums.waiting = part.length(),
                 Does::Queued => sums.queued = part.length(),
@@ -161,6 +187,15 @@ impl Sums {
             } else if self.waits.len() < MOST_PLACES {
                 self.waits.insert(part.chains.clone(), sums);
             }
+        }
+    }
+
+    fn add_run(&mut self, part: &Part) {
+        self.running += part.length();
+        if let Some(known) = self.runs.get_mut(&part.chains) {
+            *known += part.length();
+        } else if self.runs.len() < MOST_PLACES {
+            self.runs.insert(part.chains.clone(), part.length());
         }
     }
 }
@@ -203,6 +238,20 @@ mod tests {
         }
         assert_eq!(finished.slowest.iter().map(Slow::length).collect::<Vec<_>>(), [9, 9]);
         assert_eq!(finished.sums["GET /a"].times.count(), 5);
+    }
+
+    #[test]
+    fn the_slowest_of_a_hundred_each_are_kept_by_endpoint() {
+        let mut finished = FinishedRequests::default();
+        for length in 0..350 {
+            finished.add(request("GET /a", (length * 37) % 350));
+            finished.add(request("GET /b", length % 2));
+        }
+        let lengths = |endpoint: &str| -> Vec<u64> {
+            finished.sums[endpoint].slowest().iter().map(|(length, _)| *length).collect()
+        };
+        assert_eq!(lengths("GET /a"), [349, 348, 347]);
+        assert_eq!(lengths("GET /b"), [1, 1, 1]);
     }
 
     #[test]

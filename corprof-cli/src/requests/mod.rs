@@ -1,6 +1,7 @@
 //! `corprof requests`: which requests are slow, and what they wait for.
 
 mod endpoints;
+mod flame;
 mod page;
 mod timeline;
 
@@ -66,8 +67,8 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     slowest: Option<usize>,
 
-    /// Also write a page (.html) with the slow requests as waterfalls: what each of their operations did, and their
-    /// calls
+    /// Also write a page (.html): flame graphs of each endpoint and of its slowest requests, one of a hundred, and the
+    /// slow requests as waterfalls, with what each of their operations did, and their calls
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -154,7 +155,7 @@ fn answer(args: &Args, page: Option<Page>, endpoints: Endpoints, traced: &Traced
     let mut names = Names::new(&traced.methods, traced.pid);
     let mut report = report(traced, &mut names, &finished);
     if let Some(page) = page {
-        page.write(traced, &mut names, &report, &finished.slowest)?;
+        page.write(traced, &mut names, &report, &finished)?;
         // The page has the others.
         report.slowest.truncate(args.slowest.unwrap_or(1));
     }

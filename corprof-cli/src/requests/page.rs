@@ -1,5 +1,5 @@
-//! The page of slow requests: each as a waterfall of what its operations did and what it called. It has no script, and
-//! asks nothing of the network.
+//! The page of requests: flame graphs of the endpoints, and the slow requests, each as a waterfall of what its operations
+//! did and what it called. It has no script, and asks nothing of the network.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -10,7 +10,8 @@ use anyhow::{Context, anyhow};
 use corprof_async::Call;
 use corprof_export::escaped;
 
-use super::endpoints::Slow;
+use super::endpoints::{FinishedRequests, Slow};
+use super::flame::Flame;
 use super::timeline::{Part, parts_of};
 use super::{Endpoint, Report, Slowest};
 use crate::async_trace::{Names, Traced};
@@ -25,6 +26,17 @@ const LEGEND: [(&str, &str); 5] = [
     ("call", "activities within"),
     ("unknown", "not told"),
 ];
+/// The same of flame graphs.
+const FLAME_LEGEND: [(&str, &str); 6] = [
+    ("mine", "a method of the application, which awaits those below"),
+    ("framework", "one of a framework"),
+    ("runs", "runs"),
+    ("waits", "waits"),
+    ("queued", "queued in the thread pool"),
+    ("unknown", "not told"),
+];
+/// The most endpoints with flame graphs.
+const MOST_FLAMES: usize = 50;
 /// The most operations and the most activities of a request that have a lane.
 const MOST_LANES: usize = 40;
 /// The most bars of a lane.
@@ -65,9 +77,9 @@ impl Page {
         traced: &Traced,
         names: &mut Names<'_>,
         report: &Report,
-        slowest: &[Slow],
+        finished: &FinishedRequests,
     ) -> anyhow::Result<()> {
-        let text = text(traced, names, report, slowest)?;
+        let text = text(traced, names, report, finished)?;
         let failed = || format!("cannot write {}", self.0.display());
         // A page that is there stays until this one is whole.
         let made = tempfile::Builder::new().make_in(folder(&self.0), |path| File::create_new(path));
@@ -83,7 +95,12 @@ fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-fn text(traced: &Traced, names: &mut Names<'_>, report: &Report, slowest: &[Slow]) -> anyhow::Result<String> {
+fn text(
+    traced: &Traced,
+    names: &mut Names<'_>,
+    report: &Report,
+    finished: &FinishedRequests,
+) -> anyhow::Result<String> {
     let mut out = String::new();
     let title = escaped(&report.title);
     write!(
@@ -99,12 +116,20 @@ fn text(traced: &Traced, names: &mut Names<'_>, report: &Report, slowest: &[Slow
         env!("CARGO_PKG_VERSION")
     )?;
     endpoints(&mut out, &report.endpoints)?;
+    write!(out, "<h2>Flame graphs</h2>\n<p class=\"legend\">")?;
+    for (class, meaning) in FLAME_LEGEND {
+        write!(out, "<span><i class=\"{class}\"></i>{meaning}</span>")?;
+    }
+    writeln!(out, "</p>")?;
+    for endpoint in report.endpoints.iter().take(MOST_FLAMES) {
+        flames(&mut out, traced, names, &endpoint.endpoint, finished)?;
+    }
     write!(out, "<h2>The slowest</h2>\n<p class=\"legend\">")?;
     for (class, meaning) in LEGEND {
         write!(out, "<span><i class=\"{class}\"></i>{meaning}</span>")?;
     }
     writeln!(out, "</p>")?;
-    for (number, (slow, shown)) in slowest.iter().zip(&report.slowest).enumerate() {
+    for (number, (slow, shown)) in finished.slowest.iter().zip(&report.slowest).enumerate() {
         request(&mut out, traced, names, slow, shown, number == 0)?;
     }
     write!(out, "</body>\n</html>\n")?;
@@ -134,6 +159,29 @@ fn endpoints(out: &mut String, endpoints: &[Endpoint]) -> anyhow::Result<()> {
         }
     }
     writeln!(out, "</table>")?;
+    Ok(())
+}
+
+/// What an endpoint's requests did, and the slowest of them.
+fn flames(
+    out: &mut String,
+    traced: &Traced,
+    names: &mut Names<'_>,
+    endpoint: &str,
+    finished: &FinishedRequests,
+) -> anyhow::Result<()> {
+    let Some(sums) = finished.sums.get(endpoint) else { return Ok(()) };
+    writeln!(out, "<details class=\"endpoint\"><summary>{}</summary>", escaped(endpoint))?;
+    let count = sums.times.count();
+    let mean = traced.milliseconds(sums.times.mean());
+    Flame::of_endpoint(names, sums).write(out, traced, &format!("All {count} requests, {mean:.2} ms each"))?;
+    let slowest = sums.slowest();
+    let sum: u64 = slowest.iter().map(|(length, _)| length).sum();
+    let mean = traced.milliseconds(sum) / slowest.len().max(1) as f64;
+    let share = 100.0 * slowest.len() as f64 / count.max(1) as f64;
+    let title = format!("The slowest {} ({share:.1} %), {mean:.2} ms each", slowest.len());
+    Flame::of_requests(names, slowest.iter().map(|(_, parts)| &parts[..])).write(out, traced, &title)?;
+    writeln!(out, "</details>")?;
     Ok(())
 }
 
@@ -183,6 +231,8 @@ fn request(
     if left_out > 0 {
         writeln!(out, "<p>{left_out} short operations or activities are not shown</p>")?;
     }
+    let title = "The same by methods: each box is a method that awaits the one below it";
+    Flame::of_requests(names, std::iter::once(&slow.parts[..])).write(out, traced, title)?;
     writeln!(out, "</details>")?;
     Ok(())
 }

@@ -1,13 +1,14 @@
 //! Chains of pending operations: from what is awaited to the method that nobody awaits.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::PathBuf;
 
 use corprof_heap::{HeapGraph, ObjectId};
 use serde::Serialize;
 
 use super::names;
-use super::pending::Pending;
-use crate::async_trace;
+use super::pending::{Method, Pending};
+use crate::async_trace::{self, Await, Awaits};
 use crate::heap::inside::TaskFields;
 
 /// Operations that wait in the same way.
@@ -19,10 +20,48 @@ pub(super) struct Chain {
     pub(super) awaits: String,
     /// The methods, the innermost first. In a circle the innermost one awaits the outermost one.
     pub(super) methods: Vec<String>,
+    /// Where each of them awaits, if a PDB tells.
+    pub(super) places: Vec<SourceLine>,
     /// Whether a thread stands still until the outermost method ends.
     pub(super) blocks_thread: bool,
     /// Whether a method of the application is among them.
     pub(super) is_mine: bool,
+}
+
+/// A line of the source, if it is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(super) struct SourceLine {
+    /// The path, as the compiler was told it.
+    pub(super) file: Option<String>,
+    pub(super) line: Option<u32>,
+}
+
+/// Finds the lines of awaits. A process has few places, and many operations at each.
+pub(super) struct Lines {
+    pid: u32,
+    awaits: Awaits,
+    known: HashMap<(PathBuf, u32, u32), SourceLine>,
+}
+
+impl Lines {
+    /// Those of a process.
+    pub(super) fn of(pid: u32) -> Self {
+        Self { pid, awaits: Awaits::default(), known: HashMap::new() }
+    }
+
+    fn line(&mut self, method: &Method) -> SourceLine {
+        let Some(place) = &method.place else { return SourceLine::default() };
+        if let Some(known) = self.known.get(place) {
+            return known.clone();
+        }
+        let (module, token, offset) = place;
+        let module = async_trace::file(Some(self.pid), module);
+        let found = self.awaits.line(&module, *token, Await::Offset(*offset));
+        let (file, line) = found.unzip();
+        let found = SourceLine { file, line };
+        self.known.insert(place.clone(), found.clone());
+        found
+    }
 }
 
 /// The methods of a circle await each other.
@@ -37,11 +76,16 @@ struct Link {
 }
 
 /// All chains, with the number of each.
-pub(super) fn chains(graph: &HeapGraph, fields: &TaskFields, tasks: &[Pending]) -> BTreeMap<Chain, usize> {
+pub(super) fn chains(
+    graph: &HeapGraph,
+    fields: &TaskFields,
+    tasks: &[Pending],
+    lines: &mut Lines,
+) -> BTreeMap<Chain, usize> {
     let ends = Ends::new(graph, fields, tasks);
     let mut chains = BTreeMap::new();
     for path in paths(tasks) {
-        *chains.entry(chain(graph, &ends, tasks, &path)).or_default() += 1;
+        *chains.entry(chain(graph, &ends, tasks, &path, lines)).or_default() += 1;
     }
     chains
 }
@@ -114,20 +158,20 @@ impl Walk {
     }
 }
 
-fn chain(graph: &HeapGraph, ends: &Ends, tasks: &[Pending], path: &Path) -> Chain {
-    let mut methods = Vec::new();
+fn chain(graph: &HeapGraph, ends: &Ends, tasks: &[Pending], path: &Path, lines: &mut Lines) -> Chain {
+    let mut methods: Vec<(String, SourceLine)> = Vec::new();
     let mut awaits = None;
     let mut is_stuck = path.is_circle;
     let mut is_mine = false;
     for task in path.tasks.iter().filter_map(|place| tasks.get(*place)) {
-        is_mine |= task.methods.iter().any(|method| names::is_mine(method));
+        is_mine |= task.methods.iter().any(|method| names::is_mine(&method.name));
         if !task.methods.is_empty() {
-            methods.extend(task.methods.iter().map(|method| async_trace::label(method)));
+            methods.extend(task.methods.iter().map(|method| (async_trace::label(&method.name), lines.line(method))));
         } else if awaits.is_none() && !path.is_circle {
             awaits = Some(names::task(graph.class_name(task.object), task.is_work));
             is_stuck = ends.cannot_complete(graph, task);
         } else {
-            methods.push(names::task(graph.class_name(task.object), task.is_work));
+            methods.push((names::task(graph.class_name(task.object), task.is_work), SourceLine::default()));
         }
         if awaits.is_none() && !path.is_circle {
             awaits = Some(ends.awaited_by(task.object));
@@ -139,7 +183,8 @@ fn chain(graph: &HeapGraph, ends: &Ends, tasks: &[Pending], path: &Path) -> Chai
         methods.rotate_left(first);
     }
     let blocks_thread = path.tasks.iter().filter_map(|place| tasks.get(*place)).any(|task| task.blocks_thread);
-    Chain { is_stuck, awaits: awaits.unwrap_or_else(|| CIRCLE.to_owned()), methods, blocks_thread, is_mine }
+    let (methods, places) = methods.into_iter().unzip();
+    Chain { is_stuck, awaits: awaits.unwrap_or_else(|| CIRCLE.to_owned()), methods, places, blocks_thread, is_mine }
 }
 
 /// What refers to the tasks at the inner ends of chains.
@@ -209,7 +254,11 @@ mod tests {
     fn task(object: ObjectId, method: &str, awaiters: &[usize], awaits: &[usize]) -> Pending {
         Pending {
             object,
-            methods: if method.is_empty() { Vec::new() } else { vec![format!("Shop.{method}()")] },
+            methods: if method.is_empty() {
+                Vec::new()
+            } else {
+                vec![Method { name: format!("Shop.{method}()"), place: None }]
+            },
             awaiters: awaiters.to_vec(),
             awaits: awaits.to_vec(),
             blocks_thread: false,
@@ -259,7 +308,7 @@ mod tests {
             [task(object(0), "B", &[1], &[1]), task(object(1), "A", &[0, 2], &[0]), task(object(2), "Root", &[], &[1])];
         let paths = paths(&tasks);
         assert!(paths.iter().all(|path| path.is_circle) && !paths.is_empty());
-        let chains = chains(&graph, &TaskFields::default(), &tasks);
+        let chains = chains(&graph, &TaskFields::default(), &tasks, &mut Lines::of(1));
         let (chain, count) = chains.first_key_value().unwrap();
         assert_eq!(
             (chain.methods.as_slice(), *count, chain.is_stuck),

@@ -20,7 +20,7 @@ use crate::exit::Outcome;
 use crate::heap::inside::{self, TaskFields};
 use crate::{output, signals};
 
-use chains::Chain;
+use chains::{Chain, Lines, SourceLine};
 
 /// The rows without --rows.
 const ROWS: usize = 20;
@@ -33,7 +33,7 @@ const METHODS: usize = 12;
 /// profiler, which has the runtime collect and report the heap while the application stands still, and detaches. Then
 /// it prints which methods await which, equal chains once, with their number: the innermost method first, below what it
 /// awaits. Methods with state machines (.NET 8 to 11) and those that the runtime suspends itself (.NET 11, runtime
-/// async). On Linux.
+/// async), these with the file and line of the await if a PDB tells. On Linux.
 ///
 /// Chains that can never go on come first: methods that await each other, and promises that nothing can complete any
 /// more, because only those who await them refer to them. A chain that a thread waits for (`Wait()`, `Result`) says so.
@@ -115,7 +115,7 @@ fn ask(args: &Args, process: &Process) -> anyhow::Result<Answer> {
         "the profiler could read no task: does the system let a process read its own memory (process_vm_readv)?"
     );
     let tasks = pending::pending(&graph, &fields);
-    let chains = chains::chains(&graph, &fields, &tasks);
+    let chains = chains::chains(&graph, &fields, &tasks, &mut Lines::of(args.pid));
     let standstill = cost.pauses.iter().sum::<Duration>();
     Ok(Answer {
         pid: args.pid,
@@ -158,15 +158,19 @@ fn print(out: &mut impl Write, answer: &Answer, args: &Args) -> io::Result<()> {
 
 impl Row {
     fn print(&self, out: &mut impl Write, all: bool) -> io::Result<()> {
-        let Chain { is_stuck, awaits, methods, blocks_thread, .. } = &self.chain;
+        let Chain { is_stuck, awaits, methods, places, blocks_thread, .. } = &self.chain;
         write!(out, "\n{} × awaiting {awaits}", self.count)?;
         if *is_stuck {
             write!(out, ": can never go on")?;
         }
         writeln!(out)?;
         let most = if all { methods.len() } else { METHODS };
-        for method in methods.iter().take(most) {
-            writeln!(out, "    {method}")?;
+        for (method, place) in methods.iter().zip(places).take(most) {
+            write!(out, "    {method}")?;
+            if let SourceLine { file: Some(file), line: Some(line) } = place {
+                write!(out, "  {}:{line}", file.rsplit(['/', '\\']).next().unwrap_or(file))?;
+            }
+            writeln!(out)?;
         }
         if methods.len() > most {
             writeln!(out, "    [{} outer methods: --all]", methods.len() - most)?;
@@ -184,7 +188,9 @@ mod tests {
 
     fn chain(awaits: &str, is_stuck: bool) -> Chain {
         let methods = ["Load", "Request"].map(|name| format!("Shop.{name}")).to_vec();
-        Chain { is_stuck, awaits: awaits.to_owned(), methods, blocks_thread: is_stuck, is_mine: true }
+        let places =
+            vec![SourceLine { file: Some("/src/Orders.cs".to_owned()), line: Some(41) }, SourceLine::default()];
+        Chain { is_stuck, awaits: awaits.to_owned(), methods, places, blocks_thread: is_stuck, is_mine: true }
     }
 
     #[test]
@@ -196,8 +202,8 @@ mod tests {
         print(&mut text, &answer, &args).unwrap();
         let text = String::from_utf8(text).unwrap();
         let expected = "33 chains of async methods are pending in process 7. It stood still for 12 ms.\n\n\
-                        1 × awaiting c: can never go on\n    Shop.Load\n    Shop.Request\n    a thread waits for it\n\n\
-                        30 × awaiting b\n    Shop.Load\n    Shop.Request\n\n\
+                        1 × awaiting c: can never go on\n    Shop.Load  Orders.cs:41\n    Shop.Request\n    a thread waits for it\n\n\
+                        30 × awaiting b\n    Shop.Load  Orders.cs:41\n    Shop.Request\n\n\
                         [1 more kinds of chains: --rows 3]\n";
         assert_eq!(text, expected);
     }

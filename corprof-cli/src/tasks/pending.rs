@@ -1,11 +1,12 @@
 //! Which pending tasks await which: by the references of a snapshot and the fields of its tasks.
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 
 use corprof_heap::{HeapGraph, ObjectId};
 
 use super::names;
-use crate::heap::inside::TaskFields;
+use crate::heap::inside::{Code, TaskFields};
 
 /// Bits of `Task.m_stateFlags`: it has run to completion, was canceled, or has failed.
 const COMPLETED: u32 = 0x100_0000 | 0x40_0000 | 0x20_0000;
@@ -19,7 +20,7 @@ const MOST_FRAMES: usize = 10_000;
 pub(super) struct Pending {
     pub(super) object: ObjectId,
     /// The methods that go on when it goes on, the innermost first. None for what is not an async method.
-    pub(super) methods: Vec<String>,
+    pub(super) methods: Vec<Method>,
     /// The pending tasks that await it, and those that it awaits, by their places in the list.
     pub(super) awaiters: Vec<usize>,
     pub(super) awaits: Vec<usize>,
@@ -27,6 +28,15 @@ pub(super) struct Pending {
     pub(super) blocks_thread: bool,
     /// Whether it is code to run, and not a promise.
     pub(super) is_work: bool,
+}
+
+/// A suspended method.
+#[derive(Debug, Clone)]
+pub(super) struct Method {
+    /// As the runtime names it.
+    pub(super) name: String,
+    /// Where it awaits: the module, the token of the method, and the offset in its IL.
+    pub(super) place: Option<(PathBuf, u32, u32)>,
 }
 
 /// The pending tasks of a heap, by their addresses.
@@ -38,7 +48,7 @@ pub(super) fn pending(graph: &HeapGraph, fields: &TaskFields) -> Vec<Pending> {
     for (address, state) in states {
         let Some(object) = graph.object_at(*address) else { continue };
         let methods = match names::state_machine(graph.class_name(object)) {
-            Some(method) => vec![method],
+            Some(name) => vec![Method { name, place: None }],
             None => suspended(fields, state.state),
         };
         // Other classes have an action besides what they stand for.
@@ -65,14 +75,16 @@ pub(super) fn pending(graph: &HeapGraph, fields: &TaskFields) -> Vec<Pending> {
 }
 
 /// The methods that the runtime itself has suspended, from the innermost one on.
-fn suspended(fields: &TaskFields, mut address: u64) -> Vec<String> {
+fn suspended(fields: &TaskFields, mut address: u64) -> Vec<Method> {
     let mut methods = Vec::new();
     for _ in 0..MOST_FRAMES {
         let Some(continuation) = fields.continuations.get(&address) else { break };
         // Continuations of the runtime have no method.
         if continuation.address != 0 {
-            let name = fields.code.get(&continuation.address);
-            methods.push(name.cloned().unwrap_or_else(|| names::UNKNOWN.to_owned()));
+            methods.push(match fields.code.get(&continuation.address) {
+                Some(Code { name, place }) => Method { name: name.clone(), place: place.clone() },
+                None => Method { name: names::UNKNOWN.to_owned(), place: None },
+            });
         }
         address = continuation.next;
     }

@@ -9,9 +9,8 @@ use corprof::prelude::*;
 use corprof::sampler::{Round, SampledFrame};
 use corprof_export::{self as export, FrameId, Profile, SourceLines};
 
-use super::async_callers::{Role, StackFrame};
-use super::async_probe::Machine;
 use super::recording::Recording;
+use crate::async_callers::{Machine, Role, StackFrame};
 use crate::line_counts::{LineCounts, LineOwner};
 use crate::own_frames::is_of_the_runtime;
 

@@ -21,7 +21,7 @@ use corprof::prelude::*;
 use corprof::sampler::{NativeFunction, Round, SampledFrame};
 use corprof_export::OutputFile;
 
-use super::async_callers::ThreadKey;
+use crate::async_callers::ThreadKey;
 use crate::own_frames::is_of_the_runtime;
 use code_map::{CodeMap, NATIVE};
 use files::Files;

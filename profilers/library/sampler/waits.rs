@@ -7,11 +7,11 @@ use corprof::prelude::*;
 use corprof::sampler::{Mode, Round, Sample, Sampler, Strategy};
 use corprof_export::{self as export, FrameId};
 
-use super::async_callers::StackFrame;
 use super::recording::{FoundCode, UnknownCode, find_code};
 use super::slow_calls::SampleInCall;
 use super::traced_calls::TracedCalls;
 use super::{Options, SamplerProfiler, State};
+use crate::async_callers::{Joins, StackFrame};
 
 /// Whose waits are sampled, beside the threads that run.
 pub(super) enum WaitsOf {

@@ -43,6 +43,10 @@ const HOOKED_BY: Kind = Kind::Word(&["runtime", "il", "il-all"]);
 const DEPTH: Kind = Kind::Count { least: 1, most: 1_000 };
 /// The rows of a table.
 const ROWS: Kind = Kind::Count { least: 0, most: 10_000 };
+/// Which callers a resumed async method has.
+const STACKS_OF_ASYNC: Kind = Kind::Word(&["async", "physical"]);
+const CALLERS: &str = "`async`: the callers of a resumed async method are those that await it, after an attach on .NET 11 and later \
+                        only; `physical`: stacks as threads have them";
 /// The categories of events.
 const CATEGORIES: Kind = Kind::Words(&[
     "appdomain",
@@ -177,14 +181,7 @@ pub static SAMPLER: Profiler = Profiler {
             "record --duration SECONDS",
             "sample for this many seconds, then write the file; the application runs on. 0: until it ends",
         ),
-        by_option(
-            "SAMPLER_STACKS",
-            Kind::Word(&["async", "physical"]),
-            "async",
-            "record --physical",
-            "`async`: the callers of a resumed async method are those that await it, after an attach on .NET 11 and later \
-             only; `physical`: stacks as threads have them",
-        ),
+        by_option("SAMPLER_STACKS", STACKS_OF_ASYNC, "async", "record --physical", CALLERS),
         by_option(
             "SAMPLER_TRACE",
             Kind::Text,
@@ -401,6 +398,7 @@ pub static EXCEPTIONS: Profiler = Profiler {
             "`tree`: before the summary, each exception as it happens, with the methods that the search for a handler visits and \
              the blocks that run",
         ),
+        by_option("EXCEPTIONS_STACKS", STACKS_OF_ASYNC, "async", "exceptions --physical", CALLERS),
         format("EXCEPTIONS_FORMAT", "exceptions --json"),
         stop("EXCEPTIONS_STOP"),
     ],
@@ -429,6 +427,7 @@ const ALLOCATION_SETTINGS: &[Setting] = &[
         "allocations --output FILE",
         "with `stack`, or after an attach: a file with the stacks, with the class on top of its stack",
     ),
+    by_option("ALLOCATIONS_STACKS", STACKS_OF_ASYNC, "async", "allocations --physical", CALLERS),
     format("ALLOCATIONS_FORMAT", "allocations --json"),
     stop("ALLOCATIONS_STOP"),
 ];
@@ -498,6 +497,7 @@ pub static LOCKS: Profiler = Profiler {
             "",
             "threads that are older than an attach: the runtime's number and the system's, as `1=4711,4=4713`. `corprof locks` sets it",
         ),
+        by_option("LOCKS_STACKS", STACKS_OF_ASYNC, "async", "locks --physical", CALLERS),
         format("LOCKS_FORMAT", "locks --json"),
         stop("LOCKS_STOP"),
     ],

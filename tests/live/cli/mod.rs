@@ -31,6 +31,7 @@ mod differs {
 
     mod async_callers;
     mod async_lines;
+    mod async_questions;
     mod async_queue;
     mod doctor;
     mod events;

@@ -75,6 +75,27 @@ fn percent(element: &str, property: &str) -> f64 {
     value.and_then(|(value, _)| value.parse().ok()).unwrap_or(f64::NAN)
 }
 
+/// A request of /reports waits in `Collect` for most of its time, which `Reports` awaits: boxes below each other, of one
+/// width.
+fn check_flame(flame: &str) -> Result<()> {
+    let find = |class: &str, name: &str| -> Result<(usize, [f64; 2])> {
+        let rows = flame.lines().filter(|line| line.contains("class=\"row\"")).enumerate();
+        let boxes = rows.flat_map(|(depth, row)| row.split("<i ").skip(1).map(move |bar| (depth, bar)));
+        let is_it =
+            |bar: &str| bar.starts_with(&format!("class=\"{class}")) && bar.contains(&format!("title=\"{name}: "));
+        let (depth, bar) = boxes.into_iter().find(|(_, bar)| is_it(bar)).with_context(|| format!("no {name}"))?;
+        Ok((depth, ["left:", "width:"].map(|property| percent(bar, property))))
+    };
+    let (above, [left, width]) = find("mine", "Shop.Collect")?;
+    let (below, [wait_left, wait_width]) = find("waits", "waits")?;
+    ensure!(width > 50.0 && below == above + 1, "Shop.Collect has {width} %");
+    ensure!(
+        (left - wait_left).abs() < 1.0 && (width - wait_width).abs() < 5.0,
+        "{left} {width} {wait_left} {wait_width}"
+    );
+    Ok(())
+}
+
 #[test]
 fn a_page_shows_the_slowest_requests_as_waterfalls() -> Result<()> {
     for runtime in runtimes()? {
@@ -90,7 +111,9 @@ fn a_page_shows_the_slowest_requests_as_waterfalls() -> Result<()> {
         ensure!(output.status.success() && stderr.contains("requests.html is written"), "{runtime}: {stderr}");
         let page = fs::read_to_string(&file)?;
         ensure!(!page.contains("<script") && !page.contains("http-equiv=\"refresh"), "{runtime}: it has no script");
-        let requests: Vec<&str> = page.split("<details").skip(1).collect();
+        let details = page.split("<details").skip(1);
+        let (endpoints, requests): (Vec<&str>, Vec<&str>) =
+            details.partition(|part| part.starts_with(" class=\"endpoint\""));
         // The text has the same.
         ensure!(requests.len() == stdout.matches("\nslowest: ").count(), "{runtime}: {} requests", requests.len());
         let lanes = |request: &&str| -> Vec<String> {
@@ -117,6 +140,16 @@ fn a_page_shows_the_slowest_requests_as_waterfalls() -> Result<()> {
             lane.contains("lane activity") && lane.contains("System.Net.Http") && percent(lane, "width:") > 50.0
         };
         ensure!(both.iter().any(|lanes| lanes.iter().any(is_right)), "{runtime}: {both:#?}");
+        // The endpoint and its slowest requests each have a flame graph, and so has each slow request.
+        let reports = endpoints.iter().find(|part| part.contains("<summary>GET /reports<"));
+        let reports = reports.with_context(|| format!("{runtime}: no flame graphs of /reports: {endpoints:#?}"))?;
+        ensure!(reports.contains("<p>All ") && reports.contains("<p>The slowest 1 ("), "{runtime}: {reports}");
+        let of_request = requests.iter().find(|part| part.contains("<summary>GET /reports "));
+        let flames: Vec<&str> = reports.split("class=\"flame\"").skip(1).collect();
+        ensure!(flames.len() == 2, "{runtime}: {reports}");
+        for flame in flames.iter().chain(of_request) {
+            check_flame(flame).with_context(|| format!("{runtime}: {flame}"))?;
+        }
         program.end()?;
     }
     Ok(())

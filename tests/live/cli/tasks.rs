@@ -102,6 +102,15 @@ fn methods_that_the_runtime_suspends_are_chains_as_well() -> Result<()> {
             (4, PROMISE, &["Shop.Part", "Task.WhenAll", "Shop.Whole"], false, false),
         ]);
         ensure!(found == expected, "{runtime}: {found:#?}");
+        // The lines of the awaits, by the text of the source.
+        let source = std::fs::read_to_string(xtask::managed::modern_dir().join("WaitingRuntimeAsync.cs"))?;
+        let (stdout, _) = texts(&tasks(&program, &[])?);
+        for method in ["Load", "Request", "Poll", "Forgets", "Part", "Whole", "Next", "Reads"] {
+            let declared = source.lines().position(|line| line.contains(&format!(" {method}() {{")));
+            let line = declared.with_context(|| format!("no {method}"))? + 1;
+            let expected = format!("    Shop.{method}  WaitingRuntimeAsync.cs:{line}");
+            ensure!(stdout.lines().any(|line| line == expected), "{runtime}: no `{expected}`: {stdout}");
+        }
         let (code, stderr) = program.end()?;
         ensure!(code == Some(0) && stderr.is_empty(), "{runtime}: {code:?}: {stderr}");
     }

@@ -1,5 +1,6 @@
 // target: 11.0
 // option: -features:runtime-async=on
+// option: -debug:embedded
 // option: -nowarn:SYSLIB5007
 // As `Waiting`, with methods that the runtime itself suspends: 30 requests wait for a semaphore, 20 for a timer, 3 for
 // promises that nothing can keep any more, 7 for a channel, one for all of 4 parts. Says `ready`, until its input ends.

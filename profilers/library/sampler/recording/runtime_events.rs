@@ -22,6 +22,7 @@ use corprof_nettrace::Metadata;
 
 use super::trace_file::TraceThread;
 use super::{EventPlaces, FoundCode, UnknownCode, find_code};
+use crate::async_callers::Joins;
 use crate::sampler::State;
 
 /// How many bytes of events may wait. They are taken many times a second.
@@ -39,7 +40,7 @@ pub(in crate::sampler) enum Source {
     Runtime,
     /// `System.Diagnostics.Activity`.
     Activities,
-    /// The buffers of async operations (.NET 11), which `async_session` has the runtime write.
+    /// The buffers of async operations (.NET 11), which `crate::async_callers` has the runtime write.
     Operations,
 }
 

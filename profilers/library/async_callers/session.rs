@@ -10,11 +10,8 @@ use corprof::prelude::*;
 use corprof::profiler_thread::ProfilerThread;
 use corprof::sampler::ticks;
 use corprof::sync::Mutex;
-use corprof_async::{ASYNC_EVENTS, PROVIDER};
+use corprof_async::{ASYNC_EVENTS, PROVIDER, STACK_KEYWORDS};
 
-/// Resumptions with their chains, suspensions, ends, creations, and the ends of methods: without these, the creators of
-/// an operation would begin with methods that had returned before.
-const KEYWORDS: u64 = 0x2F65D;
 /// How many buffers may wait, of 16 KB each. They are taken many times a second.
 const MOST_BUFFERS: usize = 1024;
 
@@ -26,7 +23,7 @@ pub(super) struct Written {
 
 /// The buffers that were delivered, and not taken yet.
 #[derive(Default)]
-pub(super) struct Inbox(Mutex<Buffers>);
+pub(crate) struct Inbox(Mutex<Buffers>);
 
 #[derive(Default)]
 struct Buffers {
@@ -82,7 +79,7 @@ pub(super) enum Started {
 }
 
 fn provider(level: Level) -> EventPipeProviderConfig<'static> {
-    EventPipeProviderConfig { name: PROVIDER, keywords: KEYWORDS, level, filter: None }
+    EventPipeProviderConfig { name: PROVIDER, keywords: STACK_KEYWORDS, level, filter: None }
 }
 
 impl AsyncSession {

@@ -1,24 +1,20 @@
-//! The async callers of samples: who awaits the method that a thread has resumed, and who started it. Both are gone
-//! from the thread's stack.
-//!
-//! The runtime tells what each thread ran after the fact, so a sample of async code waits until that has come. Its
-//! thread's later samples wait with it, as those of a thread have to stay in order of time.
+//! The stacks that wait for what the runtime tells. It tells what each thread ran after the fact, so a stack of async
+//! code waits until that has come. Its thread's later stacks wait with it, as those of a thread have to stay in order of
+//! time.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use corprof::id::{CodeAddress, Inert};
+use corprof::id::CodeAddress;
 use corprof::prelude::*;
 use corprof::sampler::ticks;
 use corprof_async::{Decoder, Limits, LogicalStack, LogicalStacks, Methods, Origin, Outcome};
 
-use super::async_probe::Machine;
-use super::async_session::Inbox;
+use super::session::Inbox;
+use super::{Joined, Role, StackFrame, ThreadKey, Waiting};
 
-/// How long a sample waits at most. Threads are asked each second for what they hold.
-pub(super) const LONGEST: Duration = Duration::from_secs(4);
 /// How long threads may take for an answer: the runtime writes each second what threads hold that were idle for 250 ms,
 /// and others write it at their next async operation.
 pub(super) const ANSWER: Duration = Duration::from_millis(1800);
@@ -31,121 +27,12 @@ const KEPT_SECONDS: usize = 5;
 /// Marks the address of a physical frame, which is its place on the stack.
 const PHYSICAL: u64 = 1 << 63;
 
-/// The thread of a sample: the runtime's, on a thread of the system.
-pub(super) type ThreadKey = (Inert<ThreadId>, Option<u32>);
-
-/// What a method is for async stacks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Role {
-    /// Any other.
-    #[default]
-    Other,
-    /// `Continuation_Wrapper_N`, by which the runtime calls what it resumes.
-    Wrapper(u8),
-    /// Code of the runtime's between the two.
-    Stub,
-    /// `MoveNext` of a state machine, perhaps one of an async method.
-    StateMachine,
-    /// `MoveNext` of a box, by which the thread pool and completed methods have a suspended method go on.
-    Box,
-}
-
-impl Role {
-    /// That of the method with this name, spelt as in C#.
-    pub(super) fn of(name: &str) -> Self {
-        const WRAPPER: &str = "System.Runtime.CompilerServices.AsyncProfiler.ContinuationWrapper.Continuation_Wrapper_";
-        if let Some(rest) = name.strip_prefix(WRAPPER) {
-            let digits = rest.split('(').next().unwrap_or_default();
-            return digits.parse().map_or(Self::Other, Self::Wrapper);
-        }
-        if name.starts_with("<stub ") {
-            return Self::Stub;
-        }
-        if is_of_box(name) {
-            return Self::Box;
-        }
-        if name.ends_with(".MoveNext()") { Self::StateMachine } else { Self::Other }
-    }
-}
-
-/// Whether it is by a method with this name that boxes go on.
-fn is_of_box(name: &str) -> bool {
-    const BOXES: [(&str, &str, &str); 2] = [
-        ("AsyncTaskMethodBuilder<", ">.AsyncStateMachineBox<", ">.MoveNext(System.Threading.Thread)"),
-        ("PoolingAsyncValueTaskMethodBuilder<", ">.StateMachineBox<", ">.MoveNext()"),
-    ];
-    let Some(rest) = name.strip_prefix("System.Runtime.CompilerServices.") else { return false };
-    BOXES
-        .iter()
-        .any(|(builder, class, method)| rest.starts_with(builder) && rest.contains(class) && rest.ends_with(method))
-}
-
-/// A frame of a waiting sample.
-#[derive(Debug, Clone)]
-pub(super) enum StackFrame {
-    Managed(FunctionId, Role, TraceAddress),
-    /// By its name.
-    Native(Arc<str>, TraceAddress),
-}
-
-/// The address of a frame in a recording; 0 without one.
-pub(super) type TraceAddress = u64;
-
-/// A sample that waits.
-pub(super) struct Waiting {
-    pub(super) thread: ThreadKey,
-    /// When the thread had this stack, by the clock of events, and since the start of sampling.
-    pub(super) ticks: u64,
-    pub(super) at: Duration,
-    pub(super) weight: u64,
-    /// The innermost first.
-    pub(super) frames: Box<[StackFrame]>,
-    /// Whether the thread was waiting.
-    pub(super) is_waiting: bool,
-}
-
-impl Waiting {
-    /// Whether a resumed method may be on the stack.
-    fn may_be_async(&self) -> bool {
-        has_async(&self.frames)
-    }
-}
-
-/// Whether a resumed method may be on a stack.
-pub(super) fn has_async(frames: &[StackFrame]) -> bool {
-    frames.iter().any(|frame| matches!(frame, StackFrame::Managed(_, Role::Wrapper(_) | Role::StateMachine, _)))
-}
-
-/// The stack of a sample that has waited.
-pub(super) struct Joined<'a> {
-    /// Its physical frames.
-    pub(super) physical: &'a [StackFrame],
-    /// The methods that await these, the innermost first.
-    pub(super) awaiting: Vec<Caller>,
-    /// The methods that started these.
-    pub(super) creators: Vec<Caller>,
-}
-
-/// A method that is not on the stack.
-pub(super) enum Caller {
-    Function(FunctionId),
-    Machine(Machine),
-    /// Unknown code.
-    Unknown,
-}
-
-impl From<Option<FunctionId>> for Caller {
-    fn from(function: Option<FunctionId>) -> Self {
-        function.map_or(Self::Unknown, Self::Function)
-    }
-}
-
 /// The samples that wait, and what is known of their threads.
-pub(super) struct AsyncCallers {
+pub(super) struct Told<T> {
     inbox: Arc<Inbox>,
     decoder: Decoder,
     stacks: LogicalStacks,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<Waiting<T>>,
     /// How many samples of each thread wait.
     threads: HashMap<ThreadKey, usize>,
     /// The sum of the frames of waiting samples.
@@ -165,7 +52,7 @@ pub(super) struct AsyncCallers {
     seconds: VecDeque<u64>,
 }
 
-impl AsyncCallers {
+impl<T> Told<T> {
     pub(super) fn new(inbox: Arc<Inbox>) -> Self {
         let mut limits = Limits::default();
         limits.states = 1 << 19;
@@ -193,15 +80,16 @@ impl AsyncCallers {
         self.threads.contains_key(&thread)
     }
 
-    pub(super) fn push(&mut self, sample: Waiting) {
+    pub(super) fn push(&mut self, sample: Waiting<T>) {
         *self.threads.entry(sample.thread).or_default() += 1;
         self.frames += sample.frames.len();
         self.waiting.push_back(sample);
     }
 
-    /// Threads are asked just now for what they hold.
-    pub(super) fn ask(&mut self) {
-        self.asked.push_back((ticks(), Instant::now()));
+    /// Threads were asked for what they hold, from this time on. Asking takes its time on a busy machine: what a thread
+    /// did meanwhile it may hold again.
+    pub(super) fn ask(&mut self, from: u64) {
+        self.asked.push_back((from, Instant::now()));
     }
 
     /// Moves the time up to which all is known.
@@ -216,7 +104,7 @@ impl AsyncCallers {
 
     /// Whether it is known what the thread ran: a buffer of that time or later has come, or the thread has not written
     /// any, though it was asked.
-    fn is_told(&self, sample: &Waiting) -> bool {
+    fn is_told(&self, sample: &Waiting<T>) -> bool {
         let until = sample.thread.1.map_or(0, |os_id| self.stacks.known_until(os_id.into()));
         until.max(self.answered_until) >= sample.ticks
     }
@@ -243,11 +131,11 @@ impl AsyncCallers {
     }
 
     /// The oldest of the waiting samples, if it is due; all are if they shall wait no longer.
-    pub(super) fn next_due(&mut self, now: Duration, is_last: bool) -> Option<Waiting> {
+    pub(super) fn next_due(&mut self, is_last: bool) -> Option<Waiting<T>> {
         let sample = self.waiting.front()?;
         let is_due = is_last
             || self.frames > MOST_FRAMES
-            || now.saturating_sub(sample.at) >= LONGEST
+            || sample.has_waited_long()
             || !sample.may_be_async()
             || self.is_told(sample);
         if !is_due {
@@ -265,7 +153,7 @@ impl AsyncCallers {
     }
 
     /// Puts a sample back that [`next_due`](Self::next_due) has given.
-    pub(super) fn put_back(&mut self, sample: Waiting) {
+    pub(super) fn put_back(&mut self, sample: Waiting<T>) {
         *self.threads.entry(sample.thread).or_default() += 1;
         self.frames += sample.frames.len();
         self.waiting.push_front(sample);
@@ -273,8 +161,8 @@ impl AsyncCallers {
 
     /// Finds the callers of a sample; none if the runtime stands still just now, and does not say which method an
     /// address is of. A sample that can wait no longer has then its physical stack, as far as methods are unknown.
-    pub(super) fn join<'s>(&mut self, cx: &InNoGc<'_>, sample: &'s Waiting, can_wait: bool) -> Option<Joined<'s>> {
-        let mut joined = Joined { physical: &sample.frames, awaiting: Vec::new(), creators: Vec::new() };
+    pub(super) fn join<'s>(&mut self, cx: &InNoGc<'_>, sample: &'s Waiting<T>, can_wait: bool) -> Option<Joined<'s>> {
+        let mut joined = Joined::physical(&sample.frames);
         let Some(os_id) = sample.thread.1.filter(|_| sample.may_be_async()) else { return Some(joined) };
         let is_stub = |frame: &StackFrame| matches!(frame, StackFrame::Managed(_, Role::Stub, _));
         let frames = (0_u64..).zip(&sample.frames).filter(|(_, frame)| !is_stub(frame));
@@ -307,7 +195,7 @@ impl AsyncCallers {
     }
 
     /// Counts a sample that was just joined.
-    fn count(&mut self, sample: &Waiting) {
+    fn count(&mut self, sample: &Waiting<T>) {
         let has_wrapper =
             || sample.frames.iter().any(|frame| matches!(frame, StackFrame::Managed(_, Role::Wrapper(_), _)));
         match self.stack.outcome {
@@ -342,7 +230,7 @@ impl AsyncCallers {
         let lost = self.inbox.lost(cx) + self.damaged;
         let lost = if lost == 0 { String::new() } else { format!("; {lost} buffers of the runtime are lost") };
         Some(format!(
-            "Async callers: known of {share:.1} % of {} samples in resumed methods{lost}. The others have their \
+            "Async callers: known of {share:.1} % of {} stacks in resumed methods{lost}. The others have their \
              physical stacks",
             self.resumed
         ))
@@ -400,36 +288,5 @@ impl Methods for Found<'_> {
             }
             _ => None,
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn methods_of_async_stacks_are_known_by_their_names() {
-        let wrapper = "System.Runtime.CompilerServices.AsyncProfiler.ContinuationWrapper.Continuation_Wrapper_";
-        for (name, role) in [
-            (format!("{wrapper}7(System.Runtime.CompilerServices.Continuation, ref byte)"), Role::Wrapper(7)),
-            (format!("{wrapper}31"), Role::Wrapper(31)),
-            (format!("{wrapper}x()"), Role::Other),
-            ("Shop.Truth.<BurnAsync>d__5.MoveNext()".to_owned(), Role::StateMachine),
-            ("Shop.Truth.MoveNext(int)".to_owned(), Role::Other),
-            (
-                "System.Runtime.CompilerServices.AsyncTaskMethodBuilder<long>.AsyncStateMachineBox<Shop.<Load>d__2>\
-                 .MoveNext(System.Threading.Thread)"
-                    .to_owned(),
-                Role::Box,
-            ),
-            (
-                "System.Runtime.CompilerServices.PoolingAsyncValueTaskMethodBuilder<int>.StateMachineBox<Shop.<Read>d__3>\
-                 .MoveNext()"
-                    .to_owned(),
-                Role::Box,
-            ),
-        ] {
-            assert_eq!(Role::of(&name), role, "{name}");
-        }
     }
 }

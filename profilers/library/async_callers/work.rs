@@ -1,18 +1,21 @@
-//! What the thread that writes the file does for async callers: starts the session, has threads tell what they hold as
-//! long as samples wait for it, and ends the session.
+//! What a thread of the profiler does for async callers: starts the session, has threads tell what they hold as long as
+//! stacks wait for it, and ends the session.
 
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use corprof::profiler_thread::ProfilerThread;
+use corprof::prelude::*;
+use corprof::sampler::ticks;
 use corprof::sync::Mutex;
 
-use super::async_callers::{ANSWER, AsyncCallers};
-use super::async_probe::{AsyncProbe, ProbeCallers};
-use super::async_session::{AsyncSession, Inbox, Started};
-use super::{LOOK, State};
+use super::probe::{AsyncProbe, ProbeCallers};
+use super::session::{AsyncSession, Started};
+use super::told::{ANSWER, Told};
+use super::{AsyncSource, Callers, Knower};
 
+/// The pause between two looks while nothing is due.
+const LOOK: Duration = Duration::from_millis(100);
 /// The pause between two looks whether the runtime has started.
 const START: Duration = Duration::from_millis(10);
 /// How often it is looked for classes that the probe has met.
@@ -22,24 +25,40 @@ const LEARN: Duration = Duration::from_millis(50);
 const FLUSH: Duration = Duration::from_secs(1);
 const FIRST_FLUSHES: Duration = Duration::from_millis(250);
 const BEGINNING: Duration = Duration::from_secs(10);
-/// How often it is forgotten what no sample needs any more.
+/// How often it is forgotten what no stack needs any more.
 const FORGET: Duration = Duration::from_secs(1);
-/// How long samples wait at the end.
+/// How long stacks wait at the end.
 const LAST: Duration = ANSWER.saturating_add(Duration::from_millis(100));
 
+/// What has stacks with async callers.
+pub(crate) trait Joins: Send + 'static {
+    /// What the stacks are of.
+    type Of: Send;
+
+    /// The callers of its stacks.
+    fn callers(&mut self) -> &mut Callers<Self::Of>;
+
+    /// Takes the waiting stacks whose time has come ([`Callers::settle`]); all of them with `is_last`.
+    fn settle(&mut self, cx: &InNoGc<'_>, is_last: bool);
+
+    /// The time until the first stack.
+    fn begins_in(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// From now on no stacks come.
+    fn end(&mut self) {}
+}
+
 /// The work of that thread.
-pub(super) struct AsyncWork {
-    state: Arc<Mutex<State>>,
-    inbox: Arc<Inbox>,
-    /// None if it could not be installed.
-    probe: Option<Arc<AsyncProbe>>,
+pub(crate) struct AsyncWork<S> {
+    state: Arc<Mutex<S>>,
+    hears: AsyncSource,
     source: Source,
     begun: Instant,
     flushed: Instant,
     forgotten: Instant,
-    /// Whether samples wait for their callers.
-    joins: bool,
-    /// Whether what threads tell is wanted for the recording, too.
+    /// Whether what threads tell is wanted for a recording, too.
     records: bool,
 }
 
@@ -53,20 +72,19 @@ enum Source {
     Probe(Arc<AsyncProbe>),
 }
 
-impl AsyncWork {
-    pub(super) fn new(
-        state: Arc<Mutex<State>>,
-        inbox: Arc<Inbox>,
-        probe: Option<Arc<AsyncProbe>>,
-        joins: bool,
-        records: bool,
-    ) -> Self {
+impl<S: Joins> AsyncWork<S> {
+    pub(crate) fn new(state: Arc<Mutex<S>>, hears: AsyncSource, records: bool) -> Self {
         let now = Instant::now();
-        Self { state, inbox, probe, source: Source::Unknown, begun: now, flushed: now, forgotten: now, joins, records }
+        Self { state, hears, source: Source::Unknown, begun: now, flushed: now, forgotten: now, records }
+    }
+
+    /// Whether callers are wanted.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.hears.is_wanted
     }
 
     /// Does what is due. Returns the time until the next call.
-    pub(super) fn step(&mut self, cx: &mut ProfilerThread<'_>) -> Duration {
+    pub(crate) fn step(&mut self, cx: &mut ProfilerThread<'_>) -> Duration {
         match self.source {
             Source::Unknown => self.start(cx),
             Source::Absent => LOOK,
@@ -82,7 +100,9 @@ impl AsyncWork {
                 self.state.lock(cx).settle(cx, false);
                 if self.forgotten.elapsed() >= FORGET {
                     self.forgotten = Instant::now();
-                    self.state.lock(cx).callers.as_mut().into_iter().for_each(AsyncCallers::forget);
+                    if let Knower::Runtime(told) = &mut self.state.lock(cx).callers().knower {
+                        told.forget();
+                    }
                 }
                 let pause = if self.begun.elapsed() < BEGINNING { FIRST_FLUSHES } else { FLUSH };
                 if self.flushed.elapsed() >= pause && (self.records || self.is_waiting(cx)) {
@@ -96,29 +116,24 @@ impl AsyncWork {
     fn start(&mut self, cx: &mut ProfilerThread<'_>) -> Duration {
         if self.state.lock(cx).begins_in() > START {
             // What is met now may be found out for as long as methods are compiled.
-            if let Some(probe) = &self.probe {
+            if let Some(probe) = &self.hears.probe {
                 probe.learn(cx);
             }
             return START;
         }
         self.source = match AsyncSession::start(cx) {
             Started::NotYet => return START,
-            Started::NoSource => match self.probe.take() {
-                Some(probe) => {
-                    self.state.lock(cx).probe = Some(ProbeCallers::new(Arc::clone(&probe)));
-                    Source::Probe(probe)
-                }
-                None => Source::Absent,
-            },
+            Started::NoSource => self.start_probe(cx),
             Started::Refused(error) => {
-                self.state.lock(cx).say_without_callers(&error);
+                self.state.lock(cx).callers().refused = Some(error.to_string().into());
                 Source::Absent
             }
             Started::Yes(session) => {
-                self.probe.take().into_iter().for_each(|probe| probe.give_up(cx));
+                self.hears.probe.take().into_iter().for_each(|probe| probe.give_up(cx));
                 self.begun = Instant::now();
-                if self.joins {
-                    self.state.lock(cx).callers = Some(AsyncCallers::new(Arc::clone(&self.inbox)));
+                if self.hears.is_wanted {
+                    let told = Told::new(Arc::clone(&self.hears.inbox));
+                    self.state.lock(cx).callers().knower = Knower::Runtime(Box::new(told));
                 }
                 Source::On(session)
             }
@@ -126,19 +141,30 @@ impl AsyncWork {
         LOOK
     }
 
+    fn start_probe(&mut self, cx: &ProfilerThread<'_>) -> Source {
+        let mut state = self.state.lock(cx);
+        let Some(probe) = self.hears.probe.take() else {
+            state.callers().refused.clone_from(&self.hears.refused);
+            return Source::Absent;
+        };
+        state.callers().knower = Knower::Probe(ProbeCallers::new(Arc::clone(&probe)));
+        Source::Probe(probe)
+    }
+
     fn flush(&mut self, cx: &mut ProfilerThread<'_>) {
         let Source::On(session) = &mut self.source else { return };
         self.flushed = Instant::now();
+        let from = ticks();
         if session.flush(cx).is_ok()
-            && let Some(callers) = &mut self.state.lock(cx).callers
+            && let Knower::Runtime(told) = &mut self.state.lock(cx).callers().knower
         {
-            callers.ask();
+            told.ask(from);
         }
     }
 
-    /// Ends sampling, has the waiting samples joined, and ends the session.
-    pub(super) fn end(mut self, cx: &mut ProfilerThread<'_>) {
-        self.state.lock(cx).end_sampling();
+    /// Takes no more stacks, has the waiting ones settled, and ends the session.
+    pub(crate) fn end(mut self, cx: &mut ProfilerThread<'_>) {
+        self.state.lock(cx).end();
         let is_told = matches!(self.source, Source::On(_)) && self.records;
         if is_told || self.is_waiting(cx) {
             self.flush(cx);
@@ -157,6 +183,6 @@ impl AsyncWork {
     }
 
     fn is_waiting(&self, cx: &ProfilerThread<'_>) -> bool {
-        self.state.lock(cx).callers.as_ref().is_some_and(AsyncCallers::is_waiting)
+        self.state.lock(cx).callers().is_waiting()
     }
 }

@@ -24,7 +24,7 @@ mod classes;
 mod runs;
 
 pub(super) use callers::ProbeCallers;
-pub(super) use classes::Machine;
+pub(crate) use classes::Machine;
 
 /// How many objects of a chain are visited.
 const MOST_OBJECTS: usize = 256;

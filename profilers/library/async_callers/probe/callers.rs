@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use corprof::prelude::*;
 
-use super::super::async_callers::{Caller, Joined, Role, StackFrame, Waiting};
+use super::super::{Caller, Joined, Role, StackFrame, Waiting};
 use super::runs::Run;
 use super::{AT_LIMIT, AT_ROOT, AT_SOURCE, AT_UNKNOWN, AsyncProbe, FIRST_CLASS, Machine, locked};
 
@@ -13,7 +13,7 @@ use super::{AT_LIMIT, AT_ROOT, AT_SOURCE, AT_UNKNOWN, AsyncProbe, FIRST_CLASS, M
 const NATURAL_ENDS: [&str; 2] = ["System.Threading.Tasks.Task.SetOnInvokeMres", "object"];
 
 /// Joins samples with what the probe has noted.
-pub(in super::super) struct ProbeCallers {
+pub(in crate::async_callers) struct ProbeCallers {
     probe: Arc<AsyncProbe>,
     /// Samples in resumed methods, and those whose callers were found.
     resumed: u64,
@@ -23,15 +23,15 @@ pub(in super::super) struct ProbeCallers {
 }
 
 impl ProbeCallers {
-    pub(in super::super) fn new(probe: Arc<AsyncProbe>) -> Self {
+    pub(in crate::async_callers) fn new(probe: Arc<AsyncProbe>) -> Self {
         Self { probe, resumed: 0, joined: 0, ends: HashMap::new() }
     }
 
     /// Finds the callers of a sample.
-    pub(in super::super) fn join<'s>(&mut self, cx: &InNoGc<'_>, sample: &'s Waiting) -> Joined<'s> {
+    pub(in crate::async_callers) fn join<'s, T>(&mut self, cx: &InNoGc<'_>, sample: &'s Waiting<T>) -> Joined<'s> {
         let frames = &*sample.frames;
         let is_box = |frame: &StackFrame| matches!(frame, StackFrame::Managed(_, Role::Box, _));
-        let physical = Joined { physical: frames, awaiting: Vec::new(), creators: Vec::new() };
+        let physical = Joined::physical(frames);
         let Some(innermost) = frames.iter().position(is_box) else { return physical };
         self.resumed += 1;
         let depth = frames.iter().filter(|frame| is_box(frame)).count();
@@ -60,7 +60,7 @@ impl ProbeCallers {
     }
 
     /// What the thread of the sample had resumed, and the methods of that.
-    fn run(&self, sample: &Waiting, depth: usize) -> Option<(Run, Vec<Machine>)> {
+    fn run<T>(&self, sample: &Waiting<T>, depth: usize) -> Option<(Run, Vec<Machine>)> {
         let runs = locked(&self.probe.threads).get(&sample.thread.0.as_raw()).cloned()?;
         let run = runs.at(sample.ticks, u16::try_from(depth).ok()?)?;
         let known = locked(&self.probe.known);
@@ -70,7 +70,7 @@ impl ProbeCallers {
     }
 
     /// What a reader of the profile should know.
-    pub(in super::super) fn note(&self) -> Option<String> {
+    pub(in crate::async_callers) fn note(&self) -> Option<String> {
         if self.resumed == 0 {
             return None;
         }
@@ -96,7 +96,7 @@ impl ProbeCallers {
             None => String::new(),
         };
         Some(format!(
-            "Async callers: known of {share:.1} % of {} samples in resumed methods{ends}. The others have their \
+            "Async callers: known of {share:.1} % of {} stacks in resumed methods{ends}. The others have their \
              physical stacks",
             self.resumed
         ))

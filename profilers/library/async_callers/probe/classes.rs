@@ -41,10 +41,10 @@ pub(super) struct Core {
 
 /// `MoveNext` of a state machine. The function is not to be had on a thread of the profiler.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(in super::super) struct Machine {
-    pub(in super::super) module: ModuleId,
-    pub(in super::super) method: MethodDef,
-    pub(in super::super) name: Arc<str>,
+pub(crate) struct Machine {
+    pub(crate) module: ModuleId,
+    pub(crate) method: MethodDef,
+    pub(crate) name: Arc<str>,
 }
 
 /// What an object of a class is.

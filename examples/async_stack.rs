@@ -1,0 +1,57 @@
+//! Prints the stack of each exception, and under it the methods that await what the thread has resumed (.NET 11).
+
+use std::ops::ControlFlow::Continue;
+
+use corprof::args::EventPipeEvent;
+use corprof::events::Level;
+use corprof::id::CodeAddress;
+use corprof::info::EventPipeProviderConfig;
+use corprof::prelude::*;
+use corprof::sampler::ticks;
+use corprof::sync::Mutex;
+use corprof_async::{AskedMethods, Decoder, LogicalStacks, PROVIDER, STACK_KEYWORDS};
+
+#[derive(Profiler)]
+#[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7E11")]
+struct AsyncStack(Mutex<Told>);
+
+/// What threads have told, and the exceptions that wait for it: the thread, the time, and the code on its stack.
+type Told = (Decoder, LogicalStacks, Vec<(u64, u64, Vec<CodeAddress>)>);
+
+#[callbacks]
+impl Callbacks for AsyncStack {
+    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
+        cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
+        let (name, keywords, level) = (PROVIDER, STACK_KEYWORDS, Level::Informational);
+        cx.event_pipe_start_session(&[EventPipeProviderConfig { name, keywords, level, filter: None }], false)?;
+        Ok(Self(Mutex::default()))
+    }
+
+    fn exception_thrown(&self, cx: &InNoGc<'_>, _thrown: ObjectId<'_>) {
+        let Ok(Some(thread)) = cx.current_thread() else { return };
+        let mut stack = Vec::new();
+        let _ = cx.walk_own_stack(|frame| {
+            stack.extend(frame.code_address());
+            Continue(())
+        });
+        self.0.lock(cx).2.push((u64::from(cx.os_thread_id(thread).unwrap_or_default()), ticks(), stack));
+    }
+
+    /// A thread tells what it ran later: up to then its exceptions wait.
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
+        let (decoder, stacks, thrown) = &mut *self.0.lock(cx);
+        let _ = decoder.decode(event.data).map(|buffer| stacks.take_buffer(&buffer, ticks(), |_step| {}));
+        for (thread, ticks, stack) in thrown.extract_if(.., |(thread, at, _)| stacks.known_until(*thread) >= *at) {
+            let methods = AskedMethods::new(|address| {
+                let own = stack.iter().copied().find(|code| code.as_raw() as u64 == address);
+                let function = cx.function_from_ip(own.or_else(|| cx.code_address(address as usize))?).ok()??;
+                Some((function.as_raw() as u64, cx.names().function(function).to_string()))
+            });
+            let addresses: Vec<_> = stack.iter().map(|code| code.as_raw() as u64).collect();
+            eprintln!("thrown");
+            for frame in stacks.joined(thread, ticks, &addresses, &methods).frames {
+                eprintln!("  {:?} {}", frame.origin, methods.name_at(frame.address).unwrap_or_default());
+            }
+        }
+    }
+}

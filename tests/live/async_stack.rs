@@ -1,0 +1,34 @@
+//! The example `async_stack`.
+
+use anyhow::{Result, ensure};
+use corprof_tests::{Difference, Run, Runtime, ensure_or_longer, patiently};
+
+/// The stacks of exceptions go on with the methods that await the resumed one, where the runtime tells.
+#[test]
+fn async_stack_prints_who_awaits_the_thrower() -> Result<()> {
+    patiently(Runtime::all_for_modern("AsyncWitness")?, |runtime, times| {
+        for kind in ["shop", "machines"] {
+            let milliseconds = (3000 * times).to_string();
+            // .NET 10 asks for it.
+            let run = Run::new(runtime, "AsyncWitness").env("DOTNET_RuntimeAsync", "1").profiler("async_stack");
+            let outcome = run.args([kind, "throw", &milliseconds]).run()?;
+            outcome.exited_with(0)?;
+            let stacks: Vec<&str> = outcome.stderr.split("thrown\n").skip(1).collect();
+            if !runtime.has(Difference::AsyncOperations) {
+                ensure!(stacks.is_empty(), "{runtime}, {kind}: {outcome}");
+                continue;
+            }
+            ensure_or_longer!(stacks.len() > 100, "{runtime}, {kind}: {outcome}");
+            let is_right = |stack: &&&str| {
+                let awaits =
+                    |name: &str| stack.lines().any(|line| line.starts_with("  Awaiting ") && line.contains(name));
+                let physical = stack.lines().rfind(|line| line.starts_with("  Physical "));
+                let is_resumed = physical.is_some_and(|line| line.contains("Query"));
+                is_resumed && awaits("Load") && awaits("Orders") != awaits("Users")
+            };
+            let right = stacks.iter().filter(is_right).count();
+            ensure!(right * 10 >= stacks.len() * 9, "{runtime}, {kind}: {right} of {}: {outcome}", stacks.len());
+        }
+        Ok(())
+    })
+}

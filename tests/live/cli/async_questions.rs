@@ -1,0 +1,241 @@
+//! The questions take their callers from where `corprof record` does: `allocations` by stack, `exceptions` and `locks` show
+//! who awaits a resumed method, from the start and after an attach.
+
+use corprof_tests::{ensure_or_longer, patiently};
+use serde_json::Value;
+
+use super::*;
+
+const PROGRAM: &str = "AsyncWitness";
+
+/// The entry methods of tests/managed/modern/AsyncWitness.cs.
+const ENTRIES: [&str; 2] = ["Orders", "Users"];
+
+/// The runtimes that run the program.
+fn modern() -> Result<Vec<Runtime>> {
+    let all = Runtime::all_for_modern(PROGRAM)?;
+    Ok(all.into_iter().filter(|runtime| !runtime.is_windows() && !runtime.is_emulated()).collect())
+}
+
+/// State machines, and the methods that the runtime suspends itself: those are known only where the runtime tells them.
+fn kinds(runtime: &Runtime) -> &'static [&'static str] {
+    if runtime.has(Difference::AsyncOperations) { &["shop", "machines"] } else { &["machines"] }
+}
+
+/// Whether an entry method is among these frames, as itself or as its state machine.
+fn has(frames: &str, entry: &str) -> bool {
+    frames.contains(&format!(".{entry}(")) || frames.contains(&format!(".<{entry}>"))
+}
+
+/// Asks about a run of the program from its start.
+fn ask_from_the_start(runtime: &Runtime, kind: &str, what: &str, asked: &[&str], times: u64) -> Result<Output> {
+    let mut command = corprof()?;
+    // What threads have held back when a process ends is not told.
+    command.args(asked).args(["--duration", &(3 * times).to_string()]);
+    // .NET 10 asks for it.
+    command.args(["--env", "DOTNET_RuntimeAsync=1", "--"]).args(application(runtime, PROGRAM)?);
+    let output = command.args([kind, what, &(7000 * times).to_string()]).output()?;
+    ensure!(output.status.success(), "{runtime}, {kind}: {output:?}");
+    Ok(output)
+}
+
+/// Asks about a running program.
+fn ask_after_an_attach(runtime: &Runtime, kind: &str, what: &str, asked: &[&str], times: u64) -> Result<Output> {
+    let program = Program::start(Run::new(runtime, PROGRAM).args([kind, what]).command()?)?;
+    program.expect("ready")?;
+    let pid = program.child.id().to_string();
+    let mut command = corprof()?;
+    let output = command.args(asked).args([&pid, "--duration", &(3 * times).to_string()]).output()?;
+    ensure!(output.status.success(), "{runtime}, {kind}: {output:?}");
+    program.end()?;
+    Ok(output)
+}
+
+/// The document that the command has printed, behind what the program has.
+fn parsed(output: &Output) -> Result<Value> {
+    let (stdout, _) = texts(output);
+    let last = stdout.lines().last().with_context(|| format!("no document: {output:?}"))?;
+    serde_json::from_str(last).with_context(|| format!("no document: {output:?}"))
+}
+
+/// The bytes of a folded profile in arrays that tell whose they are: all, those below the right entry method, and those
+/// below the other one.
+fn bytes(file: &Path) -> Result<[f64; 3]> {
+    let [mut all, mut right, mut wrong] = [0.0; 3];
+    for line in fs::read_to_string(file)?.lines() {
+        let (stack, weight) = line.rsplit_once(' ').with_context(|| format!("no weight: {line}"))?;
+        let weight: f64 = weight.parse()?;
+        for (entry, other) in [(ENTRIES[0], ENTRIES[1]), (ENTRIES[1], ENTRIES[0])] {
+            let Some((callers, _)) = stack.split_once(&format!("new Of{entry}[]")) else { continue };
+            all += weight;
+            right += if has(callers, entry) { weight } else { 0.0 };
+            wrong += if has(callers, other) { weight } else { 0.0 };
+        }
+    }
+    Ok([all, right, wrong])
+}
+
+fn check_bytes(file: &Path, output: &Output) -> Result<()> {
+    let [all, right, wrong] = bytes(file)?;
+    ensure_or_longer!(all > 10e6, "{all} bytes: {output:?}");
+    ensure!(wrong <= 0.01 * all, "{wrong} of {all} bytes: {output:?}");
+    // A busy machine is late with the session, and with what threads tell.
+    ensure_or_longer!(right >= 0.9 * all, "{right} of {all} bytes: {output:?}");
+    Ok(())
+}
+
+#[test]
+fn allocations_have_those_that_await_from_the_start() -> Result<()> {
+    patiently(modern()?, |runtime, times| {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("a.folded");
+        let asked = ["allocations", "--by", "stack", "-o", &file.to_string_lossy()];
+        for kind in kinds(runtime) {
+            let output = ask_from_the_start(runtime, kind, "allocate", &asked, times)?;
+            check_bytes(&file, &output).with_context(|| format!("{runtime}, {kind}"))?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn allocations_have_those_that_await_after_an_attach_and_physical_stacks_on_request() -> Result<()> {
+    patiently(modern()?, |runtime, times| {
+        if !runtime.has(Difference::AsyncOperations) {
+            return Ok(());
+        }
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("a.folded");
+        let asked = ["allocations", "--by", "stack", "-o", &file.to_string_lossy()];
+        for kind in kinds(runtime) {
+            let output = ask_after_an_attach(runtime, kind, "allocate", &asked, times)?;
+            check_bytes(&file, &output).with_context(|| format!("{runtime}, {kind}"))?;
+
+            let asked = [&asked[..], &["--physical"]].concat();
+            let output = ask_after_an_attach(runtime, kind, "allocate", &asked, times)?;
+            let [all, right, _] = bytes(&file)?;
+            ensure_or_longer!(all > 10e6, "{runtime}, {kind}: {all} bytes: {output:?}");
+            ensure!(right < 0.5 * all, "{runtime}, {kind}: {right} of {all} bytes without async callers");
+        }
+        Ok(())
+    })
+}
+
+/// The exceptions of a class whose name tells whose they are: all, those that the right entry method has called for, and
+/// those of the other one.
+fn exceptions(document: &Value, entry: &str, other: &str) -> Result<[u64; 3]> {
+    let number = |value: &Value| value.as_u64().context("no number");
+    let [mut all, mut right, mut wrong] = [0; 3];
+    for row in document["kinds"].as_array().context("no kinds")? {
+        if row["class"] != format!("{entry}Exception") {
+            continue;
+        }
+        all += number(&row["count"])?;
+        for callers in row["callers"].as_array().context("no callers")? {
+            let frames = callers["frames"].to_string();
+            // The method below the one that throws is on the stack, too.
+            ensure!(frames.contains("Helper.Do("), "{frames}");
+            right += if has(&frames, entry) { number(&callers["count"])? } else { 0 };
+            wrong += if has(&frames, other) { number(&callers["count"])? } else { 0 };
+        }
+    }
+    Ok([all, right, wrong])
+}
+
+fn check_exceptions(output: &Output) -> Result<()> {
+    let document = parsed(output)?;
+    for (entry, other) in [(ENTRIES[0], ENTRIES[1]), (ENTRIES[1], ENTRIES[0])] {
+        let [all, right, wrong] = exceptions(&document, entry, other)?;
+        ensure_or_longer!(all > 100, "{all} exceptions: {document}");
+        ensure!(wrong == 0, "{right} of {all}, {wrong} wrong: {document}");
+        ensure_or_longer!(right as f64 >= 0.9 * all as f64, "{right} of {all}: {document}");
+    }
+    Ok(())
+}
+
+#[test]
+fn exceptions_have_those_that_await_the_thrower() -> Result<()> {
+    patiently(modern()?, |runtime, times| {
+        let asked = ["exceptions", "--json"];
+        for kind in kinds(runtime) {
+            let output = ask_from_the_start(runtime, kind, "throw", &asked, times)?;
+            check_exceptions(&output).with_context(|| format!("{runtime}, {kind}, from the start"))?;
+            if runtime.has(Difference::AsyncOperations) {
+                let output = ask_after_an_attach(runtime, kind, "throw", &asked, times)?;
+                check_exceptions(&output).with_context(|| format!("{runtime}, {kind}, after an attach"))?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The methods of the application stand in the text.
+#[test]
+fn exceptions_say_who_awaits_the_thrower() -> Result<()> {
+    patiently(modern()?, |runtime, times| {
+        let output = ask_from_the_start(runtime, "machines", "throw", &["exceptions"], times)?;
+        let (_, stderr) = texts(&output);
+        // On a busy machine the time may be over before the program has begun.
+        ensure_or_longer!(stderr.contains("OrdersException"), "{runtime}: {stderr}");
+        let line = stderr.lines().find(|line| line.contains("called by Helper.Do(bool) < Machines.<Query>"));
+        let line = line.with_context(|| format!("{runtime}: {stderr}"))?;
+        ensure!(line.contains(" < Machines.<Load>") && line.contains(".<Work>"), "{runtime}: {stderr}");
+        let physical = ask_from_the_start(runtime, "machines", "throw", &["exceptions", "--physical"], times)?;
+        let (_, stderr) = texts(&physical);
+        ensure_or_longer!(stderr.contains("OrdersException"), "{runtime}: {stderr}");
+        ensure!(!stderr.contains("called by"), "{runtime}: {stderr}");
+        Ok(())
+    })
+}
+
+/// Both threads of the longest waits have the entry method that their innermost method names, as far as callers are known.
+fn check_locks(document: &Value, folded: &Path) -> Result<()> {
+    let longest = document["longest"].as_array().context("no waits")?;
+    ensure_or_longer!(!longest.is_empty(), "no waits: {document}");
+    let [mut seen, mut right] = [0; 2];
+    for wait in longest {
+        for stack in [&wait["waiter"], &wait["owner"]] {
+            let frames = stack["frames"].to_string();
+            for (entry, other) in [(ENTRIES[0], ENTRIES[1]), (ENTRIES[1], ENTRIES[0])] {
+                if frames.contains(&format!("Helper.WaitOf{entry}(")) {
+                    seen += 1;
+                    ensure!(!has(&frames, other), "{entry}: {frames}");
+                    right += i32::from(has(&frames, entry));
+                }
+            }
+        }
+    }
+    ensure_or_longer!(seen >= 2 && 2 * right >= seen, "{document}");
+    let [mut all, mut right] = [0.0; 2];
+    for line in fs::read_to_string(folded)?.lines() {
+        let (stack, weight) = line.rsplit_once(' ').with_context(|| format!("no weight: {line}"))?;
+        let weight: f64 = weight.parse()?;
+        for entry in ENTRIES.iter().filter(|entry| stack.contains(&format!("Helper.WaitOf{entry}("))) {
+            all += weight;
+            right += if has(stack, entry) { weight } else { 0.0 };
+        }
+    }
+    ensure_or_longer!(all > 0.0, "{document}");
+    ensure_or_longer!(right >= 0.9 * all, "{right} of {all} ns of owners: {document}");
+    Ok(())
+}
+
+#[test]
+fn waiters_and_owners_of_locks_have_those_that_await_them() -> Result<()> {
+    patiently(modern()?, |runtime, times| {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("l.folded");
+        let asked = ["locks", "--json", "--depth", "100", "-o", &file.to_string_lossy()];
+        for kind in kinds(runtime) {
+            let output = ask_from_the_start(runtime, kind, "lock", &asked, times)?;
+            let document = parsed(&output)?;
+            check_locks(&document, &file).with_context(|| format!("{runtime}, {kind}, from the start"))?;
+            if runtime.has(Difference::AsyncOperations) {
+                let output = ask_after_an_attach(runtime, kind, "lock", &asked, times)?;
+                let document = parsed(&output)?;
+                check_locks(&document, &file).with_context(|| format!("{runtime}, {kind}, after an attach"))?;
+            }
+        }
+        Ok(())
+    })
+}
