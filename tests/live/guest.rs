@@ -1,7 +1,7 @@
 //! A profiler is a guest: under any misbehaviour of it, the application prints the same and ends with its own code.
 
 use anyhow::{Result, ensure};
-use corprof_tests::{Difference, Outcome, Run, Runtime};
+use corprof_tests::{Difference, Outcome, Run, Runtime, repetitions};
 
 const LIBRARY: &str = "guest";
 
@@ -92,7 +92,7 @@ fn an_error_of_initialize_is_told_and_no_callback_follows() -> Result<()> {
 #[test]
 fn no_callback_comes_after_shutdown_and_the_profiler_is_dropped() -> Result<()> {
     for runtime in Runtime::all()? {
-        for _ in 0..20 {
+        for _ in 0..repetitions(8, 20) {
             let outcome = Run::new(&runtime, "Abandon").profiler_named(LIBRARY, "WatchesTheOrder").run()?;
             outcome.exited_with(3)?;
             ensure!(outcome.stdout == "abandoned 4 threads\n", "{outcome}");
@@ -138,7 +138,7 @@ fn a_callback_that_does_not_end_holds_the_application_up_no_longer_than_it_must(
 #[test]
 fn events_may_be_turned_on_and_off_until_the_very_end() -> Result<()> {
     for runtime in Runtime::all()? {
-        for _ in 0..20 {
+        for _ in 0..repetitions(8, 20) {
             unharmed(&runtime, "Toggles", &[])?;
         }
     }

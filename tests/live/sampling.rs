@@ -47,7 +47,7 @@ fn known_shares_of_work_come_out() -> Result<()> {
     patiently(Runtime::all()?, |runtime, times| {
         // Under Wine stopping all threads takes some five milliseconds of talk with its server; an emulator is slow at
         // all.
-        let (time, enough) = if runtime.is_slow() { (8000, 100) } else { (4000, 500) };
+        let (time, enough) = if runtime.is_slow() { (8000, 100) } else { (1500, 500) };
         let time = times * time;
         let outcome = sample(runtime, "Shares", &[time], &[])?;
         outcome.exited_with(0)?;
@@ -92,7 +92,7 @@ fn known_shares_of_work_come_out() -> Result<()> {
 #[test]
 fn on_a_processor_is_who_works_and_not_who_waits() -> Result<()> {
     patiently(Runtime::all()?, |runtime, times| {
-        let time = times * if runtime.is_slow() { 4000 } else { 2000 };
+        let time = times * if runtime.is_slow() { 4000 } else { 1000 };
         let outcome = sample(runtime, "Shares", &[time, 2], &[("CPU", 1), ("SYSTEM_TIME", 1)])?;
         outcome.exited_with(0)?;
         // By processor time and not by samples: where rounds are few, the waiter has woken up since the last one nearly
@@ -144,7 +144,7 @@ fn shares_of_a_pool_come_out_on_a_full_machine() -> Result<()> {
                 });
             }
             let end = Defer(|| is_over.store(true, Relaxed));
-            let outcome = sample(runtime, "Pool", &[times * 6000, 8], &[("CPU", 1)])?;
+            let outcome = sample(runtime, "Pool", &[times * repetitions(2000, 6000), 8], &[("CPU", 1)])?;
             drop(end);
             outcome.exited_with(0)?;
             let chains = ["Pool.Sixty()", "Pool.Thirty()", "Pool.Ten()"];

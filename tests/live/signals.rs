@@ -58,7 +58,7 @@ fn a_thread_that_waits_for_a_processor_is_not_sampled() -> Result<()> {
     patiently(runtimes()?, |runtime, times| {
         // Each thread gives its processor to another one after 0.2 ms of work, and waits in the yield longer than that.
         let threads = (4 * processors).to_string();
-        let outcome = sample(runtime, "Shares", &[&(times * 4000).to_string(), &threads, "yields"], 1000)?;
+        let outcome = sample(runtime, "Shares", &[&(times * 1500).to_string(), &threads, "yields"], 1000)?;
         outcome.exited_with(0)?;
         was_sampled(&outcome)?;
         let chains = ["Sixty", "Thirty", "Ten"].map(|chain| told(&outcome, &format!("chain Shares.{chain}()")));
@@ -96,7 +96,7 @@ fn native_frames_are_followed_and_named() -> Result<()> {
             println!("SKIPPED on {runtime}: its C library has no unwind information, so that stacks end there");
             return Ok(());
         }
-        let outcome = sample(runtime, "Between", &[&(times * 4000).to_string()], 1000)?;
+        let outcome = sample(runtime, "Between", &[&(times * 1000).to_string()], 1000)?;
         outcome.exited_with(0)?;
         was_sampled(&outcome)?;
         let [compares, under] = ["compares", "compares under sorts"].map(|key| told(&outcome, key));
@@ -114,7 +114,8 @@ fn native_frames_are_followed_and_named() -> Result<()> {
 #[test]
 fn faults_and_exceptions_on_many_threads_go_on() -> Result<()> {
     patiently(all()?, |runtime, times| {
-        let outcome = sample(runtime, "Signals", &["storm", "64", &(times * 3000).to_string()], 100)?;
+        let outcome =
+            sample(runtime, "Signals", &["storm", "64", &(times * repetitions(1000, 3000)).to_string()], 100)?;
         outcome.exited_with(0)?;
         ensure!(outcome.stdout == "wrong: 0\n", "{outcome}");
         was_sampled(&outcome)?;

@@ -98,7 +98,7 @@ fn an_application_that_dies_leaves_a_profile_and_its_exit_code() -> Result<()> {
         ]
         .map(|(end, code, named)| -> Result<_> {
             let file = folder.path().join(format!("{end}.folded"));
-            let mut command = record(&runtime, &file, &["--rate", "500"], "2500", end)?;
+            let mut command = record(&runtime, &file, &["--rate", "500"], "1500", end)?;
             let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
             Ok((end, code, named, file, child))
         });

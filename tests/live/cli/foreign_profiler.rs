@@ -210,7 +210,7 @@ fn stacks_are_those_that_a_profiler_sees() -> Result<()> {
 fn the_busiest_methods_are_shown() -> Result<()> {
     patiently(runtimes()?, |runtime, longer| {
         let program = pool(runtime)?;
-        let duration = (3 * longer).to_string();
+        let duration = longer.to_string();
         let (stdout, stderr) = looks(&program, &["top"], &["--json", "--duration", &duration])?;
         ensure!(stderr.contains(LIMITS), "{stderr}");
         let table: Value = serde_json::from_str(&stdout).context("no JSON")?;
@@ -227,7 +227,7 @@ fn the_busiest_methods_are_shown() -> Result<()> {
         ensure_or_longer!(seconds("Pool.Burn(", "own_seconds") > 0.8 * all, "{table}");
         ensure!(total("Pool.Serves(") >= all * 0.99, "{table}");
         ensure!(table["events_problem"].is_null(), "{table}");
-        let (stdout, _) = looks(&program, &["top"], &["--once", "--duration", "1"])?;
+        let (stdout, _) = looks(&program, &["top"], &["--once", "--duration", "0.5"])?;
         ensure!(stdout.contains(LIMITS), "{stdout}");
         Ok(())
     })

@@ -49,7 +49,7 @@ fn an_application_is_recorded_under_the_name_that_was_asked_for() -> Result<()> 
             // One of an earlier run.
             fs::write(&file, "old")?;
             let mut command = record(runtime, &file, &["--mode", option, "--rate", "200"], "Pool")?;
-            let output = command.arg((2000 * times).to_string()).args(["2", "100000"]).output()?;
+            let output = command.arg((1000 * times).to_string()).args(["2", "100000"]).output()?;
             let (_, stderr) = texts(&output);
             ensure!(output.status.success(), "{output:?}");
             ensure!(stderr.contains(&format!("corprof: {} is written\n", file.display())), "{stderr}");

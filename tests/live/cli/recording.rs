@@ -192,7 +192,7 @@ fn samples_have_their_times_threads_and_names() -> Result<()> {
         let file = folder.path().join("app.nettrace");
         let begin = Instant::now();
         let mut command = record(runtime, &file, &["--rate", "1000"], "Shares")?;
-        let output = command.arg((3000 * times).to_string()).arg("2").output()?;
+        let output = command.arg((2000 * times).to_string()).arg("2").output()?;
         let (_, stderr) = texts(&output);
         ensure!(output.status.success(), "{output:?}");
         ensure!(stderr.contains("app.nettrace is written") && stderr.contains("Shares.Burn"), "{stderr}");
