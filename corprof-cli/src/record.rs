@@ -22,7 +22,7 @@ use corprof_profilers::table::SAMPLER;
 use crate::attach_request::Occupied;
 use crate::attached_profiler::{self, Left, Place};
 use crate::exit::{self, Failure, Outcome};
-use crate::options;
+use crate::options::{self, Names};
 use crate::profiler_choice;
 use crate::signals::Signals;
 
@@ -153,6 +153,9 @@ pub struct Args {
     /// Show stacks as threads have them, not who awaits a resumed async method
     #[arg(long)]
     physical: bool,
+
+    #[command(flatten)]
+    names: Names,
 
     /// Open the file in its default program
     #[arg(long)]
@@ -373,6 +376,7 @@ fn settings(args: &Args, output: Option<PathBuf>, stop: PathBuf) -> Result<Vec<(
         ("SAMPLER_MODE", args.mode().into()),
         ("SAMPLER_HZ", args.rate.to_string().into()),
         ("SAMPLER_STACKS", if args.physical { "physical" } else { "async" }.into()),
+        ("SAMPLER_NAMES", args.names.word().into()),
         // Standard error is the application's.
         ("SAMPLER_REPORT", "none".into()),
     ];

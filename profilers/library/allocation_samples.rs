@@ -8,6 +8,7 @@ use corprof_profilers::settings::Settings;
 use corprof_profilers::table::ALLOCATION_SAMPLES;
 
 use crate::allocations::{Samples, is_by_stack, output};
+use crate::code_frames::Spelling;
 use crate::question::{Asker, answer_when_asked};
 
 /// The profiler.
@@ -29,7 +30,7 @@ impl Callbacks for AllocationSamples {
         let settings = Settings::of_attach(&ALLOCATION_SAMPLES, data)?;
         let asker = Asker::of_attach(cx, &settings)?;
         let top = settings.of("ALLOCATIONS_TOP").number()?;
-        let samples = Samples::new(output(&settings, true)?, is_by_stack(&settings)?);
+        let samples = Samples::new(output(&settings, true)?, is_by_stack(&settings)?, Spelling::of(&settings));
         Samples::start(cx)?;
         answer_when_asked(cx, &asker)?;
         Ok(Self { samples: Mutex::new(samples), top, asker })

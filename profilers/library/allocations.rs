@@ -28,6 +28,7 @@ use corprof_profilers::table::ALLOCATIONS;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use crate::code_frames::Spelling;
 use crate::question::{Answer, Asker, Head, Report, answer_when_asked};
 
 /// The bytes from one sample to the next, on average: a constant of the runtime.
@@ -129,6 +130,7 @@ impl Report for AllocationReport {
 pub(crate) struct Samples {
     output: Option<Output>,
     is_by_stack: bool,
+    spelling: Spelling,
     /// By class, and with `is_by_stack` by the method that allocates.
     rows: BTreeMap<(String, Option<String>), Count>,
     profile: Profile,
@@ -136,22 +138,24 @@ pub(crate) struct Samples {
 }
 
 impl Samples {
-    pub(crate) fn new(output: Option<Output>, is_by_stack: bool) -> Self {
-        let mut profile = Profile::summed(application_name(), Unit::Bytes).of_process(std::process::id());
+    pub(crate) fn new(output: Option<Output>, is_by_stack: bool, spelling: Spelling) -> Self {
+        let profile = Profile::summed(application_name(), Unit::Bytes).of_process(std::process::id());
+        let mut profile = spelling.profile(profile);
         let thread = profile.thread(0, "all threads");
-        Self { output, is_by_stack, rows: BTreeMap::new(), profile, thread }
+        Self { output, is_by_stack, spelling, rows: BTreeMap::new(), profile, thread }
     }
 
     fn add(&mut self, class: String, bytes: f64, stack: &[Name]) {
         let is_framework = |name: &Name| name.starts_with("System.") || name.starts_with("Microsoft.");
-        let own = stack.iter().find(|name| !is_framework(name)).or(stack.first());
+        let own = stack.iter().position(|name| !is_framework(name)).unwrap_or_default();
+        let method = stack.get(own).map(|name| self.spelling.method(name, stack.get(own + 1).map(|caller| &**caller)));
         let bytes = bytes as usize;
         let leaf = self.profile.frame(Frame::managed(&format!("new {class}")));
         let callers = stack.iter().map(|name| self.profile.frame(Frame::managed(name)));
         let frames: Vec<_> = std::iter::once(leaf).chain(callers).collect();
         let stack = self.profile.stack_leaf_first(frames);
         self.profile.sample(self.thread, Duration::ZERO, stack, bytes as u64);
-        let method = self.is_by_stack.then(|| own.map_or("[native code]", |name| name).to_owned());
+        let method = self.is_by_stack.then(|| method.unwrap_or_else(|| "[native code]".to_owned()));
         self.rows.entry((class, method)).or_default().add(Count { bytes, objects: 1 });
     }
 
@@ -251,7 +255,7 @@ impl Callbacks for Allocations {
             cx.remove_events(EventMask::ENABLE_OBJECT_ALLOCATED | EventMask::MONITOR_OBJECT_ALLOCATED)?;
             Samples::start(cx)?;
         }
-        let by_stack = is_by_stack.then(|| Mutex::new(Samples::new(output, true)));
+        let by_stack = is_by_stack.then(|| Mutex::new(Samples::new(output, true, Spelling::of(&settings))));
         answer_when_asked(cx, &asker)?;
         Ok(Self { top, by_class: ThreadState::default(), by_name: Mutex::default(), by_stack, asker })
     }

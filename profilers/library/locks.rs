@@ -28,7 +28,7 @@ use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::LOCKS;
 use serde::Serialize;
 
-use crate::code_frames::{CodeFrame, CodeFrames, SourceStack, in_source};
+use crate::code_frames::{CodeFrame, CodeFrames, SourceStack, Spelling, in_source, shown};
 use crate::question::{Answer, Asker, Head, Report, answer_when_asked, milliseconds};
 use crate::thread_name::name_by_system;
 
@@ -190,9 +190,10 @@ impl Place {
     }
 
     /// The innermost method that is not of the framework.
-    fn method(&self) -> &str {
-        let is_own = |frame: &&CodeFrame| !frame.name.starts_with("System.") && !frame.name.starts_with("Microsoft.");
-        self.frames.iter().find(is_own).or(self.frames.first()).map_or("[unknown]", |frame| &frame.name)
+    fn method(&self) -> String {
+        let is_own = |frame: &CodeFrame| !frame.name.starts_with("System.") && !frame.name.starts_with("Microsoft.");
+        let own = self.frames.iter().position(is_own).unwrap_or_default();
+        shown(&self.frames, own).unwrap_or_else(|| "[unknown]".to_owned())
     }
 
     fn in_source(&self, depth: usize, lines: &mut SourceLines) -> SourceStack {
@@ -261,8 +262,9 @@ struct Longest {
 }
 
 impl State {
-    fn new(options: Options, os_ids: HashMap<u32, u32>) -> Self {
+    fn new(options: Options, os_ids: HashMap<u32, u32>, spelling: Spelling) -> Self {
         let profile = Profile::summed(application_name(), Unit::Nanoseconds).of_process(std::process::id());
+        let profile = spelling.profile(profile);
         Self {
             options,
             start: Instant::now(),
@@ -329,8 +331,8 @@ impl State {
         let time = wait.start.elapsed();
         self.count += 1;
         self.total += time;
-        self.by_waiter.entry(wait.waiter.method().to_owned()).or_default().add(time);
-        let methods = [wait.waiter.method(), wait.owner.as_ref().map_or("", Place::method)].map(str::to_owned);
+        self.by_waiter.entry(wait.waiter.method()).or_default().add(time);
+        let methods = [wait.waiter.method(), wait.owner.as_ref().map(Place::method).unwrap_or_default()];
         if self.longest.get(&methods).is_none_or(|(longest, _)| *longest < time) {
             self.longest.insert(methods, (time, wait));
         }
@@ -357,7 +359,7 @@ impl State {
         if waited.is_zero() {
             return;
         }
-        self.by_owner.entry((owner.method().to_owned(), owner.name.clone())).or_default().add(waited);
+        self.by_owner.entry((owner.method(), owner.name.clone())).or_default().add(waited);
         let profile = &mut self.profile;
         let thread = *self
             .threads
@@ -584,9 +586,10 @@ fn look(waits: &Waits, code: &CodeFrames, round: &mut Round<'_, '_>) {
 impl Locks {
     fn start(cx: &mut InCallback<'_>, settings: &Settings, asker: Asker) -> Result<Self, BoxError> {
         let options = Options::read(settings)?;
+        let spelling = Spelling::of(settings);
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
         let depth = options.depth.max(100);
-        let waits = Arc::new(Waits(Mutex::new(State::new(options, threads(settings)?))));
+        let waits = Arc::new(Waits(Mutex::new(State::new(options, threads(settings)?, spelling))));
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
         let wanted = Arc::clone(&waits);
         let is_owner = move |os_id| wanted.lock().owners.values().any(|&id| id == os_id);
@@ -596,7 +599,7 @@ impl Locks {
         let is_wanted = move |os_id| takes_this.load(Ordering::Relaxed) || is_owner(os_id);
         let sampler = Sampler::every(interval).threads(move |thread| thread.os_id.is_some_and(&is_wanted));
         let seen = Arc::clone(&waits);
-        let code = Arc::<CodeFrames>::default();
+        let code = Arc::new(CodeFrames::spelt(spelling));
         let owners = Arc::clone(&code);
         sampler.start(cx, move |round| {
             see_owners(&seen, &owners, round);
