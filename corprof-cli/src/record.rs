@@ -4,8 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::builder::PossibleValuesParser;
@@ -300,8 +299,6 @@ fn refuse_number(command: &[OsString]) -> Result<(), Failure> {
 
 /// How long processes that outlive the application may take to write their files.
 const LAST_WORDS: Duration = Duration::from_secs(10);
-/// The interval between two looks for that.
-const LOOK: Duration = Duration::from_millis(10);
 
 /// Has the processes that outlive the application, such as a server that it has started, write their files now: at
 /// their end nobody would tell of the files. Returns these processes.
@@ -315,12 +312,7 @@ fn finish_survivors(ended: &Ended, stop: &StopFile) -> Result<Vec<u32>> {
     if alive.is_empty() {
         return Ok(alive);
     }
-    stop.ask()?;
-    let end = Instant::now() + LAST_WORDS;
-    let is_writing = |pid: &u32| !stop.is_done(*pid) && processes::is_there(*pid);
-    while alive.iter().any(is_writing) && Instant::now() < end {
-        thread::sleep(LOOK);
-    }
+    stop.ask_and_wait(&alive, LAST_WORDS)?;
     Ok(alive.into_iter().filter(|pid| processes::is_there(*pid)).collect())
 }
 
