@@ -33,7 +33,11 @@ impl Machine {
         match caller {
             Some(name) if name.contains("AsyncIteratorMethodBuilder") => Self::AsyncIterator,
             Some(name) if name.starts_with("System.Runtime.CompilerServices.Async") => Self::Async,
+            // What goes on with a method that has waited, where the builder's box was inlined.
+            Some(name) if name.starts_with("System.Threading.") => Self::Async,
             Some(name) if name.contains("MethodBuilder") || name.contains("AsyncStateMachine") => Self::Async,
+            // Where callers are those that await it. A loop of an async method calls an iterator as well, but rarely.
+            Some(name) if state_machine(name).is_some() => Self::Async,
             Some(name) if name.contains(&format!(".{source}(")) => Self::Async,
             Some(_) if !source.ends_with("Async") => Self::Iterator,
             _ => Self::Async,

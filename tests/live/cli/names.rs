@@ -54,7 +54,8 @@ fn profiles_and_recordings_have_the_names_of_the_source_or_of_the_runtime() -> R
                 command.args(["record", "-q", "--rate", "1000", "-o"]).arg(&file);
                 command.args(is_raw.then_some("--raw-names")).arg("--").args(program()?).arg(&rounds);
                 let output = command.output()?;
-                ensure!(output.status.success(), "{runtime}: {output:?}");
+                // On a busy machine there may be no sample.
+                ensure_or_longer!(output.status.success(), "{runtime}: {output:?}");
                 check(&text(&file)?, is_raw).with_context(|| format!("{runtime}: {format}, raw: {is_raw}"))?;
             }
         }
@@ -62,7 +63,7 @@ fn profiles_and_recordings_have_the_names_of_the_source_or_of_the_runtime() -> R
         let mut command = corprof()?;
         command.args(["record", "-q", "--rate", "1000", "-o"]).arg(&recording);
         let output = command.arg("--").args(program()?).arg(&rounds).output()?;
-        ensure!(output.status.success(), "{runtime}: {output:?}");
+        ensure_or_longer!(output.status.success(), "{runtime}: {output:?}");
         for is_raw in [false, true] {
             let raw = is_raw.then_some("--raw-names");
             let output = corprof()?.arg("view").arg(&recording).args(["--rows", "1000"]).args(raw).output()?;
