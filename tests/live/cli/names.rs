@@ -96,6 +96,12 @@ fn top_and_stacks_have_them_too() -> Result<()> {
 }
 
 fn of_process(pid: &str, times: u64) -> Result<()> {
+    let begin = Instant::now();
+    // It has no port before its runtime has started.
+    while !corprof()?.args(["stacks", pid]).output()?.status.success() {
+        ensure!(begin.elapsed() < PATIENCE, "process {pid} has no port");
+        thread::sleep(Duration::from_millis(100));
+    }
     for is_raw in [false, true] {
         let raw = is_raw.then_some("--raw-names");
         let seconds = (2 * times).to_string();
