@@ -1,13 +1,10 @@
 //! Prints the stack of each exception, and under it the methods that await what the thread has resumed (.NET 11).
 
-use std::ops::ControlFlow::Continue;
-
 use corprof::args::EventPipeEvent;
 use corprof::events::Level;
 use corprof::id::CodeAddress;
 use corprof::info::EventPipeProviderConfig;
 use corprof::prelude::*;
-use corprof::sampler::ticks;
 use corprof::sync::Mutex;
 use corprof_async::{AskedMethods, Decoder, LogicalStacks, PROVIDER, STACK_KEYWORDS};
 
@@ -22,8 +19,9 @@ type Told = (Decoder, LogicalStacks, Vec<(u64, u64, Vec<CodeAddress>)>);
 impl Callbacks for AsyncStack {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
-        let (name, keywords, level) = (PROVIDER, STACK_KEYWORDS, Level::Informational);
-        cx.event_pipe_start_session(&[EventPipeProviderConfig { name, keywords, level, filter: None }], false)?;
+        let level = Level::Informational;
+        let events = EventPipeProviderConfig { name: PROVIDER, keywords: STACK_KEYWORDS, level, filter: None };
+        cx.event_pipe_start_session(&[events], false)?;
         Ok(Self(Mutex::default()))
     }
 
@@ -32,15 +30,20 @@ impl Callbacks for AsyncStack {
         let mut stack = Vec::new();
         let _ = cx.walk_own_stack(|frame| {
             stack.extend(frame.code_address());
-            Continue(())
+            std::ops::ControlFlow::Continue(())
         });
-        self.0.lock(cx).2.push((u64::from(cx.os_thread_id(thread).unwrap_or_default()), ticks(), stack));
+        self.0.lock(cx).2.push((
+            u64::from(cx.os_thread_id(thread).unwrap_or_default()),
+            corprof::sampler::ticks(),
+            stack,
+        ));
     }
 
     /// A thread tells what it ran later: up to then its exceptions wait.
     fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
         let (decoder, stacks, thrown) = &mut *self.0.lock(cx);
-        let _ = decoder.decode(event.data).map(|buffer| stacks.take_buffer(&buffer, ticks(), |_step| {}));
+        let _ =
+            decoder.decode(event.data).map(|buffer| stacks.take_buffer(&buffer, corprof::sampler::ticks(), |_step| {}));
         for (thread, ticks, stack) in thrown.extract_if(.., |(thread, at, _)| stacks.known_until(*thread) >= *at) {
             let methods = AskedMethods::new(|address| {
                 let own = stack.iter().copied().find(|code| code.as_raw() as u64 == address);

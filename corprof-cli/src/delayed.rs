@@ -29,8 +29,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LAST_PAUSE: Duration = Duration::from_millis(100);
 /// The time limit for the runtime to load the profiler, and for the profiler to detach.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The interval between two looks for it.
-const LOOK: Duration = Duration::from_millis(10);
 
 /// An application, and a profiler that comes later.
 #[derive(Debug)]
@@ -164,18 +162,10 @@ impl Answers {
     }
 
     fn ask(&self, pid: u32) -> bool {
-        let start = Instant::now();
-        if let Err(error) = self.stop.ask() {
+        if let Err(error) = self.stop.ask_and_wait(&[pid], launch::LAST_WORDS) {
             eprintln!("corprof: {error:#}");
-            return false;
         }
-        while !self.stop.is_done(pid) {
-            if !processes::is_there(pid) || start.elapsed() > launch::LAST_WORDS {
-                return false;
-            }
-            thread::sleep(LOOK);
-        }
-        true
+        self.stop.is_done(pid)
     }
 
     /// Prints what has been answered since the last call, where the profiler prints it if it was loaded at the start.

@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 
 use anyhow::anyhow;
 use clap::builder::PossibleValuesParser;
+use corprof_export::Profile;
 use corprof_launch::launch::Changes;
 use corprof_profilers::settings;
 use corprof_profilers::table::{self, Kind, Profiler};
@@ -67,6 +68,34 @@ fn in_units(text: &str, units: &[(char, f64)]) -> Option<f64> {
     let unit = units.iter().find_map(|(letter, factor)| Some((text.strip_suffix(*letter)?, *factor)));
     let (number, factor) = unit.unwrap_or((text, 1.0));
     Some(number.parse::<f64>().ok()? * factor)
+}
+
+/// The help of --raw-names.
+pub(crate) const RAW_NAMES_HELP: &str =
+    "Name methods as the runtime does: Beds.<Free>d__0.MoveNext() for Beds.Free (async)";
+
+/// The spelling of methods.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub(crate) struct Names {
+    #[arg(long, help = RAW_NAMES_HELP)]
+    pub(crate) raw_names: bool,
+}
+
+impl Names {
+    /// The name that is shown of a method with this name, which this one has called.
+    pub(crate) fn method(self, name: &str, caller: Option<&str>) -> String {
+        if self.raw_names { name.to_owned() } else { corprof_export::in_source(name, caller) }
+    }
+
+    /// A profile whose files have these names.
+    pub(crate) fn profile(self, profile: Profile) -> Profile {
+        if self.raw_names { profile.with_raw_names() } else { profile }
+    }
+
+    /// The word of a profiler's setting.
+    pub(crate) const fn word(self) -> &'static str {
+        if self.raw_names { "raw" } else { "source" }
+    }
 }
 
 /// The variables that `--env NAME=VALUE` gives.

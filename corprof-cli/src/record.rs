@@ -4,8 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::builder::PossibleValuesParser;
@@ -22,7 +21,7 @@ use corprof_profilers::table::SAMPLER;
 use crate::attach_request::Occupied;
 use crate::attached_profiler::{self, Left, Place};
 use crate::exit::{self, Failure, Outcome};
-use crate::options;
+use crate::options::{self, Names};
 use crate::profiler_choice;
 use crate::signals::Signals;
 
@@ -153,6 +152,9 @@ pub struct Args {
     /// Show stacks as threads have them, not who awaits a resumed async method
     #[arg(long)]
     physical: bool,
+
+    #[command(flatten)]
+    names: Names,
 
     /// Open the file in its default program
     #[arg(long)]
@@ -297,8 +299,6 @@ fn refuse_number(command: &[OsString]) -> Result<(), Failure> {
 
 /// How long processes that outlive the application may take to write their files.
 const LAST_WORDS: Duration = Duration::from_secs(10);
-/// The interval between two looks for that.
-const LOOK: Duration = Duration::from_millis(10);
 
 /// Has the processes that outlive the application, such as a server that it has started, write their files now: at
 /// their end nobody would tell of the files. Returns these processes.
@@ -312,12 +312,7 @@ fn finish_survivors(ended: &Ended, stop: &StopFile) -> Result<Vec<u32>> {
     if alive.is_empty() {
         return Ok(alive);
     }
-    stop.ask()?;
-    let end = Instant::now() + LAST_WORDS;
-    let is_writing = |pid: &u32| !stop.is_done(*pid) && processes::is_there(*pid);
-    while alive.iter().any(is_writing) && Instant::now() < end {
-        thread::sleep(LOOK);
-    }
+    stop.ask_and_wait(&alive, LAST_WORDS)?;
     Ok(alive.into_iter().filter(|pid| processes::is_there(*pid)).collect())
 }
 
@@ -373,6 +368,7 @@ fn settings(args: &Args, output: Option<PathBuf>, stop: PathBuf) -> Result<Vec<(
         ("SAMPLER_MODE", args.mode().into()),
         ("SAMPLER_HZ", args.rate.to_string().into()),
         ("SAMPLER_STACKS", if args.physical { "physical" } else { "async" }.into()),
+        ("SAMPLER_NAMES", args.names.word().into()),
         // Standard error is the application's.
         ("SAMPLER_REPORT", "none".into()),
     ];

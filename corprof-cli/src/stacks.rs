@@ -20,6 +20,7 @@ use crate::attach_request::Occupied;
 use crate::attached_profiler::{self, Place};
 use crate::event_pipe_samples::{self, LIMITS};
 use crate::exit::{Failure, Outcome};
+use crate::options::Names;
 use crate::output;
 use crate::signals::Signals;
 
@@ -60,6 +61,9 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
+    #[command(flatten)]
+    names: Names,
+
     /// Show each thread, and every frame of its stack
     #[arg(long)]
     all_frames: bool,
@@ -83,6 +87,20 @@ struct Stacks {
     locks: Option<Locks>,
     /// The threads of each deadlock: each waits for a lock that the next one holds, and the last for one of the first.
     deadlocks: Vec<Vec<u32>>,
+}
+
+impl Stacks {
+    /// Spells the methods as they are shown. The next frame is the caller.
+    fn spell(&mut self, names: Names) {
+        for thread in &mut self.threads {
+            let callers = thread.frames.iter().skip(1).map(|frame| Some(frame.method.as_str())).chain([None]);
+            let methods: Vec<String> =
+                thread.frames.iter().zip(callers).map(|(frame, caller)| names.method(&frame.method, caller)).collect();
+            for (frame, method) in thread.frames.iter_mut().zip(methods) {
+                frame.method = method;
+            }
+        }
+    }
 }
 
 /// The stack of a thread.
@@ -149,7 +167,8 @@ pub fn run(args: &Args) -> Outcome {
     match place.attach(&process, "stacks", &[("STACKS_OUT", place.path_for_process(&out).as_os_str())]) {
         Err(failure) if failure.error.is::<Occupied>() => {
             event_pipe_samples::announce(&failure.error);
-            let stacks = event_pipe::take(&process, Duration::from_secs(args.timeout), &signals)?;
+            let mut stacks = event_pipe::take(&process, Duration::from_secs(args.timeout), &signals)?;
+            stacks.spell(args.names);
             print(&stacks, args)?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -157,8 +176,9 @@ pub fn run(args: &Args) -> Outcome {
     }
     let text = written(&place, args, &signals)?;
     drop(progress);
-    let stacks =
+    let mut stacks =
         parse(&text, args.pid).ok_or_else(|| anyhow!("the profiler has written an unknown format:\n{text}"))?;
+    stacks.spell(args.names);
     print(&stacks, args)?;
     attached_profiler::tell("stacks", args.pid, &place.wait(&out, &signals));
     Ok(ExitCode::SUCCESS)

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::caption::Caption;
 use crate::profile::{Thread, nanoseconds};
+use crate::view::Names;
 use crate::{FrameId, FrameKind, Profile, StackId, Unit};
 
 /// The viewer shows a module as a kind within the kind of code; the format has room for 65,535 of them.
@@ -84,6 +85,7 @@ impl Extra {
 
 struct Conversion<'a> {
     profile: &'a Profile,
+    names: Names<'a>,
     fox: FoxProfile,
     kinds: [CategoryHandle; 6],
     modules: FxHashMap<(FrameKind, &'a str), CategoryPairHandle>,
@@ -104,7 +106,7 @@ impl<'a> Conversion<'a> {
             fox.add_category("Waits", CategoryColor::Gray),
             fox.add_category("Generated", CategoryColor::Green),
         ];
-        Self { profile, fox, kinds, modules: FxHashMap::default() }
+        Self { profile, names: Names::of(profile), fox, kinds, modules: FxHashMap::default() }
     }
 
     fn whole(mut self) -> FoxProfile {
@@ -214,8 +216,8 @@ impl<'a> Conversion<'a> {
 
     /// The viewer's frame for one of ours, of this kind instead of its own.
     fn frame(&mut self, thread: ThreadHandle, frame: FrameId, kind: Option<FrameKind>) -> FrameHandle {
+        let label = FoxFrame::Label(self.fox.intern_string(&self.names.name(frame)));
         let frame = self.profile.frame_of(frame);
-        let label = FoxFrame::Label(self.fox.intern_string(frame.name));
         let kind = kind.unwrap_or_else(|| self.profile.kind_of(&frame));
         let info =
             FrameInfo { frame: label, category_pair: self.category(kind, frame.module), flags: FrameFlags::empty() };

@@ -1,11 +1,12 @@
 //! Flame graphs as one drawing that needs no script: SVG, roots on top.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use crate::caption::{Caption, thousands};
-use crate::view::{Item, Look, Node, View, clipped, looks, visible};
+use crate::view::{Item, Look, Names, Node, View, clipped, looks, visible};
 use crate::{FrameKind, Profile, Unit};
 
 const WIDTH: f64 = 1200.0;
@@ -43,12 +44,17 @@ pub(crate) const fn class(kind: FrameKind) -> usize {
 pub(crate) fn write(profile: &Profile, mut writer: impl Write) -> io::Result<()> {
     let looks = looks(profile);
     let view = View::new(profile, &looks);
-    writer.write_all(Drawing { profile, looks: &looks, view: &view, svg: String::new() }.whole().as_bytes())?;
+    writer.write_all(
+        Drawing { profile, names: Names::of(profile), looks: &looks, view: &view, svg: String::new() }
+            .whole()
+            .as_bytes(),
+    )?;
     writer.flush()
 }
 
 struct Drawing<'a> {
     profile: &'a Profile,
+    names: Names<'a>,
     looks: &'a [Look],
     view: &'a View,
     svg: String,
@@ -151,9 +157,9 @@ impl<'a> Drawing<'a> {
                 let (class, name) = match node.item {
                     Item::Frame(frame) => {
                         let kind = self.looks.get(frame.0 as usize).map_or(FrameKind::Native, |look| look.kind);
-                        (LEGEND.get(class(kind)).map_or("", |(class, _)| class), self.profile.frame_of(frame).name)
+                        (LEGEND.get(class(kind)).map_or("", |(class, _)| class), self.names.name(frame))
                     }
-                    _ => ("other", ""),
+                    _ => ("other", Cow::Borrowed("")),
                 };
                 let label = self.label(node.item);
                 let labels = match node.item {
@@ -161,7 +167,7 @@ impl<'a> Drawing<'a> {
                     _ => None,
                 };
                 let labels = labels.map_or([label; 3], |[brief, method]| [label, brief, method]);
-                self.one([x, y, wide], node.total, class, labels, if name.trim().is_empty() { label } else { name });
+                self.one([x, y, wide], node.total, class, labels, if name.trim().is_empty() { label } else { &name });
             }
         }
         deepest

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
 
+use crate::view::Names;
 use crate::{FrameId, Profile, StackId};
 
 /// Stands for a stack without frames, and for a name without letters.
@@ -14,10 +15,11 @@ const NO_NAME: &str = "[no name]";
 pub(crate) fn write(profile: &Profile, mut writer: impl Write) -> io::Result<()> {
     let mut sums: Vec<_> = sums(profile).into_iter().collect();
     sums.sort_unstable();
+    let names = Names::of(profile);
     let mut line = String::new();
     for (stack, weight) in sums {
         line.clear();
-        write_stack(profile, stack, &mut line);
+        write_stack(profile, &names, stack, &mut line);
         writeln!(writer, "{line} {weight}")?;
     }
     writer.flush()
@@ -35,7 +37,7 @@ pub(crate) fn sums(profile: &Profile) -> FxHashMap<StackId, u64> {
 }
 
 /// Appends the names of a stack, root first.
-pub(crate) fn write_stack(profile: &Profile, stack: StackId, line: &mut String) {
+fn write_stack(profile: &Profile, names: &Names<'_>, stack: StackId, line: &mut String) {
     let frames: Vec<FrameId> = profile.leaf_first(stack).collect();
     if frames.is_empty() {
         line.push_str(NO_FRAMES);
@@ -44,7 +46,7 @@ pub(crate) fn write_stack(profile: &Profile, stack: StackId, line: &mut String) 
         if depth > 0 {
             line.push(';');
         }
-        line.push_str(&label(profile.frame_of(frame).name));
+        line.push_str(&label(&names.name(frame)));
     }
 }
 

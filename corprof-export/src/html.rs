@@ -20,7 +20,7 @@ use crate::heat::Packed;
 use crate::profile::nanoseconds;
 use crate::slow_call_table::{COLUMNS, Row};
 use crate::table::Table;
-use crate::view::looks;
+use crate::view::{Names, looks};
 use crate::{FrameId, Profile, SlowCall, SlowCalls, SlowStack, StackId, Unit, profile};
 
 const PAGE: &str = include_str!("html/page.html");
@@ -289,6 +289,7 @@ impl<'a> Data<'a> {
     }
 
     fn frames(&mut self, profile: &Profile) {
+        let names = Names::of(profile);
         for (id, look) in (0u32..).map(FrameId).zip(looks(profile)) {
             let frame = profile.frame_of(id);
             let [brief, method] = &look.shorter;
@@ -296,7 +297,7 @@ impl<'a> Data<'a> {
                 self.text(Some(&look.label)),
                 self.text(Some(brief)),
                 self.text(Some(method)),
-                self.text(Some(frame.name)),
+                self.text(Some(&names.name(id))),
                 self.text(frame.module),
                 self.text(frame.file),
             ];

@@ -10,8 +10,11 @@
 //!
 //! The spellings are those of Roslyn (C# and VB), Mono's mcs and F#.
 
+mod full;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use full::full;
 
 /// The source construct behind a state machine. Its callers show which one it is, its name does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,14 +22,34 @@ pub(crate) enum Machine {
     Async,
     Iterator,
     AsyncIterator,
+    /// One of these: nothing tells which.
+    Unknown,
 }
 
 impl Machine {
+    /// The construct behind the state machine of the method `source`: builders, resumptions and the method itself call
+    /// async methods; any code calls iterators.
+    pub(crate) fn of(source: &str, caller: Option<&str>) -> Self {
+        match caller {
+            Some(name) if name.contains("AsyncIteratorMethodBuilder") => Self::AsyncIterator,
+            Some(name) if name.starts_with("System.Runtime.CompilerServices.Async") => Self::Async,
+            // What goes on with a method that has waited, where the builder's box was inlined.
+            Some(name) if name.starts_with("System.Threading.") => Self::Async,
+            Some(name) if name.contains("MethodBuilder") || name.contains("AsyncStateMachine") => Self::Async,
+            // Where callers are those that await it. A loop of an async method calls an iterator as well, but rarely.
+            Some(name) if state_machine(name).is_some() => Self::Async,
+            Some(name) if name.contains(&format!(".{source}(")) => Self::Async,
+            Some(_) if !source.ends_with("Async") => Self::Iterator,
+            _ => Self::Async,
+        }
+    }
+
     const fn suffix(self) -> &'static str {
         match self {
             Self::Async => " (async)",
             Self::Iterator => " (iterator)",
             Self::AsyncIterator => " (async iterator)",
+            Self::Unknown => "",
         }
     }
 }
@@ -60,6 +83,25 @@ pub(crate) fn native(name: &str) -> String {
     name.get(..end).unwrap_or(name).trim_end().to_owned()
 }
 
+/// A managed method with its namespace and parameters, in the words of the source: `Shop.Truth.BurnAsync (async)`,
+/// `Shop.Program.Main λ2(string)`. `caller` is the method that has called it, by which an iterator is told from an async
+/// method; without it, only a name that ends in `Async` tells.
+///
+/// ```
+/// # use corprof_export::in_source;
+/// assert_eq!(in_source("Shop.Truth.<BurnAsync>d__5.MoveNext()", None), "Shop.Truth.BurnAsync (async)");
+/// assert_eq!(in_source("Shop.Orders.Save(int)", None), "Shop.Orders.Save(int)");
+/// ```
+#[must_use]
+pub fn in_source(name: &str, caller: Option<&str>) -> String {
+    let machine = match state_machine(name) {
+        Some(source) if caller.is_none() && !source.ends_with("Async") => Machine::Unknown,
+        Some(source) => Machine::of(&source, caller),
+        None => Machine::Async,
+    };
+    full(name, machine)
+}
+
 /// The method that a state machine was made of, if the name is that of its `MoveNext`.
 pub(crate) fn state_machine(name: &str) -> Option<String> {
     let (path, _) = split(name);
@@ -69,6 +111,11 @@ pub(crate) fn state_machine(name: &str) -> Option<String> {
 
 fn of_path(types: &[&str], method: &str, machine: Machine) -> String {
     let holder = types.iter().rev().find_map(|component| type_name(component)).unwrap_or_default();
+    within_holder(&holder, types, method, machine)
+}
+
+/// The method in the type that holds it, `holder`.
+fn within_holder(holder: &str, types: &[&str], method: &str, machine: Machine) -> String {
     let within = |inner: String| if holder.is_empty() { inner } else { format!("{holder}.{inner}") };
     let last = types.last().copied().unwrap_or_default();
     if let Some(position) = types.iter().rposition(|component| machine_source(component).is_some()) {
@@ -82,10 +129,7 @@ fn of_path(types: &[&str], method: &str, machine: Machine) -> String {
         return within(format!("{source}{part}{}", machine.suffix()));
     }
     if let Some((function, _)) = fsharp_closure(last) {
-        return match types.iter().rev().skip(1).find_map(|component| type_name(component)) {
-            Some(holder) => format!("{holder}.{function} λ"),
-            None => format!("{function} λ"),
-        };
+        return within(format!("{function} λ"));
     }
     match method {
         ".ctor" if is_closure(last) => within("closure".to_owned()),

@@ -37,6 +37,7 @@ impl Profile {
         part.interval = self.interval;
         part.about.mode = self.about.mode;
         part.is_only_my_code = self.is_only_my_code;
+        part.has_raw_names = self.has_raw_names;
         part.kinds = self.kinds.as_ref().map(Arc::clone);
         let mut copies = Copies::default();
         for index in 0..self.threads.len() {

@@ -10,6 +10,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use crate::about::Mode;
 use crate::caption::Caption;
 use crate::profile::{Thread, nanoseconds};
+use crate::view::Names;
 use crate::{FrameId, Profile, StackId, Unit};
 
 mod proto;
@@ -123,11 +124,12 @@ fn tables(profile: &Profile, texts: &mut Texts) -> (Vec<proto::Mapping>, Vec<pro
     modules.insert(texts.number(&profile.name));
     let mut functions: IndexMap<(i64, i64, u64), proto::Function, FxBuildHasher> = IndexMap::default();
     let mut locations = Vec::with_capacity(profile.frames.len());
+    let names = Names::of(profile);
     for id in (0..profile.frames.len()).filter_map(|index| u32::try_from(index).ok()) {
         let frame = profile.frame_of(FrameId(id));
         let module = frame.module.map(|module| modules.insert_full(texts.number(module)).0 as u64 + 1).unwrap_or(0);
-        let name = if frame.name.is_empty() { "[no name]" } else { frame.name };
-        let name = texts.number(name);
+        let name = names.name(FrameId(id));
+        let name = texts.number(if name.is_empty() { "[no name]" } else { &name });
         let filename = frame.file.map_or(0, |file| texts.number(file));
         let next = functions.len() as u64 + 1;
         let function =

@@ -55,6 +55,7 @@ pub struct Profile {
     pub(crate) lines: FxHashMap<(FrameId, u32, u32), LineWeight>,
     pub(crate) about: About,
     pub(crate) is_only_my_code: bool,
+    pub(crate) has_raw_names: bool,
     pub(crate) kinds: Option<Arc<KindRule>>,
     pub(crate) is_summed: bool,
     stack_limit: usize,
@@ -136,6 +137,7 @@ impl Profile {
             lines: FxHashMap::default(),
             about: About::default(),
             is_only_my_code: false,
+            has_raw_names: false,
             kinds: None,
             is_summed: false,
             stack_limit: StackId::EMPTY.0 as usize,
@@ -187,6 +189,13 @@ impl Profile {
     #[must_use]
     pub fn only_my_code(self) -> Self {
         Self { is_only_my_code: true, ..self }
+    }
+
+    /// Names methods as the runtime does, in every format: `Shop.Truth.<BurnAsync>d__5.MoveNext()` for `Shop.Truth.BurnAsync
+    /// (async)`. Pictures then show whole names, too.
+    #[must_use]
+    pub fn with_raw_names(self) -> Self {
+        Self { has_raw_names: true, ..self }
     }
 
     /// The limit of distinct stacks. Beyond it, a new stack is cut at its deepest frame whose

@@ -1,11 +1,13 @@
 //! The file format of speedscope: a table of frames, and a sampled profile for each thread.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, SerializeStruct, Serializer};
 
 use crate::caption::Caption;
 use crate::profile::{Sample, Thread};
+use crate::view::Names;
 use crate::{FrameId, Profile, Unit};
 
 pub(crate) fn write(profile: &Profile, mut writer: impl Write) -> io::Result<()> {
@@ -54,21 +56,25 @@ struct Frames<'a>(&'a Profile);
 impl Serialize for Frames<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let frames = (0u32..).map(FrameId).take(self.0.frames.len());
-        serializer.collect_seq(frames.map(|id| Frame(self.0.frame_of(id))))
+        let names = Names::of(self.0);
+        serializer.collect_seq(frames.map(|id| Frame { name: names.name(id), frame: self.0.frame_of(id) }))
     }
 }
 
-struct Frame<'a>(crate::Frame<'a>);
+struct Frame<'a> {
+    name: Cow<'a, str>,
+    frame: crate::Frame<'a>,
+}
 
 impl Serialize for Frame<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("name", self.0.name)?;
-        if let Some(file) = self.0.file.or(self.0.module) {
+        map.serialize_entry("name", &self.name)?;
+        if let Some(file) = self.frame.file.or(self.frame.module) {
             map.serialize_entry("file", file)?;
         }
-        if self.0.line > 0 {
-            map.serialize_entry("line", &self.0.line)?;
+        if self.frame.line > 0 {
+            map.serialize_entry("line", &self.frame.line)?;
         }
         map.end()
     }

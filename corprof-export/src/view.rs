@@ -1,5 +1,7 @@
 //! The data of pictures: labels and kinds of frames, and one tree of all threads.
 
+use std::borrow::Cow;
+
 use rustc_hash::FxHashMap;
 
 use crate::about::Mode;
@@ -21,8 +23,34 @@ pub(crate) struct Look {
     pub(crate) kind: FrameKind,
 }
 
+/// The names of a profile's frames in files of data: in the words of the source, or as the runtime has them.
+pub(crate) struct Names<'p> {
+    profile: &'p Profile,
+    machines: FxHashMap<FrameId, Machine>,
+}
+
+impl<'p> Names<'p> {
+    pub(crate) fn of(profile: &'p Profile) -> Self {
+        let machines = if profile.has_raw_names { FxHashMap::default() } else { machines(profile) };
+        Self { profile, machines }
+    }
+
+    pub(crate) fn name(&self, id: FrameId) -> Cow<'p, str> {
+        let frame = self.profile.frame_of(id);
+        let is_managed = !matches!(frame.kind, FrameKind::Native | FrameKind::Runtime);
+        // A name that is longer than anybody reads is not worth the work.
+        if self.profile.has_raw_names || !is_managed || frame.name.len() > LONGEST_NAME {
+            return Cow::Borrowed(frame.name);
+        }
+        Cow::Owned(label::full(frame.name, self.machines.get(&id).copied().unwrap_or(Machine::Async)))
+    }
+}
+
 /// The look of each frame, by its number.
 pub(crate) fn looks(profile: &Profile) -> Vec<Look> {
+    if profile.has_raw_names {
+        return raw_looks(profile);
+    }
     let machines = machines(profile);
     let frames = (0u32..).map(FrameId).take(profile.frames.len());
     frames
@@ -47,14 +75,25 @@ pub(crate) fn looks(profile: &Profile) -> Vec<Look> {
         .collect()
 }
 
+/// The look of each frame by the runtime's names.
+fn raw_looks(profile: &Profile) -> Vec<Look> {
+    let frames = (0u32..).map(FrameId).take(profile.frames.len());
+    let look = |id| {
+        let frame = profile.frame_of(id);
+        let label = clipped(frame.name).trim();
+        let label = if label.is_empty() { "[no name]".to_owned() } else { label.to_owned() };
+        Look { shorter: [label.clone(), label.clone()], label, kind: profile.kind_of(&frame) }
+    };
+    frames.map(look).collect()
+}
+
 /// `Program.cs:41`, if that is known.
 fn place(frame: &Frame<'_>) -> Option<String> {
     let file = frame.file?.rsplit(['/', '\\']).next().filter(|file| !file.is_empty())?;
     (frame.line > 0).then(|| format!("{file}:{}", frame.line))
 }
 
-/// The source constructs behind state machines: builders, resumptions and the method itself call async methods; any
-/// code calls iterators.
+/// The source constructs behind state machines, as their callers tell them.
 fn machines(profile: &Profile) -> FxHashMap<FrameId, Machine> {
     let frames = (0u32..).map(FrameId).take(profile.frames.len());
     let sources: FxHashMap<FrameId, String> =
@@ -63,14 +102,7 @@ fn machines(profile: &Profile) -> FxHashMap<FrameId, Machine> {
     for &(caller, frame) in &profile.stacks {
         let Some(source) = sources.get(&frame) else { continue };
         let caller = profile.stacks.get_index(caller.0 as usize).map(|&(_, frame)| profile.frame_of(frame).name);
-        let found = match caller {
-            Some(name) if name.contains("AsyncIteratorMethodBuilder") => Machine::AsyncIterator,
-            Some(name) if name.starts_with("System.Runtime.CompilerServices.Async") => Machine::Async,
-            Some(name) if name.contains("MethodBuilder") || name.contains("AsyncStateMachine") => Machine::Async,
-            Some(name) if name.contains(&format!(".{source}(")) => Machine::Async,
-            Some(_) if !source.ends_with("Async") => Machine::Iterator,
-            _ => Machine::Async,
-        };
+        let found = Machine::of(source, caller);
         // One caller that gives it away is enough; that of an iterator says less than that of an async method.
         let known = machines.entry(frame).or_insert(found);
         if *known == Machine::Iterator {

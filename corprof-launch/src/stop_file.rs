@@ -6,8 +6,15 @@
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
+
+use crate::processes;
+
+/// The interval at which it looks for answers.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// The files of one recording. Dropping this value removes them.
 #[derive(Debug)]
@@ -39,6 +46,23 @@ impl StopFile {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Makes the stop file, and waits until the profiler of each of the processes has answered, or its process has ended.
+    /// Whether that was within the limit.
+    ///
+    /// # Errors
+    /// If the file cannot be made.
+    pub fn ask_and_wait(&self, processes: &[u32], limit: Duration) -> Result<bool> {
+        self.ask()?;
+        let start = Instant::now();
+        while processes.iter().any(|pid| !self.is_done(*pid) && processes::is_there(*pid)) {
+            if start.elapsed() > limit {
+                return Ok(false);
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(true)
     }
 
     /// Whether the sampler of a process has written its profile, for whatever reason.
@@ -78,6 +102,9 @@ mod tests {
         fs::write(format!("{}.7", stop.path().display()), "").unwrap();
         assert!(stop.path().exists() && stop.is_done(7) && !stop.is_done(8));
         fs::write(folder.path().join("profile.html"), "").unwrap();
+        // That of a process which has ended, or of none, is not waited for.
+        assert!(stop.ask_and_wait(&[7], Duration::ZERO).unwrap());
+        assert!(!stop.ask_and_wait(&[7, std::process::id()], Duration::ZERO).unwrap());
         drop(stop);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }

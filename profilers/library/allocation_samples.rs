@@ -11,6 +11,7 @@ use corprof_profilers::table::ALLOCATION_SAMPLES;
 
 use crate::allocations::{Samples, has_async_callers, is_by_stack, output};
 use crate::async_callers::{AsyncSource, AsyncWork};
+use crate::code_frames::Spelling;
 use crate::question::{Asker, answer_with_callers};
 
 /// The profiler.
@@ -34,7 +35,7 @@ impl Callbacks for AllocationSamples {
         let asker = Asker::of_attach(cx, &settings)?;
         let top = settings.of("ALLOCATIONS_TOP").number()?;
         let hears = AsyncSource::of_attach(cx, has_async_callers(&settings)?)?;
-        let samples = Samples::new(output(&settings, true)?, is_by_stack(&settings)?);
+        let samples = Samples::new(output(&settings, true)?, is_by_stack(&settings)?, Spelling::of(&settings));
         let samples = Arc::new(Mutex::new(samples));
         Samples::start(cx)?;
         answer_with_callers(cx, &asker, AsyncWork::new(Arc::clone(&samples), hears.clone(), false))?;

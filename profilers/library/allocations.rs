@@ -31,6 +31,7 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::async_callers::{AsyncSource, AsyncWork, Callers, Joined, Joins, StackFrame, Waiting, this_thread};
+use crate::code_frames::Spelling;
 use crate::question::{Answer, Asker, Head, Report, answer_with_callers};
 
 /// The bytes from one sample to the next, on average: a constant of the runtime.
@@ -133,6 +134,7 @@ impl Report for AllocationReport {
 pub(crate) struct Samples {
     output: Option<Output>,
     is_by_stack: bool,
+    spelling: Spelling,
     /// By class, and with `is_by_stack` by the method that allocates.
     rows: BTreeMap<(String, Option<String>), Count>,
     profile: Profile,
@@ -148,10 +150,11 @@ pub(crate) struct Allocated {
 }
 
 impl Samples {
-    pub(crate) fn new(output: Option<Output>, is_by_stack: bool) -> Self {
-        let mut profile = Profile::summed(application_name(), Unit::Bytes).of_process(std::process::id());
+    pub(crate) fn new(output: Option<Output>, is_by_stack: bool, spelling: Spelling) -> Self {
+        let profile = Profile::summed(application_name(), Unit::Bytes).of_process(std::process::id());
+        let mut profile = spelling.profile(profile);
         let thread = profile.thread(0, "all threads");
-        Self { output, is_by_stack, rows: BTreeMap::new(), profile, thread, callers: Callers::default() }
+        Self { output, is_by_stack, spelling, rows: BTreeMap::new(), profile, thread, callers: Callers::default() }
     }
 
     /// Adds a stack of which the callers are known, as far as they will be.
@@ -163,14 +166,15 @@ impl Samples {
 
     fn add(&mut self, class: &str, bytes: f64, stack: &[Name]) {
         let is_framework = |name: &Name| name.starts_with("System.") || name.starts_with("Microsoft.");
-        let own = stack.iter().find(|name| !is_framework(name)).or(stack.first());
+        let own = stack.iter().position(|name| !is_framework(name)).unwrap_or_default();
+        let method = stack.get(own).map(|name| self.spelling.method(name, stack.get(own + 1).map(|caller| &**caller)));
         let bytes = bytes as usize;
         let leaf = self.profile.frame(Frame::managed(&format!("new {class}")));
         let callers = stack.iter().map(|name| self.profile.frame(Frame::managed(name)));
         let frames: Vec<_> = std::iter::once(leaf).chain(callers).collect();
         let stack = self.profile.stack_leaf_first(frames);
         self.profile.sample(self.thread, Duration::ZERO, stack, bytes as u64);
-        let method = self.is_by_stack.then(|| own.map_or("[native code]", |name| name).to_owned());
+        let method = self.is_by_stack.then(|| method.unwrap_or_else(|| "[native code]".to_owned()));
         self.rows.entry((class.to_owned(), method)).or_default().add(Count { bytes, objects: 1 });
     }
 
@@ -314,7 +318,7 @@ impl Callbacks for Allocations {
             cx.remove_events(EventMask::ENABLE_OBJECT_ALLOCATED | EventMask::MONITOR_OBJECT_ALLOCATED)?;
             Samples::start(cx)?;
         }
-        let samples = Arc::new(Mutex::new(Samples::new(output, is_by_stack)));
+        let samples = Arc::new(Mutex::new(Samples::new(output, is_by_stack, Spelling::of(&settings))));
         answer_with_callers(cx, &asker, AsyncWork::new(Arc::clone(&samples), hears.clone(), false))?;
         let by_stack = is_by_stack.then_some(samples);
         Ok(Self { top, by_class: ThreadState::default(), by_name: Mutex::default(), by_stack, hears, asker })

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use corprof::info::{IlOffset, IlToNativeRange};
 use corprof::prelude::*;
 use corprof::sync::Mutex;
-use corprof_export::SourceLines;
+use corprof_export::{Profile, SourceLines};
+use corprof_profilers::settings::Settings;
 use serde::Serialize;
 
 /// The most places that are remembered. Code that is compiled again and again would have more and more.
@@ -24,6 +25,42 @@ pub(crate) struct CodeFrame {
     /// The method, as C# spells it.
     pub(crate) name: Name,
     place: Option<Arc<IlPlace>>,
+    spelling: Spelling,
+}
+
+/// How answers spell methods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Spelling {
+    /// As they were written.
+    #[default]
+    Source,
+    /// As the runtime has them.
+    Raw,
+}
+
+impl Spelling {
+    pub(crate) fn of(settings: &Settings) -> Self {
+        if settings.has_raw_names() { Self::Raw } else { Self::Source }
+    }
+
+    /// The method of this name as it is shown. `caller` has called it.
+    pub(crate) fn method(self, name: &str, caller: Option<&str>) -> String {
+        match self {
+            Self::Source => corprof_export::in_source(name, caller),
+            Self::Raw => name.to_owned(),
+        }
+    }
+
+    /// The methods of these names, the innermost first, as they are shown.
+    pub(crate) fn methods(self, names: &[Name]) -> Vec<String> {
+        let callers = names.iter().skip(1).map(|name| Some(&**name)).chain([None]);
+        names.iter().zip(callers).map(|(name, caller)| self.method(name, caller)).collect()
+    }
+
+    /// A profile whose files have these names.
+    pub(crate) fn profile(self, profile: Profile) -> Profile {
+        if self == Self::Raw { profile.with_raw_names() } else { profile }
+    }
 }
 
 /// A place in the IL of a method. It stays true when the module is unloaded.
@@ -56,9 +93,20 @@ pub(crate) struct SourceStack {
 #[derive(Default)]
 pub(crate) struct CodeFrames {
     known: Mutex<HashMap<(FunctionId, usize), CodeFrame>>,
+    spelling: Spelling,
 }
 
 impl CodeFrames {
+    /// Those that are shown in this spelling.
+    pub(crate) fn spelt(spelling: Spelling) -> Self {
+        Self { spelling, ..Self::default() }
+    }
+
+    /// A frame of which only the name is known.
+    pub(crate) fn named(&self, name: Name) -> CodeFrame {
+        CodeFrame::named(name, self.spelling)
+    }
+
     /// The frame of a function. `ip` is the address in its code, for a caller the return address.
     pub(crate) fn frame(&self, cx: &InNoGc<'_>, function: FunctionId, ip: usize, is_leaf: bool) -> CodeFrame {
         let name = cx.names().csharp().function(function);
@@ -71,7 +119,7 @@ impl CodeFrames {
             return known;
         }
         let place = IlPlace::of_address(cx, function, address).map(Arc::new);
-        let frame = CodeFrame { name, place };
+        let frame = CodeFrame { name, place, spelling: self.spelling };
         let mut known = self.known.lock(cx);
         if known.len() >= MOST {
             known.clear(); // the places of now are asked for again, and those of long ago are not
@@ -116,9 +164,18 @@ fn il_offset(map: &[IlToNativeRange], native: u32) -> Option<u32> {
 }
 
 impl CodeFrame {
-    /// A frame of which the name is known.
-    pub(crate) fn named(name: Name) -> Self {
-        Self { name, place: None }
+    /// A frame of which only the name is known.
+    pub(crate) fn named(name: Name, spelling: Spelling) -> Self {
+        Self { name, place: None, spelling }
+    }
+
+    pub(crate) fn spelling(&self) -> Spelling {
+        self.spelling
+    }
+
+    /// The name that is shown. `caller` has called it.
+    pub(crate) fn shown(&self, caller: Option<&Self>) -> String {
+        self.spelling.method(&self.name, caller.map(|caller| &*caller.name))
     }
 
     /// Where it is in the IL, if that is known.
@@ -127,17 +184,23 @@ impl CodeFrame {
     }
 
     /// The frame with its file and line. This reads files.
-    pub(crate) fn in_source(&self, lines: &mut SourceLines) -> SourceFrame {
+    pub(crate) fn in_source(&self, caller: Option<&Self>, lines: &mut SourceLines) -> SourceFrame {
         let place = self.place.as_deref();
         let found = place.and_then(|place| place.in_source(lines));
         let (file, line) = found.unzip();
-        SourceFrame { method: self.name.to_string(), file: file.map(str::to_owned), line }
+        SourceFrame { method: self.shown(caller), file: file.map(str::to_owned), line }
     }
 }
 
 /// The innermost frames of a stack, at most so many, with their files and lines. This reads files.
 pub(crate) fn in_source(frames: &[CodeFrame], depth: usize, lines: &mut SourceLines) -> Vec<SourceFrame> {
-    frames.iter().take(depth).map(|frame| frame.in_source(lines)).collect()
+    let callers = frames.iter().skip(1).map(Some).chain([None]);
+    frames.iter().zip(callers).take(depth).map(|(frame, caller)| frame.in_source(caller, lines)).collect()
+}
+
+/// The method of a frame of a stack, as it is shown.
+pub(crate) fn shown(frames: &[CodeFrame], frame: usize) -> Option<String> {
+    Some(frames.get(frame)?.shown(frames.get(frame + 1)))
 }
 
 /// As `Shop.Orders.Save() in Orders.cs:41`.

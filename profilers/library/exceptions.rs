@@ -43,7 +43,7 @@ use corprof_profilers::table::EXCEPTIONS;
 use serde::Serialize;
 
 use crate::async_callers::{AsyncSource, Later, LaterCallers, StackFrame, this_thread};
-use crate::code_frames::{CodeFrame, CodeFrames, SourceFrame};
+use crate::code_frames::{CodeFrame, CodeFrames, SourceFrame, Spelling};
 use crate::own_frames::is_of_the_runtime;
 use crate::question::{Answer, Asker, Head, Report, answer_with_callers};
 
@@ -123,13 +123,13 @@ struct Kind {
     class: Name,
     thrower: Option<CodeFrame>,
     /// The method of the framework that has thrown, called by the thrower.
-    framework: Option<Name>,
+    framework: Option<CodeFrame>,
     catcher: Catcher,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Catcher {
-    Method(Name),
+    Method(CodeFrame),
     /// Nobody, or the runtime itself.
     NoMethod,
     /// None was found before the answer.
@@ -137,8 +137,8 @@ enum Catcher {
 }
 
 impl Catcher {
-    fn name(&self) -> Option<String> {
-        if let Self::Method(name) = self { Some(name.to_string()) } else { None }
+    fn frame(&self) -> Option<&CodeFrame> {
+        if let Self::Method(frame) = self { Some(frame) } else { None }
     }
 }
 
@@ -245,7 +245,7 @@ struct Row {
     per_second: f64,
     thrower: Option<SourceFrame>,
     framework: Option<String>,
-    catcher: Option<String>,
+    catcher: Option<SourceFrame>,
     /// The answer came before a method that catches it was found.
     is_open: bool,
     messages: Vec<Text>,
@@ -309,7 +309,8 @@ impl State {
         let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
         let mut rows: Vec<(&Kind, &Counts)> = self.rows.iter().collect();
         rows.sort_by(|(kind, a), (other, b)| {
-            let names = |kind: &Kind| [Some(kind.class.to_string()), kind.catcher.name()];
+            let names =
+                |kind: &Kind| [Some(kind.class.to_string()), kind.catcher.frame().map(|frame| frame.name.to_string())];
             b.count.cmp(&a.count).then_with(|| names(kind).cmp(&names(other)))
         });
         let mut lines = SourceLines::new();
@@ -318,18 +319,18 @@ impl State {
             let mut messages: Vec<_> =
                 messages.map(|(text, count)| Text { text: text.clone(), count: *count }).collect();
             messages.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.text.cmp(&b.text)));
+            let spelling = kind.thrower.as_ref().map(CodeFrame::spelling).unwrap_or_default();
             let callers = counts.callers.iter();
-            let mut callers: Vec<_> = callers
-                .map(|(names, count)| Called { frames: names.iter().map(ToString::to_string).collect(), count: *count })
-                .collect();
+            let mut callers: Vec<_> =
+                callers.map(|(names, count)| Called { frames: spelling.methods(names), count: *count }).collect();
             callers.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.frames.cmp(&b.frames)));
             Row {
                 class: kind.class.to_string(),
                 count: counts.count,
                 per_second: per_second(counts.count),
-                thrower: kind.thrower.as_ref().map(|frame| frame.in_source(&mut lines)),
-                framework: kind.framework.as_ref().map(ToString::to_string),
-                catcher: kind.catcher.name(),
+                thrower: kind.thrower.as_ref().map(|frame| frame.in_source(None, &mut lines)),
+                framework: kind.framework.as_ref().map(|frame| frame.shown(None)),
+                catcher: kind.catcher.frame().map(|frame| frame.in_source(None, &mut lines)),
                 is_open: kind.catcher == Catcher::Open,
                 messages,
                 other_messages: counts.others,
@@ -421,7 +422,7 @@ impl Exceptions {
             start: Instant::now(),
             top,
             read: AtomicU64::new(0),
-            code: CodeFrames::default(),
+            code: CodeFrames::spelt(Spelling::of(settings)),
             tree,
             state: Mutex::default(),
             hears,
@@ -439,7 +440,7 @@ impl Exceptions {
         update: impl FnOnce(&mut Vec<Exception>) -> Vec<Exception>,
     ) {
         // No lock is held while the runtime is asked.
-        let name = self.tree.is_some().then(name);
+        let name = self.tree.is_some().then(|| self.code.named(name()).shown(None));
         let id = cx.current_thread().unwrap_or(None);
         let mut state = self.state.lock(cx);
         let thread = state.thread(id);
@@ -503,8 +504,26 @@ impl Exceptions {
         Thrown { kind, message: self.message(cx, object), caller }
     }
 
+    /// The frame that will catch the exception which the current thread throws.
+    fn catcher(&self, cx: &InNoGc<'_>, function: FunctionId) -> CodeFrame {
+        let name = cx.names().csharp().function(function);
+        let mut frame = None;
+        // There are no lines of the framework's methods. Where the runtime cannot walk, the line is not known.
+        if !is_framework(&name) {
+            let mut depth = 0;
+            let _ = cx.walk_own_stack(|found| {
+                depth += 1;
+                if found.function() == Some(function) {
+                    frame = Some(self.code.frame(cx, function, found.ip(), false));
+                }
+                if frame.is_none() && depth < DEPTH { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            });
+        }
+        frame.unwrap_or_else(|| self.code.named(name))
+    }
+
     /// The innermost frame of the application, the framework's method that has thrown for it, and the callers.
-    fn thrower(&self, cx: &InNoGc<'_>) -> (Option<CodeFrame>, Option<Name>, Option<Caller>) {
+    fn thrower(&self, cx: &InNoGc<'_>) -> (Option<CodeFrame>, Option<CodeFrame>, Option<Caller>) {
         let mut frames = Vec::new();
         let mut own = None;
         // In states in which the runtime cannot walk, the thrower is not known.
@@ -528,7 +547,7 @@ impl Exceptions {
         let place = own.unwrap_or(0);
         let Some((function, ip, _)) = frames.get(place) else { return (None, None, None) };
         let thrower = self.code.frame(cx, *function, *ip, false);
-        let framework = frames.first().filter(|_| place > 0).map(|(_, _, name)| name.clone());
+        let framework = frames.first().filter(|_| place > 0).map(|(_, _, name)| self.code.named(name.clone()));
         (Some(thrower), framework, self.caller(cx, &frames, place + 1))
     }
 
@@ -645,7 +664,7 @@ impl Callbacks for Exceptions {
             },
         );
         if let Some(thrown) = thrown {
-            let catcher = cx.names().csharp().function(function);
+            let catcher = self.catcher(cx, function);
             self.state.lock(cx).count(thrown, Catcher::Method(catcher));
         }
     }

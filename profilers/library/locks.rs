@@ -1,8 +1,9 @@
 //! Shows which threads wait for locks, for how long, and what the owners of the locks do meanwhile.
 //!
 //! When it is asked (`question`), it answers with the waits by method, the owners by method, and for each pair of these
-//! the longest wait with the stacks of both threads. Before all that come deadlocks, and waits that began before the
-//! profiler was there: it looks for them at first, and again while a wait lasts.
+//! the longest wait with the stacks of both threads. Before all that come deadlocks, waits that began before the
+//! profiler was there, and threads that wait for a `SemaphoreSlim`, which has no owner: it looks for them at first, and
+//! again while a wait lasts.
 //!
 //! The runtime reports each wait for a `lock` (`Monitor`, and `System.Threading.Lock`) that is longer than a spin, with
 //! a number of the owner: the system's up to .NET 10, the runtime's own on .NET 11. A thread that takes the lock
@@ -13,7 +14,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,13 +27,13 @@ use corprof::lock_waits::{LockWait, LockWaits};
 use corprof::metadata::MetadataImport;
 use corprof::prelude::*;
 use corprof::sampler::{Round, Sample, SampledFrame, Sampler, ticks};
-use corprof_export::{Frame, Output, Profile, SourceLines, Unit, application_name};
+use corprof_export::{Frame, Output, Profile, SourceLines, Table, Unit, application_name};
 use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::LOCKS;
 use serde::Serialize;
 
 use crate::async_callers::{AsyncSource, Later, LaterCallers, StackFrame, ThreadKey, this_thread};
-use crate::code_frames::{CodeFrame, CodeFrames, SourceStack, in_source};
+use crate::code_frames::{CodeFrame, CodeFrames, SourceStack, Spelling, in_source, shown};
 use crate::question::{Answer, Asker, Head, Report, answer_with_callers, milliseconds};
 use crate::thread_name::name_by_system;
 
@@ -53,10 +54,17 @@ pub struct Locks {
 }
 
 /// What is seen of threads. A clone has the same.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Sees {
     code: Arc<CodeFrames>,
     callers: Arc<corprof::sync::Mutex<LaterCallers>>,
+}
+
+impl Sees {
+    /// Frames are shown in this spelling.
+    fn spelt(spelling: Spelling) -> Self {
+        Self { code: Arc::new(CodeFrames::spelt(spelling)), callers: Arc::default() }
+    }
 }
 
 /// The sampler asks for it without a context, so it is a lock of the standard library. It is held for single steps, and
@@ -134,6 +142,8 @@ struct State {
     /// What was found then.
     deadlocks: Vec<Vec<Standing>>,
     began_before: Vec<Standing>,
+    /// The threads that waited for a `SemaphoreSlim` then.
+    semaphores: Vec<Place>,
     /// What may be wrong with the answer.
     notes: Vec<String>,
     profile: Profile,
@@ -183,8 +193,10 @@ struct Wait {
     start: Instant,
     lock: u64,
     waiter: Place,
-    /// Where the owner was when it was first seen during this wait.
+    /// Where the owner was when it was first seen during this wait, and when it was last seen.
     owner: Option<Place>,
+    owner_now: Option<Place>,
+    has_ended: bool,
 }
 
 /// A thread waits for a lock that another one holds, and neither has moved.
@@ -213,7 +225,8 @@ impl Place {
     fn all_frames(&self) -> Cow<'_, [CodeFrame]> {
         let Some(found) = self.callers.as_ref().and_then(Later::found) else { return Cow::Borrowed(&self.frames) };
         let physical = self.frames.get(..found.physical).unwrap_or(&self.frames);
-        let callers = found.names.iter().cloned().map(CodeFrame::named);
+        let spelling = self.frames.first().map(CodeFrame::spelling).unwrap_or_default();
+        let callers = found.names.iter().map(|name| CodeFrame::named(name.clone(), spelling));
         Cow::Owned(physical.iter().cloned().chain(callers).collect())
     }
 
@@ -225,9 +238,17 @@ impl Place {
     }
 
     /// The innermost method that is not of the framework.
-    fn method(&self) -> &str {
-        let is_own = |frame: &&CodeFrame| !frame.name.starts_with("System.") && !frame.name.starts_with("Microsoft.");
-        self.frames.iter().find(is_own).or(self.frames.first()).map_or("[unknown]", |frame| &frame.name)
+    fn method(&self) -> String {
+        let is_own = |frame: &CodeFrame| !frame.name.starts_with("System.") && !frame.name.starts_with("Microsoft.");
+        let own = self.frames.iter().position(is_own).unwrap_or_default();
+        shown(&self.frames, own).unwrap_or_else(|| "[unknown]".to_owned())
+    }
+
+    /// Whether the thread waits for a `SemaphoreSlim` as for a lock. One that takes from a `BlockingCollection` waits for
+    /// work.
+    fn waits_for_semaphore(&self) -> bool {
+        let is_in = |method: &str| self.frames.iter().any(|frame| frame.name.starts_with(method));
+        is_in("System.Threading.SemaphoreSlim.Wait") && !is_in("System.Collections.Concurrent.BlockingCollection<")
     }
 
     fn in_source(&self, depth: usize, lines: &mut SourceLines) -> SourceStack {
@@ -243,6 +264,8 @@ struct LockReport {
     deadlocks: Vec<Vec<StandingWait>>,
     /// Other waits that began before the profiler was there.
     began_before: Vec<StandingWait>,
+    /// Threads that wait for a `SemaphoreSlim`, by method.
+    semaphores: Vec<SemaphoreWait>,
     waits: usize,
     #[serde(rename = "waited_ms", serialize_with = "milliseconds")]
     waited: Duration,
@@ -264,6 +287,15 @@ struct StandingWait {
     lock: String,
     /// Whether the thread gives up after a time.
     has_limit: bool,
+}
+
+/// Threads that wait for a `SemaphoreSlim` in the same method. Nobody owns one, so who could release it is not known.
+#[derive(Serialize)]
+struct SemaphoreWait {
+    method: String,
+    threads: usize,
+    /// One of them.
+    waiter: SourceStack,
 }
 
 #[derive(Serialize)]
@@ -291,13 +323,15 @@ struct Longest {
     #[serde(rename = "ms", serialize_with = "milliseconds")]
     time: Duration,
     at_seconds: f64,
+    has_ended: bool,
     waiter: SourceStack,
     owner: Option<SourceStack>,
 }
 
 impl State {
-    fn new(options: Options, os_ids: HashMap<u32, u32>) -> Self {
+    fn new(options: Options, os_ids: HashMap<u32, u32>, spelling: Spelling) -> Self {
         let profile = Profile::summed(application_name(), Unit::Nanoseconds).of_process(std::process::id());
+        let profile = spelling.profile(profile);
         Self {
             options,
             start: Instant::now(),
@@ -315,6 +349,7 @@ impl State {
             sees_monitors: false,
             deadlocks: Vec::new(),
             began_before: Vec::new(),
+            semaphores: Vec::new(),
             notes: Vec::new(),
             profile,
             threads: HashMap::new(),
@@ -336,7 +371,10 @@ impl State {
         if let Some(owner) = event.lock_owner_thread_id.and_then(|owner| self.owner(owner)) {
             self.owners.insert(lock, owner);
         }
-        self.waits.insert(os_id, Wait { start: Instant::now(), lock, waiter, owner: None });
+        self.waits.insert(
+            os_id,
+            Wait { start: Instant::now(), lock, waiter, owner: None, owner_now: None, has_ended: false },
+        );
     }
 
     /// The system's number of an owner.
@@ -351,7 +389,8 @@ impl State {
     fn end(&mut self, os_id: u32) {
         self.began_before.retain(|wait| wait.waiter.os_id != os_id);
         self.deadlocks.retain(|waits| waits.iter().all(|wait| wait.waiter.os_id != os_id));
-        let Some(wait) = self.waits.remove(&os_id) else { return };
+        let Some(mut wait) = self.waits.remove(&os_id) else { return };
+        wait.has_ended = true;
         // Now this thread owns the lock.
         if self.waits.values().any(|other| other.lock == wait.lock) {
             self.owners.insert(wait.lock, os_id);
@@ -365,8 +404,8 @@ impl State {
         let time = wait.start.elapsed();
         self.count += 1;
         self.total += time;
-        self.by_waiter.entry(wait.waiter.method().to_owned()).or_default().add(time);
-        let methods = [wait.waiter.method(), wait.owner.as_ref().map_or("", Place::method)].map(str::to_owned);
+        self.by_waiter.entry(wait.waiter.method()).or_default().add(time);
+        let methods = [wait.waiter.method(), wait.owner.as_ref().map(Place::method).unwrap_or_default()];
         if self.longest.get(&methods).is_none_or(|(longest, _)| *longest < time) {
             self.longest.insert(methods, (time, wait));
         }
@@ -389,11 +428,12 @@ impl State {
         for wait in waits {
             waited += wait.start.elapsed().min(elapsed);
             wait.owner.get_or_insert_with(|| owner.clone());
+            wait.owner_now = Some(owner.clone());
         }
         if waited.is_zero() {
             return;
         }
-        self.by_owner.entry((owner.method().to_owned(), owner.name.clone())).or_default().add(waited);
+        self.by_owner.entry((owner.method(), owner.name.clone())).or_default().add(waited);
         self.samples.push_back(OwnerSample { owner, at: self.start.elapsed(), waited });
         self.add_samples();
     }
@@ -420,7 +460,8 @@ impl State {
     fn wants_look(&self) -> bool {
         let Some(looked) = self.looked else { return true };
         let is_long = |wait: &Wait| wait.start.elapsed() > LONG;
-        let lasts = self.waits.values().any(is_long) || !self.began_before.is_empty();
+        let stands = !self.began_before.is_empty() || !self.semaphores.is_empty();
+        let lasts = self.waits.values().any(is_long) || stands;
         lasts && looked.elapsed() > LOOK
     }
 
@@ -441,8 +482,10 @@ impl State {
         let all_of = |waits: &Vec<&LockWait>| waits.iter().map(|wait| standing(wait)).collect();
         self.deadlocks = deadlocks.iter().map(all_of).collect();
         self.began_before = began_before;
+        self.semaphores = places.values().filter(|place| place.waits_for_semaphore()).cloned().collect();
         let standing = self.deadlocks.iter_mut().flatten().chain(&mut self.began_before);
         let mut places: Vec<&mut Place> = standing.flat_map(|wait| [&mut wait.waiter, &mut wait.owner]).collect();
+        places.extend(&mut self.semaphores);
         for place in &mut places {
             if place.name.is_none() {
                 let name = self.names.entry(place.os_id).or_insert_with(|| name_by_system(place.os_id));
@@ -456,7 +499,11 @@ impl State {
         self.add_samples();
         let unfinished: Vec<Wait> = self.waits.drain().map(|(_, wait)| wait).collect();
         let unfinished_waits = unfinished.len();
-        unfinished.into_iter().for_each(|wait| self.finish(wait));
+        for mut wait in unfinished {
+            // Where it is now says more than where it was.
+            wait.owner = wait.owner_now.take().or(wait.owner);
+            self.finish(wait);
+        }
         let Options { top, depth, .. } = self.options;
         let waiter = |(method, sum): (&String, &Sum)| Waiter {
             method: method.clone(),
@@ -476,22 +523,32 @@ impl State {
         let longest = longest.into_iter().take(top).map(|(time, wait)| Longest {
             time: *time,
             at_seconds: wait.start.saturating_duration_since(self.start).as_secs_f64(),
+            has_ended: wait.has_ended,
             waiter: wait.waiter.in_source(depth, &mut lines),
             owner: wait.owner.as_ref().map(|owner| owner.in_source(depth, &mut lines)),
         });
         let longest = longest.collect();
         let mut in_source = |wait: &Standing| StandingWait {
             waiter: wait.waiter.in_source(depth, &mut lines),
-            owner: SourceStack { frames: Vec::new(), ..wait.owner.in_source(0, &mut lines) },
+            owner: wait.owner.in_source(depth, &mut lines),
             class: wait.wait.class.to_string(),
             lock: format!("{:#x}", wait.wait.lock),
             has_limit: wait.wait.has_limit,
         };
         let deadlocks = self.deadlocks.iter().map(|waits| waits.iter().map(&mut in_source).collect()).collect();
         let began_before = self.began_before.iter().map(&mut in_source).collect();
+        let semaphores = by_method(&self.semaphores, top)
+            .into_iter()
+            .map(|(method, places)| SemaphoreWait {
+                method,
+                threads: places.len(),
+                waiter: places[0].in_source(depth, &mut lines),
+            })
+            .collect();
         LockReport {
             deadlocks,
             began_before,
+            semaphores,
             waits: self.count,
             waited: self.total,
             unfinished_waits,
@@ -502,17 +559,58 @@ impl State {
     }
 }
 
+impl LockReport {
+    /// The table of the page: who waits and who holds, each with its stack.
+    fn table(&self) -> Table {
+        let mut table = Table::new("Who waits for whom", ["ms", "waits", "holds"]);
+        let stands = self.deadlocks.iter().flatten().map(|wait| ("in a deadlock", wait));
+        let stands = stands.chain(self.began_before.iter().map(|wait| ("began before", wait)));
+        for (when, wait) in stands {
+            table.row([when.to_owned(), on_a_line(&wait.waiter), on_a_line(&wait.owner)]);
+        }
+        for SemaphoreWait { threads, waiter, .. } in &self.semaphores {
+            let waits = format!("{threads} for a SemaphoreSlim: {}", on_a_line(waiter));
+            table.row(["now".to_owned(), waits, "nobody owns it".to_owned()]);
+        }
+        for Longest { time, has_ended, waiter, owner, .. } in &self.longest {
+            let more = if *has_ended { "" } else { "+" };
+            let owner = owner.as_ref().map(on_a_line).unwrap_or_default();
+            table.row([format!("{}{more}", ms(*time)), on_a_line(waiter), owner]);
+        }
+        table
+    }
+}
+
+/// A thread and its stack, the innermost frame first.
+fn on_a_line(stack: &SourceStack) -> String {
+    let frames: Vec<_> = stack.frames.iter().map(ToString::to_string).collect();
+    format!("{}: {}", thread(stack), frames.join(" ← "))
+}
+
 impl Report for LockReport {
     fn text(&self, head: &Head, answer: &mut Answer) {
         for waits in &self.deadlocks {
             let is_limited = waits.iter().any(|wait| wait.has_limit);
             let end = if is_limited { ", until a time limit ends" } else { "" };
             say!(answer, "deadlock: {} threads wait for each other{end}", waits.len());
+            // Each owner is one of the waiters.
             waits.iter().for_each(|wait| wait.text(answer));
         }
         if !self.began_before.is_empty() {
             say!(answer, "waits that began before:");
-            self.began_before.iter().for_each(|wait| wait.text(answer));
+        }
+        for (at, wait) in self.began_before.iter().enumerate() {
+            wait.text(answer);
+            // Several threads that wait for the same lock have one owner.
+            let others = self.began_before.get(at + 1..).unwrap_or_default();
+            if !others.iter().any(|other| other.lock == wait.lock) {
+                describe("owner of the lock:", &wait.owner, answer);
+            }
+        }
+        for SemaphoreWait { method, threads, waiter } in &self.semaphores {
+            let wait = if *threads == 1 { "thread waits" } else { "threads wait" };
+            say!(answer, "{threads} {wait} for a SemaphoreSlim in {method}, which no thread owns:");
+            describe("waiting:", waiter, answer);
         }
         if self.unfinished_waits > 0 {
             let have = if self.unfinished_waits == 1 { "wait has" } else { "waits have" };
@@ -531,8 +629,9 @@ impl Report for LockReport {
             let thread = name.as_ref().map(|name| format!(" on \"{name}\"")).unwrap_or_default();
             say!(answer, "{:>19} {samples:>10}  {method}{thread}", ms(*waited_for));
         }
-        for Longest { time, at_seconds, waiter, owner } in &self.longest {
-            say!(answer, "{} ms at {at_seconds:.3} s:", ms(*time));
+        for Longest { time, at_seconds, has_ended, waiter, owner } in &self.longest {
+            let now = if *has_ended { "" } else { ", and still" };
+            say!(answer, "{} ms at {at_seconds:.3} s{now}:", ms(*time));
             describe("waiting:", waiter, answer);
             if let Some(owner) = owner {
                 describe("owner of the lock:", owner, answer);
@@ -564,6 +663,18 @@ fn thread(stack: &SourceStack) -> String {
 fn describe(title: &str, stack: &SourceStack, answer: &mut Answer) {
     say!(answer, "  {title} {}", thread(stack));
     stack.frames.iter().for_each(|frame| say!(answer, "    {frame}"));
+}
+
+/// Places by their methods, those with the most first.
+fn by_method(places: &[Place], top: usize) -> Vec<(String, Vec<&Place>)> {
+    let mut by_method: BTreeMap<String, Vec<&Place>> = BTreeMap::new();
+    for place in places {
+        by_method.entry(place.method()).or_default().push(place);
+    }
+    let mut rows: Vec<_> = by_method.into_iter().collect();
+    rows.sort_by_key(|(_, places)| Reverse(places.len()));
+    rows.truncate(top);
+    rows
 }
 
 /// The sums with the longest times, at most so many.
@@ -666,9 +777,10 @@ fn look(waits: &Waits, sees: &Sees, round: &mut Round<'_, '_>) {
 impl Locks {
     fn start(cx: &mut InCallback<'_>, settings: &Settings, hears: AsyncSource, asker: Asker) -> Result<Self, BoxError> {
         let options = Options::read(settings)?;
+        let spelling = Spelling::of(settings);
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
         let depth = options.depth.max(100);
-        let waits = Arc::new(Waits(Mutex::new(State::new(options, threads(settings)?))));
+        let waits = Arc::new(Waits(Mutex::new(State::new(options, threads(settings)?, spelling))));
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
         let wanted = Arc::clone(&waits);
         let is_owner = move |os_id| wanted.lock().owners.values().any(|&id| id == os_id);
@@ -678,7 +790,7 @@ impl Locks {
         let is_wanted = move |os_id| takes_this.load(Ordering::Relaxed) || is_owner(os_id);
         let sampler = Sampler::every(interval).threads(move |thread| thread.os_id.is_some_and(&is_wanted));
         let seen = Arc::clone(&waits);
-        let sees = Sees::default();
+        let sees = Sees::spelt(spelling);
         let owners = sees.clone();
         let asked = asker.clone();
         sampler.start(cx, move |round| {
@@ -762,6 +874,7 @@ impl Callbacks for Locks {
             );
         }
         let State { options, profile, .. } = &mut *state;
+        profile.set_table(report.table());
         let files = match &mut options.output {
             Some(output) => self.asker.write("the stacks of owners are", output, profile),
             None => Vec::new(),

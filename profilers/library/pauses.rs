@@ -30,7 +30,7 @@ use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::PAUSES;
 use serde::Serialize;
 
-use crate::code_frames::{CodeFrame, CodeFrames, SourceStack, in_source};
+use crate::code_frames::{CodeFrame, CodeFrames, SourceStack, Spelling, in_source, shown};
 use crate::question::{Answer, Asker, Head, Report, answer_when_asked, milliseconds};
 use crate::thread_name::name_by_system;
 
@@ -176,7 +176,7 @@ impl Place {
                 // The address of a caller's frame is the return address, which may be behind the end of the function.
                 None => {
                     let native = round.native_name(frame.ip - usize::from(depth > 0));
-                    CodeFrame::named(native.map_or(NATIVE.into(), Name::from))
+                    CodeFrame::named(native.map_or(NATIVE.into(), Name::from), Spelling::Raw)
                 }
             };
             // Adjacent native functions without names make one frame.
@@ -197,13 +197,15 @@ impl Place {
     /// The innermost method that is not of the framework, and the innermost function if it is native.
     fn method(&self) -> String {
         let is_native = |name: &str| name.contains('!') || name.ends_with(" (no symbols)") || name == NATIVE;
-        let is_own = |name: &&Name| !is_native(name) && !name.starts_with("System.") && !name.starts_with("Microsoft.");
-        let leaf = self.frames.first().map(|frame| &frame.name);
-        let own = self.frames.iter().map(|frame| &frame.name).find(is_own);
-        let Some(own) = own.or(leaf) else { return titled(self.thread, self.name.as_deref()) };
-        match leaf.filter(|leaf| is_native(leaf) && *leaf != own) {
-            Some(native) => format!("{own} in {native}"),
-            None => own.to_string(),
+        let is_own = |frame: &CodeFrame| {
+            let name = &*frame.name;
+            !is_native(name) && !name.starts_with("System.") && !name.starts_with("Microsoft.")
+        };
+        let own = self.frames.iter().position(is_own).unwrap_or_default();
+        let Some(method) = shown(&self.frames, own) else { return titled(self.thread, self.name.as_deref()) };
+        match self.frames.first().filter(|leaf| own > 0 && is_native(&leaf.name)) {
+            Some(native) => format!("{method} in {}", native.name),
+            None => method,
         }
     }
 }
@@ -370,22 +372,28 @@ impl Pauses {
         let options = Options::read(settings)?;
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
         let state = Arc::default();
-        let lacks = Self::sample(cx, &options, &state).err();
+        let spelling = Spelling::of(settings);
+        let lacks = Self::sample(cx, &options, spelling, &state).err();
         let lacks = lacks.map(|why| format!("the threads that delay pauses are not shown: {why}"));
         cx.start_runtime_events(KeywordSet::GC)?;
         answer_when_asked(cx, &asker)?;
-        Ok(Self { options, code: CodeFrames::default(), state, asker, lacks })
+        Ok(Self { options, code: CodeFrames::spelt(spelling), state, asker, lacks })
     }
 
     /// Has signals sample the threads that run on towards a safepoint. An error says why there are none.
-    fn sample(cx: &InCallback<'_>, options: &Options, state: &Arc<Mutex<State>>) -> Result<(), BoxError> {
+    fn sample(
+        cx: &InCallback<'_>,
+        options: &Options,
+        spelling: Spelling,
+        state: &Arc<Mutex<State>>,
+    ) -> Result<(), BoxError> {
         if cfg!(target_env = "musl") {
             return Err("signals are not safe with musl (the book, Deployment)".into());
         }
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
         let state = Arc::clone(state);
         let sampler = Sampler::every(interval).mode(Mode::Cpu).strategy(Strategy::Signals);
-        let code = CodeFrames::default();
+        let code = CodeFrames::spelt(spelling);
         sampler.start(cx, move |round| {
             // The samples are those of the threads that ran in the round before.
             let Some(time) = Instant::now().checked_sub(round.elapsed()) else { return };

@@ -133,6 +133,7 @@ struct Kind {
     interval: Duration,
     mode: export::Mode,
     is_only_mine: bool,
+    has_raw_names: bool,
     /// Whether samples keep their times. They are not sent.
     is_timed: bool,
 }
@@ -142,6 +143,7 @@ impl Kind {
         let new = if self.is_timed { Profile::new } else { Profile::summed };
         let profile = new(application_name().as_str(), Unit::Nanoseconds).of_process(std::process::id());
         let profile = profile.started_at(start).with_interval(self.interval).in_mode(self.mode);
+        let profile = if self.has_raw_names { profile.with_raw_names() } else { profile };
         if self.is_only_mine { profile.only_my_code() } else { profile }
     }
 }
@@ -151,7 +153,8 @@ impl State {
         let mode = if options.mode == Mode::Cpu { export::Mode::Cpu } else { export::Mode::Wall };
         let is_timed = options.output.is_some();
         let timing = Timing { interval, mode: if options.mode == Mode::Cpu { "cpu" } else { "wall" } };
-        let kind = Kind { interval, mode, is_only_mine: options.is_only_mine, is_timed };
+        let (is_only_mine, has_raw_names) = (options.is_only_mine, options.has_raw_names);
+        let kind = Kind { interval, mode, is_only_mine, has_raw_names, is_timed };
         let profile = kind.profile(SystemTime::now() + options.delay);
         let shows_lines = options.output.as_ref().is_some_and(|output| output.format() == Format::Html);
         Self {

@@ -16,7 +16,7 @@ use corprof_export::SourceLines;
 use corprof_profilers::settings::Settings;
 use corprof_profilers::table::STACKS;
 
-use crate::code_frames::{CodeFrames, SourceFrame};
+use crate::code_frames::{CodeFrames, SourceFrame, Spelling};
 use crate::lease::Lease;
 use crate::own_frames::is_of_the_runtime;
 use crate::question::leave;
@@ -91,7 +91,7 @@ impl Callbacks for Stacks {
 /// A line for each thread, then an indented line for each frame, the innermost first: the method, and if they are known
 /// the line and the file, behind tabs.
 fn text(round: &Round<'_, '_>) -> String {
-    let code = CodeFrames::default();
+    let code = CodeFrames::spelt(Spelling::Raw); // the command spells them
     let mut lines = SourceLines::new();
     let mut text = String::new();
     let mut shown = 0;
@@ -105,7 +105,7 @@ fn text(round: &Round<'_, '_>) -> String {
             let found = |function| (function, code.frame(round.cx(), function, frame.ip, depth == 0));
             match frame.function.map(found) {
                 Some((function, frame)) if is_of_the_runtime(round.cx(), function, &frame.name) => {}
-                Some((_, frame)) => frames.push(in_source(&frame.in_source(&mut lines))),
+                Some((_, frame)) => frames.push(in_source(&frame.in_source(None, &mut lines))),
                 // Adjacent native frames make one line.
                 None if frames.last().is_some_and(|last| last == "[native]") => {}
                 None => frames.push("[native]".to_owned()),

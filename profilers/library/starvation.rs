@@ -23,7 +23,7 @@ use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::STARVATION;
 use serde::Serialize;
 
-use crate::code_frames::{CodeFrame, CodeFrames, SourceFrame, in_source};
+use crate::code_frames::{CodeFrame, CodeFrames, SourceFrame, Spelling, in_source, shown};
 use crate::question::{Answer, Asker, Head, Report, answer_when_asked, milliseconds};
 
 /// The time after a report of the runtime for which the pool counts as starved.
@@ -146,13 +146,12 @@ impl Blocker {
     fn of(frames: &[CodeFrame]) -> Self {
         let is_framework =
             |frame: &CodeFrame| frame.name.starts_with("System.") || frame.name.starts_with("Microsoft.");
-        let method = |frame: &CodeFrame| frame.name.to_string();
         match frames.iter().position(|frame| !is_framework(frame)) {
             Some(own) => {
-                let called = own.checked_sub(1).and_then(|called| frames.get(called));
-                Self { method: method(&frames[own]), calls: called.map(method) }
+                let called = own.checked_sub(1).and_then(|called| shown(frames, called));
+                Self { method: shown(frames, own).unwrap_or_default(), calls: called }
             }
-            None => Self { method: frames.first().map(method).unwrap_or_default(), calls: None },
+            None => Self { method: shown(frames, 0).unwrap_or_default(), calls: None },
         }
     }
 }
@@ -253,8 +252,10 @@ impl Row {
 impl Starvation {
     fn start(cx: &mut InCallback<'_>, settings: &Settings, asker: Asker) -> Result<Self, BoxError> {
         let options = Options::read(settings)?;
+        let spelling = Spelling::of(settings);
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
         let profile = Profile::summed(application_name(), Unit::Nanoseconds).of_process(std::process::id());
+        let profile = spelling.profile(profile);
         let state = Arc::new(Mutex::new(State {
             options,
             reports: 0,
@@ -269,7 +270,7 @@ impl Starvation {
         answer_when_asked(cx, &asker)?;
         let profiler = Self { state: Arc::clone(&state), clock: Arc::clone(&clock), asker };
         let asked = Arc::clone(&clock);
-        let code = CodeFrames::default();
+        let code = CodeFrames::spelt(spelling);
         Sampler::every(interval).threads(move |_| asked.is_starved()).start(cx, move |round| {
             if clock.is_starved() {
                 state.lock(round.cx()).see(&code, round);

@@ -3,7 +3,7 @@
 //!
 //! `corprof top PID` uses it. The attach data are TOP_OUT=/tmp/top, a path in an existing folder; TOP_HZ=100, the
 //! number of rounds per second; TOP_BUDGET=2, the highest overhead, in per cent of the application's time; TOP_LINES=on,
-//! if source lines are wanted. Each second the profiler replaces the file /tmp/top.4711, with the process id:
+//! if source lines are wanted; TOP_NAMES=raw, if the runtime's names of methods are. Each second the profiler replaces the file /tmp/top.4711, with the process id:
 //!
 //! ```text
 //! top 1                               the version of the format
@@ -41,7 +41,7 @@ use corprof::detach::DetachState;
 use corprof::prelude::*;
 use corprof::sampler::{Mode, Report, Round, Sampler};
 use corprof::sync::Mutex;
-use corprof_export::SourceLines;
+use corprof_export::{SourceLines, in_source};
 use corprof_profilers::settings::Settings;
 use corprof_profilers::table::TOP;
 
@@ -97,17 +97,56 @@ struct Counts {
     report: Report,
     /// None: only methods are wanted.
     lines: Option<LineCounts<usize>>,
+    has_raw_names: bool,
 }
 
 /// A method.
 struct Row {
     name: Name,
+    /// The name that is shown, if it is another one.
+    shown: Option<Name>,
+    /// Whether its caller has told what it is.
+    is_told: bool,
     own: Duration,
     total: Duration,
     /// The last sample that it was in. A recursive method counts once per sample.
     sample: u64,
     /// When that was.
     seen: Instant,
+}
+
+impl Row {
+    fn new(name: &Name, has_raw_names: bool) -> Self {
+        let mut row = Self {
+            name: name.clone(),
+            shown: None,
+            is_told: false,
+            own: Duration::ZERO,
+            total: Duration::ZERO,
+            sample: 0,
+            seen: Instant::now(),
+        };
+        if !has_raw_names {
+            row.spell(None);
+        }
+        row
+    }
+
+    fn shown(&self) -> &Name {
+        self.shown.as_ref().unwrap_or(&self.name)
+    }
+
+    /// Whether it is a state machine: who calls it tells whether it is one of an iterator. One caller of an async method
+    /// is enough.
+    fn wants_caller(&self) -> bool {
+        self.name.ends_with(".MoveNext()") && !self.is_told
+    }
+
+    fn spell(&mut self, caller: Option<Name>) {
+        let shown = in_source(&self.name, caller.as_deref());
+        self.is_told = caller.is_some() && !shown.ends_with(" (iterator)");
+        self.shown = (shown != *self.name).then(|| shown.as_str().into());
+    }
 }
 
 impl Counts {
@@ -118,7 +157,7 @@ impl Counts {
             let number = self.samples;
             let weight = sample.weight();
             let mut is_innermost = true;
-            for frame in sample.frames() {
+            for (depth, frame) in sample.frames().iter().enumerate() {
                 let index = match frame.function {
                     Some(function) => match self.of_function(round, function) {
                         Some(index) => index,
@@ -136,6 +175,11 @@ impl Counts {
                     row.total += weight;
                 }
                 (row.sample, row.seen) = (number, now);
+                if row.wants_caller() && !self.has_raw_names {
+                    let callers = sample.frames().get(depth + 1..).unwrap_or_default();
+                    let caller = callers.iter().find_map(|frame| frame.function);
+                    row.spell(caller.map(|caller| round.cx().names().csharp().function(caller)));
+                }
             }
             if let Some(mut lines) = self.lines.take() {
                 lines.add(round.cx(), sample.frames(), weight, |function| match self.of_function(round, function) {
@@ -172,9 +216,7 @@ impl Counts {
         if self.rows.len() >= METHODS && **name != *OTHERS {
             return self.of_name(&OTHERS.into());
         }
-        let row =
-            Row { name: name.clone(), own: Duration::ZERO, total: Duration::ZERO, sample: 0, seen: Instant::now() };
-        self.rows.push(row);
+        self.rows.push(Row::new(name, self.has_raw_names));
         self.by_name.insert(name.clone(), self.rows.len() - 1);
         self.rows.len() - 1
     }
@@ -198,7 +240,7 @@ impl State {
             return text;
         }
         for (number, row) in self.counts.rows.iter().enumerate().filter(|(_, row)| row.seen.elapsed() < LISTED) {
-            let name = in_a_line(&row.name);
+            let name = in_a_line(row.shown());
             let _ = writeln!(text, "method {number} {} {} {name}", row.own.as_micros(), row.total.as_micros());
         }
         text
@@ -216,7 +258,8 @@ struct CountedLines(Vec<(LineKey<usize>, LineTimes, Name)>);
 impl CountedLines {
     fn of(counts: &Counts) -> Self {
         let recent = counts.lines.iter().flat_map(LineCounts::times).filter(|(_, times)| times.seen.elapsed() < LISTED);
-        let named = recent.filter_map(|(key, times)| Some((key.clone(), *times, counts.rows.get(key.0)?.name.clone())));
+        let named =
+            recent.filter_map(|(key, times)| Some((key.clone(), *times, counts.rows.get(key.0)?.shown().clone())));
         Self(named.collect())
     }
 }
@@ -316,7 +359,8 @@ impl Callbacks for Top {
         let budget = settings.of("TOP_BUDGET").number::<f64>()? / 100.0;
         let start = Instant::now();
         let has_lines = settings.of("TOP_LINES").word(&[("off", false), ("on", true)])?;
-        let counts = Counts { lines: has_lines.then(LineCounts::default), ..Counts::default() };
+        let has_raw_names = settings.has_raw_names();
+        let counts = Counts { lines: has_lines.then(LineCounts::default), has_raw_names, ..Counts::default() };
         let state = State { start, out: out.clone(), counts };
         let profiler = Self { state: Arc::new(Mutex::new(state)), lines: Arc::default() };
         let state = Arc::clone(&profiler.state);

@@ -114,6 +114,12 @@ impl Settings {
         self.profiler.format().is_some_and(|setting| self.of(setting.variable).text().is_ok_and(|text| text == "json"))
     }
 
+    /// Whether methods are named as the runtime does.
+    #[must_use]
+    pub fn has_raw_names(&self) -> bool {
+        self.profiler.names().is_some_and(|setting| self.of(setting.variable).text().is_ok_and(|text| text == "raw"))
+    }
+
     fn check(&self) -> Result<(), SettingError> {
         self.profiler.settings.iter().try_for_each(|setting| self.of(setting.variable).check())
     }

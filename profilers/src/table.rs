@@ -49,7 +49,7 @@ pub struct Setting {
     /// Its meaning, in Markdown.
     pub meaning: &'static str,
     /// The option of a subcommand of `corprof` that sets it: `record --rate HZ`. One without a value is a flag, and sets
-    /// the word of its name: `locks --json`.
+    /// the word that is not the default: `locks --json`.
     pub option: Option<&'static str>,
 }
 
@@ -124,6 +124,12 @@ impl Profiler {
     #[must_use]
     pub fn format(&self) -> Option<&Setting> {
         self.settings.iter().find(|setting| setting.variable.strip_prefix(self.prefix) == Some("_FORMAT"))
+    }
+
+    /// The setting of the spelling of methods, if it has one.
+    #[must_use]
+    pub fn names(&self) -> Option<&Setting> {
+        self.settings.iter().find(|setting| setting.variable.strip_prefix(self.prefix) == Some("_NAMES"))
     }
 
     /// The variables of its settings.

@@ -34,7 +34,7 @@ fn summary(runtime: &Runtime, app: &str, args: &[&str]) -> Result<(BTreeSet<Kind
         let count = kind["count"].as_u64().context("no count")?;
         ensure!(kind["unread_messages"] == count - read, "{outcome}");
         let thrower = word(&kind["thrower"]["method"]);
-        kinds.insert((word(&kind["class"]), thrower, word(&kind["catcher"]), text, read, count));
+        kinds.insert((word(&kind["class"]), thrower, word(&kind["catcher"]["method"]), text, read, count));
     }
     let count = document["exceptions"].as_u64().context("no count")?;
     ensure!(kinds.iter().map(|(.., count)| count).sum::<u64>() == count, "{outcome}");

@@ -409,8 +409,8 @@ fn the_example_tells_where_methods_are_in_the_source() -> Result<()> {
             found.ok_or_else(|| TooShort(format!("no frame {part} among {frames:#?}")))
         };
         for (part, remark) in [
-            ("<Work>b__", "the lambda's"),
-            ("<Later>d__", "the async method's"),
+            ("Places.Work λ(", "the lambda's"),
+            ("Places.Later (async)", "the async method's"),
             ("Places.Burn(int)", "the plain method's"),
         ] {
             let frame = frame(part)?;
@@ -418,7 +418,7 @@ fn the_example_tells_where_methods_are_in_the_source() -> Result<()> {
             ensure!(frame["line"].as_u64() == line_of(remark), "{runtime}: {frame}, not {:?}", line_of(remark));
         }
         if has_signals {
-            ensure!(frame("<dynamic method Compiled>")?["line"].is_null(), "{runtime}: it has no source");
+            ensure!(frame("Compiled (dynamic)")?["line"].is_null(), "{runtime}: it has no source");
         }
         let threads = profile["profiles"].as_array().context("no threads")?;
         let is_placer = |thread: &serde_json::Value| {

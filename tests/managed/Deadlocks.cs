@@ -1,12 +1,12 @@
 // Threads that wait for monitors. Says `ready` once all stand where they are to stand, until its input ends.
 //
-//     Deadlocks two|ring|limited|again|one|none|waits|busy
+//     Deadlocks two|ring|limited|again|one|none|waits|semaphore|busy
 //
 // two: `circle 0` and `circle 1` wait each for the monitor that the other has. ring: three of them, in a ring. limited:
 // as two, with a time limit. again: as two, but both have waited before, for a monitor for which `last` waits now and
 // which `keeper` has. one: `waiter 0` to `waiter 3` wait for the monitor that `sleeper` has. none: each `sleeper`
 // sleeps in a monitor of its own, which it has entered twice. waits: `waiter` is in Monitor.Wait, so that `sleeper` has
-// its monitor, for which `last` waits. busy: many threads enter two of three monitors, always in the same order, and
+// its monitor, for which `last` waits. semaphore: `waiter 0` and `waiter 1` wait for a SemaphoreSlim. busy: many threads enter two of three monitors, always in the same order, and
 // allocate, while the heap is compacted again and again.
 using System;
 using System.Collections.Generic;
@@ -36,6 +36,7 @@ static class Deadlocks
             case "one": One(); break;
             case "none": None(); break;
             case "waits": Waits(); break;
+            case "semaphore": Semaphore(); break;
             case "busy": Busy(); break;
         }
         if (args[0] != "busy") UntilAllWait();
@@ -153,6 +154,18 @@ static class Deadlocks
     {
         foreach (object gate in gates) Start("sleeper", () => Sleeps(gate));
         UntilEntered(gates.Length);
+    }
+
+    static void Semaphore()
+    {
+        SemaphoreSlim semaphore = new SemaphoreSlim(0);
+        for (int i = 0; i < 2; i++) Start("waiter " + i, () => WantsSemaphore(semaphore));
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void WantsSemaphore(SemaphoreSlim semaphore)
+    {
+        semaphore.Wait();
     }
 
     static void Waits()

@@ -43,6 +43,22 @@ sealed class Secret
     public byte[] Data = new byte[5000];
 }
 
+// The runtime says of these fields only what they are called.
+static class Bare
+{
+    public static object HeldBare;
+}
+
+struct Boxed
+{
+    public Key[] Keys;
+}
+
+static class Boxes
+{
+    public static Boxed HeldBoxed = new Boxed { Keys = new Key[5] };
+}
+
 static class Heap
 {
     static Node nodes;
@@ -64,6 +80,8 @@ static class Heap
         first.Both = second.Both = new Shared();
         table.Add(key, new Secret());
         generics.Add(new Dictionary<string, int[]> { { "one", new int[1] } });
+        Bare.HeldBare = new Secret[1];
+        GC.KeepAlive(Boxes.HeldBoxed);
         GCHandle pinned = GCHandle.Alloc(new long[7], GCHandleType.Pinned);
         Answer("ready");
         for (string line = Console.ReadLine(); line != null && line != "end"; line = Console.ReadLine())

@@ -31,7 +31,7 @@ use self::started::Started;
 
 use crate::exit::{Failure, Outcome};
 use crate::inspect;
-use crate::options::seconds;
+use crate::options::{self, seconds};
 use crate::signals::Signals;
 use crate::trace_methods::{Methods, RUNDOWN_WITH_IL};
 
@@ -85,6 +85,10 @@ pub(crate) struct Listened {
     /// End after this many seconds [default: until Ctrl-C, or the end of the application]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     duration: Option<f64>,
+
+    /// An environment variable for the application that a command starts. Repeatable
+    #[arg(long, value_name = "NAME=VALUE", requires = "command")]
+    env: Vec<String>,
 
     /// The command that starts an application: it is listened to from its first request on
     #[arg(value_name = "COMMAND", last = true, num_args = 1..)]
@@ -157,7 +161,7 @@ pub(crate) fn follow<L: Listener>(
 ) -> Outcome {
     let duration = listened.duration.map(Duration::from_secs_f64);
     let traced = match &listened.source {
-        None => return of_application(&listened.command, with_activities, duration, listener, answer),
+        None => return of_application(listened, with_activities, duration, listener, answer),
         Some(Source::File(path)) => of_file(path, &mut listener)?,
         Some(Source::Process(pid)) => of_process(*pid, with_activities, duration, &mut listener)?,
     };
@@ -167,13 +171,13 @@ pub(crate) fn follow<L: Listener>(
 
 /// Starts an application, and listens to it from its start.
 fn of_application<L: Listener>(
-    command: &[OsString],
+    listened: &Listened,
     with_activities: bool,
     duration: Option<Duration>,
     mut listener: L,
     answer: impl FnOnce(L, &Traced) -> Result<(), Failure>,
 ) -> Outcome {
-    let mut started = Started::start(command)?;
+    let mut started = Started::start(&listened.command, options::given(&listened.env)?)?;
     let runtime = started.runtime()?;
     let mut target = Target {
         pid: u32::try_from(runtime.advertise().pid).unwrap_or_default(),

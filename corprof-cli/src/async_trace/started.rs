@@ -41,10 +41,9 @@ pub(super) struct Started {
 }
 
 impl Started {
-    /// Starts the application by this command.
-    pub(super) fn start(command: &[OsString]) -> Result<Self, Failure> {
+    /// Starts the application by this command, with these variables.
+    pub(super) fn start(command: &[OsString], mut changes: Changes) -> Result<Self, Failure> {
         let port = Port::open()?;
-        let mut changes = Changes::new();
         let mut value = port.server.variable(Start::Suspended);
         if let Some(others) = launch::value_of(&changes, PORTS).filter(|others| !others.is_empty()) {
             value.push(";");

@@ -5,15 +5,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use corprof_diagnostics::{
-    Client, EventPipeSession, FullBuffer, KeywordSet, ProcessInfo, Provider, Rundown, SessionConfig,
+    Client, EventPipeSession, FullBuffer, KeywordSet, Level, ProcessInfo, Provider, Rundown, SessionConfig,
 };
 use corprof_heap::{GraphBuilder, HeapGraph};
-use corprof_nettrace::events::Provider as EventProvider;
 use corprof_nettrace::events::views::{BulkType, ModuleDCEnd};
+use corprof_nettrace::events::{Keywords, Provider as EventProvider};
 use corprof_nettrace::{Event, Reader};
 
 use super::cost::Cost;
 use super::names::Names;
+use super::ranges::Ranges;
 use super::title::title;
 use super::walks::{Walked, Walks};
 
@@ -41,6 +42,7 @@ struct Session {
     walks: Walks,
     names: Names,
     clock: Clock,
+    generations: Ranges,
 }
 
 /// The limits of a session. Events that are not part of the heap do not extend them: an application writes such events
@@ -99,7 +101,10 @@ impl Dump {
         } else {
             Rundown::Default
         };
-        let config = SessionConfig::new([Provider::runtime(KeywordSet::HEAP_DUMP)])
+        // Where the generations are is told with what collections move.
+        let keywords =
+            KeywordSet::HEAP_DUMP | KeywordSet::new(Keywords::GC_HEAP_SURVIVAL_AND_MOVEMENT, Level::Informational);
+        let config = SessionConfig::new([Provider::runtime(keywords)])
             .with_buffer_mb(buffer_mb)
             .with_full_buffer(FullBuffer::WaitIfPossible)
             .with_rundown(rundown);
@@ -112,6 +117,7 @@ impl Dump {
             walks: Walks::new(title(info), is_64_bit),
             names: Names::default(),
             clock: Clock::new(timeout, Instant::now()),
+            generations: Ranges::default(),
         };
         session.read(&mut reader, stop)?;
         let stats = reader.stats();
@@ -121,10 +127,13 @@ impl Dump {
              {buffer_mb})",
             stats.lost
         );
-        let walked = session.walks.finish().context(
+        let mut walked = session.walks.finish().context(
             "the session ended before the dump did, and what came was thrown away: has the process ended, or did another tool end \
              the session?",
         )?;
+        for (start, length) in session.generations.gaps() {
+            walked.reader.builder().frozen(start, length);
+        }
         let cost = Cost {
             bytes: stats.bytes,
             took: begin.elapsed(),
@@ -204,6 +213,8 @@ impl Session {
         }
         if let Ok(types) = decoded.decode::<BulkType<'_>>() {
             self.names.add(types);
+        } else if self.generations.event(&decoded) {
+            // It comes before the heap.
         } else if self.walks.event(&decoded, event.capture_thread(), event.since_start()) {
             self.clock.part = Some(Instant::now());
         }

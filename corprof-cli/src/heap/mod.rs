@@ -5,6 +5,7 @@ mod dump;
 mod file;
 pub(crate) mod inside;
 mod names;
+mod ranges;
 mod title;
 mod walks;
 

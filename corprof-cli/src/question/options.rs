@@ -12,7 +12,7 @@ use corprof_profilers::table::{Kind, Profiler, Setting};
 
 use super::Question;
 use super::text::{self, Words};
-use crate::options;
+use crate::options::{self, RAW_NAMES_HELP};
 
 /// The options that are not rows of the table.
 const PID: &str = "pid";
@@ -25,6 +25,7 @@ const COMMAND: &str = "command";
 /// Flags.
 const JSON: &str = "json";
 const TREE: &str = "tree";
+const RAW_NAMES: &str = "raw-names";
 
 /// The option of a setting, and the name of its value: `top` and `N`. A flag has none.
 fn option_of(profiler: &Profiler, setting: &Setting) -> Option<(&'static str, Option<&'static str>)> {
@@ -97,9 +98,16 @@ fn argument(
     }
 }
 
-/// A flag, which sets the word of its name.
+/// The word that a flag sets: the one that is not the default.
+fn word(setting: &Setting) -> OsString {
+    let words = if let Kind::Word(words) = setting.kind { words } else { &[] };
+    words.iter().find(|word| **word != setting.default).copied().unwrap_or_default().into()
+}
+
+/// A flag, which sets a word.
 fn flag(profiler: &'static Profiler, setting: &'static Setting, option: &'static str) -> Arg {
     let help = match option {
+        RAW_NAMES => RAW_NAMES_HELP.to_owned(),
         JSON => "Print the answer as one JSON document, whose fields the book states (Answers as JSON)".to_owned(),
         _ => options::help(profiler, setting.variable),
     };
@@ -131,7 +139,7 @@ impl Question {
         for (setting, option, value) in rows(profiler).filter(|(setting, ..)| !matches!(setting.kind, Kind::File(_))) {
             if value.is_none() {
                 if matches.get_flag(option) {
-                    settings.push((setting.variable, OsString::from(option)));
+                    settings.push((setting.variable, word(setting)));
                 }
             } else if let Some(value) = matches.get_one::<String>(option) {
                 settings.push((setting.variable, OsString::from(value)));

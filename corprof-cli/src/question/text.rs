@@ -20,9 +20,10 @@ pub(super) static ALL: [Words; 8] = [
     Words {
         profiler: &LOCKS,
         about: "Show which threads wait for locks, for how long, and what the owners do",
-        more: "Counts waits for `lock` (Monitor) and System.Threading.Lock that begin while it watches. `corprof stacks` \
-               shows threads that wait already. In async code the stacks go on with the methods that await the one that \
-               runs.",
+        more: "Counts waits for `lock` (Monitor) and System.Threading.Lock that begin while it watches. Deadlocks and waits that \
+               began before come first, with the stacks of waiter and owner, and threads that wait for a SemaphoreSlim, which \
+               has no owner. Those that await SemaphoreSlim.WaitAsync are no threads: see `corprof tasks`. In async code the \
+               stacks go on with the methods that await the one that runs.",
     },
     Words {
         profiler: &STARVATION,

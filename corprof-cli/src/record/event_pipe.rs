@@ -78,6 +78,7 @@ fn write(
     let kind = if args.mode == "wall" { Kind::All } else { Kind::Managed };
     let lost = sampling.lost();
     let profile = event_pipe_samples::profile(&sampling.gathered, kind, &info.entry_assembly, pid, started, lost);
+    let profile = args.names.profile(profile);
     let rounds = sampling.gathered.rounds();
     if profile.samples() == 0 {
         let what = if kind == Kind::Managed { "no thread was in managed code; try --mode wall" } else { "none came" };

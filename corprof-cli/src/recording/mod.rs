@@ -42,6 +42,7 @@ use self::pass::Pass;
 use self::requests::RequestTimes;
 use self::samples::Samples;
 pub(crate) use self::threads::{Thread, ThreadChoice, ThreadPattern};
+use crate::options::Names;
 
 /// What is read of a file.
 #[derive(Debug, Clone)]
@@ -64,6 +65,7 @@ pub(crate) struct Options {
     pub(crate) has_lanes: bool,
     /// Whether frames by which the runtime calls managed code and stops threads are on stacks.
     pub(crate) has_runtime_frames: bool,
+    pub(crate) names: Names,
 }
 
 impl Options {

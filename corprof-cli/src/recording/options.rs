@@ -6,6 +6,7 @@ use globset::{Glob, GlobMatcher};
 
 use super::selection::Selection;
 use super::{Choice, Moment, Options, ThreadChoice, ThreadPattern};
+use crate::options::Names;
 
 /// What is looked at in a recording.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -51,6 +52,9 @@ pub(crate) struct Looked {
     /// Also show the methods in which the runtime stops threads and by which it calls managed code
     #[arg(long)]
     pub(crate) runtime_frames: bool,
+
+    #[command(flatten)]
+    pub(crate) names: Names,
 }
 
 impl Looked {
@@ -68,6 +72,7 @@ impl Looked {
             cells: None,
             has_lanes: false,
             has_runtime_frames: self.runtime_frames,
+            names: self.names,
         }
     }
 

@@ -11,6 +11,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use super::stacks::{Code, EMPTY};
 use super::{Cells, Facts, Frame, Gathered, Lanes, Measure, Options, Samples, Sum, Thread, Timed, read};
 use crate::event_pipe_samples::{MISSING, UNKNOWN, is_of_the_runtime};
+use crate::options::Names;
 
 /// The stack without frames.
 pub(crate) const NO_FRAMES: u32 = EMPTY;
@@ -31,6 +32,8 @@ pub(crate) struct Picture {
     pub(crate) sums: FxHashMap<(u32, u32, u32), Sum>,
     /// Whether frames by which the runtime calls managed code and stops threads are on stacks.
     pub(crate) has_runtime_frames: bool,
+    /// How methods are spelt where they are shown.
+    pub(crate) names: Names,
     /// None if times were not asked for, or there are too many samples.
     pub(crate) timed: Option<Vec<Timed>>,
     /// None if they were not asked for, or there are several files.
@@ -45,8 +48,12 @@ impl Picture {
     /// # Errors
     /// If one cannot be read, or they have samples of different kinds.
     pub(crate) fn read(paths: &[impl AsRef<Path>], options: &Options, with_lines: bool) -> Result<Self> {
-        let has_runtime_frames = options.has_runtime_frames;
-        let mut picture = Self { has_runtime_frames, timed: options.is_timed.then(Vec::new), ..Self::default() };
+        let mut picture = Self {
+            has_runtime_frames: options.has_runtime_frames,
+            names: options.names,
+            timed: options.is_timed.then(Vec::new),
+            ..Self::default()
+        };
         for path in paths {
             let path = path.as_ref();
             let gathered = read(path, options)?;
@@ -128,6 +135,37 @@ impl Picture {
         };
         let is_hidden = frame.kind == FrameKind::Managed && is_of_the_runtime(&frame.name);
         (!is_hidden || self.has_runtime_frames).then(|| number(self.frames.insert_full(frame).0))
+    }
+
+    /// The name that is shown of each frame. Who calls a state machine tells whether it is an iterator; one caller of an
+    /// async method is enough.
+    pub(crate) fn shown_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.frames.iter().map(|frame| self.shown_name(frame, None)).collect();
+        if self.names.raw_names {
+            return names;
+        }
+        let mut told: FxHashMap<u32, bool> = FxHashMap::default();
+        for &(caller, number) in &self.stacks {
+            let caller = self.stacks.get_index(caller as usize).map(|&(_, frame)| frame);
+            let caller = caller.and_then(|caller| self.frames.get_index(caller as usize));
+            let (Some(caller), Some(frame)) = (caller, self.frames.get_index(number as usize)) else { continue };
+            if !frame.name.contains("MoveNext(") || told.get(&number) == Some(&true) {
+                continue;
+            }
+            let shown = self.shown_name(frame, Some(&caller.name));
+            told.insert(number, !shown.ends_with(" (iterator)"));
+            if let Some(name) = names.get_mut(number as usize) {
+                *name = shown;
+            }
+        }
+        names
+    }
+
+    fn shown_name(&self, frame: &Frame, caller: Option<&str>) -> String {
+        match frame.kind {
+            FrameKind::Managed => self.names.method(&frame.name, caller),
+            _ => frame.name.clone(),
+        }
     }
 
     /// Takes longer cells. Answers whether there are any.

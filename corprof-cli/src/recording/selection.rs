@@ -19,9 +19,15 @@ impl Selection {
         if self.include.is_empty() && self.exclude.is_empty() {
             return;
         }
-        // Per glob and stack: whether the stack has a frame of the glob.
+        let shown = picture.shown_names();
+        // Per glob and stack: whether the stack has a frame of the glob, by the name that is shown or by the runtime's.
         let has = |glob: &GlobMatcher| {
-            let frames: Vec<bool> = picture.frames.iter().map(|frame| glob.is_match(&frame.name)).collect();
+            let frames: Vec<bool> = picture
+                .frames
+                .iter()
+                .zip(&shown)
+                .map(|(frame, name)| glob.is_match(name) || glob.is_match(&frame.name))
+                .collect();
             let mut stacks: Vec<bool> = Vec::with_capacity(picture.stacks.len());
             for &(caller, frame) in &picture.stacks {
                 let by_caller = stacks.get(caller as usize).copied().unwrap_or(false);

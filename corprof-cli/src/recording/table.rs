@@ -120,7 +120,8 @@ pub(crate) struct Subjects {
 impl Subjects {
     pub(crate) fn new(picture: &Picture, by: &By, only_mine: bool) -> Self {
         let mut names = IndexSet::new();
-        let named = picture.frames.iter().map(|frame| name_of(frame, by, only_mine));
+        let shown = picture.shown_names();
+        let named = picture.frames.iter().zip(&shown).map(|(frame, name)| name_of(frame, name, by, only_mine));
         let of_frame = named.map(|name| name.map(|name| names.insert_full(name).0)).collect();
         let none = names.insert_full(if only_mine { OTHER_CODE } else { NO_FRAMES }.to_owned()).0;
         Self { names, of_frame, none }
@@ -132,16 +133,16 @@ fn is_type(frame: &Frame) -> bool {
 }
 
 /// The name of a frame in a table. None if it is in none.
-fn name_of(frame: &Frame, by: &By, only_mine: bool) -> Option<String> {
+fn name_of(frame: &Frame, name: &str, by: &By, only_mine: bool) -> Option<String> {
     if is_type(frame) || only_mine && !is_mine(frame) {
         return None;
     }
     Some(match (&frame.place, by) {
         (Some((file, line)), By::Line) => {
             let file = file.rsplit(['/', '\\']).next().unwrap_or(file);
-            format!("{} {file}:{line}", frame.name)
+            format!("{name} {file}:{line}")
         }
-        _ => frame.name.clone(),
+        _ => name.to_owned(),
     })
 }
 

@@ -9,6 +9,7 @@ use tempfile::NamedTempFile;
 use super::picture::Picture;
 use super::table::{By, rows};
 use super::{Choice, Options, ThreadChoice};
+use crate::options::Names;
 use crate::trace_methods::of_perf_map;
 
 fn options(event: Option<&str>) -> Options {
@@ -24,6 +25,7 @@ fn options(event: Option<&str>) -> Options {
         cells: None,
         has_lanes: false,
         has_runtime_frames: true,
+        names: Names { raw_names: true },
     }
 }
 

@@ -9,6 +9,7 @@ use corprof_diagnostics::Process;
 use super::LOOK;
 use super::counts::{Method, Snapshot, Times};
 use crate::event_pipe_samples::{Sample, Sampling, UNKNOWN};
+use crate::options::Names;
 use crate::signals::Signals;
 
 /// The interval of snapshots.
@@ -22,18 +23,19 @@ pub(super) struct Sampled {
     /// Since the begin.
     sums: Snapshot,
     by_name: HashMap<String, usize>,
+    names: Names,
     shown: Instant,
     /// When the methods were listed again.
     learnt: Option<Instant>,
 }
 
 impl Sampled {
-    pub(super) fn start(process: &Process) -> Result<Self> {
+    pub(super) fn start(process: &Process, names: Names) -> Result<Self> {
         let client = process.client();
         let info = client.process_info()?;
         let sampling = Sampling::start(&client, &info)?;
         let shown = Instant::now();
-        Ok(Self { sampling, sums: Snapshot::default(), by_name: HashMap::new(), shown, learnt: None })
+        Ok(Self { sampling, sums: Snapshot::default(), by_name: HashMap::new(), names, shown, learnt: None })
     }
 
     /// The sums, each second.
@@ -68,9 +70,11 @@ impl Sampled {
             }
             self.sums.processor += sample.weight;
             let mut seen = HashSet::new();
-            for (depth, method) in gathered.stack(sample).enumerate() {
-                let name = method.map_or(UNKNOWN, |method| method.name);
-                let row = row(&mut self.by_name, &mut self.sums.methods, name);
+            let names: Vec<&str> =
+                gathered.stack(sample).map(|method| method.map_or(UNKNOWN, |method| method.name)).collect();
+            for (depth, name) in names.iter().enumerate() {
+                let name = self.names.method(name, names.get(depth + 1).copied());
+                let row = row(&mut self.by_name, &mut self.sums.methods, &name);
                 let Some(Method { times, .. }) = self.sums.methods.get_mut(row) else { continue };
                 if depth == 0 {
                     times.own += sample.weight;

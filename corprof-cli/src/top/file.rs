@@ -18,7 +18,7 @@ pub(super) fn run(args: &Args, path: &Path) -> Outcome {
         Column::Own | Column::OwnSum => Sort::Own,
         Column::Total | Column::TotalSum => Sort::Total,
     };
-    view::run(&view::Args::table(path, args.lines, sort, args.rows, args.json))
+    view::run(&view::Args::table(path, args.lines, sort, args.rows, args.json, args.names))
 }
 
 /// A recording has been sampled already.

@@ -31,7 +31,7 @@ use crate::attach_request::Occupied;
 use crate::attached_profiler::{self, Place};
 use crate::event_pipe_samples::{self, LIMITS};
 use crate::exit::Outcome;
-use crate::options::{self, seconds};
+use crate::options::{self, Names, seconds};
 use crate::output;
 use crate::screen::{self, Pressed, Screen};
 use crate::signals::Signals;
@@ -124,6 +124,9 @@ pub struct Args {
         value_parser = options::number(&TOP, "TOP_BUDGET"),
     )]
     budget: f64,
+
+    #[command(flatten)]
+    names: Names,
 }
 
 /// What is looked at.
@@ -171,6 +174,7 @@ fn watch(args: &Args, pid: u32) -> Outcome {
         ("TOP_HZ", rate.as_ref()),
         ("TOP_BUDGET", budget.as_ref()),
         ("TOP_LINES", lines.as_ref()),
+        ("TOP_NAMES", args.names.word().as_ref()),
     ];
     let sampled = match place.attach(&process, "top", &settings) {
         Err(failure) if failure.error.is::<Occupied>() => {
@@ -178,7 +182,7 @@ fn watch(args: &Args, pid: u32) -> Outcome {
             if args.lines {
                 eprintln!("corprof: its samples have no lines: the table has methods");
             }
-            Some(Sampled::start(&process)?)
+            Some(Sampled::start(&process, args.names)?)
         }
         attached => {
             attached?;

@@ -14,6 +14,7 @@ use anyhow::{Context, anyhow};
 use corprof_export::Format;
 
 use crate::exit::{self, Failure, Outcome};
+use crate::options::Names;
 use crate::output;
 use crate::recording::options::Looked;
 use crate::recording::picture::Picture;
@@ -85,12 +86,19 @@ pub struct Args {
 
 impl Args {
     /// Those that print the table of a recording.
-    pub(crate) fn table(path: &Path, with_lines: bool, sort: Sort, rows: Option<usize>, json: bool) -> Self {
+    pub(crate) fn table(
+        path: &Path,
+        with_lines: bool,
+        sort: Sort,
+        rows: Option<usize>,
+        json: bool,
+        names: Names,
+    ) -> Self {
         let by = if with_lines { By::Line } else { By::Method };
         Self {
             files: vec![path.to_owned()],
             output: None,
-            looked: Looked::default(),
+            looked: Looked { names, ..Looked::default() },
             only_my_code: false,
             by: Subject { by, label: None },
             sort,

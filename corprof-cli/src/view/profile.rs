@@ -34,6 +34,7 @@ pub(crate) fn with_frames(
     if only_mine {
         profile = profile.only_my_code();
     }
+    profile = picture.names.profile(profile);
     if let [file] = picture.files.as_slice()
         && let Some(process) = file.process.and_then(|process| u32::try_from(process).ok())
     {

@@ -19,6 +19,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use super::{Options, random::random};
 use crate::about::Mode;
 use crate::profile::{Thread, nanoseconds};
+use crate::view::Names;
 use crate::{FrameId, FrameKind, Profile, StackId, Unit};
 
 pub(super) const CONTENT_TYPE: &str = "application/x-protobuf";
@@ -169,6 +170,7 @@ impl<T: Hash + Eq + Default> Table<T> {
 /// The tables of the dictionary.
 struct Tables<'a> {
     profile: &'a Profile,
+    names: Names<'a>,
     texts: Table<String>,
     mappings: Table<otlp::Mapping>,
     functions: Table<otlp::Function>,
@@ -183,6 +185,7 @@ impl<'a> Tables<'a> {
     fn new(profile: &'a Profile) -> Self {
         Self {
             profile,
+            names: Names::of(profile),
             texts: Table::new(),
             mappings: Table::new(),
             functions: Table::new(),
@@ -231,7 +234,8 @@ impl<'a> Tables<'a> {
             return *known;
         }
         let frame = self.profile.frame_of(id);
-        let name_strindex = self.text(if frame.name.is_empty() { "[no name]" } else { frame.name });
+        let name = self.names.name(id);
+        let name_strindex = self.text(if name.is_empty() { "[no name]" } else { &name });
         let filename_strindex = frame.file.map_or(0, |file| self.text(file));
         let function_index =
             self.functions.index(otlp::Function { name_strindex, filename_strindex, ..otlp::Function::default() });

@@ -64,7 +64,7 @@ pub trait Merge: Default + Send + 'static {
 /// Each value is behind a lock of its own, which only a reader contends for, so a thread does not wait for others. As
 /// with [`Mutex`], no collection can start while a value is in use: that would need the context exclusively.
 ///
-/// ```compile_fail,E0502
+/// ```compile_fail,E0500
 /// # use corprof::prelude::*;
 /// # use corprof::sync::{Merge, ThreadState};
 /// # #[derive(Default)]

@@ -16,7 +16,7 @@ use super::Registers;
 /// ```compile_fail,E0521
 /// # use corprof::prelude::*;
 /// # use std::ops::ControlFlow;
-/// fn top(cx: &InNoGc<'_>) -> Option<corprof::walk::FrameInfo<'_>> {
+/// fn top<'a>(cx: &'a InNoGc<'_>) -> Option<corprof::walk::FrameInfo<'a>> {
 ///     let mut top = None;
 ///     let _ = cx.walk_own_stack(|frame| {
 ///         top = frame.info(); // borrowed data escapes

@@ -82,6 +82,18 @@ const fn stop(variable: &'static str) -> Setting {
     )
 }
 
+/// The setting of the spelling of methods.
+const fn names(variable: &'static str, option: &'static str) -> Setting {
+    by_option(
+        variable,
+        Kind::Word(&["source", "raw"]),
+        "source",
+        option,
+        "`source` names methods as they were written, `Shop.Beds.Free (async)`; `raw` as the runtime does, \
+         `Shop.Beds.<Free>d__0.MoveNext()`",
+    )
+}
+
 /// The setting of the form of an answer.
 const fn format(variable: &'static str, option: &'static str) -> Setting {
     by_option(
@@ -197,6 +209,7 @@ pub static SAMPLER: Profiler = Profiler {
             "record --slowest COUNT",
             "how many of the slow calls are kept",
         ),
+        names("SAMPLER_NAMES", "record --raw-names"),
         setting("SAMPLER_CODE", Kind::Word(&["all", "mine"]), "all", "`mine` hides methods of frameworks"),
         setting(
             "SAMPLER_BUDGET",
@@ -399,6 +412,7 @@ pub static EXCEPTIONS: Profiler = Profiler {
              the blocks that run",
         ),
         by_option("EXCEPTIONS_STACKS", STACKS_OF_ASYNC, "async", "exceptions --physical", CALLERS),
+        names("EXCEPTIONS_NAMES", "exceptions --raw-names"),
         format("EXCEPTIONS_FORMAT", "exceptions --json"),
         stop("EXCEPTIONS_STOP"),
     ],
@@ -428,6 +442,7 @@ const ALLOCATION_SETTINGS: &[Setting] = &[
         "with `stack`, or after an attach: a file with the stacks, with the class on top of its stack",
     ),
     by_option("ALLOCATIONS_STACKS", STACKS_OF_ASYNC, "async", "allocations --physical", CALLERS),
+    names("ALLOCATIONS_NAMES", "allocations --raw-names"),
     format("ALLOCATIONS_FORMAT", "allocations --json"),
     stop("ALLOCATIONS_STOP"),
 ];
@@ -461,6 +476,7 @@ pub static PAUSES: Profiler = Profiler {
             "pauses --rate HZ",
             "samplings of running threads per second, to see the threads that delay a pause (Linux)",
         ),
+        names("PAUSES_NAMES", "pauses --raw-names"),
         format("PAUSES_FORMAT", "pauses --json"),
         stop("PAUSES_STOP"),
     ],
@@ -498,6 +514,7 @@ pub static LOCKS: Profiler = Profiler {
             "threads that are older than an attach: the runtime's number and the system's, as `1=4711,4=4713`. `corprof locks` sets it",
         ),
         by_option("LOCKS_STACKS", STACKS_OF_ASYNC, "async", "locks --physical", CALLERS),
+        names("LOCKS_NAMES", "locks --raw-names"),
         format("LOCKS_FORMAT", "locks --json"),
         stop("LOCKS_STOP"),
     ],
@@ -522,6 +539,7 @@ pub static STARVATION: Profiler = Profiler {
             "starvation --rate HZ",
             "samplings per second while the pool is starved. Nothing is stopped otherwise",
         ),
+        names("STARVATION_NAMES", "starvation --raw-names"),
         format("STARVATION_FORMAT", "starvation --json"),
         stop("STARVATION_STOP"),
     ],
@@ -654,6 +672,7 @@ pub static TOP: Profiler = Profiler {
             "top --lines",
             "count source lines in place of methods, where a portable PDB beside the module or in it tells",
         ),
+        names("TOP_NAMES", "top --raw-names"),
     ],
 };
 

@@ -46,8 +46,11 @@ impl Helper {
             let Some(witness) = ENTRIES.iter().position(|(_, witness, _)| callees.contains(witness)) else { continue };
             helper.total += weight;
             helper.witnessed[witness] += weight;
-            let is_in =
-                |entry: &str| callers.contains(&format!(".{entry}(")) || callers.contains(&format!(".<{entry}>"));
+            let is_in = |entry: &str| {
+                callers.contains(&format!(".{entry}("))
+                    || callers.contains(&format!(".{entry} (async)"))
+                    || callers.contains(&format!(".<{entry}>"))
+            };
             let found = (0..ENTRIES.len()).filter(|entry| is_in(ENTRIES[*entry].0)).collect::<Vec<_>>();
             found.iter().for_each(|entry| helper.entries[*entry] += weight);
             if found == [witness] {

@@ -191,7 +191,7 @@ fn an_attached_sampler_names_dynamic_methods_that_are_older() -> Result<()> {
         ensure!(code == Some(0), "{runtime}: {stderr}");
         // On a busy machine the first round may come after the second: then there is no file, and the sampler says so.
         let folded = fs::read_to_string(&out).unwrap_or_default();
-        let is_right = folded.lines().any(|line| line.contains("Dynamic.Spin(int);<dynamic method Loop> "));
+        let is_right = folded.lines().any(|line| line.contains("Dynamic.Spin(int);Loop (dynamic) "));
         ensure_or_longer!(is_right, "{runtime}: {folded}{stderr}");
         Ok(())
     })

@@ -107,7 +107,10 @@ fn is_right(name: &str, document: &Value) -> bool {
         "pauses" => list("longest").iter().any(|pause| stands(&pause["caused_by"])),
         "exceptions" => list("kinds").iter().any(|kind| {
             let message = &kind["messages"][0];
-            has_line(&kind["thrower"]) && begins(&kind["catcher"], "Asked.Catches(") && message["text"] == "asked for"
+            has_line(&kind["thrower"])
+                && has_line(&kind["catcher"])
+                && begins(&kind["catcher"]["method"], "Asked.Catches(")
+                && message["text"] == "asked for"
         }),
         "allocations" => list("rows").iter().any(|row| row["class"] == "Order"),
         "leaks" => {

@@ -9,6 +9,7 @@ mod documents;
 mod ends;
 mod il;
 mod lines;
+mod names;
 mod ps;
 mod push;
 mod questions;

@@ -198,9 +198,13 @@ fn waits_are_summed_up_and_drawn() -> Result<()> {
 fn started(runtime: &Runtime, commands: [&str; 2]) -> Result<[Program; 2]> {
     let start = |command: &str| -> Result<Program> {
         let mut corprof = corprof()?;
-        corprof.args([command, "--json", "--"]).args(application(runtime, "WebWaits")?).arg("7");
+        corprof
+            .args([command, "--json", "--env", "WEB_WAITS=from the command line", "--"])
+            .args(application(runtime, "WebWaits")?)
+            .arg("7");
         let program = Program::start(corprof)?;
         program.expect("ready")?;
+        program.expect("WEB_WAITS is from the command line")?;
         Ok(program)
     };
     let programs = [start(commands[0])?, start(commands[1])?];

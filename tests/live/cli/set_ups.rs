@@ -1,5 +1,5 @@
 //! The set-ups in which a process may be found, and the test of each: who runs it, where, beside what, and how the
-//! command or the process may end. Each is a quick or a long test.
+//! command or the process may end. Each is a quick or a long test; [`long::all_in_a_row`] runs them all.
 
 use super::*;
 
@@ -37,4 +37,39 @@ fn each_set_up_has_a_test() -> Result<()> {
         ensure!(is_there, "{set_up}: there is no test {test} in {file}.rs");
     }
     Ok(())
+}
+
+mod long {
+    use super::*;
+
+    /// Runs the tests of all set-ups, one after the other, and prints the table of the book.
+    #[test]
+    #[ignore = "takes minutes: cargo xtask test --live-only --runtime 11 -- --ignored set_ups --nocapture"]
+    fn all_in_a_row() -> Result<()> {
+        let tests = Command::new(env::current_exe()?).args(["--list", "--format", "terse"]).output()?;
+        let (tests, _) = texts(&tests);
+        let mut wrong = Vec::new();
+        println!("| set-up | result | seconds |\n|---|---|---|");
+        for (set_up, file, test) in SET_UPS {
+            let of_file = |name: &&str| name.contains(&format!("::{file}::")) && name.ends_with(&format!("::{test}"));
+            let mut names = tests.lines().filter_map(|line| line.strip_suffix(": test"));
+            let name = names.find(of_file).with_context(|| format!("no test {test} in {file}.rs"))?;
+            let start = Instant::now();
+            let output = Command::new(env::current_exe()?).args(["--exact", name, "--nocapture"]).output()?;
+            let (stdout, stderr) = texts(&output);
+            let skipped = stdout.lines().chain(stderr.lines()).find(|line| line.starts_with("SKIPPED: "));
+            let result = match (output.status.success(), skipped) {
+                (true, None) => "right",
+                (true, Some(why)) => why,
+                (false, _) => "WRONG",
+            };
+            println!("| {set_up} | {result} | {:.1} |", start.elapsed().as_secs_f64());
+            if result != "right" {
+                wrong.push(format!("{set_up}:\n{stdout}{stderr}"));
+            }
+        }
+        println!("{} of {} are right", SET_UPS.len() - wrong.len(), SET_UPS.len());
+        ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+        Ok(())
+    }
 }

@@ -68,6 +68,7 @@ static class Program
         string[] paths = args.Length > 1 ? new[] { "/orders", "/reports", "/both" } : new[] { "/orders", "/reports" };
         Task[] clients = paths.Select(path => Ask(http, address + path, end.Token)).ToArray();
         Console.WriteLine("ready");
+        if (Environment.GetEnvironmentVariable("WEB_WAITS") is { } value) Console.WriteLine("WEB_WAITS is " + value);
         await Task.Run(Console.In.ReadToEnd);
         end.Cancel();
         await Task.WhenAll(clients);
