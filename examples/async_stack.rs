@@ -1,10 +1,9 @@
 //! Prints the stack of each exception, and under it the methods that await what the thread has resumed (.NET 11).
 
 use corprof::args::EventPipeEvent;
-use corprof::events::Level;
-use corprof::id::CodeAddress;
 use corprof::info::EventPipeProviderConfig;
 use corprof::prelude::*;
+use corprof::sampler::ticks;
 use corprof::sync::Mutex;
 use corprof_async::{AskedMethods, Decoder, LogicalStacks, PROVIDER, STACK_KEYWORDS};
 
@@ -13,13 +12,13 @@ use corprof_async::{AskedMethods, Decoder, LogicalStacks, PROVIDER, STACK_KEYWOR
 struct AsyncStack(Mutex<Told>);
 
 /// What threads have told, and the exceptions that wait for it: the thread, the time, and the code on its stack.
-type Told = (Decoder, LogicalStacks, Vec<(u64, u64, Vec<CodeAddress>)>);
+type Told = (Decoder, LogicalStacks, Vec<(u64, u64, Vec<corprof::id::CodeAddress>)>);
 
 #[callbacks]
 impl Callbacks for AsyncStack {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
-        let level = Level::Informational;
+        let level = corprof::events::Level::Informational;
         let events = EventPipeProviderConfig { name: PROVIDER, keywords: STACK_KEYWORDS, level, filter: None };
         cx.event_pipe_start_session(&[events], false)?;
         Ok(Self(Mutex::default()))
@@ -32,18 +31,14 @@ impl Callbacks for AsyncStack {
             stack.extend(frame.code_address());
             std::ops::ControlFlow::Continue(())
         });
-        self.0.lock(cx).2.push((
-            u64::from(cx.os_thread_id(thread).unwrap_or_default()),
-            corprof::sampler::ticks(),
-            stack,
-        ));
+        let os_id = cx.os_thread_id(thread).unwrap_or_default();
+        self.0.lock(cx).2.push((u64::from(os_id), ticks(), stack));
     }
 
     /// A thread tells what it ran later: up to then its exceptions wait.
     fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
         let (decoder, stacks, thrown) = &mut *self.0.lock(cx);
-        let _ =
-            decoder.decode(event.data).map(|buffer| stacks.take_buffer(&buffer, corprof::sampler::ticks(), |_step| {}));
+        let _ = decoder.decode(event.data).map(|buffer| stacks.take_buffer(&buffer, ticks(), |_step| {}));
         for (thread, ticks, stack) in thrown.extract_if(.., |(thread, at, _)| stacks.known_until(*thread) >= *at) {
             let methods = AskedMethods::new(|address| {
                 let own = stack.iter().copied().find(|code| code.as_raw() as u64 == address);

@@ -11,8 +11,8 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use crate::caption::Caption;
+use crate::names::Names;
 use crate::profile::{Thread, nanoseconds};
-use crate::view::Names;
 use crate::{FrameId, FrameKind, Profile, StackId, Unit};
 
 /// The viewer shows a module as a kind within the kind of code; the format has room for 65,535 of them.

@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use crate::caption::{Caption, thousands};
-use crate::view::{Item, Look, Names, Node, View, clipped, looks, visible};
+use crate::names::{Names, clipped};
+use crate::view::{Item, Look, Node, View, looks, visible};
 use crate::{FrameKind, Profile, Unit};
 
 const WIDTH: f64 = 1200.0;

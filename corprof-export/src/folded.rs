@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
 
-use crate::view::Names;
+use crate::names::Names;
 use crate::{FrameId, Profile, StackId};
 
 /// Stands for a stack without frames, and for a name without letters.

@@ -17,10 +17,11 @@ use crate::about::Mode;
 use crate::caption::Caption;
 use crate::flame_graph::{class, escaped};
 use crate::heat::Packed;
+use crate::names::Names;
 use crate::profile::nanoseconds;
 use crate::slow_call_table::{COLUMNS, Row};
 use crate::table::Table;
-use crate::view::{Names, looks};
+use crate::view::looks;
 use crate::{FrameId, Profile, SlowCall, SlowCalls, SlowStack, StackId, Unit, profile};
 
 const PAGE: &str = include_str!("html/page.html");

@@ -61,6 +61,7 @@ mod html;
 mod kind;
 mod label;
 mod methods;
+mod names;
 mod output;
 mod part;
 mod pprof;

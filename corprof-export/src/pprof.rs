@@ -9,8 +9,8 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::about::Mode;
 use crate::caption::Caption;
+use crate::names::Names;
 use crate::profile::{Thread, nanoseconds};
-use crate::view::Names;
 use crate::{FrameId, Profile, StackId, Unit};
 
 mod proto;

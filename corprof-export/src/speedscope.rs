@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, SerializeStruct, Serializer};
 
 use crate::caption::Caption;
+use crate::names::Names;
 use crate::profile::{Sample, Thread};
-use crate::view::Names;
 use crate::{FrameId, Profile, Unit};
 
 pub(crate) fn write(profile: &Profile, mut writer: impl Write) -> io::Result<()> {

@@ -18,8 +18,8 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::{Options, random::random};
 use crate::about::Mode;
+use crate::names::Names;
 use crate::profile::{Thread, nanoseconds};
-use crate::view::Names;
 use crate::{FrameId, FrameKind, Profile, StackId, Unit};
 
 pub(super) const CONTENT_TYPE: &str = "application/x-protobuf";
