@@ -12,6 +12,8 @@
 //!
 //! The stack of a thread that runs a resumed async method goes on with the methods that await it (`async_callers`).
 
+mod report;
+
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -27,15 +29,16 @@ use corprof::lock_waits::{LockWait, LockWaits};
 use corprof::metadata::MetadataImport;
 use corprof::prelude::*;
 use corprof::sampler::{Round, Sample, SampledFrame, Sampler, ticks};
-use corprof_export::{Frame, Output, Profile, SourceLines, Table, Unit, application_name};
+use corprof_export::{Frame, Output, Profile, SourceLines, Unit, application_name};
 use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::LOCKS;
-use serde::Serialize;
 
 use crate::async_callers::{AsyncSource, Later, LaterCallers, StackFrame, ThreadKey, this_thread};
 use crate::code_frames::{CodeFrame, CodeFrames, SourceStack, Spelling, in_source, shown};
-use crate::question::{Answer, Asker, Head, Report, answer_with_callers, milliseconds};
+use crate::question::{Asker, answer_with_callers};
 use crate::thread_name::name_by_system;
+
+use report::{LockReport, Longest, Owner, SemaphoreWait, StandingWait, Waiter};
 
 /// A wait that lasts so long may be part of a deadlock.
 const LONG: Duration = Duration::from_secs(1);
@@ -255,77 +258,6 @@ impl Place {
         let frames = in_source(&self.all_frames(), depth, lines);
         SourceStack { thread: Some(self.os_id), name: self.name.clone(), frames }
     }
-}
-
-/// The answer.
-#[derive(Serialize)]
-struct LockReport {
-    /// Of each, the threads: each waits for a lock that the next one holds, the last for one of the first.
-    deadlocks: Vec<Vec<StandingWait>>,
-    /// Other waits that began before the profiler was there.
-    began_before: Vec<StandingWait>,
-    /// Threads that wait for a `SemaphoreSlim`, by method.
-    semaphores: Vec<SemaphoreWait>,
-    waits: usize,
-    #[serde(rename = "waited_ms", serialize_with = "milliseconds")]
-    waited: Duration,
-    /// The waits that had not ended.
-    unfinished_waits: usize,
-    waiters: Vec<Waiter>,
-    owners: Vec<Owner>,
-    /// Of each pair of methods that waits and owns.
-    longest: Vec<Longest>,
-}
-
-#[derive(Serialize)]
-struct StandingWait {
-    waiter: SourceStack,
-    owner: SourceStack,
-    /// The class of the object that is locked.
-    class: String,
-    /// The same for the same lock.
-    lock: String,
-    /// Whether the thread gives up after a time.
-    has_limit: bool,
-}
-
-/// Threads that wait for a `SemaphoreSlim` in the same method. Nobody owns one, so who could release it is not known.
-#[derive(Serialize)]
-struct SemaphoreWait {
-    method: String,
-    threads: usize,
-    /// One of them.
-    waiter: SourceStack,
-}
-
-#[derive(Serialize)]
-struct Waiter {
-    method: String,
-    waits: usize,
-    #[serde(rename = "total_ms", serialize_with = "milliseconds")]
-    total: Duration,
-    #[serde(rename = "longest_ms", serialize_with = "milliseconds")]
-    longest: Duration,
-}
-
-#[derive(Serialize)]
-struct Owner {
-    method: String,
-    /// The name of the thread.
-    name: Option<String>,
-    #[serde(rename = "waited_for_ms", serialize_with = "milliseconds")]
-    waited_for: Duration,
-    samples: usize,
-}
-
-#[derive(Serialize)]
-struct Longest {
-    #[serde(rename = "ms", serialize_with = "milliseconds")]
-    time: Duration,
-    at_seconds: f64,
-    has_ended: bool,
-    waiter: SourceStack,
-    owner: Option<SourceStack>,
 }
 
 impl State {
@@ -559,112 +491,6 @@ impl State {
     }
 }
 
-impl LockReport {
-    /// The table of the page: who waits and who holds, each with its stack.
-    fn table(&self) -> Table {
-        let mut table = Table::new("Who waits for whom", ["ms", "waits", "holds"]);
-        let stands = self.deadlocks.iter().flatten().map(|wait| ("in a deadlock", wait));
-        let stands = stands.chain(self.began_before.iter().map(|wait| ("began before", wait)));
-        for (when, wait) in stands {
-            table.row([when.to_owned(), on_a_line(&wait.waiter), on_a_line(&wait.owner)]);
-        }
-        for SemaphoreWait { threads, waiter, .. } in &self.semaphores {
-            let waits = format!("{threads} for a SemaphoreSlim: {}", on_a_line(waiter));
-            table.row(["now".to_owned(), waits, "nobody owns it".to_owned()]);
-        }
-        for Longest { time, has_ended, waiter, owner, .. } in &self.longest {
-            let more = if *has_ended { "" } else { "+" };
-            let owner = owner.as_ref().map(on_a_line).unwrap_or_default();
-            table.row([format!("{}{more}", ms(*time)), on_a_line(waiter), owner]);
-        }
-        table
-    }
-}
-
-/// A thread and its stack, the innermost frame first.
-fn on_a_line(stack: &SourceStack) -> String {
-    let frames: Vec<_> = stack.frames.iter().map(ToString::to_string).collect();
-    format!("{}: {}", thread(stack), frames.join(" ← "))
-}
-
-impl Report for LockReport {
-    fn text(&self, head: &Head, answer: &mut Answer) {
-        for waits in &self.deadlocks {
-            let is_limited = waits.iter().any(|wait| wait.has_limit);
-            let end = if is_limited { ", until a time limit ends" } else { "" };
-            say!(answer, "deadlock: {} threads wait for each other{end}", waits.len());
-            // Each owner is one of the waiters.
-            waits.iter().for_each(|wait| wait.text(answer));
-        }
-        if !self.began_before.is_empty() {
-            say!(answer, "waits that began before:");
-        }
-        for (at, wait) in self.began_before.iter().enumerate() {
-            wait.text(answer);
-            // Several threads that wait for the same lock have one owner.
-            let others = self.began_before.get(at + 1..).unwrap_or_default();
-            if !others.iter().any(|other| other.lock == wait.lock) {
-                describe("owner of the lock:", &wait.owner, answer);
-            }
-        }
-        for SemaphoreWait { method, threads, waiter } in &self.semaphores {
-            let wait = if *threads == 1 { "thread waits" } else { "threads wait" };
-            say!(answer, "{threads} {wait} for a SemaphoreSlim in {method}, which no thread owns:");
-            describe("waiting:", waiter, answer);
-        }
-        if self.unfinished_waits > 0 {
-            let have = if self.unfinished_waits == 1 { "wait has" } else { "waits have" };
-            say!(answer, "{} {have} not ended", self.unfinished_waits);
-        }
-        let seconds = head.seconds;
-        let waits = if self.waits == 1 { "wait" } else { "waits" };
-        let waited = ms(self.waited);
-        say!(answer, "{} {waits} in {seconds:.1} s; threads have waited for {waited} ms in all", self.waits);
-        say!(answer, "{:>8} {:>10} {:>10}  waits in", "waits", "total ms", "longest ms");
-        for Waiter { method, waits, total, longest } in &self.waiters {
-            say!(answer, "{waits:>8} {:>10} {:>10}  {method}", ms(*total), ms(*longest));
-        }
-        say!(answer, "{:>19} {:>10}  owner of the lock", "waited for it, ms", "samples");
-        for Owner { method, name, waited_for, samples } in &self.owners {
-            let thread = name.as_ref().map(|name| format!(" on \"{name}\"")).unwrap_or_default();
-            say!(answer, "{:>19} {samples:>10}  {method}{thread}", ms(*waited_for));
-        }
-        for Longest { time, at_seconds, has_ended, waiter, owner } in &self.longest {
-            let now = if *has_ended { "" } else { ", and still" };
-            say!(answer, "{} ms at {at_seconds:.3} s{now}:", ms(*time));
-            describe("waiting:", waiter, answer);
-            if let Some(owner) = owner {
-                describe("owner of the lock:", owner, answer);
-            }
-        }
-    }
-}
-
-impl StandingWait {
-    fn text(&self, answer: &mut Answer) {
-        let Self { waiter, owner, class, lock, has_limit } = self;
-        let limit = if *has_limit { " for a limited time" } else { "" };
-        let object = match &class[..] {
-            "System.Threading.Lock" => format!("a Lock ({lock})"),
-            class => format!("an object of {class} ({lock})"),
-        };
-        let [waits, holds] = [waiter, owner].map(thread);
-        say!(answer, "  {waits} waits{limit} for {object}, which {holds} holds");
-        waiter.frames.iter().for_each(|frame| say!(answer, "    {frame}"));
-    }
-}
-
-/// As `thread 4711 "worker"`.
-fn thread(stack: &SourceStack) -> String {
-    let name = stack.name.as_ref().map(|name| format!(" \"{name}\"")).unwrap_or_default();
-    format!("thread {}{name}", stack.thread.unwrap_or_default())
-}
-
-fn describe(title: &str, stack: &SourceStack, answer: &mut Answer) {
-    say!(answer, "  {title} {}", thread(stack));
-    stack.frames.iter().for_each(|frame| say!(answer, "    {frame}"));
-}
-
 /// Places by their methods, those with the most first.
 fn by_method(places: &[Place], top: usize) -> Vec<(String, Vec<&Place>)> {
     let mut by_method: BTreeMap<String, Vec<&Place>> = BTreeMap::new();
@@ -683,10 +509,6 @@ fn largest<K: Ord>(sums: &HashMap<K, Sum>, top: usize) -> Vec<(&K, &Sum)> {
     rows.sort_by(|(name, a), (other, b)| b.total.cmp(&a.total).then(name.cmp(other)));
     rows.truncate(top);
     rows
-}
-
-fn ms(time: Duration) -> String {
-    format!("{:.1}", 1000.0 * time.as_secs_f64())
 }
 
 /// Whether this is a method of the runtime's own: it writes the event, or threads stop in it for a suspension.

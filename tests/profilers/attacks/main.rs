@@ -13,6 +13,7 @@ mod failing;
 mod farewells;
 mod idle;
 mod late_edits;
+mod lingers;
 mod links;
 mod made_up;
 mod nonsense;
@@ -35,6 +36,7 @@ corprof::export!(
     farewells::Farewells,
     idle::Idle,
     late_edits::LateEdits,
+    lingers::Lingers,
     links::FollowsLinks,
     nonsense::Nonsense,
     outlives::Leaves,
