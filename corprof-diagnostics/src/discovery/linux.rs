@@ -117,6 +117,10 @@ impl Places {
         let stat = String::from_utf8_lossy(&stat);
         // The name of the program is in brackets, and may hold anything.
         let (_, fields) = stat.rsplit_once(')').ok_or_else(malformed)?;
+        // One that has ended, and whose parent has not asked for its exit code, is left as a number only.
+        if fields.trim_start().starts_with('Z') {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         let start =
             fields.split_ascii_whitespace().nth(19).and_then(|field| field.parse().ok()).ok_or_else(malformed)?;
         let status = fs::read(folder.join("status")).unwrap_or_default();
@@ -279,6 +283,16 @@ mod tests {
         }
         assert!(matches!(system.places.open(14), Err(Error::NoPort { pid: 14, .. })));
         assert!(matches!(system.places.open(15), Err(Error::NoProcess { pid: 15 })));
+        Ok(())
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_none_though_its_parent_has_not_asked() -> Result {
+        let system = System::new()?;
+        system.process(10, "10", 500, "host", "")?;
+        let stat = system.places.of(10).join("stat");
+        fs::write(&stat, fs::read_to_string(&stat)?.replace(") S ", ") Z "))?;
+        assert!(matches!(system.places.open(10), Err(Error::NoProcess { pid: 10 })));
         Ok(())
     }
 
