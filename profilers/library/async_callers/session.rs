@@ -18,6 +18,8 @@ const MOST_BUFFERS: usize = 1024;
 /// A buffer of a thread of the application, and when it was written.
 pub(super) struct Written {
     pub(super) ticks: u64,
+    /// The thread that has written it: its own, or that of a timer.
+    pub(super) thread: Option<u32>,
     pub(super) payload: Vec<u8>,
 }
 
@@ -38,7 +40,8 @@ impl Inbox {
         if event.id != ASYNC_EVENTS || !cx.event_pipe_provider_info(event.provider).is_ok_and(|name| name == PROVIDER) {
             return;
         }
-        let written = Written { ticks: ticks(), payload: event.data.to_vec() };
+        let thread = event.thread.and_then(|thread| cx.os_thread_id(thread).ok());
+        let written = Written { ticks: ticks(), thread, payload: event.data.to_vec() };
         let mut buffers = self.0.lock(cx);
         if buffers.written.len() < MOST_BUFFERS {
             buffers.written.push_back(written);

@@ -123,7 +123,12 @@ impl<T> Told<T> {
     pub(super) fn take_buffers(&mut self, cx: &InNoGc<'_>) {
         while let Some(written) = self.inbox.next(cx) {
             match self.decoder.decode(&written.payload) {
-                Ok(buffer) => self.stacks.take_buffer(&buffer, written.ticks, |_step| {}),
+                Ok(buffer) => {
+                    // A timer's thread may be late with the buffer of another one, which has gone on meanwhile.
+                    let is_own = written.thread.map(u64::from) == Some(buffer.stream().thread);
+                    let until = if is_own { written.ticks } else { buffer.end() };
+                    self.stacks.take_buffer(&buffer, until, |_step| {});
+                }
                 Err(_) => self.damaged += 1,
             }
         }
