@@ -387,9 +387,6 @@ impl Pauses {
         spelling: Spelling,
         state: &Arc<Mutex<State>>,
     ) -> Result<(), BoxError> {
-        if cfg!(target_env = "musl") {
-            return Err("signals are not safe with musl (the book, Deployment)".into());
-        }
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
         let state = Arc::clone(state);
         let sampler = Sampler::every(interval).mode(Mode::Cpu).strategy(Strategy::Signals);

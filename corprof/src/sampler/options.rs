@@ -198,9 +198,8 @@ impl Sampler {
 
     /// How stacks are sampled.
     ///
-    /// The default for [`Mode::Cpu`] is [`Strategy::Seeded`] on Windows on x86-64, and [`Strategy::Signals`] on Linux
-    /// with glibc in a sampler that is started in `initialize`: signals do not sample threads that are older than the
-    /// sampler. Else it is [`Strategy::SuspendedRuntime`]; with musl, a message says so.
+    /// The default for [`Mode::Cpu`] is [`Strategy::Seeded`] on Windows on x86-64, and [`Strategy::Signals`] on Linux.
+    /// Else, and where the application keeps signals for itself, it is [`Strategy::SuspendedRuntime`].
     /// [`Report::strategy`](super::Report::strategy) says which one it is.
     #[must_use]
     pub fn strategy(mut self, strategy: Strategy) -> Self {

@@ -133,16 +133,13 @@ fn a_process_that_does_not_answer_or_is_killed_ends_the_commands_with_a_reason()
 }
 
 /// The threads of the program run all the time before the sampler comes, so they are prepared while the runtime is
-/// suspended. With musl, applications have died under signals.
+/// suspended.
 #[test]
 fn an_attached_sampler_sends_signals_to_threads_that_are_older() -> Result<()> {
-    let runtimes: Vec<Runtime> = runtimes()?.into_iter().filter(|runtime| !runtime.is_musl()).collect();
-    patiently(runtimes, |runtime, times| {
+    patiently(runtimes()?, |runtime, times| {
         let folder = tempfile::tempdir()?;
-        let [program, host_mode, app] = &application(runtime, "Shares")?[..] else { unreachable!() };
-        let mut command = Command::new(program);
-        command.arg(host_mode).arg(app).args([(6000 * times).to_string(), "2".to_owned()]);
-        let program = Program::start(command)?;
+        let run = Run::new(runtime, "Shares").args([&(6000 * times).to_string(), "2"]);
+        let program = Program::start(run.command()?)?;
         let pid = program.child.id().to_string();
         thread::sleep(Duration::from_secs(1));
         let out = folder.path().join("shares.folded");
@@ -174,13 +171,10 @@ fn an_attached_sampler_sends_signals_to_threads_that_are_older() -> Result<()> {
 /// The method was made and compiled before the sampler came.
 #[test]
 fn an_attached_sampler_names_dynamic_methods_that_are_older() -> Result<()> {
-    let runtimes: Vec<Runtime> = runtimes()?.into_iter().filter(|runtime| !runtime.is_musl()).collect();
-    patiently(runtimes, |runtime, times| {
+    patiently(runtimes()?, |runtime, times| {
         let folder = tempfile::tempdir()?;
-        let [program, host_mode, app] = &application(runtime, "Dynamic")?[..] else { unreachable!() };
-        let mut command = Command::new(program);
-        command.arg(host_mode).arg(app).arg((4000 * times).to_string());
-        let program = Program::start(command)?;
+        let run = Run::new(runtime, "Dynamic").args([&(4000 * times).to_string()]);
+        let program = Program::start(run.command()?)?;
         let pid = program.child.id().to_string();
         thread::sleep(Duration::from_secs(1));
         let out = folder.path().join("dynamic.folded");

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use windows_core::HRESULT;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::info::Info;
 use crate::profiler_thread::ProfilerThread;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -177,10 +177,6 @@ pub(crate) fn check(strategy: Strategy, _info: &Info) -> Result<()> {
     }
 }
 
-/// Why signals have to be asked for where the C library is musl.
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-const NOT_ON_MUSL: &str = "with musl some applications have died while they were sampled by signals";
-
 /// The best strategy for a mode.
 ///
 /// Signals see the work where it is done and suspend nothing. On Windows one thread a round is stopped; stopping all of
@@ -189,8 +185,7 @@ pub(crate) fn best(_mode: Mode, _info: &Info) -> Strategy {
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
     if _mode == Mode::Cpu {
         match signals::check() {
-            Ok(()) if !cfg!(target_env = "musl") => return Strategy::Signals,
-            Ok(()) => say_that_threads_are_stopped(NOT_ON_MUSL),
+            Ok(()) => return Strategy::Signals,
             Err(error) => say_that_threads_are_stopped(error),
         }
     }
@@ -203,7 +198,7 @@ pub(crate) fn best(_mode: Mode, _info: &Info) -> Strategy {
 
 /// Says why the sampler does not send signals, and what is wrong in the profile for that.
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn say_that_threads_are_stopped(why: impl std::fmt::Display) {
+fn say_that_threads_are_stopped(why: Error) {
     report::line(format_args!(
         "the sampler stops threads instead of sending signals, so code between two safepoints is charged to other code: {why}"
     ));
