@@ -1,5 +1,6 @@
 //! `corprof requests` and `corprof waits`: what only .NET 11 tells.
 
+use corprof_tests::{ensure_or_longer, patiently};
 use serde_json::Value;
 
 use super::super::documents::Schema;
@@ -78,17 +79,22 @@ fn percent(element: &str, property: &str) -> f64 {
 /// A request of /reports waits in `Collect` for most of its time, which `Reports` awaits: boxes below each other, of one
 /// width.
 fn check_flame(flame: &str) -> Result<()> {
+    // The widest box: another one may be as thin as a millisecond.
     let find = |class: &str, name: &str| -> Result<(usize, [f64; 2])> {
         let rows = flame.lines().filter(|line| line.contains("class=\"row\"")).enumerate();
         let boxes = rows.flat_map(|(depth, row)| row.split("<i ").skip(1).map(move |bar| (depth, bar)));
         let is_it =
             |bar: &str| bar.starts_with(&format!("class=\"{class}")) && bar.contains(&format!("title=\"{name}: "));
-        let (depth, bar) = boxes.into_iter().find(|(_, bar)| is_it(bar)).with_context(|| format!("no {name}"))?;
-        Ok((depth, ["left:", "width:"].map(|property| percent(bar, property))))
+        let places = boxes.filter(|(_, bar)| is_it(bar));
+        let places = places.map(|(depth, bar)| (depth, ["left:", "width:"].map(|property| percent(bar, property))));
+        let widest = places.max_by(|(_, [_, a]), (_, [_, b])| a.total_cmp(b));
+        widest.with_context(|| format!("no {name}"))
     };
     let (above, [left, width]) = find("mine", "Shop.Collect")?;
     let (below, [wait_left, wait_width]) = find("waits", "waits")?;
-    ensure!(width > 50.0 && below == above + 1, "Shop.Collect has {width} %");
+    ensure!(below == above + 1, "{below} under {above}");
+    // Of a request that was under way at the beginning the waits belong to no method.
+    ensure_or_longer!(width > 50.0, "Shop.Collect has {width} %");
     ensure!(
         (left - wait_left).abs() < 1.0 && (width - wait_width).abs() < 5.0,
         "{left} {width} {wait_left} {wait_width}"
@@ -98,15 +104,16 @@ fn check_flame(flame: &str) -> Result<()> {
 
 #[test]
 fn a_page_shows_the_slowest_requests_as_waterfalls() -> Result<()> {
-    for runtime in runtimes()? {
+    patiently(runtimes()?, |runtime, times| {
         if !runtime.has(Difference::AsyncOperations) {
-            continue;
+            return Ok(());
         }
-        let program = web(&runtime, &["0", "both"])?;
+        let program = web(runtime, &["0", "both"])?;
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("requests.html");
         let name = file.display().to_string();
-        let output = asked(&program, &["requests", "--duration", "3", "--slowest", "300", "-o", &name])?;
+        let seconds = (3 * times).to_string();
+        let output = asked(&program, &["requests", "--duration", &seconds, "--slowest", "300", "-o", &name])?;
         let (stdout, stderr) = texts(&output);
         ensure!(output.status.success() && stderr.contains("requests.html is written"), "{runtime}: {stderr}");
         let page = fs::read_to_string(&file)?;
@@ -151,8 +158,8 @@ fn a_page_shows_the_slowest_requests_as_waterfalls() -> Result<()> {
             check_flame(flame).with_context(|| format!("{runtime}: {flame}"))?;
         }
         program.end()?;
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 #[test]
