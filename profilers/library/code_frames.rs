@@ -72,7 +72,7 @@ pub(crate) struct IlPlace {
 }
 
 /// A frame as an answer shows it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub(crate) struct SourceFrame {
     pub(crate) method: String,
     /// The path of the source, as its compiler was told it.

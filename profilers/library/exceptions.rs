@@ -26,6 +26,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
+use std::hash::Hash;
 use std::io::{BufWriter, Write, stderr};
 use std::mem;
 use std::ops::ControlFlow;
@@ -201,12 +202,19 @@ impl Counts {
                 return;
             }
         };
-        if let Some(count) = self.messages.get_mut(&text) {
-            *count += 1;
-        } else if self.messages.len() < MOST_MESSAGES {
-            self.messages.insert(text, 1);
-        } else {
-            self.others += 1;
+        self.others += count_up(&mut self.messages, MOST_MESSAGES, text, 1);
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.count += other.count;
+        self.others += other.others;
+        self.unread += other.unread;
+        self.other_callers += other.other_callers;
+        for (text, count) in other.messages {
+            self.others += count_up(&mut self.messages, MOST_MESSAGES, text, count);
+        }
+        for (names, count) in other.callers {
+            self.other_callers += count_up(&mut self.callers, MOST_CALLERS, names, count);
         }
     }
 
@@ -216,13 +224,44 @@ impl Counts {
             && let Some(caller) = self.pending.pop_front()
         {
             let Some(names) = caller.names() else { continue };
-            if let Some(count) = self.callers.get_mut(&names) {
-                *count += 1;
-            } else if self.callers.len() < MOST_CALLERS {
-                self.callers.insert(names, 1);
-            } else {
-                self.other_callers += 1;
-            }
+            self.other_callers += count_up(&mut self.callers, MOST_CALLERS, names, 1);
+        }
+    }
+}
+
+/// Adds to a count, of which there are at most so many; what there is no room for is returned.
+fn count_up<K: Eq + Hash>(counts: &mut HashMap<K, u64>, most: usize, key: K, count: u64) -> u64 {
+    if let Some(known) = counts.get_mut(&key) {
+        *known += count;
+        return 0;
+    }
+    if counts.len() >= most {
+        return count;
+    }
+    counts.insert(key, count);
+    0
+}
+
+/// What a row shows of its kind.
+#[derive(PartialEq, Eq, Hash)]
+struct Shown {
+    class: Name,
+    thrower: Option<SourceFrame>,
+    framework: Option<String>,
+    catcher: Option<SourceFrame>,
+    is_open: bool,
+    spelling: Spelling,
+}
+
+impl Shown {
+    fn of(kind: &Kind, lines: &mut SourceLines) -> Self {
+        Self {
+            class: kind.class.clone(),
+            thrower: kind.thrower.as_ref().map(|frame| frame.in_source(None, lines)),
+            framework: kind.framework.as_ref().map(|frame| frame.shown(None)),
+            catcher: kind.catcher.frame().map(|frame| frame.in_source(None, lines)),
+            is_open: kind.catcher == Catcher::Open,
+            spelling: kind.thrower.as_ref().map(CodeFrame::spelling).unwrap_or_default(),
         }
     }
 }
@@ -305,33 +344,37 @@ impl State {
             }
             self.end(thread.exceptions);
         }
-        self.rows.values_mut().for_each(Counts::take_known);
-        let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
-        let mut rows: Vec<(&Kind, &Counts)> = self.rows.iter().collect();
-        rows.sort_by(|(kind, a), (other, b)| {
-            let names =
-                |kind: &Kind| [Some(kind.class.to_string()), kind.catcher.frame().map(|frame| frame.name.to_string())];
-            b.count.cmp(&a.count).then_with(|| names(kind).cmp(&names(other)))
-        });
         let mut lines = SourceLines::new();
-        let row = |(kind, counts): &(&Kind, &Counts)| {
+        let mut merged: HashMap<Shown, Counts> = HashMap::new();
+        for (kind, mut counts) in mem::take(&mut self.rows) {
+            counts.take_known();
+            // The tiers of a method have places of their own in its IL, which are on one line.
+            merged.entry(Shown::of(&kind, &mut lines)).or_default().merge(counts);
+        }
+        let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+        let mut rows: Vec<(Shown, Counts)> = merged.into_iter().collect();
+        rows.sort_by(|(shown, a), (other, b)| {
+            let names =
+                |shown: &Shown| [Some(shown.class.to_string()), shown.catcher.as_ref().map(ToString::to_string)];
+            b.count.cmp(&a.count).then_with(|| names(shown).cmp(&names(other)))
+        });
+        let row = |(shown, counts): (Shown, Counts)| {
             let messages = counts.messages.iter();
             let mut messages: Vec<_> =
                 messages.map(|(text, count)| Text { text: text.clone(), count: *count }).collect();
             messages.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.text.cmp(&b.text)));
-            let spelling = kind.thrower.as_ref().map(CodeFrame::spelling).unwrap_or_default();
             let callers = counts.callers.iter();
             let mut callers: Vec<_> =
-                callers.map(|(names, count)| Called { frames: spelling.methods(names), count: *count }).collect();
+                callers.map(|(names, count)| Called { frames: shown.spelling.methods(names), count: *count }).collect();
             callers.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.frames.cmp(&b.frames)));
             Row {
-                class: kind.class.to_string(),
+                class: shown.class.to_string(),
                 count: counts.count,
                 per_second: per_second(counts.count),
-                thrower: kind.thrower.as_ref().map(|frame| frame.in_source(None, &mut lines)),
-                framework: kind.framework.as_ref().map(|frame| frame.shown(None)),
-                catcher: kind.catcher.frame().map(|frame| frame.in_source(None, &mut lines)),
-                is_open: kind.catcher == Catcher::Open,
+                thrower: shown.thrower,
+                framework: shown.framework,
+                catcher: shown.catcher,
+                is_open: shown.is_open,
                 messages,
                 other_messages: counts.others,
                 unread_messages: counts.unread,
@@ -341,7 +384,7 @@ impl State {
         };
         let exceptions = rows.iter().map(|(_, counts)| counts.count).sum();
         let further_kinds = rows.len().saturating_sub(top);
-        let kinds = rows.iter().take(top).map(row).collect();
+        let kinds = rows.into_iter().take(top).map(row).collect();
         Summary { exceptions, per_second: per_second(exceptions), kinds, further_kinds }
     }
 }

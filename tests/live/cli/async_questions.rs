@@ -1,6 +1,8 @@
 //! The questions take their callers from where `corprof record` does: `allocations` by stack, `exceptions` and `locks` show
 //! who awaits a resumed method, from the start and after an attach.
 
+use std::collections::BTreeSet;
+
 use corprof_tests::{ensure_or_longer, patiently};
 use serde_json::Value;
 
@@ -145,6 +147,11 @@ fn exceptions(document: &Value, entry: &str, other: &str) -> Result<[u64; 3]> {
 
 fn check_exceptions(output: &Output) -> Result<()> {
     let document = parsed(output)?;
+    let rows = document["kinds"].as_array().context("no kinds")?;
+    // Each tier of a method has places of its own.
+    let shown = |row: &Value| ["class", "thrower", "framework", "catcher", "is_open"].map(|what| row[what].to_string());
+    let different: BTreeSet<_> = rows.iter().map(shown).collect();
+    ensure!(different.len() == rows.len(), "rows that are alike: {document}");
     for (entry, other) in [(ENTRIES[0], ENTRIES[1]), (ENTRIES[1], ENTRIES[0])] {
         let [all, right, wrong] = exceptions(&document, entry, other)?;
         ensure_or_longer!(all > 100, "{all} exceptions: {document}");

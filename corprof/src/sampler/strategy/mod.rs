@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use windows_core::HRESULT;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::info::Info;
 use crate::profiler_thread::ProfilerThread;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -198,7 +198,7 @@ pub(crate) fn best(_mode: Mode, _info: &Info) -> Strategy {
 
 /// Says why the sampler does not send signals, and what is wrong in the profile for that.
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn say_that_threads_are_stopped(why: Error) {
+fn say_that_threads_are_stopped(why: crate::error::Error) {
     report::line(format_args!(
         "the sampler stops threads instead of sending signals, so code between two safepoints is charged to other code: {why}"
     ));
