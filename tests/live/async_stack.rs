@@ -8,7 +8,7 @@ use corprof_tests::{Difference, Run, Runtime, ensure_or_longer, patiently};
 fn async_stack_prints_who_awaits_the_thrower() -> Result<()> {
     patiently(Runtime::all_for_modern("AsyncWitness")?, |runtime, times| {
         for kind in ["shop", "machines"] {
-            let milliseconds = (3000 * times).to_string();
+            let milliseconds = (1500 * times).to_string();
             // .NET 10 asks for it.
             let run = Run::new(runtime, "AsyncWitness").env("DOTNET_RuntimeAsync", "1").profiler("async_stack");
             let outcome = run.args([kind, "throw", &milliseconds]).run()?;

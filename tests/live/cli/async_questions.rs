@@ -34,10 +34,10 @@ fn has(frames: &str, entry: &str) -> bool {
 fn ask_from_the_start(runtime: &Runtime, kind: &str, what: &str, asked: &[&str], times: u64) -> Result<Output> {
     let mut command = corprof()?;
     // What threads have held back when a process ends is not told.
-    command.args(asked).args(["--duration", &(3 * times).to_string()]);
+    command.args(asked).args(["--duration", &times.to_string()]);
     // .NET 10 asks for it.
     command.args(["--env", "DOTNET_RuntimeAsync=1", "--"]).args(application(runtime, PROGRAM)?);
-    let output = command.args([kind, what, &(7000 * times).to_string()]).output()?;
+    let output = command.args([kind, what, &(4000 * times).to_string()]).output()?;
     ensure!(output.status.success(), "{runtime}, {kind}: {output:?}");
     Ok(output)
 }
@@ -48,7 +48,7 @@ fn ask_after_an_attach(runtime: &Runtime, kind: &str, what: &str, asked: &[&str]
     program.expect("ready")?;
     let pid = program.child.id().to_string();
     let mut command = corprof()?;
-    let output = command.args(asked).args([&pid, "--duration", &(3 * times).to_string()]).output()?;
+    let output = command.args(asked).args([&pid, "--duration", &times.to_string()]).output()?;
     ensure!(output.status.success(), "{runtime}, {kind}: {output:?}");
     program.end()?;
     Ok(output)

@@ -47,17 +47,16 @@ fn profiles_and_recordings_have_the_names_of_the_source_or_of_the_runtime() -> R
         let folder = tempfile::tempdir()?;
         let rounds = (times * 800).to_string();
         let program = || application(runtime, "Places");
-        for format in FORMATS {
-            for is_raw in [false, true] {
-                let file = folder.path().join(format!("p.{format}"));
-                let mut command = corprof()?;
-                command.args(["record", "-q", "--rate", "1000", "-o"]).arg(&file);
-                command.args(is_raw.then_some("--raw-names")).arg("--").args(program()?).arg(&rounds);
-                let output = command.output()?;
-                // On a busy machine there may be no sample.
-                ensure_or_longer!(output.status.success(), "{runtime}: {output:?}");
-                check(&text(&file)?, is_raw).with_context(|| format!("{runtime}: {format}, raw: {is_raw}"))?;
-            }
+        let all = FORMATS.iter().map(|format| (*format, false)).chain([("folded", true), ("html", true)]);
+        for (format, is_raw) in all {
+            let file = folder.path().join(format!("p.{format}"));
+            let mut command = corprof()?;
+            command.args(["record", "-q", "--rate", "1000", "-o"]).arg(&file);
+            command.args(is_raw.then_some("--raw-names")).arg("--").args(program()?).arg(&rounds);
+            let output = command.output()?;
+            // On a busy machine there may be no sample.
+            ensure_or_longer!(output.status.success(), "{runtime}: {output:?}");
+            check(&text(&file)?, is_raw).with_context(|| format!("{runtime}: {format}, raw: {is_raw}"))?;
         }
         let recording = folder.path().join("p.nettrace");
         let mut command = corprof()?;
@@ -68,10 +67,12 @@ fn profiles_and_recordings_have_the_names_of_the_source_or_of_the_runtime() -> R
             let raw = is_raw.then_some("--raw-names");
             let output = corprof()?.arg("view").arg(&recording).args(["--rows", "1000"]).args(raw).output()?;
             check(&texts(&output).0, is_raw).with_context(|| format!("{runtime}: view, raw: {is_raw}"))?;
-            let folded = folder.path().join("view.folded");
-            let output = corprof()?.arg("view").arg(&recording).arg("-o").arg(&folded).args(raw).output()?;
-            ensure!(output.status.success(), "{runtime}: {output:?}");
-            check(&text(&folded)?, is_raw).with_context(|| format!("{runtime}: view -o, raw: {is_raw}"))?;
+            for format in FORMATS {
+                let file = folder.path().join(format!("view.{format}"));
+                let output = corprof()?.arg("view").arg(&recording).arg("-o").arg(&file).args(raw).output()?;
+                ensure!(output.status.success(), "{runtime}: {output:?}");
+                check(&text(&file)?, is_raw).with_context(|| format!("{runtime}: view -o {format}, raw: {is_raw}"))?;
+            }
         }
         // What a table shows is found by that name, and by the runtime's.
         for name in METHODS.iter().flat_map(|(shown, raw)| [shown, raw]) {
@@ -104,7 +105,7 @@ fn of_process(pid: &str, times: u64) -> Result<()> {
     }
     for is_raw in [false, true] {
         let raw = is_raw.then_some("--raw-names");
-        let seconds = (2 * times).to_string();
+        let seconds = times.to_string();
         let output =
             corprof()?.args(["top", pid, "--json", "--rate", "1000", "--duration", &seconds]).args(raw).output()?;
         ensure!(output.status.success(), "{output:?}");
