@@ -3,6 +3,7 @@
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use corprof_sys as sys;
@@ -11,6 +12,7 @@ use windows_core::HRESULT;
 use crate::error::{E_FAIL, Error, Result, S_FALSE, S_OK};
 use crate::generated::contract::contract;
 use crate::id::{FunctionId, ThreadId};
+use crate::lock::unpoisoned;
 use crate::profiler_thread::ProfilerThread;
 use crate::session::liveness::Pinned;
 use crate::suspension::Mark;
@@ -29,6 +31,11 @@ const FIRST_WAIT: Duration = Duration::from_micros(20);
 const WITH_FRAMES: sys::COR_PRF_SNAPSHOT_INFO =
     if CAN_BE_FOUND { sys::COR_PRF_SNAPSHOT_REGISTER_CONTEXT } else { sys::COR_PRF_SNAPSHOT_DEFAULT };
 
+/// Whose turn it is to suspend the runtime. `ResumeRuntime` takes away the runtime's mark of a suspension after another
+/// thread can have made the next one, whose end is then refused: the application would stand still for ever, as the
+/// generator of safe profilers has found on .NET 8 (a sampler by signals beside one that suspends).
+static TURN: Mutex<()> = Mutex::new(());
+
 /// Suspends the runtime. Only the sampler's thread has one: its context proves that the thread is one of corprof's own
 /// (suspension rule 1).
 pub(crate) struct Suspender<'i> {
@@ -42,6 +49,8 @@ pub(crate) struct Suspension<'s> {
     requested: Instant,
     is_over: bool,
     _mark: Mark,
+    /// Given up when the runtime has been resumed.
+    _turn: MutexGuard<'static, ()>,
 }
 
 /// Whether a function is on a thread's stack, as found at one moment.
@@ -125,10 +134,14 @@ impl<'i> Suspender<'i> {
     /// The code of `SuspendRuntime`.
     pub(crate) fn suspend(&mut self, retries: &mut u32) -> Result<Suspension<'_>, HRESULT> {
         let mut wait = FIRST_WAIT;
+        // Those that wait for it are threads of profilers, which hold nothing that this one needs.
+        let turn = unpoisoned(TURN.lock());
         loop {
             let requested = Instant::now();
             match self.try_suspend() {
-                Ok(mark) => return Ok(Suspension { info: self.info, requested, is_over: false, _mark: mark }),
+                Ok(mark) => {
+                    return Ok(Suspension { info: self.info, requested, is_over: false, _mark: mark, _turn: turn });
+                }
                 Err(sys::CORPROF_E_SUSPENSION_IN_PROGRESS) if *retries < RETRIES => {
                     *retries += 1;
                     std::thread::sleep(wait);
