@@ -13,7 +13,6 @@ mod failing;
 mod farewells;
 mod idle;
 mod late_edits;
-mod lingers;
 mod links;
 mod made_up;
 mod nonsense;
@@ -36,7 +35,6 @@ corprof::export!(
     farewells::Farewells,
     idle::Idle,
     late_edits::LateEdits,
-    lingers::Lingers,
     links::FollowsLinks,
     nonsense::Nonsense,
     outlives::Leaves,
