@@ -31,9 +31,9 @@ const FIRST_WAIT: Duration = Duration::from_micros(20);
 const WITH_FRAMES: sys::COR_PRF_SNAPSHOT_INFO =
     if CAN_BE_FOUND { sys::COR_PRF_SNAPSHOT_REGISTER_CONTEXT } else { sys::COR_PRF_SNAPSHOT_DEFAULT };
 
-/// Whose turn it is to suspend the runtime. `ResumeRuntime` takes away the runtime's mark of a suspension after another
-/// thread can have made the next one, whose end is then refused: the application would stand still for ever, as the
-/// generator of safe profilers has found on .NET 8 (a sampler by signals beside one that suspends).
+/// Whose turn it is to suspend the runtime. It has one mark for all suspensions by profilers. Where two threads suspended it
+/// in turn, one has gone on with the runtime's lock of all threads still its own, and the application stood still for ever
+/// (a sampler by signals beside one that suspends, .NET 8, found by the generator of safe profilers).
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Suspends the runtime. Only the sampler's thread has one: its context proves that the thread is one of corprof's own
