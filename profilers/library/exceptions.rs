@@ -337,16 +337,24 @@ impl State {
         }
     }
 
-    fn summary(&mut self, seconds: f64, top: usize) -> Summary {
+    /// The rows with all that was thrown: what has not ended yet counts as it is.
+    fn end_all(&mut self) -> HashMap<Kind, Counts> {
         for (_, mut thread) in mem::take(&mut self.threads) {
             if let Some(thrown) = thread.exceptions.last_mut().and_then(|last| last.thrown.take()) {
                 self.count(thrown, Catcher::Open);
             }
             self.end(thread.exceptions);
         }
+        mem::take(&mut self.rows)
+    }
+}
+
+impl Summary {
+    /// The summary of these rows. It reads files.
+    fn of(rows: HashMap<Kind, Counts>, seconds: f64, top: usize) -> Self {
         let mut lines = SourceLines::new();
         let mut merged: HashMap<Shown, Counts> = HashMap::new();
-        for (kind, mut counts) in mem::take(&mut self.rows) {
+        for (kind, mut counts) in rows {
             counts.take_known();
             // The tiers of a method have places of their own in its IL, which are on one line.
             merged.entry(Shown::of(&kind, &mut lines)).or_default().merge(counts);
@@ -354,8 +362,8 @@ impl State {
         let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
         let mut rows: Vec<(Shown, Counts)> = merged.into_iter().collect();
         rows.sort_by(|(shown, a), (other, b)| {
-            let names =
-                |shown: &Shown| [Some(shown.class.to_string()), shown.catcher.as_ref().map(ToString::to_string)];
+            let text = |frame: &Option<SourceFrame>| frame.as_ref().map(ToString::to_string);
+            let names = |shown: &Shown| [Some(shown.class.to_string()), text(&shown.catcher), text(&shown.thrower)];
             b.count.cmp(&a.count).then_with(|| names(shown).cmp(&names(other)))
         });
         let row = |(shown, counts): (Shown, Counts)| {
@@ -385,7 +393,7 @@ impl State {
         let exceptions = rows.iter().map(|(_, counts)| counts.count).sum();
         let further_kinds = rows.len().saturating_sub(top);
         let kinds = rows.into_iter().take(top).map(row).collect();
-        Summary { exceptions, per_second: per_second(exceptions), kinds, further_kinds }
+        Self { exceptions, per_second: per_second(exceptions), kinds, further_kinds }
     }
 }
 
@@ -757,7 +765,9 @@ impl Callbacks for Exceptions {
             let _ = file.lock(cx).flush();
         }
         let notes: Vec<String> = self.callers.lock(cx).finish(cx).into_iter().collect();
-        let summary = self.state.lock(cx).summary(self.asker.seconds(), self.top);
+        // Files are read without the lock, for which threads that throw would wait.
+        let rows = self.state.lock(cx).end_all();
+        let summary = Summary::of(rows, self.asker.seconds(), self.top);
         self.asker.report(&notes, &summary, &[]);
     }
 }
@@ -780,7 +790,7 @@ mod tests {
         // The outer one was thrown before, and has not been seen to end.
         state.thread(None).exceptions.extend([thrown(), thrown()]);
         state.end([thrown()]);
-        let summary = state.summary(1.0, 10);
+        let summary = Summary::of(state.end_all(), 1.0, 10);
         let mut told: Vec<_> = summary.kinds.iter().map(|row| (row.is_open, row.count)).collect();
         told.sort_unstable();
         assert_eq!(told, [(false, 2), (true, 1)]);

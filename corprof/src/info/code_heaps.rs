@@ -26,6 +26,11 @@ struct Heaps {
 impl Observer for CodeHeaps {}
 
 impl CodeHeaps {
+    fn find(&self, address: usize, looks_again: bool) -> Option<CodeAddress> {
+        // SAFETY: where code is compiled there is no precompiled code (fact: addresses).
+        self.contain(address, looks_again).then(|| unsafe { CodeAddress::from_raw(address) })
+    }
+
     /// Whether an address is in them. One that was not a moment ago may be in a new one.
     fn contain(&self, address: usize, looks_again: bool) -> bool {
         suspension::forbid("the list of mappings");
@@ -53,11 +58,6 @@ impl Heaps {
     }
 }
 
-fn address_if(is_in_heap: bool, address: usize) -> Option<CodeAddress> {
-    // SAFETY: where code is compiled there is no precompiled code (fact: addresses).
-    is_in_heap.then(|| unsafe { CodeAddress::from_raw(address) })
-}
-
 impl Info {
     /// The number as an address that the runtime may be asked about, if it is in code that was compiled in this process;
     /// none in precompiled code and elsewhere. The code may have been removed, or may be the runtime's own.
@@ -66,14 +66,14 @@ impl Info {
     /// and Windows have such a list; elsewhere there is no answer but none.
     pub fn code_address(&self, address: usize) -> Option<CodeAddress> {
         let heaps: &CodeHeaps = self.extension();
-        address_if(heaps.contain(address, true), address)
+        heaps.find(address, true)
     }
 
     /// Like [`code_address`](Self::code_address), for numbers of which most are no such address: code in memory that the
     /// runtime took a quarter of a second ago may be missed.
     pub(crate) fn older_code_address(&self, address: usize) -> Option<CodeAddress> {
         let heaps: &CodeHeaps = self.extension();
-        address_if(heaps.contain(address, false), address)
+        heaps.find(address, false)
     }
 }
 

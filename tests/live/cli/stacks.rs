@@ -295,19 +295,25 @@ fn threads_that_wait_for_each_others_monitors_are_a_deadlock() -> Result<()> {
     Ok(())
 }
 
+/// tests/managed/Deadlocks.cs with this argument, which goes on, and what `corprof locks` says of it.
+fn locks_of(runtime: &Runtime, argument: &str) -> Result<(Program, Value)> {
+    let mut command = Run::new(runtime, "Deadlocks").command()?;
+    command.arg(argument);
+    let program = Program::start(command)?;
+    program.expect("ready")?;
+    let pid = program.child.id().to_string();
+    let output = corprof()?.args(["locks", &pid, "--duration", "0.5", "--json"]).output()?;
+    let (stdout, stderr) = texts(&output);
+    ensure!(output.status.success(), "{runtime}: {stderr}");
+    let json: Value = serde_json::from_str(&stdout)?;
+    Schema::read()?.check("locks", &json)?;
+    Ok((program, json))
+}
+
 #[test]
 fn locks_tells_of_waits_that_began_before_as_well() -> Result<()> {
     for runtime in runtimes()? {
-        let mut command = Run::new(&runtime, "Deadlocks").command()?;
-        command.arg("again");
-        let program = Program::start(command)?;
-        program.expect("ready")?;
-        let pid = program.child.id().to_string();
-        let output = corprof()?.args(["locks", &pid, "--duration", "0.5", "--json"]).output()?;
-        let (stdout, stderr) = texts(&output);
-        ensure!(output.status.success(), "{runtime}: {stderr}");
-        let json: Value = serde_json::from_str(&stdout)?;
-        Schema::read()?.check("locks", &json)?;
+        let (program, json) = locks_of(&runtime, "again")?;
         let edge = |wait: &Value| {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             [text(&wait["waiter"]["name"]), text(&wait["class"]), text(&wait["owner"]["name"])]
@@ -326,7 +332,7 @@ fn locks_tells_of_waits_that_began_before_as_well() -> Result<()> {
         let owner = json["began_before"][0]["owner"]["frames"].as_array().context("no frames")?;
         let keeps = |frame: &Value| frame["method"].as_str().is_some_and(|name| name.starts_with("Deadlocks."));
         ensure!(owner.iter().any(keeps), "{runtime}: where the owner is now: {json}");
-        let output = corprof()?.args(["locks", &pid, "--duration", "0.2"]).output()?;
+        let output = corprof()?.args(["locks", &program.child.id().to_string(), "--duration", "0.2"]).output()?;
         let (stdout, _) = texts(&output);
         ensure!(stdout.starts_with("deadlock: 2 threads wait for each other\n"), "{runtime}: {stdout}");
         ensure!(stdout.contains("\nwaits that began before:\n"), "{runtime}: {stdout}");
@@ -344,20 +350,14 @@ fn locks_tells_who_waits_for_a_semaphore() -> Result<()> {
     for runtime in runtimes()? {
         let folder = tempfile::tempdir()?;
         let page = folder.path().join("locks.html");
-        let mut command = Run::new(&runtime, "Deadlocks").command()?;
-        command.arg("semaphore");
-        let program = Program::start(command)?;
-        program.expect("ready")?;
-        let pid = program.child.id().to_string();
-        let output = corprof()?.args(["locks", &pid, "--duration", "0.5", "--json"]).output()?;
-        let (stdout, stderr) = texts(&output);
-        ensure!(output.status.success(), "{runtime}: {stderr}");
-        let json: Value = serde_json::from_str(&stdout)?;
-        Schema::read()?.check("locks", &json)?;
+        let (program, json) = locks_of(&runtime, "semaphore")?;
         let wait = &json["semaphores"][0];
         let method = wait["method"].as_str().unwrap_or_default();
         ensure!(wait["threads"] == 2 && method.starts_with("Deadlocks.WantsSemaphore("), "{runtime}: {json}");
-        let output = corprof()?.args(["locks", &pid, "--duration", "0.5", "-o"]).arg(&page).output()?;
+        let output = corprof()?
+            .args(["locks", &program.child.id().to_string(), "--duration", "0.5", "-o"])
+            .arg(&page)
+            .output()?;
         let (stdout, _) = texts(&output);
         ensure!(
             stdout.contains("2 threads wait for a SemaphoreSlim in Deadlocks.WantsSemaphore("),
