@@ -52,10 +52,14 @@ static class Standing
     static void Naps() { while (true) Thread.Sleep(5); }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
-    static void First() { lock (one) { hasOne = true; while (!hasOther) Thread.Yield(); lock (other) { } } }
+    static void First() { lock (one) { hasOne = true; Awaits(() => hasOther); lock (other) { } } }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
-    static void Second() { lock (other) { hasOther = true; while (!hasOne) Thread.Yield(); lock (one) { } } }
+    static void Second() { lock (other) { hasOther = true; Awaits(() => hasOne); lock (one) { } } }
+
+    // A method of its own: if it loops for so long that it is compiled again, the frames of its callers stay as they are.
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Awaits(Func<bool> condition) { while (!condition()) Thread.Yield(); }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void Sorts()

@@ -264,7 +264,8 @@ impl Callbacks for Liveness {
         match cx.code_ranges(function) {
             Ok(ranges) => {
                 for range in ranges {
-                    let address = cx.code_address(range.start).unwrap();
+                    // The code of a method that is compiled again is the precompiled one until then.
+                    let Some(address) = cx.code_address(range.start) else { continue };
                     let found = cx.function_version_from_ip(address);
                     let plain = cx.function_from_ip(address);
                     if plain == Ok(Some(function)) && matches!(found, Ok(Some(found)) if found.function == function) {
