@@ -1,10 +1,14 @@
 //! The sampler: it reports the program's real behaviour, and does not change it.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use corprof_diagnostics::Process;
 use corprof_tests::{Outcome, Run, Runtime, TooShort, ensure_or_longer, patiently, repetitions};
+
+use crate::diagnostics::{self, PATIENCE, Program, profiler};
 
 const LIBRARY: &str = "sampling";
 
@@ -328,6 +332,25 @@ fn a_round_that_takes_too_long_leaves_threads_to_the_next() -> Result<()> {
         }
         Ok(())
     })
+}
+
+#[test]
+fn two_samplers_that_suspend_in_turn_let_the_application_go_on() -> Result<()> {
+    for runtime in diagnostics::runtimes()? {
+        let (clsid, library) = profiler(&runtime, "twice")?;
+        // Its thread `busy` never waits, so signals cannot be sent to it: both samplers suspend for it.
+        let program = Program::ready(Run::new(&runtime, "Standing").command()?)?;
+        let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);
+        client.attach_profiler(clsid, &library, &[], PATIENCE)?;
+        thread::sleep(Duration::from_secs(repetitions(3, 60)));
+        // A runtime that is left suspended ends at no time.
+        let stderr = program.end()?;
+        let rounds = stderr.lines().find_map(|line| line.strip_prefix("rounds: ")?.split_once(' '));
+        let (suspended, signals) = rounds.with_context(|| format!("{runtime}: {stderr}"))?;
+        println!("{runtime}: {suspended} rounds suspended, {signals} by signals");
+        ensure!(suspended.parse::<u64>()? > 20 && signals.parse::<u64>()? > 20, "{runtime}: {stderr}");
+    }
+    Ok(())
 }
 
 #[test]

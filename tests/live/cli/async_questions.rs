@@ -37,7 +37,7 @@ fn ask_from_the_start(runtime: &Runtime, kind: &str, what: &str, asked: &[&str],
     command.args(asked).args(["--duration", &times.to_string()]);
     // .NET 10 asks for it.
     command.args(["--env", "DOTNET_RuntimeAsync=1", "--"]).args(application(runtime, PROGRAM)?);
-    let output = command.args([kind, what, &(4000 * times).to_string()]).output()?;
+    let output = command.args([kind, what, &(2500 * times).to_string()]).output()?;
     ensure!(output.status.success(), "{runtime}, {kind}: {output:?}");
     Ok(output)
 }
