@@ -7,10 +7,10 @@ mod imp;
 
 #[cfg(all(test, target_os = "linux"))]
 pub(crate) use imp::forbid;
-#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub(crate) use imp::signals;
 #[cfg(all(windows, target_arch = "x86_64"))]
 pub(crate) use imp::{lock_check, thread, unwind};
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(crate) use imp::{mappings, signals};
 
 /// A socket or pipe, by which other processes of this user can send a request. `new` takes its name; `accept` returns a
 /// connection by which the given request has come, and none if there is no client.

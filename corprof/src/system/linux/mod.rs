@@ -4,6 +4,7 @@ mod code_heaps;
 mod cpu_time;
 mod library;
 mod listener;
+pub(crate) mod mappings;
 mod pin;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod processors;

@@ -16,6 +16,7 @@ use framehop::{
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 
+use crate::system::mappings::{Mapping, mappings, read_mappings};
 use crate::system::signals::RawSample;
 use crate::walk::native_function::NativeFunction;
 
@@ -69,25 +70,10 @@ struct Symbol {
     name: String,
 }
 
-/// A line of /proc/self/maps about code from a file.
-struct MapsLine<'a> {
-    range: Range<usize>,
-    offset: usize,
-    path: &'a str,
-}
-
-impl<'a> MapsLine<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
-        let (range, rest) = line.split_once(' ')?;
-        let (start, end) = range.split_once('-')?;
-        let (protection, rest) = rest.split_once(' ')?;
-        let (offset, rest) = rest.split_once(' ')?;
-        let path = rest.get(rest.find('/')?..)?;
-        // The runtime's own code is in a file without a name.
-        let is_code = protection.contains('x') && !path.starts_with("/memfd:");
-        let number = |text| usize::from_str_radix(text, 16).ok();
-        Some(Self { range: number(start)?..number(end)?, offset: number(offset)?, path }).filter(|_| is_code)
-    }
+/// Whether it is code from a file.
+fn is_of_file(mapping: &Mapping<'_>) -> bool {
+    // The runtime's own code is in a file without a name.
+    mapping.is_executable() && mapping.name.starts_with('/') && !mapping.name.starts_with("/memfd:")
 }
 
 impl Natives {
@@ -108,30 +94,31 @@ impl Natives {
 
     /// Finds the loaded libraries, and returns whether any have been loaded or unloaded.
     fn refresh(&mut self) -> bool {
-        let Ok(maps) = fs::read_to_string("/proc/self/maps") else { return false };
-        let lines: Vec<_> = maps.lines().filter_map(MapsLine::parse).collect();
+        let Some(text) = read_mappings() else { return false };
+        let code: Vec<_> = mappings(&text).filter(is_of_file).collect();
         let unwinder = &mut self.unwinder;
         let before = self.mapped.len();
         self.mapped.retain(|mapped| {
-            let is_there = lines.iter().any(|line| line.range == mapped.range && line.path == mapped.library.path);
+            let is_it = |now: &Mapping<'_>| now.range == mapped.range && now.name == mapped.library.path;
+            let is_there = code.iter().any(is_it);
             if !is_there {
                 unwinder.remove_module(mapped.range.start as u64);
             }
             is_there
         });
         let mut is_changed = self.mapped.len() != before;
-        for line in lines {
-            if self.mapped.iter().any(|mapped| mapped.range == line.range) {
+        for mapping in code {
+            if self.mapped.iter().any(|mapped| mapped.range == mapping.range) {
                 continue;
             }
-            let read = || Library::read(line.path).map(Arc::new);
-            let library = self.libraries.entry(line.path.to_owned()).or_insert_with(read);
+            let read = || Library::read(mapping.name).map(Arc::new);
+            let library = self.libraries.entry(mapping.name.to_owned()).or_insert_with(read);
             let Some(library) = library.as_ref().map(Arc::clone) else { continue };
-            let Some(bias) = library.bias(&line) else { continue };
-            let range = line.range.start as u64..line.range.end as u64;
+            let Some(bias) = library.bias(&mapping) else { continue };
+            let range = mapping.range.start as u64..mapping.range.end as u64;
             let module = Module::new(library.name.clone(), range, bias as u64, library.unwinding.clone());
             unwinder.add_module(module);
-            self.mapped.push(Mapped { range: line.range, bias, library });
+            self.mapped.push(Mapped { range: mapping.range, bias, library });
             is_changed = true;
         }
         self.mapped.sort_by_key(|mapped| mapped.range.start);
@@ -243,14 +230,16 @@ impl Library {
     }
 
     /// The difference between addresses in memory and in the file, from the place of one mapped part.
-    fn bias(&self, line: &MapsLine<'_>) -> Option<usize> {
+    fn bias(&self, mapping: &Mapping<'_>) -> Option<usize> {
         let mut segments = self.segments.iter();
         // Parts are mapped in whole pages, so one may begin before its segment.
         let segment = segments.rfind(|segment| {
-            let end = line.offset + (line.range.end - line.range.start);
-            segment.offset < end && line.offset < segment.offset + segment.size
+            let end = mapping.offset + (mapping.range.end - mapping.range.start);
+            segment.offset < end && mapping.offset < segment.offset + segment.size
         })?;
-        Some(line.range.start.wrapping_add(segment.offset).wrapping_sub(line.offset).wrapping_sub(segment.address))
+        Some(
+            mapping.range.start.wrapping_add(segment.offset).wrapping_sub(mapping.offset).wrapping_sub(segment.address),
+        )
     }
 
     /// The function at an address in the file, and the range of its code; of code without a name the whole gap.
@@ -273,19 +262,14 @@ mod tests {
     use crate::system::signals::own_stack;
 
     #[test]
-    fn lines_of_code_from_files_are_read() {
-        let line = "7f00a000-7f00c000 r-xp 00002000 fe:01 123   /usr/lib/a name.so";
-        let line = MapsLine::parse(line).unwrap();
-        assert_eq!((line.range, line.offset, line.path), (0x7f00_a000..0x7f00_c000, 0x2000, "/usr/lib/a name.so"));
-        for other in [
-            "7f00a000-7f00c000 r--p 00002000 fe:01 123   /usr/lib/libc.so.6",
-            "7f00a000-7f00c000 rwxp 00000000 00:00 0",
-            "7f00a000-7f00c000 r-xp 00000000 00:01 123 /memfd:doublemapper (deleted)",
-            "7fff000-7fff100 r-xp 00000000 00:00 0 [vdso]",
-            "nonsense",
-        ] {
-            assert!(MapsLine::parse(other).is_none(), "{other}");
-        }
+    fn code_is_of_a_file_with_a_name() {
+        let text = "7f00a000-7f00c000 r-xp 00002000 fe:01 123   /usr/lib/a name.so\n\
+                    7f00a000-7f00c000 r--p 00002000 fe:01 123   /usr/lib/libc.so.6\n\
+                    7f00a000-7f00c000 rwxp 00000000 00:00 0\n\
+                    7f00a000-7f00c000 r-xp 00000000 00:01 123 /memfd:doublemapper (deleted)\n\
+                    7fff000-7fff100 r-xp 00000000 00:00 0 [vdso]\n";
+        let names: Vec<_> = mappings(text).filter(is_of_file).map(|mapping| mapping.name).collect();
+        assert_eq!(names, ["/usr/lib/a name.so"]);
     }
 
     #[test]

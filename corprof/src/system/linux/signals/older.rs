@@ -11,10 +11,11 @@
 //! it. So it is sent to threads that wait in a system call on their own stacks, by what the system tells of them in
 //! `/proc/self/task`. If a thread has begun to handle a fault after all, the handler sees it, and changes nothing.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
+use super::super::mappings::{Mapping, mappings, read_mappings};
 use super::sample_slot::{Exchange, ExchangeOutcome};
 use super::{Address, AlternateStack, SampleSlot, Sending};
 
@@ -60,23 +61,13 @@ pub(crate) struct Mappings(Vec<Range<usize>>);
 
 impl Mappings {
     pub(crate) fn read() -> Self {
-        let text = fs::read_to_string("/proc/self/maps").unwrap_or_default();
-        Self(text.lines().filter_map(mapping).collect())
+        let text = read_mappings().unwrap_or_default();
+        Self(mappings(&text).filter(Mapping::is_writable).map(|mapping| mapping.range).collect())
     }
 
     fn with(&self, address: usize) -> Option<&Range<usize>> {
         self.0.iter().find(|mapping| mapping.contains(&address))
     }
-}
-
-fn mapping(line: &str) -> Option<Range<usize>> {
-    let mut fields = line.split_ascii_whitespace();
-    let (start, end) = fields.next()?.split_once('-')?;
-    if !fields.next()?.starts_with("rw") {
-        return None;
-    }
-    let number = |text| usize::from_str_radix(text, 16).ok();
-    Some(number(start)?..number(end)?)
 }
 
 /// A slot and a larger alternate stack for an older thread, which it has not made its own yet.
@@ -369,7 +360,5 @@ pub(super) mod tests {
         for other in ["running\n", "-1 0x7ffd1234 0x7f56\n", "", "0 0x3 0x7f 0x1 0x0 0x0 0x0 0x0 0x0\n"] {
             assert_eq!(stack_pointer(other), None, "{other}");
         }
-        assert_eq!(mapping("7f00-7fff rw-p 00000000 00:00 0 [stack]"), Some(0x7f00..0x7fff));
-        assert_eq!(mapping("7f00-7fff r--p 00000000 00:00 0"), None);
     }
 }
