@@ -1,13 +1,14 @@
 //! Shares the memory of equal chains.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use crate::frame::{Chain, Frame};
 
 /// The chains that were seen lately.
 #[derive(Debug, Default)]
 pub(super) struct Chains {
-    known: HashSet<Chain>,
+    /// Each operation that goes on is looked up, with all of its frames.
+    known: FxHashSet<Chain>,
     frames: Vec<Frame>,
 }
 

@@ -1,7 +1,9 @@
 //! Who made each operation: its parent, and what of the parent's chain was left then.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use crate::frame::{Chain, Frame, Kind};
 use crate::sub_event::DispatcherId;
@@ -47,7 +49,7 @@ const LONGEST: usize = 16;
 /// The creators of the operations that have not ended.
 #[derive(Debug, Default)]
 pub(super) struct Creators {
-    records: HashMap<DispatcherId, Record>,
+    records: FxHashMap<DispatcherId, Record>,
     /// In the order in which they came, with those that are gone.
     order: VecDeque<(u64, DispatcherId)>,
     /// Those whose trail is not known yet, because their parent's may still come.

@@ -1,6 +1,8 @@
 //! What a thread ran at each time.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
 
 use crate::frame::{Chain, Kind};
 use crate::sub_event::DispatcherId;
@@ -37,7 +39,7 @@ impl Run {
 #[derive(Debug, Default)]
 pub(super) struct History {
     states: VecDeque<State>,
-    runs: HashMap<u64, Run>,
+    runs: FxHashMap<u64, Run>,
     /// How many frames the chains of the runs have.
     frames: usize,
     /// All up to here is known.

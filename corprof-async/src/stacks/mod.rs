@@ -8,13 +8,13 @@ mod stream;
 mod turn;
 
 use std::borrow::Borrow;
-use std::collections::HashMap;
 
 use chains::Chains;
 use creators::Creators;
 pub use creators::Segment;
 use history::{History, Run, State};
 pub use join::{LogicalFrame, LogicalStack, Origin, Outcome, WrapperMatch};
+use rustc_hash::{FxHashMap, FxHashSet};
 use stream::Stream;
 use turn::Turn;
 
@@ -78,8 +78,8 @@ pub struct Stats {
 #[derive(Debug, Default)]
 pub struct LogicalStacks {
     limits: Limits,
-    streams: HashMap<StreamId, Stream>,
-    threads: HashMap<u64, History>,
+    streams: FxHashMap<StreamId, Stream>,
+    threads: FxHashMap<u64, History>,
     creators: Creators,
     chains: Chains,
     /// How many wrappers the runtime has, if it has told.
@@ -269,7 +269,7 @@ impl LogicalStacks {
             self.stats.forgotten_threads += u64::from(goes);
             !goes
         });
-        let kept: std::collections::HashSet<u64> = self.streams.keys().map(|stream| stream.thread).collect();
+        let kept: FxHashSet<u64> = self.streams.keys().map(|stream| stream.thread).collect();
         self.threads.retain(|thread, _| kept.contains(thread));
         self.weight = self.threads.values().map(History::weight).sum();
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use corprof_nettrace::Reader;
 use corprof_nettrace::events::Provider;
 use corprof_nettrace::events::universal::{ExistingProcess, Measured, ProcessMapping, ProcessSymbol};
-use corprof_nettrace::events::views::{AllocationSampled, ExceptionThrown, GcAllocationTick};
+use corprof_nettrace::events::views::{AllocationSampled, ExceptionThrown, GcAllocationTick, GcSuspendBegin};
 use corprof_tests::{ensure_or_longer, patiently, repetitions};
 
 use super::*;
@@ -34,8 +34,8 @@ struct Recorded {
 /// An event of the runtime.
 struct RuntimeEvent {
     id: u32,
-    /// What it is about, if it says so by a type.
-    type_name: String,
+    /// What it is about: a type, or the reason of a pause.
+    about: String,
     thread: u64,
     payload: usize,
     stack: Vec<String>,
@@ -91,18 +91,20 @@ impl Recording {
                 continue;
             }
             if decoded.provider() == Provider::RUNTIME {
-                let type_name = if let Ok(thrown) = decoded.decode::<ExceptionThrown<'_>>() {
+                let about = if let Ok(thrown) = decoded.decode::<ExceptionThrown<'_>>() {
                     thrown.exception_type.to_string()
                 } else if let Ok(sampled) = decoded.decode::<AllocationSampled<'_>>() {
                     sampled.type_name.to_string()
                 } else if let Ok(tick) = decoded.decode::<GcAllocationTick<'_>>() {
                     tick.type_name.to_string()
+                } else if let Ok(begin) = decoded.decode::<GcSuspendBegin>() {
+                    begin.reason.to_string()
                 } else {
                     String::new()
                 };
                 recording.events.push(RuntimeEvent {
                     id: event.metadata().event_id,
-                    type_name,
+                    about,
                     thread: event.os_thread_id().unwrap_or_default(),
                     payload: event.payload().len(),
                     stack: Vec::new(),
@@ -330,7 +332,7 @@ fn the_runtimes_events_have_stacks_and_are_in_order_of_time() -> Result<()> {
         let has = |event: &RuntimeEvent, method: &str| event.stack.iter().any(|name| name.starts_with(method));
         let of = |id: u32| recording.events.iter().enumerate().filter(move |(_, event)| event.id == id);
         let thrown: Vec<_> = of(EXCEPTION).filter(|(_, event)| has(event, "Diagnosed.Throw()")).collect();
-        let types: HashSet<_> = thrown.iter().map(|(_, event)| event.type_name.as_str()).collect();
+        let types: HashSet<_> = thrown.iter().map(|(_, event)| event.about.as_str()).collect();
         ensure!(thrown.len() == 3 && types == HashSet::from(["System.InvalidOperationException"]), "{types:?}");
         let collection = of(GC_START).find(|(_, event)| has(event, "Diagnosed.Main()"));
         let (collected, collection) = collection.with_context(|| format!("{runtime}: no collection with a stack"))?;
@@ -338,9 +340,44 @@ fn the_runtimes_events_have_stacks_and_are_in_order_of_time() -> Result<()> {
         ensure!(thrown[1].0 < collected && collected < thrown[2].0, "{runtime}: not in order");
         let contention = of(CONTENTION).find(|(_, event)| event.stack.iter().any(|name| name.contains("Contend")));
         ensure!(contention.is_some(), "{runtime}: no contention with a stack");
-        let allocates = |event: &RuntimeEvent| has(event, "Diagnosed.Allocate()") && event.type_name == "System.Byte[]";
+        let allocates = |event: &RuntimeEvent| has(event, "Diagnosed.Allocate()") && event.about == "System.Byte[]";
         ensure!(recording.events.iter().any(allocates), "{runtime}: no allocation with a stack");
         ensure_or_longer!(recording.samples.iter().any(|sample| sample.is_waiting), "no samples");
+        Ok(())
+    })
+}
+
+/// A sampler suspends the runtime for its samples, which the runtime tells as it tells of collections.
+#[test]
+fn pauses_are_those_of_collections_and_one_walk_is_enough_for_an_exception() -> Result<()> {
+    const SUSPEND_BEGIN: u32 = 9;
+    const RESTART_END: u32 = 3;
+    const CATCH_START: u32 = 250;
+    const COLLECTIONS: usize = 5;
+    patiently(runtimes()?, |runtime, longer| {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("p.nettrace");
+        let options = ["--events", "wall,exception,gc", "--rate", "200"];
+        let mut program = Program::start(record(runtime, &file, &options, "Diagnosed")?)?;
+        program.expect("ready")?;
+        thread::sleep(Duration::from_secs(longer));
+        program.tell(&format!("collect {COLLECTIONS}"))?;
+        program.tell("throw 5")?;
+        thread::sleep(Duration::from_secs(longer));
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0), "{runtime}: {code:?}: {stderr}");
+        let recording = Recording::read(&file)?;
+        let of = |id: u32| recording.events.iter().filter(move |event| event.id == id);
+        let reasons: HashSet<_> = of(SUSPEND_BEGIN).map(|event| event.about.as_str()).collect();
+        let is_of_collections = reasons.iter().all(|reason| reason.contains("collection"));
+        ensure!(is_of_collections && !reasons.is_empty(), "{runtime}: {reasons:?}");
+        let [begun, ended] = [SUSPEND_BEGIN, RESTART_END].map(|id| of(id).count());
+        // The session may begin within a pause.
+        ensure!(begun >= COLLECTIONS && ended.abs_diff(begun) <= 1, "{runtime}: {begun} begun, {ended} ended");
+        let [catches, walked] = [of(CATCH_START).count(), of(CATCH_START).filter(|it| !it.stack.is_empty()).count()];
+        ensure!(catches >= 5 && walked == 0, "{runtime}: {walked} of {catches} catches have a stack");
+        let pauses = recording.samples.iter().map(|sample| sample.ticks).collect::<HashSet<_>>().len();
+        ensure_or_longer!(pauses > 4 * begun, "only {pauses} moments were sampled, beside {begun} collections");
         Ok(())
     })
 }

@@ -1,15 +1,20 @@
 //! The runtime's own events in a recording, activities and async operations: sessions of the profiler's, whose events are
 //! kept as they are, those of the runtime with the stacks of the threads that write them.
 //!
-//! The runtime takes stacks for its own sampler only, so each event is walked when it is delivered. That is on the
-//! application's thread: it copies, and the thread that writes the file looks up names and writes.
+//! The runtime takes stacks for its own sampler only, so events that say what code has done are walked when they are
+//! delivered ([`WALKED`]). That is on the application's thread: it copies, and the thread that writes the file looks up
+//! names and writes.
+//!
+//! The pauses of a sampler are told as those of collections are. They are left out ([`is_of_profiler`]).
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use corprof::args::EventPipeEvent;
-use corprof::events::{KeywordSet, Level};
+use corprof::events::views::GcSuspendBegin;
+use corprof::events::{Event, KeywordSet, Level, SuspendReason};
 use corprof::id::{EventPipeSessionId, Inert};
 use corprof::info::{EventPipeProviderConfig, RuntimeEvents};
 use corprof::prelude::*;
@@ -31,8 +36,30 @@ const MOST_BYTES: usize = 16 << 20;
 const DEEPEST: usize = 512;
 /// An event's payload has room for so many bytes.
 const LONGEST: usize = 65_535;
-/// The runtime's number of an allocation that it tells of every 100 KB.
+
+/// The runtime's numbers of its events: a collection that begins, and one that is asked for.
+const GC_START: u32 = 1;
+const GC_TRIGGERED: u32 = 35;
+/// An allocation that it tells of every 100 KB, and one that it has sampled.
 const ALLOCATION_TICK: u32 = 10;
+const ALLOCATION_SAMPLED: u32 = 303;
+const EXCEPTION_THROWN: u32 = 80;
+const CONTENTION_START: u32 = 81;
+/// The events of a pause, in this order.
+const SUSPEND_BEGIN: u32 = 9;
+const SUSPEND_END: u32 = 8;
+const RESTART_BEGIN: u32 = 7;
+const RESTART_END: u32 = 3;
+
+/// The events that say what code has done: each of these is walked. What else is told about an exception or a lock
+/// belongs to one of them.
+const WALKED: [u32; 6] =
+    [GC_START, GC_TRIGGERED, ALLOCATION_TICK, ALLOCATION_SAMPLED, EXCEPTION_THROWN, CONTENTION_START];
+
+thread_local! {
+    /// Whether this thread makes a pause for a profiler.
+    static PAUSES_FOR_PROFILER: Cell<bool> = const { Cell::new(false) };
+}
 
 /// Who writes events that are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -142,8 +169,9 @@ impl EventInbox {
 
     /// Who writes an event, if it is kept.
     fn source(&self, cx: &InNoGc<'_>, event: &EventPipeEvent<'_>) -> Option<Source> {
-        if event.of_runtime(cx).is_some() {
-            return self.kinds.want(event.id, event.metadata).then_some(Source::Runtime);
+        if let Some(of_runtime) = event.of_runtime(cx) {
+            let is_wanted = self.kinds.want(event.id, event.metadata) && !is_of_profiler(event.id, &of_runtime);
+            return is_wanted.then_some(Source::Runtime);
         }
         let name = cx.event_pipe_provider_info(event.provider).ok().filter(|_| self.kinds.activity)?;
         match &*name {
@@ -153,12 +181,13 @@ impl EventInbox {
         }
     }
 
-    /// Keeps an event; of the runtime's, with the stack of this thread, which writes it.
+    /// Keeps an event; if the runtime's says what code has done, with the stack of this thread, which writes it.
     pub(in crate::sampler) fn take(&self, cx: &InNoGc<'_>, event: &EventPipeEvent<'_>) {
         let Some(source) = self.source(cx, event) else { return };
         let ticks = ticks();
         let os_id = event.thread.map_or_else(own_os_id, |thread| cx.os_thread_id(thread).ok());
-        let frames = if source == Source::Runtime { own_stack(cx) } else { Vec::new() };
+        let is_walked = source == Source::Runtime && WALKED.contains(&event.id);
+        let frames = if is_walked { own_stack(cx) } else { Vec::new() };
         let held = HeldEvent {
             thread: (event.thread.map(Inert::from), os_id),
             thread_name: event.thread.and_then(|thread| cx.thread_name(thread)),
@@ -195,6 +224,21 @@ impl Held {
             self.descriptions.push((event.kind, description.into()));
         }
         self.events.push(event);
+    }
+}
+
+/// Whether an event is of a pause that a profiler makes. All events of a pause come on the thread that makes it, and
+/// only the first has the reason.
+fn is_of_profiler(id: u32, event: &Event<'_>) -> bool {
+    match id {
+        SUSPEND_BEGIN => {
+            let is_it = event.decode::<GcSuspendBegin>().is_ok_and(|begin| begin.reason == SuspendReason::PROFILER);
+            PAUSES_FOR_PROFILER.set(is_it);
+            is_it
+        }
+        SUSPEND_END | RESTART_BEGIN => PAUSES_FOR_PROFILER.get(),
+        RESTART_END => PAUSES_FOR_PROFILER.replace(false),
+        _ => false,
     }
 }
 
@@ -299,6 +343,8 @@ pub(in crate::sampler) fn move_events(cx: &mut InCallback<'_>, state: &Mutex<Sta
 
 #[cfg(test)]
 mod tests {
+    use corprof::events::Provider;
+
     use super::*;
 
     fn event(payload: usize) -> HeldEvent {
@@ -324,6 +370,21 @@ mod tests {
         }
         assert_eq!((held.events.len(), held.lost[&(None, Some(7))]), (fit, 11));
         assert_eq!(held.descriptions.len(), 1, "each is described once");
+    }
+
+    #[test]
+    fn pauses_of_profilers_are_told_apart_from_those_of_collections() {
+        let of_pause = |reason: u8| {
+            // Reason and number of collections; the others have the number of the runtime only.
+            let begin = [&[reason, 0, 0, 0][..], &[7, 0, 0, 0], &[0, 0]].concat();
+            [SUSPEND_BEGIN, SUSPEND_END, RESTART_BEGIN, RESTART_END, GC_START].map(|id| {
+                let payload = if id == SUSPEND_BEGIN { &*begin } else { &[0, 0] };
+                is_of_profiler(id, &Event::new(Provider::RUNTIME, id, 1, payload, true))
+            })
+        };
+        assert_eq!(of_pause(8), [true, true, true, true, false]);
+        assert_eq!(of_pause(1), [false; 5]);
+        assert_eq!(of_pause(6), [false; 5]);
     }
 
     #[test]
