@@ -20,7 +20,8 @@
 //! ```
 //!
 //! Behind the name, if the runtime tells the place in the IL: the module, the token of the method, and the offset, separated
-//! by tabs. Behind a machine: the module and the token of the method. Both come with HEAP_TASKS=yes, as blocks with fields of tasks do (`task_fields.rs`), for `corprof tasks`.
+//! by tabs. Behind a machine: the module and the token of the method. Both come with HEAP_TASKS=yes, as blocks with
+//! fields of tasks do (`task_fields.rs`), for `corprof tasks`.
 //!
 //! If there is no snapshot, the second line is `full` or `error`, with the reason; `full`: the file system has no room.
 //! After the detach it creates /tmp/it/heap.4711.left, which contains the reason if the profiler could not detach.

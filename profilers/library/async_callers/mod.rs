@@ -3,8 +3,8 @@
 //!
 //! Where the runtime tells of async operations (.NET 11), it does so after the fact, by a session (`session`): a stack
 //! of async code waits until that has come (`told`). Elsewhere a probe of the profiler's own knows it at once (`probe`),
-//! in applications that start with it: it changes code, and a profiler that has done so cannot detach. What is to be done for that all the time is done on a thread of the profiler
-//! (`work`).
+//! in applications that start with it: it changes code, and a profiler that has done so cannot detach. What is to be
+//! done for that all the time is done on a thread of the profiler (`work`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

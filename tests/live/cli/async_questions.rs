@@ -126,7 +126,7 @@ fn allocations_have_those_that_await_after_an_attach_and_physical_stacks_on_requ
     })
 }
 
-/// Before .NET 11 only a profiler that starts with the application finds callers, as it changes code and so cannot detach.
+/// Before .NET 11 only a profiler that starts with the application finds callers: it changes code, and so cannot detach.
 #[test]
 fn answers_say_where_callers_are_not_known_after_an_attach() -> Result<()> {
     patiently(modern()?, |runtime, times| {
