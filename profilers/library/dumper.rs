@@ -16,10 +16,12 @@
 //! class 140113 System.Private.CoreLib string[]    number in the blocks, assembly, name, separated by tabs
 //! static 139941298798640 Shop.Catalogue    the address of a static field, and its class
 //! code 139941298798612 Shop.Orders.LoadAsync()    an address at which a suspended method goes on, and its name
+//! machine …AsyncStateMachineBox<Shop.Orders.<SaveAsync>d__1>    the class of a task, and the method whose state it has
 //! ```
 //!
 //! Behind the name, if the runtime tells the place in the IL: the module, the token of the method, and the offset, separated
-//! by tabs. `code` comes with HEAP_TASKS=yes, as blocks with fields of tasks do (`task_fields.rs`), for `corprof tasks`.
+//! by tabs. Behind a machine: the module and the token of the method. Both come with HEAP_TASKS=yes, as blocks with
+//! fields of tasks do (`task_fields.rs`), for `corprof tasks`.
 //!
 //! If there is no snapshot, the second line is `full` or `error`, with the reason; `full`: the file system has no room.
 //! After the detach it creates /tmp/it/heap.4711.left, which contains the reason if the profiler could not detach.
@@ -38,7 +40,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use corprof::heap_dump::{BlockFile, HeapDumpError};
+use corprof::heap_dump::{BlockFile, FieldsOf, HeapDumpError};
 use corprof::id::CodeAddress;
 use corprof::prelude::*;
 use corprof_profilers::settings::Settings;
@@ -50,7 +52,7 @@ use crate::lease::Lease;
 use crate::question::leave;
 use crate::report_files::{of_process, with_ending, write};
 use crate::static_fields::StaticFields;
-use crate::task_fields::{TaskBlocks, task_fields};
+use crate::task_fields::{PartOfTasks, TaskBlocks, method_of_box, task_fields};
 
 /// The name in messages.
 const NAME: &str = "dumper";
@@ -128,10 +130,12 @@ fn snapshot(cx: &mut ProfilerThread<'_>, out: &Path, has_tasks: bool) -> Result<
     // Windows may refuse that while the reader has it open: then the reader removes it.
     let _ = std::fs::remove_file(out);
     let fields = if has_tasks { task_fields(cx).map_err(HeapDumpError::Runtime)? } else { Vec::new() };
+    let (parts, fields): (Vec<PartOfTasks>, Vec<FieldsOf>) = fields.into_iter().unzip();
     let mut repeated = 0;
     let dump = loop {
         let file = BlockFile::new(blocks.try_clone().map_err(HeapDumpError::Sink)?);
-        let sink = TaskBlocks { file, statics: StaticFields::default(), addresses: BTreeSet::new() };
+        let statics = StaticFields::default();
+        let sink = TaskBlocks { file, statics, parts: parts.clone(), addresses: BTreeSet::new() };
         let error = match cx.take_heap_snapshot_with_fields(DEADLINE, sink, fields.clone()) {
             Ok(dump) => break dump,
             Err(error) => error,
@@ -161,7 +165,13 @@ fn snapshot(cx: &mut ProfilerThread<'_>, out: &Path, has_tasks: bool) -> Result<
     }
     for &(key, class) in &dump.classes {
         let assembly = assembly(cx, class).unwrap_or_default();
-        let _ = writeln!(text, "class {key}\t{}\t{}", line(&assembly), line(&cx.names().csharp().class(class)));
+        let name = cx.names().csharp().class(class);
+        let _ = writeln!(text, "class {key}\t{}\t{}", line(&assembly), line(&name));
+        if parts.contains(&PartOfTasks::Machine)
+            && let Some((module, token)) = method_of_box(cx, class)
+        {
+            let _ = writeln!(text, "machine {}\t{}\t{token}", line(&name), line(&module));
+        }
     }
     for (address, class) in dump.sink.statics.classes(cx) {
         let _ = writeln!(text, "static {address} {}", line(&class));

@@ -3,7 +3,9 @@
 //!
 //! `corprof top PID` uses it. The attach data are TOP_OUT=/tmp/top, a path in an existing folder; TOP_HZ=100, the
 //! number of rounds per second; TOP_BUDGET=2, the highest overhead, in per cent of the application's time; TOP_LINES=on,
-//! if source lines are wanted; TOP_NAMES=raw, if the runtime's names of methods are. Each second the profiler replaces the file /tmp/top.4711, with the process id:
+//! if source lines are wanted; TOP_STACKS=physical, if methods that await are not (`crate::async_callers`);
+//! TOP_NAMES=raw, if the runtime's names of methods are. Each second the profiler replaces the file /tmp/top.4711, with
+//! the process id:
 //!
 //! ```text
 //! top 1                               the version of the format
@@ -13,6 +15,7 @@
 //! threads 23                          managed threads
 //! processor 18031                     milliseconds of processor time of all managed threads
 //! method 7 1200000 4800000 My.Name()  number, own and total microseconds of processor time, name
+//! note Async callers: …               what a reader should know of the callers
 //! ```
 //!
 //! With TOP_LINES=on it has source lines in place of methods; the line number 0 stands for the times of a method at no
@@ -37,14 +40,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use corprof::args::EventPipeEvent;
 use corprof::detach::DetachState;
 use corprof::prelude::*;
-use corprof::sampler::{Mode, Report, Round, Sampler};
+use corprof::sampler::{Mode, Report, Round, Sample, Sampler};
 use corprof::sync::Mutex;
 use corprof_export::{SourceLines, in_source};
 use corprof_profilers::settings::Settings;
 use corprof_profilers::table::TOP;
 
+use crate::async_callers::{AsyncSource, AsyncWork, Caller, Callers, Joined, Joins, Role, StackFrame, Waiting};
 use crate::code_frames::IlPlace;
 use crate::line_counts::{LineCounts, LineKey, LineOwner, LineTimes};
 use crate::own_frames::is_of_the_runtime;
@@ -70,6 +75,8 @@ const PLACES: usize = 100_000;
 const OTHERS: &str = "[other methods]";
 /// The row of native code.
 const NATIVE: &str = "[native code]";
+/// What calls a state machine of an async method, and not one of an iterator.
+const ASYNC_BUILDER: &str = "System.Runtime.CompilerServices.AsyncTaskMethodBuilder";
 
 /// The profiler.
 #[derive(Profiler)]
@@ -77,6 +84,7 @@ const NATIVE: &str = "[native code]";
 pub struct Top {
     state: Arc<Mutex<State>>,
     lines: Arc<Mutex<LineRows>>,
+    hears: AsyncSource,
 }
 
 struct State {
@@ -90,14 +98,35 @@ struct State {
 struct Counts {
     rows: Vec<Row>,
     by_name: HashMap<Name, usize>,
-    /// The rows of functions, with their names: after an unload the runtime may reuse the id for another function.
-    by_function: HashMap<FunctionId, (Name, Option<usize>)>,
-    /// The number of samples so far.
+    by_function: HashMap<FunctionId, Function>,
+    /// A number for each part of a sample that was counted: its inner frames, then the others.
     samples: u64,
+    callers: Callers<Counted>,
+    /// The name of native frames.
+    native: Arc<str>,
     report: Report,
     /// None: only methods are wanted.
     lines: Option<LineCounts<usize>>,
     has_raw_names: bool,
+}
+
+/// A function of a stack.
+#[derive(Clone)]
+struct Function {
+    /// After an unload the runtime may reuse the id for another function.
+    name: Name,
+    /// None for the runtime's own.
+    row: Option<usize>,
+    role: Role,
+}
+
+/// A sample of which the inner frames are counted, and the others not yet.
+struct Counted {
+    weight: Duration,
+    /// The row of each frame.
+    rows: Box<[Option<usize>]>,
+    /// How many frames are counted: those that are on the stack, whoever awaits it.
+    inner: usize,
 }
 
 /// A method.
@@ -109,7 +138,7 @@ struct Row {
     is_told: bool,
     own: Duration,
     total: Duration,
-    /// The last sample that it was in. A recursive method counts once per sample.
+    /// The last part of a sample that it was in. A recursive method counts once per sample.
     sample: u64,
     /// When that was.
     seen: Instant,
@@ -151,62 +180,145 @@ impl Row {
 
 impl Counts {
     fn add(&mut self, round: &Round<'_, '_>) {
-        let now = Instant::now();
         for sample in round.samples() {
-            self.samples += 1;
-            let number = self.samples;
-            let weight = sample.weight();
-            let mut is_innermost = true;
-            for (depth, frame) in sample.frames().iter().enumerate() {
-                let index = match frame.function {
-                    Some(function) => match self.of_function(round, function) {
-                        Some(index) => index,
-                        None => continue,
-                    },
-                    // Native code counts only while it runs itself: it is below every stack.
-                    None if is_innermost => self.of_name(&NATIVE.into()),
-                    None => continue,
-                };
-                let Some(row) = self.rows.get_mut(index) else { continue };
-                if std::mem::take(&mut is_innermost) {
-                    row.own += weight;
-                }
-                if row.sample != number {
-                    row.total += weight;
-                }
-                (row.sample, row.seen) = (number, now);
-                if row.wants_caller() && !self.has_raw_names {
-                    let callers = sample.frames().get(depth + 1..).unwrap_or_default();
-                    let caller = callers.iter().find_map(|frame| frame.function);
-                    row.spell(caller.map(|caller| round.cx().names().csharp().function(caller)));
-                }
-            }
-            if let Some(mut lines) = self.lines.take() {
-                lines.add(round.cx(), sample.frames(), weight, |function| match self.of_function(round, function) {
-                    Some(row) => LineOwner::Method(row),
-                    None => LineOwner::Hidden,
-                });
-                self.lines = Some(lines);
-            }
+            self.add_sample(round.cx(), &sample);
         }
+        self.settle(round.cx(), false);
         self.report = round.report().clone();
     }
 
-    /// The row of a function; none for the runtime's own frames.
-    fn of_function(&mut self, round: &Round<'_, '_>, function: FunctionId) -> Option<usize> {
-        let name = round.cx().names().csharp().function(function);
-        if let Some((known, row)) = self.by_function.get(&function)
-            && *known == name
+    fn add_sample(&mut self, cx: &InNoGc<'_>, sample: &Sample<'_>) {
+        let mut rows: Vec<Option<usize>> = Vec::with_capacity(sample.frames().len());
+        let mut frames: Vec<StackFrame> = Vec::with_capacity(sample.frames().len());
+        for frame in sample.frames() {
+            let Some(function) = frame.function else {
+                // Native code counts only while it runs itself: it is below every stack.
+                let is_innermost = rows.iter().all(Option::is_none);
+                rows.push(is_innermost.then(|| self.of_name(&NATIVE.into())));
+                frames.push(StackFrame::Native(Arc::clone(&self.native), 0));
+                continue;
+            };
+            let method = self.function(cx, function);
+            rows.push(method.row);
+            frames.push(StackFrame::Managed(function, method.role, 0));
+        }
+        self.spell(cx, &frames, &rows);
+        if let Some(mut lines) = self.lines.take() {
+            lines.add(cx, sample.frames(), sample.weight(), |function| match self.function(cx, function).row {
+                Some(row) => LineOwner::Method(row),
+                None => LineOwner::Hidden,
+            });
+            self.lines = Some(lines);
+            return;
+        }
+        let thread = sample.thread();
+        let counted = self.add_inner(&frames, rows.into(), sample.weight());
+        let stack = Waiting::new((thread.id, thread.os_id), sample.ticks(), frames.into(), counted);
+        self.with_callers(|counts, callers| {
+            callers.add(cx, stack, |stack, joined| counts.add_outer(cx, &stack.what, joined));
+        });
+    }
+
+    /// Counts the frames of a sample that are on the stack, whoever awaits it.
+    fn add_inner(&mut self, frames: &[StackFrame], rows: Box<[Option<usize>]>, weight: Duration) -> Counted {
+        let is_resumed = |frame: &StackFrame| {
+            matches!(frame, StackFrame::Managed(_, Role::Wrapper(_) | Role::StateMachine | Role::Box, _))
+        };
+        let resumed = frames.iter().position(is_resumed).unwrap_or(frames.len());
+        let innermost = rows.iter().position(Option::is_some).unwrap_or_default();
+        let inner = resumed.max(innermost + 1).min(frames.len());
+        self.samples += 1;
+        if let Some(row) = rows.iter().copied().flatten().next().and_then(|row| self.rows.get_mut(row)) {
+            row.own += weight;
+        }
+        for row in rows.iter().take(inner).flatten() {
+            self.add_total(*row, weight);
+        }
+        Counted { weight, rows, inner }
+    }
+
+    /// Counts the frames of a sample that were not counted yet, and those that are not on the stack.
+    fn add_outer(&mut self, cx: &InNoGc<'_>, sample: &Counted, joined: &Joined<'_>) {
+        self.samples += 1;
+        for row in sample.rows.iter().take(sample.inner).flatten() {
+            // A method that is called again counts once.
+            if let Some(row) = self.rows.get_mut(*row) {
+                row.sample = self.samples;
+            }
+        }
+        let outer = sample.rows.get(sample.inner..joined.physical.len()).unwrap_or_default();
+        for row in outer.iter().flatten() {
+            self.add_total(*row, sample.weight);
+        }
+        for caller in joined.awaiting.iter().chain(&joined.creators) {
+            let row = match caller {
+                Caller::Function(function) => self.function(cx, *function).row,
+                Caller::Machine(machine) => Some(self.of_name(&(*machine.name).into())),
+                Caller::Unknown => None,
+            };
+            let Some(row) = row else { continue };
+            self.add_total(row, sample.weight);
+            if let Some(row) = self.rows.get_mut(row).filter(|row| row.wants_caller() && !self.has_raw_names) {
+                row.spell(Some(ASYNC_BUILDER.into()));
+            }
+        }
+    }
+
+    /// Adds to the total of a method, once in a sample.
+    fn add_total(&mut self, row: usize, weight: Duration) {
+        let Some(row) = self.rows.get_mut(row) else { return };
+        if row.sample != self.samples {
+            row.total += weight;
+        }
+        row.sample = self.samples;
+        row.seen = Instant::now();
+    }
+
+    /// Counts the samples whose callers are known by now; all of them with `is_last`.
+    fn settle(&mut self, cx: &InNoGc<'_>, is_last: bool) {
+        self.with_callers(|counts, callers| {
+            callers.settle(cx, is_last, |stack, joined| counts.add_outer(cx, &stack.what, joined));
+        });
+    }
+
+    fn with_callers(&mut self, act: impl FnOnce(&mut Self, &mut Callers<Counted>)) {
+        let mut callers = std::mem::take(&mut self.callers);
+        act(self, &mut callers);
+        self.callers = callers;
+    }
+
+    /// Spells the methods of a sample that are known by those that call them.
+    fn spell(&mut self, cx: &InNoGc<'_>, frames: &[StackFrame], rows: &[Option<usize>]) {
+        if self.has_raw_names {
+            return;
+        }
+        for (place, row) in rows.iter().enumerate() {
+            let row = row.and_then(|row| self.rows.get_mut(row)).filter(|row| row.wants_caller());
+            let Some(row) = row else { continue };
+            let mut callers = frames.iter().skip(place + 1);
+            row.spell(callers.find_map(|frame| match frame {
+                StackFrame::Managed(caller, ..) => Some(cx.names().csharp().function(*caller)),
+                StackFrame::Native(..) => None,
+            }));
+        }
+    }
+
+    fn function(&mut self, cx: &InNoGc<'_>, function: FunctionId) -> Function {
+        let name = cx.names().csharp().function(function);
+        if let Some(known) = self.by_function.get(&function)
+            && known.name == name
         {
-            return *row;
+            return known.clone();
         }
         if self.by_function.len() >= METHODS {
             self.by_function.clear();
         }
-        let is_shown = !is_of_the_runtime(round.cx(), function, &name);
+        let is_shown = !is_of_the_runtime(cx, function, &name);
         let row = is_shown.then(|| self.of_name(&name));
-        self.by_function.insert(function, (name, row));
-        row
+        let role = Role::of(&name);
+        let found = Function { name, row, role };
+        self.by_function.insert(function, found.clone());
+        found
     }
 
     fn of_name(&mut self, name: &Name) -> usize {
@@ -223,11 +335,11 @@ impl Counts {
 }
 
 impl State {
-    fn counted(&self) -> (String, CountedLines) {
-        (self.text(), CountedLines::of(&self.counts))
+    fn counted(&self, cx: &InNoGc<'_>) -> (String, CountedLines) {
+        (self.text(cx), CountedLines::of(&self.counts))
     }
 
-    fn text(&self) -> String {
+    fn text(&self, cx: &InNoGc<'_>) -> String {
         let report = &self.counts.report;
         let mut text = String::new();
         let _ = writeln!(text, "top 1");
@@ -239,11 +351,33 @@ impl State {
         if self.counts.lines.is_some() {
             return text;
         }
-        for (number, row) in self.counts.rows.iter().enumerate().filter(|(_, row)| row.seen.elapsed() < LISTED) {
+        if let Some(note) = self.counts.callers.note(cx) {
+            let _ = writeln!(text, "note {}", in_a_line(&note));
+        }
+        // What only calls a resumed method on its thread has no time.
+        let is_listed = |row: &Row| row.seen.elapsed() < LISTED && !row.total.is_zero();
+        for (number, row) in self.counts.rows.iter().enumerate().filter(|(_, row)| is_listed(row)) {
             let name = in_a_line(row.shown());
             let _ = writeln!(text, "method {number} {} {} {name}", row.own.as_micros(), row.total.as_micros());
         }
         text
+    }
+}
+
+impl Joins for State {
+    type Of = Counted;
+
+    fn callers(&mut self) -> &mut Callers<Counted> {
+        &mut self.counts.callers
+    }
+
+    fn settle(&mut self, cx: &InNoGc<'_>, is_last: bool) {
+        self.counts.settle(cx, is_last);
+    }
+
+    /// Nobody reads what would come.
+    fn end(&mut self) {
+        self.counts.callers = Callers::default();
     }
 }
 
@@ -362,7 +496,9 @@ impl Callbacks for Top {
         let has_raw_names = settings.has_raw_names();
         let counts = Counts { lines: has_lines.then(LineCounts::default), has_raw_names, ..Counts::default() };
         let state = State { start, out: out.clone(), counts };
-        let profiler = Self { state: Arc::new(Mutex::new(state)), lines: Arc::default() };
+        let is_async = settings.of("TOP_STACKS").word(&[("async", true), ("physical", false)])?;
+        let hears = AsyncSource::of_attach(cx, is_async && !has_lines)?;
+        let profiler = Self { state: Arc::new(Mutex::new(state)), lines: Arc::default(), hears };
         let state = Arc::clone(&profiler.state);
         Sampler::every(interval)
             .mode(Mode::Cpu)
@@ -372,10 +508,13 @@ impl Callbacks for Top {
         let rows = Arc::clone(&profiler.lines);
         let command = crate::lease::Lease::of(&out);
         let mut lease = Lease { file: with_ending(&out, ".lease"), content: Vec::new(), renewed: start };
+        let hears = &profiler.hears;
+        let mut work = hears.is_wanted().then(|| AsyncWork::new(Arc::clone(&state), hears.clone(), false));
         cx.spawn_profiler_thread("writes and leaves", move |cx| {
             let mut written = Instant::now();
             let stay = loop {
-                if cx.wait(LOOK).is_break() {
+                let pause = work.as_mut().map_or(LOOK, |work| work.step(cx));
+                if cx.wait(pause).is_break() {
                     if detacher.state() != DetachState::Detaching {
                         return; // the application ends
                     }
@@ -389,10 +528,11 @@ impl Callbacks for Top {
                 if written.elapsed() >= WRITE {
                     written = Instant::now();
                     // The sampler must not wait for a file.
-                    let (text, lines) = state.lock(cx).counted();
+                    let (text, lines) = state.lock(cx).counted(cx);
                     write(NAME, &of_process(&out, ""), &(text + &rows.lock(cx).text(lines)));
                 }
             };
+            work.into_iter().for_each(|work| work.end(cx));
             if stay == Stay::Expired {
                 // From now on `corprof top` knows that it came too late.
                 let _ = std::fs::remove_file(&lease.file);
@@ -404,10 +544,15 @@ impl Callbacks for Top {
         Ok(profiler)
     }
 
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
+        self.hears.take(cx, &event);
+    }
+
     /// Writes what was counted since the last second: the application ends.
     fn shutdown(&self, cx: &mut InCallback<'_>) {
-        let state = self.state.lock(cx);
-        let (text, lines) = state.counted();
+        let mut state = self.state.lock(cx);
+        state.settle(cx, true);
+        let (text, lines) = state.counted(cx);
         write(NAME, &of_process(&state.out, ""), &(text + &self.lines.lock(cx).text(lines)));
     }
 }

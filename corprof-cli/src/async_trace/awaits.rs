@@ -22,7 +22,7 @@ const STATES: [&str; 2] = ["::<>1__state", "::$State"];
 const FAR: usize = 60;
 
 /// An await of a method.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Await {
     /// By its offset in the IL.
     Offset(u32),

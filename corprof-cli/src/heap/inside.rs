@@ -29,6 +29,7 @@ const LONGEST: u32 = 1 << 24;
 const FIELDS: u16 = u16::MAX;
 const OF_TASK: u64 = 0;
 const OF_CONTINUATION: u64 = 1;
+const OF_MACHINE: u64 = 2;
 
 /// What a snapshot tells of tasks and of suspended methods, by the addresses of the objects.
 #[derive(Debug, Default)]
@@ -37,6 +38,10 @@ pub(crate) struct TaskFields {
     pub(crate) continuations: HashMap<u64, Continuation>,
     /// The methods, by addresses at which they go on.
     pub(crate) code: HashMap<u64, Code>,
+    /// The states of the state machines of tasks.
+    pub(crate) states: HashMap<u64, i32>,
+    /// Their methods, by the classes of the tasks: the module, and the token. None of a name that several classes have.
+    pub(crate) machines: HashMap<String, Option<(PathBuf, u32)>>,
 }
 
 /// Fields of a task. References are addresses; 0 is none.
@@ -76,6 +81,9 @@ impl TaskFields {
             [OF_CONTINUATION, object, next, address] => {
                 self.continuations.insert(object, Continuation { next, address });
             }
+            [OF_MACHINE, object, state] => {
+                self.states.insert(object, state as u32 as i32);
+            }
             _ => {}
         }
     }
@@ -97,6 +105,8 @@ struct Description {
     statics: Vec<(u64, String)>,
     /// Methods, by addresses in their code.
     code: Vec<(u64, Code)>,
+    /// Methods of state machines, by the classes of their tasks.
+    machines: HashMap<String, Option<(PathBuf, u32)>>,
 }
 
 /// Attaches the profiler and reads its snapshot; or returns the reason why it cannot attach.
@@ -154,6 +164,7 @@ pub(crate) fn take(
     })?;
     if let Some(tasks) = tasks {
         tasks.code.extend(description.code);
+        tasks.machines.extend(description.machines);
     }
     let graph = reader.finish()?;
     let losses = graph.losses();
@@ -265,6 +276,15 @@ fn description(text: &str, out: &Path) -> Result<Description> {
                 let (address, code) = rest.split_once(' ').ok_or_else(unknown)?;
                 description.code.push((address.parse().map_err(|_| unknown())?, code_of(code).ok_or_else(unknown)?));
             }
+            "machine" => {
+                let fields: Vec<&str> = rest.split('\t').collect();
+                let [class, module, token] = *fields.as_slice() else { return Err(unknown()) };
+                let method = Some((PathBuf::from(module), token.parse().map_err(|_| unknown())?));
+                let known = description.machines.entry(class.to_owned()).or_insert_with(|| method.clone());
+                if *known != method {
+                    *known = None;
+                }
+            }
             "full" => {
                 let folder = out.ancestors().nth(2).unwrap_or(out).display();
                 bail!(
@@ -318,7 +338,7 @@ mod tests {
     #[test]
     fn the_format_of_the_profiler_is_parsed() {
         let parse = |text: &str| description(text, Path::new("/tmp/corprof-1/heap"));
-        let text = "heap 1\nrepeated 1\npause 1500\nlater 20\nobjects 3\nbytes 96\nfrozen 4096 64\nclass 7\tShop\tShop.Item[]\nclass 8\t\tA B\nstatic 72 A.C\ncode 64 A.B()\ncode 65 A.D()\t/a b.dll\t7\t9\n";
+        let text = "heap 1\nrepeated 1\npause 1500\nlater 20\nobjects 3\nbytes 96\nfrozen 4096 64\nclass 7\tShop\tShop.Item[]\nclass 8\t\tA B\nstatic 72 A.C\ncode 64 A.B()\ncode 65 A.D()\t/a b.dll\t7\t9\nmachine A B\t/a b.dll\t5\nmachine C\t/a.dll\t5\nmachine C\t/b.dll\t5\n";
         let class = |key, assembly: &str, name: &str| (key, assembly.to_owned(), name.to_owned());
         let expected = Description {
             pauses: [1500, 20].map(Duration::from_micros).to_vec(),
@@ -332,6 +352,7 @@ mod tests {
                 (64, Code { name: "A.B()".to_owned(), place: None }),
                 (65, Code { name: "A.D()".to_owned(), place: Some((PathBuf::from("/a b.dll"), 7, 9)) }),
             ],
+            machines: [("A B".to_owned(), Some((PathBuf::from("/a b.dll"), 5))), ("C".to_owned(), None)].into(),
         };
         assert_eq!(parse(text).unwrap(), expected);
         for wrong in [
@@ -341,6 +362,7 @@ mod tests {
             "heap 1\nclass 7\tShop\n",
             "heap 1\nelse 1\n",
             "heap 1\ncode 1 a\tb\n",
+            "heap 1\nmachine a\tb\n",
         ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }

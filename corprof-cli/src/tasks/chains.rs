@@ -1,14 +1,13 @@
 //! Chains of pending operations: from what is awaited to the method that nobody awaits.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::path::PathBuf;
 
 use corprof_heap::{HeapGraph, ObjectId};
 use serde::Serialize;
 
 use super::names;
-use super::pending::{Method, Pending};
-use crate::async_trace::{self, Await, Awaits};
+use super::pending::{AwaitPlace, Method, Pending};
+use crate::async_trace::{self, Awaits};
 use crate::heap::inside::TaskFields;
 
 /// Operations that wait in the same way.
@@ -40,7 +39,7 @@ pub(super) struct SourceLine {
 pub(super) struct Lines {
     pid: u32,
     awaits: Awaits,
-    known: HashMap<(PathBuf, u32, u32), SourceLine>,
+    known: HashMap<AwaitPlace, SourceLine>,
 }
 
 impl Lines {
@@ -54,9 +53,9 @@ impl Lines {
         if let Some(known) = self.known.get(place) {
             return known.clone();
         }
-        let (module, token, offset) = place;
+        let (module, token, which) = place;
         let module = async_trace::file(Some(self.pid), module);
-        let found = self.awaits.line(&module, *token, Await::Offset(*offset));
+        let found = self.awaits.line(&module, *token, *which);
         let (file, line) = found.unzip();
         let found = SourceLine { file, line };
         self.known.insert(place.clone(), found.clone());

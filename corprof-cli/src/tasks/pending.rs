@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use corprof_heap::{HeapGraph, ObjectId};
 
 use super::names;
+use crate::async_trace::Await;
 use crate::heap::inside::{Code, TaskFields};
 
 /// Bits of `Task.m_stateFlags`: it has run to completion, was canceled, or has failed.
@@ -35,9 +36,11 @@ pub(super) struct Pending {
 pub(super) struct Method {
     /// As the runtime names it.
     pub(super) name: String,
-    /// Where it awaits: the module, the token of the method, and the offset in its IL.
-    pub(super) place: Option<(PathBuf, u32, u32)>,
+    pub(super) place: Option<AwaitPlace>,
 }
+
+/// Where a method awaits: the module, the token of the method, and which of its awaits it is.
+pub(super) type AwaitPlace = (PathBuf, u32, Await);
 
 /// The pending tasks of a heap, by their addresses.
 pub(super) fn pending(graph: &HeapGraph, fields: &TaskFields) -> Vec<Pending> {
@@ -47,8 +50,9 @@ pub(super) fn pending(graph: &HeapGraph, fields: &TaskFields) -> Vec<Pending> {
     let mut continuations = Vec::new();
     for (address, state) in states {
         let Some(object) = graph.object_at(*address) else { continue };
-        let methods = match names::state_machine(graph.class_name(object)) {
-            Some(name) => vec![Method { name, place: None }],
+        let class = graph.class_name(object);
+        let methods = match names::state_machine(class) {
+            Some(name) => vec![Method { name, place: machine_place(fields, *address, class) }],
             None => suspended(fields, state.state),
         };
         // Other classes have an action besides what they stand for.
@@ -74,6 +78,14 @@ pub(super) fn pending(graph: &HeapGraph, fields: &TaskFields) -> Vec<Pending> {
     all
 }
 
+/// Where the method awaits whose state machine this task has.
+fn machine_place(fields: &TaskFields, task: u64, class: &str) -> Option<AwaitPlace> {
+    let (module, token) = fields.machines.get(class)?.as_ref()?;
+    // Others are of a method that runs, or has ended.
+    let state = fields.states.get(&task).copied().filter(|state| *state >= 0)?;
+    Some((module.clone(), *token, Await::State(state)))
+}
+
 /// The methods that the runtime itself has suspended, from the innermost one on.
 fn suspended(fields: &TaskFields, mut address: u64) -> Vec<Method> {
     let mut methods = Vec::new();
@@ -82,7 +94,11 @@ fn suspended(fields: &TaskFields, mut address: u64) -> Vec<Method> {
         // Continuations of the runtime have no method.
         if continuation.address != 0 {
             methods.push(match fields.code.get(&continuation.address) {
-                Some(Code { name, place }) => Method { name: name.clone(), place: place.clone() },
+                Some(Code { name, place }) => {
+                    let place = place.as_ref();
+                    let place = place.map(|(module, token, offset)| (module.clone(), *token, Await::Offset(*offset)));
+                    Method { name: name.clone(), place }
+                }
                 None => Method { name: names::UNKNOWN.to_owned(), place: None },
             });
         }

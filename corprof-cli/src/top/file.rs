@@ -30,5 +30,8 @@ fn of_a_process(args: &Args) -> Result<()> {
     if !is_usual(args.rate, "TOP_HZ") || !is_usual(args.budget, "TOP_BUDGET") {
         bail!("--rate and --budget are for a process; a recording has been sampled already");
     }
+    if args.physical {
+        bail!("--physical is for a process; a recording has its stacks already");
+    }
     Ok(())
 }

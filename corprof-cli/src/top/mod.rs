@@ -57,8 +57,12 @@ const LOOK: Duration = Duration::from_millis(100);
 /// generation 0, 1 and 2), which the runtime sends each second. The process needs no preparation. If this command is
 /// killed, the sampler detaches by itself within a minute.
 ///
+/// On .NET 11 the total of an async method has what a thread does when it goes on with a method that this one awaits, or
+/// has started: its callers are those, as in `record`, and not the thread pool. That time comes up to two seconds later. It
+/// is not known of lines, nor on .NET 8 to 10, where the application would have to start with the sampler.
+///
 /// If another profiler stays in the process, the runtime's own sampler takes the samples, by EventPipe: times are
-/// then those in which threads were in managed code, whether they had a processor or not.
+/// then those in which threads were in managed code, whether they had a processor or not, without async callers.
 ///
 /// Without a terminal, or with --once or --json, prints one table after --duration, and ends. Its percentages and rates
 /// are averages.
@@ -125,6 +129,10 @@ pub struct Args {
     )]
     budget: f64,
 
+    /// The callers of a resumed async method are those on its thread's stack, on .NET 11 too
+    #[arg(long)]
+    physical: bool,
+
     #[command(flatten)]
     names: Names,
 }
@@ -169,11 +177,13 @@ fn watch(args: &Args, pid: u32) -> Outcome {
     let [rate, budget] = [args.rate, args.budget].map(|number| number.to_string());
     let out_for_process = place.path_for_process(&out);
     let lines = if args.lines { "on" } else { "off" };
+    let stacks = if args.physical { "physical" } else { "async" };
     let settings = [
         ("TOP_OUT", out_for_process.as_os_str()),
         ("TOP_HZ", rate.as_ref()),
         ("TOP_BUDGET", budget.as_ref()),
         ("TOP_LINES", lines.as_ref()),
+        ("TOP_STACKS", stacks.as_ref()),
         ("TOP_NAMES", args.names.word().as_ref()),
     ];
     let sampled = match place.attach(&process, "top", &settings) {
@@ -359,6 +369,7 @@ fn document(args: &Args, pid: u32, has_ended: bool, counts: &Counts, delivered: 
         "threads": last.threads,
         "events": events,
         "events_problem": delivered.problem,
+        "async_callers": last.note,
         "methods": methods.collect::<Vec<_>>(),
     })
 }

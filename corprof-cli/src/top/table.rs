@@ -153,6 +153,9 @@ pub(super) fn text(counts: &Counts, delivered: &Delivered, column: Column, most:
     for row in rows.iter().take(most) {
         text.push_str(&format!("{} {}{}\n", cells(row).join(" "), row.name, place(row)));
     }
+    if let Some(note) = &counts.last().note {
+        text.push_str(&format!("\n{note}\n"));
+    }
     text
 }
 

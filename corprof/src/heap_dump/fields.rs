@@ -8,17 +8,19 @@ use rustc_hash::FxHashMap;
 use super::BlockSink;
 use crate::context::InNoGc;
 use crate::error::{E_INVALIDARG, Error, Result};
-use crate::id::ModuleId;
+use crate::id::{ClassId, ModuleId};
 use crate::metadata::signature::{Primitive, Type};
-use crate::metadata::{FieldDef, TypeDef};
+use crate::metadata::{FieldDef, TypeDef, is_core_library};
 use crate::runtime_layout;
-use crate::runtime_layout::memory::{NearbyObjects, word};
+use crate::runtime_layout::memory::{NearbyObjects, number as number_at, word};
 use crate::session::Info;
 
 /// The bytes of a word.
 const WORD: usize = size_of::<usize>();
 /// Why a field is refused.
 const OTHER_TYPE: &str = "a snapshot does not read fields of this type";
+/// The base class of structs.
+const VALUE_TYPE: &str = "System.ValueType";
 /// No class has so many ancestors.
 const MOST_ANCESTORS: usize = 64;
 
@@ -28,22 +30,34 @@ pub struct FieldsOf {
     module: ModuleId,
     definition: TypeDef,
     fields: Vec<Field>,
+    /// The base class of structs, if they matter.
+    value_type: Option<TypeDef>,
 }
 
 /// A field, and what of it is the value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Field {
     field: FieldDef,
-    size: usize,
+    value: FieldValue,
+}
+
+/// What of a field is the value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum FieldValue {
+    /// All of it: so many bytes.
+    Whole(usize),
     /// The field is a pointer, and the value is the word so far behind the place that it leads to.
-    behind: Option<usize>,
+    Behind(usize),
+    /// The type of the field is the type parameter of this number, and the value is in the field that it declares first.
+    FirstOf(u32),
 }
 
 impl FieldsOf {
     /// No fields yet, of objects of this class and of the classes derived from it. The class need not be loaded yet.
+    /// An object of several of these classes has the values of each.
     #[must_use]
     pub fn new(module: ModuleId, definition: TypeDef) -> Self {
-        Self { module, definition, fields: Vec::new() }
+        Self { module, definition, fields: Vec::new(), value_type: None }
     }
 
     /// Adds a field that the class itself declares: a reference, a pointer or a number of at most eight bytes.
@@ -52,8 +66,9 @@ impl FieldsOf {
     /// `E_INVALIDARG`: the class declares no such field, or one of another type. Errors of
     /// [`metadata`](InNoGc::metadata).
     pub fn field(mut self, cx: &InNoGc<'_>, name: &str) -> Result<Self> {
-        let field = self.find(cx, name)?;
-        self.fields.push(field);
+        let (field, signature) = self.find(cx, name)?;
+        let size = size(&signature).ok_or_else(|| wrong(OTHER_TYPE))?;
+        self.fields.push(Field { field, value: FieldValue::Whole(size) });
         Ok(self)
     }
 
@@ -63,21 +78,42 @@ impl FieldsOf {
     /// # Errors
     /// As [`field`](Self::field).
     pub fn behind(mut self, cx: &InNoGc<'_>, name: &str, offset: usize) -> Result<Self> {
-        let field = self.find(cx, name)?;
-        if field.size != WORD {
+        let (field, signature) = self.find(cx, name)?;
+        if size(&signature) != Some(WORD) {
             return Err(wrong("it is not a pointer"));
         }
-        self.fields.push(Field { behind: Some(offset), ..field });
+        self.fields.push(Field { field, value: FieldValue::Behind(offset) });
         Ok(self)
     }
 
-    fn find(&self, cx: &InNoGc<'_>, name: &str) -> Result<Field> {
+    /// Adds the first four bytes of the field that a struct or class declares first, which is in a field whose type is
+    /// a type parameter: of the box of an async method (`AsyncStateMachineBox<TStateMachine>`) the state of its state
+    /// machine, of which compilers declare the state first. The class is one of the core library. Where the field is a
+    /// null reference, the value is 0.
+    ///
+    /// # Errors
+    /// As [`field`](Self::field).
+    pub fn first_of(mut self, cx: &InNoGc<'_>, name: &str) -> Result<Self> {
+        let (field, signature) = self.find(cx, name)?;
+        let Ok(Type::TypeParameter(parameter)) = Type::decode_field(&signature) else {
+            return Err(wrong("its type is not a type parameter"));
+        };
+        let metadata = cx.metadata(self.module)?;
+        if !is_core_library(&metadata)? {
+            return Err(wrong("the class is not of the core library"));
+        }
+        self.value_type = metadata.find_type_def(VALUE_TYPE, None)?;
+        self.fields.push(Field { field, value: FieldValue::FirstOf(parameter) });
+        Ok(self)
+    }
+
+    /// The field with this name, and its signature.
+    fn find(&self, cx: &InNoGc<'_>, name: &str) -> Result<(FieldDef, Vec<u8>)> {
         let metadata = cx.metadata(self.module)?;
         for field in metadata.fields(self.definition)? {
             let props = metadata.field(field)?;
             if props.name == name {
-                let size = size(&props.signature).ok_or_else(|| wrong(OTHER_TYPE))?;
-                return Ok(Field { field, size, behind: None });
+                return Ok((field, props.signature.to_vec()));
             }
         }
         Err(wrong("the class declares no such field"))
@@ -113,8 +149,12 @@ fn size(signature: &[u8]) -> Option<usize> {
 pub(super) struct FieldReader {
     of: Vec<FieldsOf>,
     layouts: Vec<Layout>,
-    /// The place of its layout in the list, by the number of a class.
-    known: FxHashMap<u64, Option<usize>>,
+    /// Where its layouts begin and end among those that are chosen, by the number of a class.
+    known: FxHashMap<u64, (usize, usize)>,
+    /// Places of layouts in their list.
+    chosen: Vec<usize>,
+    /// The same of a class itself, without its ancestors.
+    own: FxHashMap<u64, Option<usize>>,
     /// Where a class has the number of its parent: for classes without metadata.
     parent: Option<usize>,
     objects: NearbyObjects,
@@ -127,10 +167,28 @@ pub(super) struct FieldReader {
 struct Layout {
     /// Whose fields these are.
     of: usize,
-    /// An offset for each field.
-    offsets: Vec<usize>,
+    values: Vec<PlacedValue>,
     /// The bytes of an object to be read.
     end: usize,
+}
+
+/// Where a value is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum PlacedValue {
+    /// In the object.
+    In { offset: usize, size: usize },
+    /// Behind the place to which a pointer in the object leads.
+    Behind { pointer: usize, offset: usize, size: usize },
+}
+
+impl PlacedValue {
+    /// The end of what is read of the object.
+    fn end(self) -> usize {
+        match self {
+            Self::In { offset, size } => offset + size,
+            Self::Behind { pointer, .. } => pointer + WORD,
+        }
+    }
 }
 
 impl FieldReader {
@@ -141,6 +199,8 @@ impl FieldReader {
             of,
             layouts: Vec::new(),
             known: FxHashMap::default(),
+            chosen: Vec::new(),
+            own: FxHashMap::default(),
             parent,
             objects: NearbyObjects::default(),
             behind: FxHashMap::default(),
@@ -150,62 +210,79 @@ impl FieldReader {
 
     /// Passes the values of an object to the sink, if its class is among the chosen ones. The object stands still.
     pub(super) fn read(&mut self, info: &Info, object: u64, class: u64, sink: &mut dyn BlockSink) -> io::Result<()> {
-        let layout = match self.known.get(&class) {
+        let (start, end) = match self.known.get(&class) {
             Some(known) => *known,
             None => self.find(info, class),
         };
-        let Some(layout) = layout.and_then(|layout| self.layouts.get(layout)) else { return Ok(()) };
-        let Some(of) = self.of.get(layout.of) else { return Ok(()) };
-        // The system reads it: a wrong address is an error.
-        let Some(bytes) = self.objects.read(object as usize, layout.end) else { return Ok(()) };
-        // An object begins with its class; while the heap is reported, the lowest bits may be the collector's.
-        if number(bytes, 0, WORD) & !7 != class & !7 {
-            return Ok(());
+        for place in start..end {
+            let Some(layout) = self.chosen.get(place).and_then(|layout| self.layouts.get(*layout)) else { continue };
+            // The system reads it: a wrong address is an error.
+            let Some(bytes) = self.objects.read(object as usize, layout.end) else { continue };
+            // An object begins with its class; while the heap is reported, the lowest bits may be the collector's.
+            if number(bytes, 0, WORD) & !7 != class & !7 {
+                continue;
+            }
+            self.values.clear();
+            for value in &layout.values {
+                self.values.push(match *value {
+                    PlacedValue::In { offset, size } => number(bytes, offset, size),
+                    PlacedValue::Behind { pointer, offset, size } => match number(bytes, pointer, WORD) {
+                        0 => 0,
+                        pointer => {
+                            // Many objects refer to the same few places.
+                            let address = (pointer as usize).wrapping_add(offset);
+                            *self.behind.entry(address).or_insert_with(|| word_or_half(address, size))
+                        }
+                    },
+                });
+            }
+            sink.fields(layout.of, object, &self.values)?;
         }
-        self.values.clear();
-        for (field, offset) in of.fields.iter().zip(&layout.offsets) {
-            let value = number(bytes, *offset, field.size);
-            self.values.push(match field.behind {
-                Some(offset) if value != 0 => {
-                    // Many objects refer to the same few places.
-                    let address = (value as usize).wrapping_add(offset);
-                    *self.behind.entry(address).or_insert_with(|| word(address).unwrap_or_default() as u64)
-                }
-                _ => value,
-            });
-        }
-        sink.fields(layout.of, object, &self.values)
+        Ok(())
     }
 
-    /// Finds the layout of a class with chosen fields, which it may have from an ancestor.
+    /// Finds the layouts of a class with chosen fields, and those that it has from its ancestors.
     #[cold]
-    fn find(&mut self, info: &Info, class: u64) -> Option<usize> {
+    fn find(&mut self, info: &Info, class: u64) -> (usize, usize) {
+        let start = self.chosen.len();
         let mut next = Some(class);
-        let mut layout = None;
         for _ in 0..MOST_ANCESTORS {
-            let Some(ancestor) = next.filter(|_| layout.is_none()) else { break };
-            layout = self.known.get(&ancestor).copied().flatten().or_else(|| self.layout(info, ancestor));
+            let Some(ancestor) = next else { break };
+            let own = match self.own.get(&ancestor) {
+                Some(known) => *known,
+                None => self.layout(info, ancestor),
+            };
+            self.own.insert(ancestor, own);
+            self.chosen.extend(own);
             next = self.parent(info, ancestor);
         }
-        self.known.insert(class, layout);
-        layout
+        let found = (start, self.chosen.len());
+        self.known.insert(class, found);
+        found
     }
 
     /// The layout of the class itself, if it is chosen.
     fn layout(&mut self, info: &Info, class: u64) -> Option<usize> {
         let class = info.class(class as usize)?;
-        let of = {
-            let class = info.class_info(class).ok()?;
-            self.of.iter().position(|of| of.module == class.module && of.definition == class.token)?
-        };
+        let class_info = info.class_info(class).ok()?;
+        let is_it = |of: &FieldsOf| of.module == class_info.module && of.definition == class_info.token;
+        let of = self.of.iter().position(is_it)?;
         let places = info.class_layout(class).ok()?.fields;
-        let fields = &self.of.get(of)?.fields;
-        let place = |field: &Field| places.iter().find(|place| place.field == field.field);
-        let offsets: Vec<usize> =
-            fields.iter().map(|field| Some(place(field)?.offset as usize)).collect::<Option<_>>()?;
-        let ends = fields.iter().zip(&offsets).map(|(field, offset)| field.size + offset);
-        let end = ends.max().unwrap_or_default().max(WORD);
-        self.layouts.push(Layout { of, offsets, end });
+        let fields_of = self.of.get(of)?;
+        let place = |field: &Field| {
+            let offset = places.iter().find(|place| place.field == field.field)?.offset as usize;
+            match field.value {
+                FieldValue::Whole(size) => Some(PlacedValue::In { offset, size }),
+                FieldValue::Behind(behind) => Some(PlacedValue::Behind { pointer: offset, offset: behind, size: WORD }),
+                FieldValue::FirstOf(parameter) => {
+                    let argument = class_info.type_args.get(parameter as usize).copied()?;
+                    first_of(info, fields_of, argument, offset)
+                }
+            }
+        };
+        let values: Vec<PlacedValue> = fields_of.fields.iter().map(place).collect::<Option<_>>()?;
+        let end = values.iter().map(|value| value.end()).max().unwrap_or_default().max(WORD);
+        self.layouts.push(Layout { of, values, end });
         Some(self.layouts.len() - 1)
     }
 
@@ -221,6 +298,27 @@ impl FieldReader {
             Err(_) => None,
         }
     }
+}
+
+/// Where the field is that a class declares first. A field of that type is `offset` behind the beginning of an object.
+fn first_of(info: &Info, of: &FieldsOf, class: ClassId, offset: usize) -> Option<PlacedValue> {
+    const SIZE: usize = 4;
+    let first = info.class_layout(class).ok()?.fields.into_iter().min_by_key(|place| place.field.as_raw())?;
+    let inner = first.offset as usize;
+    let parent = info.class_info(info.class_info(class).ok()?.parent?).ok()?;
+    let is_struct = parent.module == of.module && Some(parent.token) == of.value_type;
+    Some(match is_struct {
+        true => PlacedValue::In { offset: offset + inner, size: SIZE },
+        false => PlacedValue::Behind { pointer: offset, offset: inner, size: SIZE },
+    })
+}
+
+/// The word at an address, or its first four bytes; 0 if there is no memory.
+fn word_or_half(address: usize, size: usize) -> u64 {
+    if size == WORD {
+        return word(address).unwrap_or_default() as u64;
+    }
+    u64::from(number_at(address).unwrap_or_default())
 }
 
 /// The number in native order of `size` bytes at `at`; 0 where the bytes end before.

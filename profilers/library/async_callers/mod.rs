@@ -3,8 +3,8 @@
 //!
 //! Where the runtime tells of async operations (.NET 11), it does so after the fact, by a session (`session`): a stack
 //! of async code waits until that has come (`told`). Elsewhere a probe of the profiler's own knows it at once (`probe`),
-//! in applications that start with it. What is to be done for that all the time is done on a thread of the profiler
-//! (`work`).
+//! in applications that start with it: it changes code, and a profiler that has done so cannot detach. What is to be
+//! done for that all the time is done on a thread of the profiler (`work`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,6 +27,10 @@ mod probe;
 mod session;
 mod told;
 mod work;
+
+/// Why the callers are unknown after an attach to a runtime that does not tell.
+const NOT_AFTER_ATTACH: &str = "this runtime does not tell of async operations, so that the application has to start \
+                                with the profiler";
 
 /// The frame above the methods that started an operation.
 pub(crate) const STARTED_BY: &str = "[started by]";
@@ -119,6 +123,11 @@ impl<T> Waiting<T> {
         let is_async =
             |frame: &StackFrame| matches!(frame, StackFrame::Managed(_, Role::Wrapper(_) | Role::StateMachine, _));
         self.frames.iter().any(is_async)
+    }
+
+    /// Whether a state machine was resumed on the stack, where the runtime does not tell.
+    fn is_resumed(&self) -> bool {
+        self.frames.iter().any(|frame| matches!(frame, StackFrame::Managed(_, Role::Box, _)))
     }
 
     /// A stack that a thread had just now.
@@ -228,7 +237,7 @@ impl AsyncSource {
     /// For a profiler that is attached: without a probe.
     pub(crate) fn of_attach(cx: &mut InAttach<'_>, is_wanted: bool) -> Result<Self> {
         cx.remove_events(EventMask::MONITOR_JIT_COMPILATION)?; // it is for the probe
-        Ok(Self { is_wanted, ..Self::default() })
+        Ok(Self { is_wanted, refused: Some(NOT_AFTER_ATTACH.into()), ..Self::default() })
     }
 
     /// Whether callers are wanted.
@@ -256,6 +265,8 @@ pub(crate) struct Callers<T> {
     knower: Knower<T>,
     /// Why nobody knows them.
     refused: Option<Arc<str>>,
+    /// How many stacks have lacked them for that.
+    without: u64,
 }
 
 /// Who knows callers.
@@ -267,7 +278,7 @@ enum Knower<T> {
 
 impl<T> Default for Callers<T> {
     fn default() -> Self {
-        Self { knower: Knower::Nobody, refused: None }
+        Self { knower: Knower::Nobody, refused: None, without: 0 }
     }
 }
 
@@ -281,7 +292,11 @@ impl<T> Callers<T> {
                 let joined = probe.join(cx, &stack);
                 then(&stack, &joined);
             }
-            Knower::Runtime(_) | Knower::Nobody => then(&stack, &Joined::physical(&stack.frames)),
+            Knower::Runtime(_) => then(&stack, &Joined::physical(&stack.frames)),
+            Knower::Nobody => {
+                self.without += u64::from(stack.is_resumed());
+                then(&stack, &Joined::physical(&stack.frames));
+            }
         }
     }
 
@@ -314,7 +329,11 @@ impl<T> Callers<T> {
         match &self.knower {
             Knower::Runtime(told) => told.note(cx),
             Knower::Probe(probe) => probe.note(),
-            Knower::Nobody => self.refused.as_ref().map(|why| format!("Async callers are not shown: {why}")),
+            Knower::Nobody if self.without == 0 => None,
+            Knower::Nobody => {
+                let why = self.refused.as_ref()?;
+                Some(format!("Async callers are not known of {} stacks in resumed methods: {why}", self.without))
+            }
         }
     }
 }

@@ -672,6 +672,7 @@ pub static TOP: Profiler = Profiler {
             "top --lines",
             "count source lines in place of methods, where a portable PDB beside the module or in it tells",
         ),
+        by_option("TOP_STACKS", STACKS_OF_ASYNC, "async", "top --physical", CALLERS),
         names("TOP_NAMES", "top --raw-names"),
     ],
 };

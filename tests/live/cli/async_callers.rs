@@ -2,6 +2,7 @@
 //! probe elsewhere.
 
 use corprof_tests::{ensure_or_longer, patiently};
+use serde_json::Value;
 
 use super::*;
 use crate::cli::recording::Recording;
@@ -168,6 +169,64 @@ fn callers_are_those_that_await_after_an_attach_and_stacks_are_physical_on_reque
             ensure!(output.status.success() && !is_said(&stderr), "{runtime}: {output:?}");
             let physical = Helper::read(&file)?;
             ensure!(physical.in_pool > 0.9 * physical.total, "{runtime}, {kind}: {physical:?}");
+            program.end()?;
+        }
+        Ok(())
+    })
+}
+
+/// The table of `corprof top` of this process.
+fn top(pid: u32, options: &[&str], seconds: u64) -> Result<Value> {
+    let mut command = corprof()?;
+    command.args(["top", &pid.to_string(), "--json", "--budget", "50", "--rate", "500"]);
+    let output = command.args(["--duration", &seconds.to_string()]).args(options).output()?;
+    ensure!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).with_context(|| format!("no JSON: {output:?}"))
+}
+
+/// The sum of the total seconds of the methods with one of these in their names.
+fn total(table: &Value, names: &[&str]) -> f64 {
+    let rows = table["methods"].as_array().into_iter().flatten();
+    let has =
+        |row: &&Value| names.iter().any(|name| row["method"].as_str().is_some_and(|method| method.contains(name)));
+    rows.filter(has).filter_map(|row| row["total_seconds"].as_f64()).sum()
+}
+
+#[test]
+fn top_counts_for_those_that_await() -> Result<()> {
+    patiently(modern()?, |runtime, times| {
+        for kind in kinds(runtime) {
+            // .NET 10 asks for it.
+            let run = Run::new(runtime, "AsyncShares").env("DOTNET_RuntimeAsync", "1").args([kind]);
+            let program = Program::start(run.command()?)?;
+            program.expect("ready")?;
+            let table = top(program.child.id(), &[], 4 * times)?;
+            let burnt = total(&table, &["Helper.Burn("]);
+            ensure_or_longer!(burnt > 0.5, "{runtime}, {kind}: {table}");
+            let in_pool = |table: &Value| total(table, &["ThreadPoolWorkQueue.Dispatch("]);
+            let note = table["async_callers"].as_str().unwrap_or_default();
+            if runtime.has(Difference::AsyncOperations) {
+                ensure!(note.starts_with("Async callers: known of "), "{runtime}, {kind}: {table}");
+                for (entry, _, share) in ENTRIES {
+                    let names = [format!(".{entry}("), format!(".{entry} (async)")];
+                    let found = 100.0 * total(&table, &names.each_ref().map(String::as_str)) / burnt;
+                    // What was sampled last waits for its callers, and so does all on a busy machine.
+                    let least = 0.6 * share - 3.0;
+                    ensure_or_longer!(found > least, "{runtime}, {kind}: {found:.1} % of {entry}: {table}");
+                    ensure!(found < share + 12.0, "{runtime}, {kind}: {found:.1} % of {entry}: {table}");
+                }
+                ensure_or_longer!(in_pool(&table) < 0.3 * burnt, "{runtime}, {kind}: {table}");
+                let iterators = total(&table, &["(iterator)"]);
+                ensure!(iterators == 0.0, "{runtime}, {kind}: an async method is no iterator: {table}");
+            } else {
+                ensure!(note.contains("has to start with the profiler"), "{runtime}, {kind}: {table}");
+                ensure!(in_pool(&table) > 0.9 * burnt, "{runtime}, {kind}: {table}");
+            }
+            let table = top(program.child.id(), &["--physical"], 2 * times)?;
+            let burnt = total(&table, &["Helper.Burn("]);
+            ensure_or_longer!(burnt > 0.2, "{runtime}, {kind}: {table}");
+            ensure!(table["async_callers"].is_null(), "{runtime}, {kind}: {table}");
+            ensure!(in_pool(&table) > 0.9 * burnt, "{runtime}, {kind}: {table}");
             program.end()?;
         }
         Ok(())

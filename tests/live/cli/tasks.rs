@@ -117,6 +117,49 @@ fn methods_that_the_runtime_suspends_are_chains_as_well() -> Result<()> {
     Ok(())
 }
 
+/// Of state machines the lines are those of the awaits that their states number: structs, as in a release, and classes.
+#[test]
+fn state_machines_have_the_lines_of_their_awaits() -> Result<()> {
+    for name in ["WaitingMachines", "WaitingDebugMachines"] {
+        // A state machine that is an object may do anything with what it awaits.
+        let is_struct = name == "WaitingMachines";
+        let source = std::fs::read_to_string(xtask::managed::modern_dir().join(format!("{name}.cs")))?;
+        let line = |text: &str| source.lines().position(|line| line.contains(text)).map(|line| line + 1);
+        for runtime in Runtime::all_for_modern(name)? {
+            if runtime.is_windows() || runtime.is_emulated() {
+                continue; // corprof is built for this system
+            }
+            let program = Program::start(Run::new(&runtime, name).command()?)?;
+            program.expect("ready")?;
+            let found = chains(&program, &runtime)?;
+            let expected = expected(&[
+                (30, SEMAPHORE, &["Shop.Load", "Shop.Request"], false, false),
+                (20, "Task.Delay", &["Shop.Poll"], false, false),
+                (3, PROMISE, &["Shop.Forgets"], is_struct, false),
+                (2, PROMISE, &["Shop.Third<int>"], false, false),
+                (2, PROMISE, &["Shop.Third<string>"], false, false),
+            ]);
+            ensure!(found == expected, "{runtime}, {name}: {found:#?}");
+            let (stdout, _) = texts(&tasks(&program, &[])?);
+            for (method, text) in [
+                ("Load", " Load() {"),
+                ("Request", " Request() {"),
+                ("Poll", " Poll() {"),
+                ("Forgets", " Forgets() {"),
+                ("Third<int>", "// Third waits here"),
+                ("Third<string>", "// Third waits here"),
+            ] {
+                let line = line(text).with_context(|| format!("no {method}"))?;
+                let expected = format!("    Shop.{method}  {name}.cs:{line}");
+                ensure!(stdout.lines().any(|line| line == expected), "{runtime}: no `{expected}`: {stdout}");
+            }
+            let (code, stderr) = program.end()?;
+            ensure!(code == Some(0) && stderr.is_empty(), "{runtime}: {code:?}: {stderr}");
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn a_process_that_collects_and_allocates_goes_on() -> Result<()> {
     for runtime in runtimes()? {

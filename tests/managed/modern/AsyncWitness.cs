@@ -1,11 +1,11 @@
-// target: 10.0
+// target: 11.0
 // option: -features:runtime-async=on
 // option: -nowarn:SYSLIB5007
 // Two async entry methods have one helper, below awaits, allocate, throw or wait for a lock. What it does tells for whom: it allocates
-// arrays of OfOrders or OfUsers, throws exceptions of these names, or waits in methods of these names. The methods of Shop are
-// suspended by the runtime itself, those of Machines are state machines. On .NET 10 it needs DOTNET_RuntimeAsync=1.
+// arrays of OfOrders or OfUsers, throws exceptions of these names, or waits in methods of these names. The runtime suspends the
+// methods itself.
 //
-//     AsyncWitness shop|machines allocate|throw|lock [MILLISECONDS]
+//     AsyncWitness allocate|throw|lock [MILLISECONDS]
 //
 // It says `ready`, and works until its input ends, or for this long.
 using System;
@@ -13,16 +13,6 @@ using System.Linq;
 using System.Runtime.CompilerServices;
 using System.Threading;
 using System.Threading.Tasks;
-
-namespace System.Runtime.CompilerServices
-{
-    // The compiler knows it by its name.
-    [AttributeUsage(AttributeTargets.Method)]
-    sealed class RuntimeAsyncMethodGenerationAttribute : Attribute
-    {
-        public RuntimeAsyncMethodGenerationAttribute(bool isOn) => _ = isOn;
-    }
-}
 
 sealed class OfOrders
 {
@@ -127,60 +117,17 @@ static class Shop
     }
 }
 
-static class Machines
-{
-    [RuntimeAsyncMethodGeneration(false)]
-    [MethodImpl(MethodImplOptions.NoInlining)]
-    static async Task<long> Query(bool isOrders)
-    {
-        await Task.Delay(1);
-        try
-        {
-            return Helper.Do(isOrders);
-        }
-        catch (ApplicationException)
-        {
-            return 0;
-        }
-    }
-
-    [RuntimeAsyncMethodGeneration(false)]
-    [MethodImpl(MethodImplOptions.NoInlining)]
-    static async Task<long> Load(bool isOrders) => await Query(isOrders) + 1;
-
-    [RuntimeAsyncMethodGeneration(false)]
-    [MethodImpl(MethodImplOptions.NoInlining)]
-    public static async Task<long> Orders() => await Load(true) + 1;
-
-    [RuntimeAsyncMethodGeneration(false)]
-    [MethodImpl(MethodImplOptions.NoInlining)]
-    public static async Task<long> Users() => await Load(false) + 2;
-
-    [RuntimeAsyncMethodGeneration(false)]
-    public static async Task<long> Work()
-    {
-        long sum = 0;
-        while (!Helper.IsOver)
-        {
-            sum += await Orders();
-            sum += await Users();
-        }
-        return sum;
-    }
-}
-
 static class Program
 {
     static async Task<int> Main(string[] arguments)
     {
-        Helper.What = arguments[1];
-        Func<Task<long>> work = arguments[0] == "machines" ? Machines.Work : Shop.Work;
+        Helper.What = arguments[0];
         ThreadPool.SetMinThreads(8, 1);
-        Task<long>[] workers = Enumerable.Range(0, 4).Select(_ => Task.Run(work)).ToArray();
+        Task<long>[] workers = Enumerable.Range(0, 4).Select(_ => Task.Run(Shop.Work)).ToArray();
         Console.WriteLine("ready");
-        if (arguments.Length > 2)
+        if (arguments.Length > 1)
         {
-            await Task.Delay(int.Parse(arguments[2]));
+            await Task.Delay(int.Parse(arguments[1]));
         }
         else
         {

@@ -1,0 +1,137 @@
+// target: 8.0
+// As `AsyncWitness`, with state machines: two async entry methods have one helper, below awaits, that allocates arrays of OfOrders or
+// OfUsers, throws exceptions of these names, or waits for locks in methods of these names.
+//
+//     AsyncWitnessMachines allocate|throw|lock [MILLISECONDS]
+//
+// It says `ready`, and works until its input ends, or for this long.
+using System;
+using System.Linq;
+using System.Runtime.CompilerServices;
+using System.Threading;
+using System.Threading.Tasks;
+
+sealed class OfOrders
+{
+}
+
+sealed class OfUsers
+{
+}
+
+sealed class OrdersException : ApplicationException
+{
+}
+
+sealed class UsersException : ApplicationException
+{
+}
+
+static class Helper
+{
+    public static volatile bool IsOver;
+    public static string What = "";
+    static object kept = "";
+    static readonly object orders = new();
+    static readonly object users = new();
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public static long Do(bool isOrders) => What switch
+    {
+        "allocate" => Allocate(isOrders),
+        "throw" => Throw(isOrders),
+        _ => isOrders ? WaitOfOrders() : WaitOfUsers(),
+    };
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static long Allocate(bool isOrders)
+    {
+        for (int i = 0; i < 20; i++)
+        {
+            kept = isOrders ? new OfOrders[1000] : new OfUsers[1000];
+        }
+        return kept.GetHashCode();
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static long Throw(bool isOrders) => throw (isOrders ? new OrdersException() : new UsersException());
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static long WaitOfOrders()
+    {
+        lock (orders)
+        {
+            Thread.Sleep(5);
+            return 1;
+        }
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static long WaitOfUsers()
+    {
+        lock (users)
+        {
+            Thread.Sleep(5);
+            return 1;
+        }
+    }
+}
+
+static class Machines
+{
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static async Task<long> Query(bool isOrders)
+    {
+        await Task.Delay(1);
+        try
+        {
+            return Helper.Do(isOrders);
+        }
+        catch (ApplicationException)
+        {
+            return 0;
+        }
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static async Task<long> Load(bool isOrders) => await Query(isOrders) + 1;
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public static async Task<long> Orders() => await Load(true) + 1;
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public static async Task<long> Users() => await Load(false) + 2;
+
+    public static async Task<long> Work()
+    {
+        long sum = 0;
+        while (!Helper.IsOver)
+        {
+            sum += await Orders();
+            sum += await Users();
+        }
+        return sum;
+    }
+}
+
+static class Program
+{
+    static async Task<int> Main(string[] arguments)
+    {
+        Helper.What = arguments[0];
+        ThreadPool.SetMinThreads(8, 1);
+        Task<long>[] workers = Enumerable.Range(0, 4).Select(_ => Task.Run(Machines.Work)).ToArray();
+        Console.WriteLine("ready");
+        if (arguments.Length > 1)
+        {
+            await Task.Delay(int.Parse(arguments[1]));
+        }
+        else
+        {
+            await Task.Run(Console.In.ReadToEnd);
+        }
+        Helper.IsOver = true;
+        await Task.WhenAll(workers);
+        return 0;
+    }
+}
