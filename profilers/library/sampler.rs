@@ -32,6 +32,7 @@ use corprof_profilers::settings::Settings;
 use corprof_profilers::table::SAMPLER;
 
 use self::methods::Methods;
+use self::native_threads::NativeThreads;
 use self::options::Options;
 use self::push::Push;
 use self::quota::Quota;
@@ -51,6 +52,7 @@ use crate::question::leave;
 use crate::report_files::{of_process, write};
 
 mod methods;
+mod native_threads;
 mod options;
 mod push;
 mod quota;
@@ -112,6 +114,7 @@ struct State {
     is_attached: bool,
     report: Report,
     quota: Option<Quota>,
+    native_threads: NativeThreads,
     /// The second of the last report.
     reported: u64,
     /// The time of the last snapshot, since the start.
@@ -179,6 +182,7 @@ impl State {
             is_attached,
             report: Report::default(),
             quota: Quota::of_process(),
+            native_threads: NativeThreads::default(),
             reported: 0,
             written: Duration::ZERO,
         }
@@ -266,6 +270,9 @@ impl State {
         }
         self.settle(round.cx(), false);
         self.report = round.report().clone();
+        if self.report.mode == Mode::Cpu {
+            self.native_threads.see(self.report.cpu_time);
+        }
         let seconds = self.start.elapsed().as_secs();
         if self.is_reporting && seconds > self.reported {
             report!("sampler: {}", self.report);
@@ -416,6 +423,7 @@ impl State {
         if let Some(slow_calls) = &mut self.slow_calls {
             slow_calls.forget();
         }
+        self.native_threads.see_writer();
         let elapsed = self.elapsed();
         // A recording is not written anew.
         let is_early = elapsed < SNAPSHOT || self.recording.is_some();
@@ -492,6 +500,9 @@ impl State {
         profile.set_skipped("rounds during collections", report.skipped.busy);
         profile.set_skipped("threads that came and went between rounds", report.unseen);
         profile.set_skipped("events of the runtime that were lost", lost);
+        if let Some(note) = self.native_threads.note() {
+            profile.set_note("native threads", note);
+        }
         if self.waits > 0 {
             profile.set_note("waits", format!("{} samples of threads that wait", self.waits));
         }

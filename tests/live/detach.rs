@@ -2,13 +2,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use corprof_diagnostics::{Client, Error, HResult, Process, Uuid};
-use corprof_tests::{Runtime, ensure_or_longer, patiently, repetitions};
+use corprof_launch::running::Running;
+use corprof_tests::{Run, Runtime, ensure_or_longer, minutes, patiently, repetitions};
+use xtask::stacks;
+use xtask::stress::any_number;
 
 use crate::diagnostics::{PATIENCE, Program, built_in, command, profiler, runtimes};
 
@@ -348,6 +351,71 @@ fn count_calls_attaches_to_a_running_application() -> Result<()> {
 
 mod long {
     use super::*;
+
+    /// How a run of `Stress` ends, and its exit code.
+    const ENDINGS: [(&str, i32); 3] = [("whole", 0), ("return", 3), ("exit", 7)];
+
+    /// Has a sampler come, sample and leave while everything happens at once, again and again until the program ends.
+    /// Returns how many have come.
+    fn torture(runtime: &Runtime, seed: u64, (ending, code): (&str, i32)) -> Result<usize> {
+        let (clsid, library) = built_in(runtime, "sampler")?;
+        let folder = tempfile::tempdir()?;
+        let data = format!("SAMPLER_HZ=1000\nSAMPLER_DURATION=0.2\nSAMPLER_OUT={}/a.folded", folder.path().display());
+        let stderr = folder.path().join("stderr");
+        let mut command = Run::new(runtime, "Stress").args([&seed.to_string(), "20", ending, "2500"]).command()?;
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(fs::File::create(&stderr)?);
+        let mut program = Running::new(command.spawn()?)?;
+        let begin = Instant::now();
+        let mut visits = 0;
+        let status = loop {
+            if let Some(status) = program.wait_for(Duration::from_millis(10))? {
+                break status;
+            }
+            if begin.elapsed() > PATIENCE {
+                let stacks = stacks::of(program.id(), Duration::from_secs(60));
+                program.kill()?;
+                bail!("{runtime}: Stress {seed} 20 {ending} 2500 hangs after {visits} visits: {stacks}");
+            }
+            // Refused, if it has not begun, if the last one has not left, or if it ends.
+            let visit = Process::open(program.id())
+                .and_then(|process| process.client().attach_profiler(clsid, &library, data.as_bytes(), PATIENCE));
+            visits += usize::from(visit.is_ok());
+        };
+        let said = fs::read_to_string(&stderr)?;
+        ensure!(
+            status.code() == Some(code) && !said.contains("panicked"),
+            "{runtime}: Stress {seed} 20 {ending} 2500 ends after {visits} visits with {status}: {said}"
+        );
+        Ok(visits)
+    }
+
+    /// All failures are collected: a fault that is found often must not hide others.
+    #[test]
+    fn samplers_come_and_go_while_everything_happens_at_once() -> Result<()> {
+        let runtimes: Vec<_> = runtimes()?.into_iter().filter(|runtime| !runtime.is_windows()).collect();
+        let mut failures = Vec::new();
+        for runtime in &runtimes {
+            let time = minutes(0.5) / u32::try_from(runtimes.len())?;
+            let (begin, first) = (Instant::now(), any_number());
+            let (mut runs, mut visits) = (0, 0);
+            while begin.elapsed() < time || visits == 0 {
+                for (seed, ending) in (first + runs..).zip(ENDINGS) {
+                    runs += 1;
+                    match torture(runtime, seed, ending) {
+                        Ok(more) => visits += more,
+                        Err(error) => {
+                            println!("{error:?}");
+                            failures.push(error.to_string());
+                        }
+                    }
+                }
+                ensure!(failures.len() < 20, "{}", failures.join("\n"));
+            }
+            println!("{runtime}: {runs} runs, {visits} visits, from seed {first} on");
+        }
+        ensure!(failures.is_empty(), "{} failed: {}", failures.len(), failures.join("\n"));
+        Ok(())
+    }
 
     #[test]
     fn dynamic_methods_come_and_go_while_samplers_do() -> Result<()> {

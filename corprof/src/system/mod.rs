@@ -98,6 +98,12 @@ pub(crate) fn stack_pointer(os_thread_id: u32) -> Option<usize> {
     imp::stack_pointer(os_thread_id)
 }
 
+/// Whether a thread of this process is in the handler of the signal by which the runtime interrupts threads to suspend
+/// them. Allocates nothing. Never on systems without an implementation.
+pub(crate) fn is_interrupted_by_runtime(os_thread_id: u32) -> bool {
+    imp::is_interrupted_by_runtime(os_thread_id)
+}
+
 /// The operating system's id of the calling thread, as the runtime reports it to profilers.
 pub(crate) fn os_thread_id() -> u32 {
     imp::os_thread_id()

@@ -7,11 +7,12 @@
 
 // `own.rs` walks the calling thread's stack, with a start from `start.rs` in a slow hook. The other files walk the
 // stack of one other thread for the sampler, as numbers (`stack_writer.rs`): while the runtime is suspended
-// (`suspended.rs`, and `unshown.rs` for what the runtime leaves out), while this thread is stopped (`seeded/`), or as it has recorded itself in a signal handler
-// (`recorded/`). Which threads, and how often, is the sampler's business (`corprof/src/sampler/`), with the three rules
-// of suspension.
+// (`suspended.rs`, and `unshown.rs` and `interrupted.rs` for what the runtime leaves out), while this thread is stopped
+// (`seeded/`), or as it has recorded itself in a signal handler (`recorded/`). Which threads, and how often, is the
+// sampler's business (`corprof/src/sampler/`), with the three rules of suspension.
 
 mod frame;
+mod interrupted;
 pub(crate) mod native_function;
 mod own;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]

@@ -9,6 +9,7 @@ use crate::error::{S_FALSE, S_OK};
 use crate::id::FunctionId;
 use crate::session::wire;
 
+use super::interrupted;
 use super::unshown::FramePosition;
 
 /// A frame of a sampled stack, as numbers.
@@ -47,6 +48,8 @@ pub(crate) struct StackWriter<'t> {
     unshown: &'t mut Vec<usize>,
     /// Where the frame is that was written last.
     last: Option<FramePosition>,
+    /// The operating system's id of the thread, where the runtime has suspended it.
+    suspended_thread: Option<u32>,
 }
 
 impl<'t> StackWriter<'t> {
@@ -55,7 +58,13 @@ impl<'t> StackWriter<'t> {
     pub(crate) fn new(frames: &'t mut Vec<SampledFrame>, depth: usize, unshown: &'t mut Vec<usize>) -> Self {
         let start = frames.len();
         let end = frames.capacity().min(start.saturating_add(depth));
-        Self { frames, start, end, marks: StackMarks::default(), unshown, last: None }
+        Self { frames, start, end, marks: StackMarks::default(), unshown, last: None, suspended_thread: None }
+    }
+
+    /// Says whose stack it is: the runtime has suspended this thread, and may have interrupted it in code that it does
+    /// not show.
+    pub(crate) fn set_suspended_thread(&mut self, os_thread_id: Option<u32>) {
+        self.suspended_thread = os_thread_id;
     }
 
     /// What is known of the stack besides its frames.
@@ -74,17 +83,33 @@ impl<'t> StackWriter<'t> {
         }
     }
 
-    /// Writes what may be frames between the last one and this one that the runtime does not show.
+    /// Writes what may be frames between the last one and this one that the runtime does not show; before the first
+    /// one, where the thread was interrupted.
     fn write_unshown_before(&mut self, position: FramePosition) {
+        if self.last.is_none() {
+            self.write_interrupted(position);
+        }
         let Some(last) = self.last.replace(position) else { return };
-        last.find_before(position, |ip| {
-            let has_room = self.unshown.len() < self.unshown.capacity() && self.frames.len() < self.end;
-            if has_room {
-                self.unshown.push(self.frames.len()); // within the capacity, as is the frame
-                self.frames.push(SampledFrame { function: None, ip });
-            }
-            has_room
-        });
+        last.find_before(position, |ip| self.write_unshown(ip));
+    }
+
+    /// Writes where the thread was interrupted, if that is further in than its first frame.
+    fn write_interrupted(&mut self, first: FramePosition) {
+        let Some(thread) = self.suspended_thread else { return };
+        let Some(found) = interrupted::below(first, thread) else { return };
+        // Who looks for its method looks one byte before: a method is not interrupted at its first one.
+        self.write_unshown(found.ip);
+        self.last = Some(found.position);
+    }
+
+    /// Writes what may be a frame that the runtime does not show, if there is room for it.
+    fn write_unshown(&mut self, ip: usize) -> bool {
+        let has_room = self.unshown.len() < self.unshown.capacity() && self.frames.len() < self.end;
+        if has_room {
+            self.unshown.push(self.frames.len()); // within the capacity, as is the frame
+            self.frames.push(SampledFrame { function: None, ip });
+        }
+        has_room
     }
 
     /// Removes what was written of this stack, to begin again.

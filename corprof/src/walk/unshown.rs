@@ -2,8 +2,8 @@
 //!
 //! Their return addresses are on the stack between the frames that are shown around them. Here only words that may be
 //! such addresses are collected, as threads stand still: which of them are in code of dynamic methods is asked later
-//! (`SampleBuffer::show_dynamic_methods`). Not found are an innermost dynamic method, and one that makes a frame and has
-//! called a method that makes none.
+//! (`SampleBuffer::show_dynamic_methods`). Not found is one that makes a frame and has called a method that makes none;
+//! an innermost one is found by `interrupted.rs` if it was interrupted, and not if it waits in the runtime.
 
 use crate::system;
 
@@ -16,7 +16,7 @@ const MOST: usize = 128;
 const NEAR: usize = 1 << 20;
 
 /// Where a frame is on its stack.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FramePosition {
     stack_pointer: usize,
     frame_pointer: usize,
@@ -26,6 +26,14 @@ pub(crate) struct FramePosition {
 pub(crate) const CAN_BE_FOUND: bool = cfg!(all(target_os = "linux", target_arch = "x86_64"));
 
 impl FramePosition {
+    pub(super) const fn new(stack_pointer: usize, frame_pointer: usize) -> Self {
+        Self { stack_pointer, frame_pointer }
+    }
+
+    pub(super) const fn stack_pointer(self) -> usize {
+        self.stack_pointer
+    }
+
     /// The position that a walk shows with a frame, unless it shows none.
     pub(crate) fn of(context: &[u8]) -> Option<Self> {
         if !CAN_BE_FOUND {
@@ -62,7 +70,7 @@ impl FramePosition {
         (start.is_multiple_of(WORD) && count > 0).then_some((start, count.min(MOST)))
     }
 
-    fn may_be_code(self, word: usize) -> bool {
+    pub(super) fn may_be_code(self, word: usize) -> bool {
         word > NEAR && word >> 47 == 0 && word.abs_diff(self.stack_pointer) > NEAR
     }
 }

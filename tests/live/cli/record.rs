@@ -323,6 +323,34 @@ fn a_process_is_recorded_as_often_as_is_asked() -> Result<()> {
     Ok(())
 }
 
+/// The threads of the server collector have no managed code, and nor has the program's part in the other one.
+#[test]
+fn what_threads_without_managed_code_have_used_is_told() -> Result<()> {
+    const NOTE: &str = "of the processor time was used by threads without managed code";
+    patiently(runtimes()?, |runtime, times| {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("a.html");
+        let collector = Run::new(runtime, "Diagnosed").env("DOTNET_gcServer", "1").env("DOTNET_GCHeapCount", "2");
+        let mut program = Program::start(collector.command()?)?;
+        program.expect("ready")?;
+        program.tell("storm")?;
+        let mut command = corprof()?;
+        command.args(["record", "-p", &program.child.id().to_string(), "-o"]).arg(&file);
+        let output = command.args(["--duration", &(3 * times).to_string()]).output()?;
+        let (_, stderr) = texts(&output);
+        ensure_or_longer!(output.status.success() && stderr.contains(NOTE), "{runtime}: {output:?}");
+        ensure!(fs::read_to_string(&file)?.contains(NOTE), "{runtime}: it is on the terminal only");
+        program.tell("calm")?;
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0) && !stderr.contains("panicked"), "{runtime}: {code:?}: {stderr}");
+
+        let output = record(runtime, &file, &[], "Shares")?.args([&(2000 * times).to_string(), "2"]).output()?;
+        let (_, stderr) = texts(&output);
+        ensure!(output.status.success() && !stderr.contains(NOTE), "{runtime}: {output:?}");
+        Ok(())
+    })
+}
+
 #[test]
 fn who_records_already_is_told_and_an_interrupt_ends_that() -> Result<()> {
     for runtime in runtimes()? {

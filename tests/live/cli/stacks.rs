@@ -151,6 +151,39 @@ fn dynamic_methods_are_among_the_frames_and_have_names() -> Result<()> {
     Ok(())
 }
 
+/// One that runs was interrupted, and the runtime's walk begins with its caller.
+#[test]
+fn dynamic_methods_that_run_are_innermost() -> Result<()> {
+    for runtime in runtimes()? {
+        let program = Program::start(Run::new(&runtime, "Dynamic").args(["run"]).command()?)?;
+        program.expect("ready")?;
+        let pid = program.child.id().to_string();
+        for _ in 0..3 {
+            let output = stacks(&pid, &["--json"])?;
+            ensure!(output.status.success(), "{runtime}: {output:?}");
+            let stacks: Value = serde_json::from_slice(&output.stdout).context("no JSON")?;
+            let frames = frames(named(&stacks, "dynamic")?)?;
+            ensure!(
+                frames.starts_with(&["Loop ", "Outer ", "Dynamic.Runs"].map(str::to_owned)),
+                "{runtime}: {frames:#?}"
+            );
+        }
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("wall.folded");
+        let mut command = corprof()?;
+        command.args(["record", "-p", &pid, "--mode", "wall", "--duration", "2", "-o"]).arg(&file);
+        let output = command.output()?;
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        let folded = fs::read_to_string(&file)?;
+        let mut lines = folded.lines().filter(|line| line.contains("Dynamic.Runs("));
+        let is_right = |line: &str| line.contains(";Outer (dynamic);Loop (dynamic) ");
+        ensure!(lines.clone().count() > 0 && lines.all(is_right), "{runtime}: {folded}");
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0) && !stderr.contains("panicked"), "{runtime}: {code:?}: {stderr}");
+    }
+    Ok(())
+}
+
 /// The numbers of the lines of a managed source that end in such a comment, by the text of the comment.
 fn marked(source: &str) -> BTreeMap<&str, u64> {
     let lines = source.lines().zip(1..);

@@ -28,7 +28,6 @@ pub(in crate::sampler) trait Walker {
 pub(in crate::sampler) struct WalkTarget<'i> {
     pub(super) thread: ThreadId,
     /// The id of the operating-system thread that carries it.
-    #[cfg_attr(not(all(windows, target_arch = "x86_64")), allow(dead_code))]
     pub(super) os_id: Option<u32>,
     /// Checks at the time of the walk that it is still alive.
     pub(super) candidate: WalkCandidate<'i>,

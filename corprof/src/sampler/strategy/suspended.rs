@@ -31,7 +31,10 @@ impl Walker for Suspender<'_> {
                 break;
             }
             match target.candidate.pin() {
-                Some(thread) => buffer.record(number, |writer| Some(suspension.walk(&thread, writer))),
+                Some(thread) => buffer.record(number, |writer| {
+                    writer.set_suspended_thread(target.os_id);
+                    Some(suspension.walk(&thread, writer))
+                }),
                 None => outcome.ended += 1,
             }
         }

@@ -1,5 +1,6 @@
 //! Linux.
 
+mod activation;
 mod code_heaps;
 mod cpu_time;
 mod library;
@@ -15,6 +16,7 @@ pub(crate) mod signals;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod slice;
 
+pub(super) use activation::is_interrupted_by_runtime;
 pub(super) use code_heaps::code_heaps;
 pub(crate) use cpu_time::ThreadClock;
 pub(super) use cpu_time::{is_runnable, run_count, scheduling};

@@ -64,6 +64,11 @@ pub(super) fn stack_pointer(_os_thread_id: u32) -> Option<usize> {
     None
 }
 
+/// Not implemented.
+pub(super) fn is_interrupted_by_runtime(_os_thread_id: u32) -> bool {
+    false
+}
+
 pub(super) use super::{THREAD_LOCAL_KEY_DISTANCE as THREAD_KEY_DISTANCE, thread_local_key as thread_key};
 
 /// Not implemented.

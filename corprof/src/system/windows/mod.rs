@@ -106,6 +106,11 @@ pub(super) fn stack_pointer(_os_thread_id: u32) -> Option<usize> {
     None
 }
 
+/// Not implemented.
+pub(super) fn is_interrupted_by_runtime(_os_thread_id: u32) -> bool {
+    false
+}
+
 /// Environment blocks lie side by side, on two pages each.
 #[cfg(target_arch = "x86_64")]
 pub(super) const THREAD_KEY_DISTANCE: usize = 0x2000;
