@@ -16,9 +16,12 @@ const ENTRIES: [(&str, &str, f64); 4] = [
     ("Stock", "Witness.Of5(", 500.0 / 101.0),
 ];
 
-/// State machines, and the methods that the runtime suspends itself: those are known only where the runtime tells them.
-fn kinds(runtime: &Runtime) -> &'static [&'static str] {
-    if runtime.has(Difference::AsyncOperations) { &["shop", "machines"] } else { &["machines"] }
+/// State machines, and the methods that the runtime suspends itself: those are known only where the runtime tells them. The short
+/// form of a test takes the one of this number, if there are several.
+fn kinds(runtime: &Runtime, in_short: usize) -> &'static [&'static str] {
+    let all: &[&str] = if runtime.has(Difference::AsyncOperations) { &["shop", "machines"] } else { &["machines"] };
+    let one = all.get(in_short..=in_short).unwrap_or(all);
+    repetitions(one, all)
 }
 
 /// So many samples are enough for shares.
@@ -119,7 +122,7 @@ fn record_from_the_start(runtime: &Runtime, kind: &str, file: &Path, times: u64)
 fn callers_are_those_that_await_from_the_start() -> Result<()> {
     patiently(modern()?, |runtime, times| {
         let folder = tempfile::tempdir()?;
-        for kind in kinds(runtime) {
+        for kind in kinds(runtime, 1) {
             let file = folder.path().join("p.folded");
             let stderr = record_from_the_start(runtime, kind, &file, times)?;
             Helper::read(&file)?.check().with_context(|| format!("{runtime}, {kind}: {stderr}"))?;
@@ -134,7 +137,7 @@ fn callers_are_those_that_await_from_the_start() -> Result<()> {
 fn callers_are_those_that_await_in_a_recording() -> Result<()> {
     patiently(modern()?, |runtime, times| {
         let folder = tempfile::tempdir()?;
-        for kind in kinds(runtime) {
+        for kind in kinds(runtime, 0) {
             let file = folder.path().join("p.nettrace");
             let stderr = record_from_the_start(runtime, kind, &file, times)?;
             let folded = folder.path().join("p.folded");
@@ -152,7 +155,7 @@ fn callers_are_those_that_await_after_an_attach_and_stacks_are_physical_on_reque
             return Ok(());
         }
         let folder = tempfile::tempdir()?;
-        for kind in kinds(runtime) {
+        for kind in kinds(runtime, 1) {
             let program = Program::start(Run::new(runtime, "AsyncShares").args([kind]).command()?)?;
             program.expect("ready")?;
             let pid = program.child.id().to_string();
@@ -195,7 +198,7 @@ fn total(table: &Value, names: &[&str]) -> f64 {
 #[test]
 fn top_counts_for_those_that_await() -> Result<()> {
     patiently(modern()?, |runtime, times| {
-        for kind in kinds(runtime).iter().take(repetitions(1, 2)) {
+        for kind in kinds(runtime, 0) {
             // .NET 10 asks for it.
             let run = Run::new(runtime, "AsyncShares").env("DOTNET_RuntimeAsync", "1").args([kind]);
             let program = Program::start(run.command()?)?;

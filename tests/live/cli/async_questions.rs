@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use corprof_tests::{ensure_or_longer, patiently};
+use corprof_tests::{ensure_or_longer, patiently, repetitions};
 use serde_json::Value;
 
 use super::*;
@@ -22,9 +22,12 @@ fn modern() -> Result<Vec<Runtime>> {
     Ok(all.into_iter().filter(|runtime| !runtime.is_windows() && !runtime.is_emulated()).collect())
 }
 
-/// The programs: what the runtime suspends itself is known only where it tells that.
-fn kinds(runtime: &Runtime) -> &'static [&'static str] {
-    if runtime.has(Difference::AsyncOperations) { &[SHOP, MACHINES] } else { &[MACHINES] }
+/// The programs: what the runtime suspends itself is known only where it tells that. The short
+/// form of a test takes the one of this number, if there are several.
+fn kinds(runtime: &Runtime, in_short: usize) -> &'static [&'static str] {
+    let all: &[&str] = if runtime.has(Difference::AsyncOperations) { &[SHOP, MACHINES] } else { &[MACHINES] };
+    let one = all.get(in_short..=in_short).unwrap_or(all);
+    repetitions(one, all)
 }
 
 /// Whether an entry method is among these frames: `Shop.Orders()`, `Machines.Orders (async)` or `Machines.<Orders>d__1`.
@@ -95,7 +98,7 @@ fn allocations_have_those_that_await_from_the_start() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("a.folded");
         let asked = ["allocations", "--by", "stack", "-o", &file.to_string_lossy()];
-        for kind in kinds(runtime) {
+        for kind in kinds(runtime, 1) {
             let output = ask_from_the_start(runtime, kind, "allocate", &asked, times)?;
             check_bytes(&file, &output).with_context(|| format!("{runtime}, {kind}"))?;
         }
@@ -112,7 +115,7 @@ fn allocations_have_those_that_await_after_an_attach_and_physical_stacks_on_requ
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("a.folded");
         let asked = ["allocations", "--by", "stack", "-o", &file.to_string_lossy()];
-        for kind in kinds(runtime) {
+        for kind in kinds(runtime, 0) {
             let output = ask_after_an_attach(runtime, kind, "allocate", &asked, times)?;
             check_bytes(&file, &output).with_context(|| format!("{runtime}, {kind}"))?;
 
@@ -193,7 +196,7 @@ fn check_exceptions(output: &Output) -> Result<()> {
 fn exceptions_have_those_that_await_the_thrower() -> Result<()> {
     patiently(modern()?, |runtime, times| {
         let asked = ["exceptions", "--json"];
-        for kind in kinds(runtime) {
+        for kind in kinds(runtime, 1) {
             let output = ask_from_the_start(runtime, kind, "throw", &asked, times)?;
             check_exceptions(&output).with_context(|| format!("{runtime}, {kind}, from the start"))?;
             if runtime.has(Difference::AsyncOperations) {
@@ -264,7 +267,7 @@ fn waiters_and_owners_of_locks_have_those_that_await_them() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("l.folded");
         let asked = ["locks", "--json", "--depth", "100", "-o", &file.to_string_lossy()];
-        for kind in kinds(runtime) {
+        for kind in kinds(runtime, 0) {
             let output = ask_from_the_start(runtime, kind, "lock", &asked, times)?;
             let document = parsed(&output)?;
             check_locks(&document, &file).with_context(|| format!("{runtime}, {kind}, from the start"))?;
