@@ -261,6 +261,12 @@ fn options(source: &str) -> impl Iterator<Item = &str> {
     source.lines().filter_map(|line| line.strip_prefix("// option: ")).map(str::trim)
 }
 
+/// The file with the code of a source that is compiled in another way: a line `// code: NAME.cs` names it, beside the source.
+fn code_elsewhere(text: &str, source: &Path) -> Option<PathBuf> {
+    let name = text.lines().find_map(|line| line.strip_prefix("// code: "))?;
+    Some(source.with_file_name(name.trim()))
+}
+
 /// Compiles `source` into `dir` as a program, unless that was done before, and returns the path of its `.dll`.
 ///
 /// # Errors
@@ -274,7 +280,9 @@ pub fn compile(compiler: &Compiler, source: &Path, dir: &Path) -> Result<PathBuf
 
     // The stamp contains the inputs of the library. Dates would not do, because a checkout changes them.
     let text = fs::read_to_string(source).with_context(|| format!("cannot read {}", source.display()))?;
-    let made_of = format!("{} by {compiler}\n", hex(&Sha256::digest(&text)));
+    let code = code_elsewhere(&text, source).unwrap_or_else(|| source.to_owned());
+    let code_text = fs::read_to_string(&code).with_context(|| format!("cannot read {}", code.display()))?;
+    let made_of = format!("{} by {compiler}\n", hex(&Sha256::digest(format!("{text}{code_text}"))));
     if dll.is_file() && config.is_file() && fs::read_to_string(&stamp).is_ok_and(|stamped| stamped == made_of) {
         return Ok(dll);
     }
@@ -292,7 +300,7 @@ pub fn compile(compiler: &Compiler, source: &Path, dir: &Path) -> Result<PathBuf
         command.args(compiler.source_generators()?);
     }
     command.args(options(&text));
-    process::run_as_progress(command.arg(out).arg(source))
+    process::run_as_progress(command.arg(out).arg(code))
         .with_context(|| format!("cannot compile {}", source.display()))?;
     let write =
         |path: &Path, text: &str| fs::write(path, text).with_context(|| format!("cannot write {}", path.display()));

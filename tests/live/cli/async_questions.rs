@@ -30,7 +30,7 @@ fn kinds(runtime: &Runtime, in_short: usize) -> &'static [&'static str] {
     repetitions(one, all)
 }
 
-/// Whether an entry method is among these frames: `Shop.Orders()`, `Machines.Orders (async)` or `Machines.<Orders>d__1`.
+/// Whether an entry method is among these frames: `Shop.Orders()`, `Shop.Orders (async)` or `Shop.<Orders>d__1`.
 fn has(frames: &str, entry: &str) -> bool {
     let is_whole = |rest: &str| !rest.starts_with(char::is_alphanumeric);
     [".", ".<"].iter().any(|before| frames.split(&format!("{before}{entry}")).skip(1).any(is_whole))
@@ -216,11 +216,11 @@ fn exceptions_say_who_awaits_the_thrower() -> Result<()> {
         let (_, stderr) = texts(&output);
         // On a busy machine the time may be over before the program has begun.
         ensure_or_longer!(stderr.contains("OrdersException"), "{runtime}: {stderr}");
-        let line = stderr.lines().find(|line| line.contains("called by Helper.Do(bool) < Machines.Query (async)"));
+        let line = stderr.lines().find(|line| line.contains("called by Helper.Do(bool) < Shop.Query (async)"));
         // The first exceptions meet classes of which nothing is known yet.
         ensure_or_longer!(line.is_some(), "{runtime}: {stderr}");
         let line = line.unwrap_or_default();
-        ensure!(line.contains(" < Machines.Load (async)") && has(line, "Work"), "{runtime}: {stderr}");
+        ensure!(line.contains(" < Shop.Load (async)") && has(line, "Work"), "{runtime}: {stderr}");
         let physical = ask_from_the_start(runtime, MACHINES, "throw", &["exceptions", "--physical"], times)?;
         let (_, stderr) = texts(&physical);
         ensure_or_longer!(stderr.contains("OrdersException"), "{runtime}: {stderr}");
