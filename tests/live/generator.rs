@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use anyhow::{Context, Result, bail, ensure};
-use corprof_tests::{Outcome, Run, Runtime, minutes};
+use corprof_tests::{Outcome, Run, Runtime, minutes, number};
 use fastrand::Rng;
 use xtask::stress::any_number;
 
@@ -164,12 +164,6 @@ impl<'r> Runs<'r> {
             )
         })
     }
-}
-
-/// The number in this variable.
-fn number(variable: &str) -> Result<Option<u64>> {
-    let Some(text) = env::var_os(variable) else { return Ok(None) };
-    Ok(Some(text.to_str().and_then(|text| text.parse().ok()).with_context(|| format!("{variable} is not a number"))?))
 }
 
 /// Whether the generator is for this runtime. Under Wine and in an emulator a run takes minutes.

@@ -25,6 +25,6 @@ mod starvation;
 
 pub use differences::Difference;
 pub use patience::{TooShort, patiently};
-pub use repetitions::{minutes, repetitions};
+pub use repetitions::{minutes, number, repetitions};
 pub use run::{Outcome, Run, Runtime};
 pub use starvation::Limit;

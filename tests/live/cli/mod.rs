@@ -5,6 +5,7 @@ mod any_process;
 mod attach;
 mod counters;
 mod detach;
+mod diff;
 mod documents;
 mod ends;
 mod il;
