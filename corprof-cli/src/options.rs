@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 
 use anyhow::anyhow;
 use clap::builder::PossibleValuesParser;
-use corprof_export::Profile;
+use corprof_export::{Frame, Profile};
 use corprof_launch::launch::Changes;
 use corprof_profilers::settings;
 use corprof_profilers::table::{self, Kind, Profiler};
@@ -85,6 +85,17 @@ impl Names {
     /// The name that is shown of a method with this name, which this one has called.
     pub(crate) fn method(self, name: &str, caller: Option<&str>) -> String {
         if self.raw_names { name.to_owned() } else { corprof_export::in_source(name, caller) }
+    }
+
+    /// The name that is shown of a method that is known to be async.
+    pub(crate) fn async_method(self, name: &str) -> String {
+        // Iterators are not called by state machines: with itself as the caller, a state machine is that of an async method.
+        self.method(name, Some(name))
+    }
+
+    /// The same in pictures, where there is less room.
+    pub(crate) fn async_label(self, name: &str) -> String {
+        if self.raw_names { name.to_owned() } else { Frame::managed(name).label() }
     }
 
     /// A profile whose files have these names.

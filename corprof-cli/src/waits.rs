@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use corprof_async::{Chain, Queued, Step, Wait, Waits};
-use corprof_export::{Frame, Mode, Output, Profile, Table, Unit};
+use corprof_export::{Format, Frame, Mode, Output, Profile, Table, Unit};
 use serde::Serialize;
 
 use crate::async_trace::{self, Listened, Listener, Names, Place, Spread, Traced};
@@ -210,7 +210,7 @@ fn answer(args: &Args, output: Option<Output>, sums: &Sums, traced: &Traced) -> 
     if sums.ended.by_chain.is_empty() {
         return Err(anyhow!("no operation waited and was resumed meanwhile").into());
     }
-    let mut names = Names::new(&traced.methods, traced.pid);
+    let mut names = Names::new(traced, args.listened.names);
     let report = report(traced, &mut names, sums, args.all);
     let mut out = crate::output::stdout();
     if args.json {
@@ -222,7 +222,8 @@ fn answer(args: &Args, output: Option<Output>, sums: &Sums, traced: &Traced) -> 
     }
     out.flush()?;
     if let Some(mut output) = output {
-        let mut profile = profile(traced, &mut names, sums, args.all);
+        let is_picture = matches!(output.format(), Format::Html | Format::FlameGraph);
+        let mut profile = profile(traced, &mut names, sums, args.all, is_picture);
         profile.set_table(table(&report));
         output.write(&profile).map_err(anyhow::Error::from)?;
         eprintln!("corprof: {} is written", output.path().display());
@@ -306,9 +307,12 @@ fn table(report: &Report) -> Table {
     table
 }
 
-/// The waiting time by chain.
-fn profile(traced: &Traced, names: &mut Names<'_>, sums: &Sums, is_all: bool) -> Profile {
-    let mut profile = Profile::summed(format!("waits of {}", traced.title), Unit::Nanoseconds).in_mode(Mode::Wall);
+/// The waiting time by chain. Pictures have shorter names.
+fn profile(traced: &Traced, names: &mut Names<'_>, sums: &Sums, is_all: bool, is_picture: bool) -> Profile {
+    let title = format!("waits of {}", traced.title);
+    // The names are spelled here. The page takes a state machine for an iterator if a method that the runtime suspends
+    // awaits it.
+    let mut profile = Profile::summed(title, Unit::Nanoseconds).in_mode(Mode::Wall).with_raw_names();
     let thread = profile.thread(0, "async operations");
     for (chain, Sum { times: spread, .. }) in &sums.ended.by_chain {
         let Some(chain) = chain else { continue };
@@ -319,8 +323,7 @@ fn profile(traced: &Traced, names: &mut Names<'_>, sums: &Sums, is_all: bool) ->
         for frame in chain.iter().filter(|frame| frame.address != 0) {
             let (_, module) = names.full(frame.address);
             let module = module.map(|module| module.to_string_lossy().into_owned());
-            // The page would take a state machine without a caller for an iterator.
-            let name = names.label(frame.address);
+            let name = if is_picture { names.label(frame.address) } else { names.name(frame.address) };
             let shown = Frame::managed(&name);
             let id = profile.frame(module.as_deref().map_or(shown, |module| shown.in_module(module)));
             if let Some((file, line)) = names.begin(frame.address) {

@@ -24,7 +24,7 @@ use corprof_nettrace::events::Provider as EventProvider;
 use corprof_nettrace::{Event, FormatErrorKind, Reader};
 
 pub(crate) use self::awaits::{Await, Awaits};
-pub(crate) use self::names::{Names, Place, file, label};
+pub(crate) use self::names::{Names, Place, file};
 pub(crate) use self::spread::Spread;
 
 use self::started::Started;
@@ -89,6 +89,9 @@ pub(crate) struct Listened {
     /// An environment variable for the application that a command starts. Repeatable
     #[arg(long, value_name = "NAME=VALUE", requires = "command")]
     env: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) names: options::Names,
 
     /// The command that starts an application: it is listened to from its first request on
     #[arg(value_name = "COMMAND", last = true, num_args = 1..)]

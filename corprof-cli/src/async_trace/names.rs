@@ -8,7 +8,9 @@ use corprof_export::{Frame, FrameKind};
 use corprof_launch::processes;
 use serde::Serialize;
 
+use super::Traced;
 use super::awaits::{Await, Awaits};
+use crate::options;
 use crate::trace_methods::Methods;
 
 /// Stands for code that no method has.
@@ -48,12 +50,15 @@ pub(crate) struct Names<'m> {
     awaits: Awaits,
     /// The process whose files the modules are.
     pid: Option<u32>,
+    spelling: options::Names,
     known: HashMap<Chain, Place>,
 }
 
 impl<'m> Names<'m> {
-    pub(crate) fn new(methods: &'m Methods, pid: Option<u32>) -> Self {
-        Self { methods, awaits: Awaits::default(), pid, known: HashMap::new() }
+    /// Those of a trace, in this spelling.
+    pub(crate) fn new(traced: &'m Traced, spelling: options::Names) -> Self {
+        let methods = &traced.methods;
+        Self { methods, awaits: Awaits::default(), pid: traced.pid, spelling, known: HashMap::new() }
     }
 
     /// The place that a chain is.
@@ -83,8 +88,8 @@ impl<'m> Names<'m> {
         let innermost = frames().next();
         let mine = frames().find(|frame| self.is_mine(frame.address));
         let shown = mine.or(innermost);
-        let inner = innermost.filter(|_| innermost != shown).map(|frame| self.label(frame.address));
-        let method = shown.map_or_else(|| "[not told]".to_owned(), |frame| self.label(frame.address));
+        let inner = innermost.filter(|_| innermost != shown).map(|frame| self.name(frame.address));
+        let method = shown.map_or_else(|| "[not told]".to_owned(), |frame| self.name(frame.address));
         let (file, line) = shown.and_then(|frame| self.line(frame)).unzip();
         Place { inner: inner.filter(|inner| *inner != method), method, file, line, is_mine: mine.is_some() }
     }
@@ -96,7 +101,7 @@ impl<'m> Names<'m> {
         mine.or_else(|| addresses().next()).map(|address| self.label(address))
     }
 
-    /// The full name of the method with this code.
+    /// The runtime's name of the method with this code, and its module.
     pub(crate) fn full(&self, address: u64) -> (&str, Option<&Path>) {
         match self.methods.at(address, u64::MAX) {
             Some(method) => (method.name, method.definition.map(|(module, _)| module)),
@@ -134,19 +139,18 @@ impl<'m> Names<'m> {
         name != UNKNOWN && frame.kind_found() == FrameKind::User
     }
 
-    /// Short, as [`label`] has it.
+    /// The name of the method with this code, as tables and files of data have it.
+    pub(crate) fn name(&self, address: u64) -> String {
+        self.spelling.async_method(self.full(address).0)
+    }
+
+    /// The same as pictures have it.
     pub(crate) fn label(&self, address: u64) -> String {
-        label(self.full(address).0)
+        self.spelling.async_label(self.full(address).0)
     }
 }
 
 /// The file that a module has for this process.
 pub(crate) fn file(pid: Option<u32>, module: &Path) -> std::path::PathBuf {
     pid.map_or_else(|| module.to_owned(), |pid| processes::file_of(pid, module))
-}
-
-/// The short name of a method, without the mark of async methods: where this is used, all are async.
-pub(crate) fn label(name: &str) -> String {
-    let label = Frame::managed(name).label();
-    label.strip_suffix(" (async)").map(str::to_owned).unwrap_or(label)
 }

@@ -152,7 +152,7 @@ fn answer(args: &Args, page: Option<Page>, endpoints: Endpoints, traced: &Traced
     if finished.sums.is_empty() {
         return Err(nothing(args));
     }
-    let mut names = Names::new(&traced.methods, traced.pid);
+    let mut names = Names::new(traced, args.listened.names);
     let mut report = report(traced, &mut names, &finished);
     if let Some(page) = page {
         page.write(traced, &mut names, &report, &finished)?;

@@ -9,6 +9,7 @@ use super::names;
 use super::pending::{AwaitPlace, Method, Pending};
 use crate::async_trace::{self, Awaits};
 use crate::heap::inside::TaskFields;
+use crate::options::Names;
 
 /// Operations that wait in the same way.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -80,11 +81,12 @@ pub(super) fn chains(
     fields: &TaskFields,
     tasks: &[Pending],
     lines: &mut Lines,
+    spelling: Names,
 ) -> BTreeMap<Chain, usize> {
     let ends = Ends::new(graph, fields, tasks);
     let mut chains = BTreeMap::new();
     for path in paths(tasks) {
-        *chains.entry(chain(graph, &ends, tasks, &path, lines)).or_default() += 1;
+        *chains.entry(chain(graph, &ends, tasks, &path, lines, spelling)).or_default() += 1;
     }
     chains
 }
@@ -157,7 +159,7 @@ impl Walk {
     }
 }
 
-fn chain(graph: &HeapGraph, ends: &Ends, tasks: &[Pending], path: &Path, lines: &mut Lines) -> Chain {
+fn chain(graph: &HeapGraph, ends: &Ends, tasks: &[Pending], path: &Path, lines: &mut Lines, spelling: Names) -> Chain {
     let mut methods: Vec<(String, SourceLine)> = Vec::new();
     let mut awaits = None;
     let mut is_stuck = path.is_circle;
@@ -165,7 +167,7 @@ fn chain(graph: &HeapGraph, ends: &Ends, tasks: &[Pending], path: &Path, lines: 
     for task in path.tasks.iter().filter_map(|place| tasks.get(*place)) {
         is_mine |= task.methods.iter().any(|method| names::is_mine(&method.name));
         if !task.methods.is_empty() {
-            methods.extend(task.methods.iter().map(|method| (async_trace::label(&method.name), lines.line(method))));
+            methods.extend(task.methods.iter().map(|method| (spelling.async_method(&method.name), lines.line(method))));
         } else if awaits.is_none() && !path.is_circle {
             awaits = Some(names::task(graph.class_name(task.object), task.is_work));
             is_stuck = ends.cannot_complete(graph, task);
@@ -307,11 +309,11 @@ mod tests {
             [task(object(0), "B", &[1], &[1]), task(object(1), "A", &[0, 2], &[0]), task(object(2), "Root", &[], &[1])];
         let paths = paths(&tasks);
         assert!(paths.iter().all(|path| path.is_circle) && !paths.is_empty());
-        let chains = chains(&graph, &TaskFields::default(), &tasks, &mut Lines::of(1));
+        let chains = chains(&graph, &TaskFields::default(), &tasks, &mut Lines::of(1), Names::default());
         let (chain, count) = chains.first_key_value().unwrap();
         assert_eq!(
             (chain.methods.as_slice(), *count, chain.is_stuck),
-            (&["Shop.A".to_owned(), "Shop.B".to_owned()][..], 1, true)
+            (&["Shop.A()".to_owned(), "Shop.B()".to_owned()][..], 1, true)
         );
         let alone = [task(object(0), "A", &[0], &[0])];
         assert_eq!(walked(&alone), [(vec![0], true)]);

@@ -18,6 +18,7 @@ use serde::Serialize;
 use crate::attach_request;
 use crate::exit::Outcome;
 use crate::heap::inside::{self, TaskFields};
+use crate::options::Names;
 use crate::{output, signals};
 
 use chains::{Chain, Lines, SourceLine};
@@ -55,6 +56,9 @@ pub struct Args {
     /// Also chains without a method of the application, and all methods of long chains
     #[arg(long)]
     all: bool,
+
+    #[command(flatten)]
+    names: Names,
 
     /// Print one JSON document
     #[arg(long)]
@@ -115,7 +119,7 @@ fn ask(args: &Args, process: &Process) -> anyhow::Result<Answer> {
         "the profiler could read no task: does the system let a process read its own memory (process_vm_readv)?"
     );
     let tasks = pending::pending(&graph, &fields);
-    let chains = chains::chains(&graph, &fields, &tasks, &mut Lines::of(args.pid));
+    let chains = chains::chains(&graph, &fields, &tasks, &mut Lines::of(args.pid), args.names);
     let standstill = cost.pauses.iter().sum::<Duration>();
     Ok(Answer {
         pid: args.pid,
@@ -197,7 +201,7 @@ mod tests {
     fn stuck_chains_come_first_and_then_the_most_frequent() {
         let chains = [(chain("a", false), 2), (chain("b", false), 30), (chain("c", true), 1)];
         let answer = Answer { pid: 7, standstill_ms: 11.6, pending_tasks: 40, chains: rows(chains.into()) };
-        let args = Args { pid: 7, rows: Some(2), all: false, json: false, timeout: 1 };
+        let args = Args { pid: 7, rows: Some(2), all: false, names: Names::default(), json: false, timeout: 1 };
         let mut text = Vec::new();
         print(&mut text, &answer, &args).unwrap();
         let text = String::from_utf8(text).unwrap();

@@ -22,11 +22,18 @@ fn told(rows: &Value) -> Result<(Lines, BTreeSet<String>)> {
     let mut lines = Lines::new();
     let mut others = BTreeSet::new();
     for row in rows.as_array().context("no list")? {
-        // Without type arguments.
-        let method = row["method"].as_str().context("no method")?.split('<').next().unwrap_or_default().to_owned();
-        if !method.starts_with("Machine.") && !method.starts_with("Suspended.") {
+        let name = row["method"].as_str().context("no method")?;
+        // A state machine is marked, a method that the runtime suspends has its parameters.
+        let bare = if name.starts_with("Machine.") {
+            name.strip_suffix(" (async)")
+        } else if name.starts_with("Suspended.") {
+            name.strip_suffix(')').and_then(|name| name.split_once('(')).map(|(bare, _)| bare)
+        } else {
             continue;
-        }
+        };
+        let bare = bare.with_context(|| format!("{name} is spelled differently"))?;
+        // Without type arguments.
+        let method = bare.split('<').next().unwrap_or_default().to_owned();
         match row["line"].as_u64() {
             Some(line) => {
                 ensure!(row["file"].as_str().is_some_and(|file| file.ends_with("/AwaitLines.cs")), "{row}");

@@ -27,7 +27,7 @@ fn number(value: &Value) -> f64 {
 fn sums(runtime: &Runtime, command: &str, report: &Value) -> Result<(f64, f64)> {
     let rows = if command == "waits" { &report["places"] } else { &report["endpoints"][0]["waits"] };
     let rows = rows.as_array().with_context(|| format!("{runtime}: no list: {report}"))?;
-    let row = rows.iter().find(|row| row["method"] == "Shop.Load");
+    let row = rows.iter().find(|row| row["method"] == "Shop.Load (async)");
     let row = row.with_context(|| format!("{runtime}: no Shop.Load: {report}"))?;
     let queued = number(&row["queued_ms"]);
     // `waits` has the whole.
@@ -64,7 +64,7 @@ fn requests_tell_the_queue_of_a_starved_pool_from_a_long_wait() -> Result<()> {
     for runtime in runtimes_for_queued()? {
         let report = check(&runtime, "requests")?;
         let lines = report["slowest"][0]["timeline"].as_array().context("no timeline")?;
-        let is = |does: &str| lines.iter().any(|line| line["does"] == does && line["method"] == "Shop.Load");
+        let is = |does: &str| lines.iter().any(|line| line["does"] == does && line["method"] == "Shop.Load (async)");
         ensure!(is("waits") && is("queued"), "{runtime}: {report}");
     }
     Ok(())

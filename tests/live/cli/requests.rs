@@ -46,11 +46,11 @@ fn requests_tell_where_they_wait() -> Result<()> {
         // 220 ms of delays, and what the machine adds.
         ensure!(count >= 3.0 && number(&reports["mean_ms"]) >= 219.0, "{runtime}: {reports}");
         let first = &reports["waits"][0];
-        ensure!(first["method"] == "Shop.Collect" && first["is_mine"] == true, "{runtime}: {reports}");
+        ensure!(first["method"] == "Shop.Collect (async)" && first["is_mine"] == true, "{runtime}: {reports}");
         // The timer starts before the method is suspended, on a busy machine some milliseconds before.
         ensure!(number(&first["ms"]) >= 150.0 * (count - 1.0), "{runtime}: {reports}");
         let orders = endpoint("/orders")?;
-        ensure!(orders["waits"][0]["method"] == "Shop.Query", "{runtime}: {orders}");
+        ensure!(orders["waits"][0]["method"] == "Shop.Query (async)", "{runtime}: {orders}");
         ensure!((19.0..=200.0).contains(&number(&orders["mean_ms"])), "{runtime}: {orders}");
         let all = number(&reports["total_ms"]);
         let told = number(&reports["running_ms"]) + number(&reports["waiting_ms"]);
@@ -62,7 +62,7 @@ fn requests_tell_where_they_wait() -> Result<()> {
         let sum: f64 = lines.iter().map(|line| number(&line["ms"])).sum();
         ensure!((sum - number(&slowest["ms"])).abs() < 0.01, "{runtime}: {slowest}");
         // Another operation may run in the middle of it.
-        let waits = lines.iter().filter(|line| line["method"] == "Shop.Collect" && line["does"] != "runs");
+        let waits = lines.iter().filter(|line| line["method"] == "Shop.Collect (async)" && line["does"] != "runs");
         let waited: f64 = waits.map(|line| number(&line["ms"])).sum();
         ensure!(waited >= 150.0, "{runtime}: {slowest}");
         program.end()?;
@@ -90,7 +90,7 @@ fn check_flame(flame: &str) -> Result<()> {
         let widest = places.max_by(|(_, [_, a]), (_, [_, b])| a.total_cmp(b));
         widest.with_context(|| format!("no {name}"))
     };
-    let (above, [left, width]) = find("mine", "Shop.Collect")?;
+    let (above, [left, width]) = find("mine", "Shop.Collect (async)")?;
     let (below, [wait_left, wait_width]) = find("waits", "waits")?;
     ensure!(below == above + 1, "{below} under {above}");
     // Of a request that was under way at the beginning the waits belong to no method.
@@ -135,10 +135,12 @@ fn a_page_shows_the_slowest_requests_as_waterfalls() -> Result<()> {
         let is_right = |lanes: &&Vec<String>| {
             let whole: Vec<&str> = lanes[0].split("<i ").skip(1).collect();
             let sum: f64 = whole.iter().map(|bar| percent(bar, "width:")).sum();
-            let is_collect = |bar: &&&str| bar.contains("title=\"waits: Shop.Collect  WebWaits.cs:");
+            let is_collect = |bar: &&&str| bar.contains("title=\"waits: Shop.Collect (async)  WebWaits.cs:");
             let collect = whole.iter().find(is_collect);
             let is_long = collect.is_some_and(|bar| percent(bar, "width:") > 50.0 && percent(bar, "left:") > 1.0);
-            is_long && (99.0..=101.0).contains(&sum) && lanes.iter().any(|lane| lane.contains("title=\"Shop.Reports\""))
+            is_long
+                && (99.0..=101.0).contains(&sum)
+                && lanes.iter().any(|lane| lane.contains("title=\"Shop.Reports (async)\""))
         };
         ensure!(reports.iter().find(is_right).is_some(), "{runtime}: {reports:#?}");
         // It asks by an activity within, for most of its time.
@@ -238,13 +240,13 @@ fn an_application_is_listened_to_from_its_start_to_its_end() -> Result<()> {
         let endpoints = report["endpoints"].as_array().context("no endpoints")?;
         let reports = endpoints.iter().find(|endpoint| endpoint["endpoint"] == "GET /reports").context("no reports")?;
         let first = &reports["waits"][0];
-        ensure!(first["method"] == "Shop.Collect" && first["is_mine"] == true, "{runtime}: {reports}");
+        ensure!(first["method"] == "Shop.Collect (async)" && first["is_mine"] == true, "{runtime}: {reports}");
 
         let (lines, code) = waits.rest()?;
         ensure!(code == Some(7), "{runtime}: {code:?}: {lines:?}");
         let report = last(&lines)?;
         let places = report["places"].as_array().context("no places")?;
-        ensure!(places.iter().any(|place| place["method"] == "Shop.Collect"), "{runtime}: {report}");
+        ensure!(places.iter().any(|place| place["method"] == "Shop.Collect (async)"), "{runtime}: {report}");
     }
     Ok(())
 }

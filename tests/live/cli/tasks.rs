@@ -13,6 +13,10 @@ fn tasks(program: &Program, options: &[&str]) -> Result<Output> {
     Ok(corprof()?.arg("tasks").arg(program.child.id().to_string()).args(options).output()?)
 }
 
+/// What follows the name of a method that a compiler has made a state machine of, and of one that the runtime suspends.
+const MACHINE: &str = " (async)";
+const SUSPENDED: &str = "()";
+
 /// The chains of a program that has said `ready`: number, what they await, methods from the innermost on, whether they
 /// can never go on, whether a thread waits.
 type Chains = Vec<(u64, String, Vec<String>, bool, bool)>;
@@ -39,11 +43,15 @@ fn chains(program: &Program, runtime: &Runtime) -> Result<Chains> {
 
 const PROMISE: &str = "a promise (TaskCompletionSource)";
 const SEMAPHORE: &str = "SemaphoreSlim.WaitAsync";
+const SUSPENDED_SEMAPHORE: &str = "System.Threading.SemaphoreSlim.WaitAsync()";
 
-fn expected(chains: &[(u64, &str, &[&str], bool, bool)]) -> Chains {
+/// These chains. The names of the program's own methods end in `suffix`.
+fn expected(chains: &[(u64, &str, &[&str], bool, bool)], suffix: &str) -> Chains {
     let mut all: Chains = Vec::new();
+    let full =
+        |method: &&str| if method.starts_with("Shop.") { format!("{method}{suffix}") } else { (*method).to_owned() };
     for &(count, awaits, methods, is_stuck, blocks_thread) in chains {
-        let methods = methods.iter().map(|method| (*method).to_owned()).collect();
+        let methods = methods.iter().map(full).collect();
         all.push((count, awaits.to_owned(), methods, is_stuck, blocks_thread));
     }
     all.sort();
@@ -55,25 +63,28 @@ fn pending_operations_are_counted_by_what_they_await() -> Result<()> {
     for runtime in runtimes()? {
         let program = Program::start(Run::new(&runtime, "Waiting").command()?)?;
         program.expect("ready")?;
-        let expected = expected(&[
-            (30, SEMAPHORE, &["Shop.Load", "Shop.Request"], false, false),
-            (20, "Task.Delay", &["Shop.Poll"], false, false),
-            (5, PROMISE, &["Shop.Answer", "Shop.Asks"], false, false),
-            (3, PROMISE, &["Shop.Forgets"], true, false),
-            (4, PROMISE, &["Shop.Part", "Task.WhenAll", "Shop.Whole"], false, false),
-            (6, PROMISE, &["Shop.Shares"], false, false),
-            (2, PROMISE, &["Task.WhenAny", "Shop.Any"], false, false),
-            (1, PROMISE, &["Task.ContinueWith", "Shop.Continues"], false, false),
-            (1, PROMISE, &["Shop.Blocks"], false, true),
-            (1, "each other, in a circle", &["Shop.First", "Shop.Second"], true, false),
-        ]);
+        let expected = expected(
+            &[
+                (30, SEMAPHORE, &["Shop.Load", "Shop.Request"], false, false),
+                (20, "Task.Delay", &["Shop.Poll"], false, false),
+                (5, PROMISE, &["Shop.Answer", "Shop.Asks"], false, false),
+                (3, PROMISE, &["Shop.Forgets"], true, false),
+                (4, PROMISE, &["Shop.Part", "Task.WhenAll", "Shop.Whole"], false, false),
+                (6, PROMISE, &["Shop.Shares"], false, false),
+                (2, PROMISE, &["Task.WhenAny", "Shop.Any"], false, false),
+                (1, PROMISE, &["Task.ContinueWith", "Shop.Continues"], false, false),
+                (1, PROMISE, &["Shop.Blocks"], false, true),
+                (1, "each other, in a circle", &["Shop.First", "Shop.Second"], true, false),
+            ],
+            MACHINE,
+        );
         let found = chains(&program, &runtime)?;
         ensure!(found == expected, "{runtime}: {found:#?}");
         let (stdout, _) = texts(&tasks(&program, &[])?);
         let lines: Vec<&str> = stdout.lines().collect();
         let stuck = format!("3 × awaiting {PROMISE}: can never go on");
         ensure!(
-            lines.starts_with(&[lines.first().copied().unwrap_or_default(), "", &stuck, "    Shop.Forgets"]),
+            lines.starts_with(&[lines.first().copied().unwrap_or_default(), "", &stuck, "    Shop.Forgets (async)"]),
             "{stdout}"
         );
         ensure!(stdout.starts_with("73 chains of async methods are pending"), "{runtime}: {stdout}");
@@ -93,14 +104,17 @@ fn methods_that_the_runtime_suspends_are_chains_as_well() -> Result<()> {
         let program = Program::start(Run::new(&runtime, "WaitingRuntimeAsync").command()?)?;
         program.expect("ready")?;
         let found = chains(&program, &runtime)?;
-        let expected = expected(&[
-            // The framework's method is one of these itself.
-            (30, SEMAPHORE, &[SEMAPHORE, "Shop.Load", "Shop.Request"], false, false),
-            (20, "Task.Delay", &["Shop.Poll"], false, false),
-            (3, PROMISE, &["Shop.Forgets"], true, false),
-            (7, "BlockedReadAsyncOperation<int>", &["Shop.Next", "Shop.Reads"], false, false),
-            (4, PROMISE, &["Shop.Part", "Task.WhenAll", "Shop.Whole"], false, false),
-        ]);
+        let expected = expected(
+            &[
+                // The framework's method is one of these itself.
+                (30, SEMAPHORE, &[SUSPENDED_SEMAPHORE, "Shop.Load", "Shop.Request"], false, false),
+                (20, "Task.Delay", &["Shop.Poll"], false, false),
+                (3, PROMISE, &["Shop.Forgets"], true, false),
+                (7, "BlockedReadAsyncOperation<int>", &["Shop.Next", "Shop.Reads"], false, false),
+                (4, PROMISE, &["Shop.Part", "Task.WhenAll", "Shop.Whole"], false, false),
+            ],
+            SUSPENDED,
+        );
         ensure!(found == expected, "{runtime}: {found:#?}");
         // The lines of the awaits, by the text of the source.
         let source = std::fs::read_to_string(xtask::managed::modern_dir().join("WaitingRuntimeAsync.cs"))?;
@@ -108,7 +122,7 @@ fn methods_that_the_runtime_suspends_are_chains_as_well() -> Result<()> {
         for method in ["Load", "Request", "Poll", "Forgets", "Part", "Whole", "Next", "Reads"] {
             let declared = source.lines().position(|line| line.contains(&format!(" {method}() {{")));
             let line = declared.with_context(|| format!("no {method}"))? + 1;
-            let expected = format!("    Shop.{method}  WaitingRuntimeAsync.cs:{line}");
+            let expected = format!("    Shop.{method}()  WaitingRuntimeAsync.cs:{line}");
             ensure!(stdout.lines().any(|line| line == expected), "{runtime}: no `{expected}`: {stdout}");
         }
         let (code, stderr) = program.end()?;
@@ -132,13 +146,16 @@ fn state_machines_have_the_lines_of_their_awaits() -> Result<()> {
             let program = Program::start(Run::new(&runtime, name).command()?)?;
             program.expect("ready")?;
             let found = chains(&program, &runtime)?;
-            let expected = expected(&[
-                (30, SEMAPHORE, &["Shop.Load", "Shop.Request"], false, false),
-                (20, "Task.Delay", &["Shop.Poll"], false, false),
-                (3, PROMISE, &["Shop.Forgets"], is_struct, false),
-                (2, PROMISE, &["Shop.Third<int>"], false, false),
-                (2, PROMISE, &["Shop.Third<string>"], false, false),
-            ]);
+            let expected = expected(
+                &[
+                    (30, SEMAPHORE, &["Shop.Load", "Shop.Request"], false, false),
+                    (20, "Task.Delay", &["Shop.Poll"], false, false),
+                    (3, PROMISE, &["Shop.Forgets"], is_struct, false),
+                    (2, PROMISE, &["Shop.Third<int>"], false, false),
+                    (2, PROMISE, &["Shop.Third<string>"], false, false),
+                ],
+                MACHINE,
+            );
             ensure!(found == expected, "{runtime}, {name}: {found:#?}");
             let (stdout, _) = texts(&tasks(&program, &[])?);
             for (method, text) in [
@@ -150,7 +167,7 @@ fn state_machines_have_the_lines_of_their_awaits() -> Result<()> {
                 ("Third<string>", "// Third waits here"),
             ] {
                 let line = line(text).with_context(|| format!("no {method}"))?;
-                let expected = format!("    Shop.{method}  WaitingMachines.cs:{line}");
+                let expected = format!("    Shop.{method} (async)  WaitingMachines.cs:{line}");
                 ensure!(stdout.lines().any(|line| line == expected), "{runtime}: no `{expected}`: {stdout}");
             }
             let (code, stderr) = program.end()?;
