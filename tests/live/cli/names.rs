@@ -127,54 +127,78 @@ fn of_process(pid: &str, times: u64) -> Result<()> {
     Ok(())
 }
 
-/// Checks what a command tells of a running program, once in each spelling.
-fn each_spelling(program: &Program, arguments: &[&str], method: (&str, &str)) -> Result<()> {
+/// Checks what a command tells of a running program, in one of the spellings.
+fn check_spelling(program: &Program, arguments: &[&str], method: (&str, &str), is_raw: bool) -> Result<()> {
     let (command, options) = arguments.split_first().context("no command")?;
     let (shown, raw) = method;
-    for is_raw in [false, true] {
-        let mut corprof = corprof()?;
-        corprof.arg(command).arg(program.child.id().to_string()).args(options);
-        let output = corprof.args(is_raw.then_some("--raw-names")).output()?;
-        let (stdout, stderr) = texts(&output);
-        ensure!(output.status.success(), "{command}: {stderr}");
-        let file = options.iter().find(|option| option.contains('/'));
-        let written = file.map(|file| text(Path::new(file))).transpose()?.unwrap_or_default();
-        let (wanted, other) = if is_raw { (raw, shown) } else { (shown, raw) };
-        for text in std::iter::once(&stdout).chain(file.map(|_| &written)) {
-            ensure!(text.contains(wanted), "{command}, raw: {is_raw}: no {wanted}: {text}");
-            ensure!(!text.contains(other), "{command}, raw: {is_raw}: {other} is there: {text}");
-        }
+    let mut corprof = corprof()?;
+    corprof.arg(command).arg(program.child.id().to_string()).args(options);
+    let output = corprof.args(is_raw.then_some("--raw-names")).output()?;
+    let (stdout, stderr) = texts(&output);
+    ensure!(output.status.success(), "{command}: {stderr}");
+    let file = options.iter().find(|option| option.contains('/'));
+    let written = file.map(|file| text(Path::new(file))).transpose()?.unwrap_or_default();
+    let (wanted, other) = if is_raw { (raw, shown) } else { (shown, raw) };
+    for text in std::iter::once(&stdout).chain(file.map(|_| &written)) {
+        ensure!(text.contains(wanted), "{command}, raw: {is_raw}: no {wanted}: {text}");
+        ensure!(!text.contains(other), "{command}, raw: {is_raw}: {other} is there: {text}");
     }
     Ok(())
 }
 
 #[test]
-fn async_operations_have_them_too() -> Result<()> {
+fn pending_tasks_have_them_too() -> Result<()> {
     for runtime in super::runtimes()? {
         let program = Program::start(Run::new(&runtime, "Waiting").command()?)?;
         program.expect("ready")?;
         // The names of state machines are those of the compiler of this program.
         let method = ("Shop.Request (async)", "Shop.<Request>c__async");
-        each_spelling(&program, &["tasks"], method).with_context(|| runtime.to_string())?;
-        each_spelling(&program, &["tasks", "--json"], method).with_context(|| runtime.to_string())?;
+        for arguments in [&["tasks"][..], &["tasks", "--json"]] {
+            for is_raw in [false, true] {
+                check_spelling(&program, arguments, method, is_raw).with_context(|| runtime.to_string())?;
+            }
+        }
         program.end()?;
+    }
+    Ok(())
+}
+
+/// What `requests` and `waits` of a service say, from a session of so many seconds.
+fn of_service(seconds: u64, outputs: &[&str], spellings: &[bool]) -> Result<()> {
+    let seconds = seconds.to_string();
+    for runtime in super::runtimes()? {
         if !runtime.has(Difference::AsyncOperations) {
             continue;
         }
         let program = Program::start(Run::new(&runtime, "WebWaits").command()?)?;
         program.expect("ready")?;
         let folder = tempfile::tempdir()?;
-        let file = |name: &str| folder.path().join(name).display().to_string();
         let method = ("Shop.Collect (async)", "Shop.<Collect>d__");
-        for options in [vec!["--json"], vec!["-o", &file("p.html")]] {
-            for command in ["requests", "waits"] {
-                let arguments = [&[command, "--duration", "4"], options.as_slice()].concat();
-                each_spelling(&program, &arguments, method).with_context(|| runtime.to_string())?;
+        for (command, output) in
+            ["requests", "waits"].iter().flat_map(|command| outputs.iter().map(move |it| (command, it)))
+        {
+            let file = folder.path().join(output).display().to_string();
+            let options = if *output == "--json" { vec!["--json"] } else { vec!["-o", &file] };
+            let arguments = [&[command, "--duration", &seconds], options.as_slice()].concat();
+            for is_raw in spellings {
+                check_spelling(&program, &arguments, method, *is_raw).with_context(|| runtime.to_string())?;
             }
         }
-        let arguments = ["waits", "--duration", "4", "-o", &file("p.folded")];
-        each_spelling(&program, &arguments, method).with_context(|| runtime.to_string())?;
         program.end()?;
     }
     Ok(())
+}
+
+#[test]
+fn async_operations_have_those_of_the_runtime_on_request() -> Result<()> {
+    of_service(2, &["--json"], &[true])
+}
+
+mod long {
+    use super::*;
+
+    #[test]
+    fn all_outputs_of_async_operations_have_them() -> Result<()> {
+        of_service(4, &["--json", "p.html"], &[false, true])
+    }
 }
