@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use corprof_diagnostics::{Client, Error, HResult, Process, Uuid};
 use corprof_launch::running::Running;
-use corprof_tests::{Run, Runtime, ensure_or_longer, minutes, patiently, repetitions};
+use corprof_tests::{Limit, Run, Runtime, ensure_or_longer, minutes, patiently, repetitions};
 use xtask::stacks;
 use xtask::stress::any_number;
 
@@ -365,13 +365,13 @@ mod long {
         let mut command = Run::new(runtime, "Stress").args([&seed.to_string(), "20", ending, "2500"]).command()?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(fs::File::create(&stderr)?);
         let mut program = Running::new(command.spawn()?)?;
-        let begin = Instant::now();
+        let mut time = Limit::new(program.id(), PATIENCE);
         let mut visits = 0;
         let status = loop {
             if let Some(status) = program.wait_for(Duration::from_millis(10))? {
                 break status;
             }
-            if begin.elapsed() > PATIENCE {
+            if time.is_over() {
                 let stacks = stacks::of(program.id(), Duration::from_secs(60));
                 program.kill()?;
                 bail!("{runtime}: Stress {seed} 20 {ending} 2500 hangs after {visits} visits: {stacks}");

@@ -43,6 +43,7 @@ const FILTERS: Program = Program { name: "Filters", args: &["all", "1000"] };
 /// The quickest to die, also where an emulator makes everything slow.
 const WHEN: Program = Program { name: "Filters", args: &["when", "3000"] };
 const STRESS: Program = Program { name: "Stress", args: &["1", "12", "whole"] };
+const SHORT_STRESS: Program = Program { name: "Stress", args: &["1", "5", "whole"] };
 /// Under Wine 12 rounds take four minutes on a busy machine, and half of one without a profiler that prints each
 /// exception.
 const STRESS_OF_FEW: Program = Program { name: "Stress", args: &["1", "2", "whole"] };
@@ -127,7 +128,7 @@ fn an_application_that_does_everything_at_once_outlives_a_profiler_of_exceptions
             println!("SKIPPED on {runtime}: it has no fault to be mended, and stress takes minutes under Wine");
             continue;
         }
-        let stress = if runtime.is_windows() { STRESS_OF_FEW } else { STRESS };
+        let stress = if runtime.is_windows() { STRESS_OF_FEW } else { repetitions(SHORT_STRESS, STRESS) };
         stress.lives_with_pins(&runtime, runs.unwrap_or(repetitions(1, 2)))?;
         if let (true, Some(runs)) = (has_fault(&runtime), runs) {
             stress.dies_without(&runtime, Some(runs.div_ceil(5)))?;

@@ -124,11 +124,12 @@ fn faults_and_exceptions_on_many_threads_go_on() -> Result<()> {
 fn many_signals_on_many_threads_change_nothing() -> Result<()> {
     // A thread that runs is asked in each round: so many that some come in the middle of everything.
     let signals = repetitions(300, 5000);
+    let threads = repetitions("16", "64");
     patiently(runtimes()?, |runtime, times| {
-        let milliseconds = (times * repetitions(1000, 4000)).to_string();
+        let milliseconds = (times * repetitions(500, 4000)).to_string();
         for server in ["0", "1"] {
             let run =
-                Run::new(runtime, "Signals").args(["storm", "64", &milliseconds]).profiler_named(LIBRARY, "Counts");
+                Run::new(runtime, "Signals").args(["storm", threads, &milliseconds]).profiler_named(LIBRARY, "Counts");
             let run = run.env("SIGNALS", "1").env("EVERY_US", "100").timeout(PATIENCE);
             let outcome = run.env("DOTNET_gcServer", server).run()?;
             outcome.exited_with(0)?;
@@ -144,8 +145,9 @@ fn many_signals_on_many_threads_change_nothing() -> Result<()> {
 
 #[test]
 fn signals_that_nobody_asked_for_change_nothing() -> Result<()> {
+    let signals = repetitions("30000", "100000");
     for runtime in runtimes()? {
-        let run = Run::new(&runtime, "Signals").args(["flood", "100000"]).profiler_named(LIBRARY, "Counts");
+        let run = Run::new(&runtime, "Signals").args(["flood", signals]).profiler_named(LIBRARY, "Counts");
         let outcome = run.env("SIGNALS", "1").env("EVERY_US", "100").timeout(PATIENCE).run()?;
         outcome.exited_with(0)?;
         ensure!(outcome.stdout == "wrong: 0\n", "{outcome}");

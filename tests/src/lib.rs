@@ -21,8 +21,10 @@ pub mod mutants;
 mod patience;
 mod repetitions;
 mod run;
+mod starvation;
 
 pub use differences::Difference;
 pub use patience::{TooShort, patiently};
 pub use repetitions::{minutes, repetitions};
 pub use run::{Outcome, Run, Runtime};
+pub use starvation::Limit;

@@ -21,6 +21,8 @@ use xtask::stacks;
 use xtask::stress::PRELOADED;
 use xtask::system::profiler_environment;
 
+use crate::starvation;
+
 /// Long enough for any test on a machine with twenty times as much to do as it can, short enough for a person to wait
 /// for.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(240);
@@ -277,7 +279,8 @@ impl Run {
         self
     }
 
-    /// With another limit than a minute. It is longer in an emulator and under Wine.
+    /// With another limit than four minutes. Time in which it waits for a processor does not count ([`Limit`](crate::Limit)).
+    /// It is longer in an emulator and under Wine.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -379,7 +382,7 @@ impl Run {
 /// Waits for the end of `child`. When the time is over, kills it, and returns where its threads stood.
 fn wait(child: Child, timeout: Duration) -> Result<(ExitStatus, Option<String>)> {
     let mut running = Running::new(child).context("cannot watch the program")?;
-    match running.wait_for(timeout).context("cannot wait for the program")? {
+    match starvation::wait_for(&mut running, timeout).context("cannot wait for the program")? {
         Some(status) => Ok((status, None)),
         None => {
             let stacks = stacks::of_in_short(running.id(), STACKS);

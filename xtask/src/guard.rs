@@ -153,25 +153,24 @@ mod family {
     /// All processes that descend from `ancestor`, but for those of Wine's that tests share.
     #[cfg(target_os = "linux")]
     pub(super) fn of(ancestor: u32) -> Vec<Process> {
-        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let parents: Vec<(u32, u32)> = ids.filter_map(|id| Some((id, parent(id)?))).collect();
-        let mut family = vec![ancestor];
+        let mut family = children(ancestor);
         let mut next = 0;
         while let Some(&one) = family.get(next) {
-            let children = parents.iter().filter(|(_, parent)| *parent == one).map(|(id, _)| *id);
-            family.extend(children);
+            family.extend(children(one));
             next += 1;
         }
-        let processes = family.into_iter().skip(1).map(|id| Process { id, command: command(id) });
+        let processes = family.into_iter().map(|id| Process { id, command: command(id) });
         // A zombie has no command line.
         processes.filter(|one| !one.command.is_empty() && !is_of_wine(&one.command)).collect()
     }
 
+    /// What all threads of a process have started. The kernel lists it; to look for parents among all processes took
+    /// longer than many a test.
     #[cfg(target_os = "linux")]
-    fn parent(id: u32) -> Option<u32> {
-        let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
-        status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
+    fn children(id: u32) -> Vec<u32> {
+        let threads = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
+        let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+        lists.flat_map(|list| list.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>()).collect()
     }
 
     #[cfg(target_os = "linux")]

@@ -9,7 +9,7 @@ use super::statistics::{Difference, Estimate, Normalised, Recording, block_count
 use crate::recording::picture::Picture;
 use crate::recording::table::{By, Subjects};
 
-/// Rows with a smaller share in both recordings are not compared: chance is all that they can show.
+/// Numbers with a smaller share in both recordings are not compared: chance is all that they can show.
 const LEAST_SHARE: f64 = 0.002;
 /// The least number of samples of a recording of which anything is said.
 const LEAST_SAMPLES: u64 = 100;
@@ -20,6 +20,8 @@ pub(crate) struct Compared {
     pub(crate) base: f64,
     pub(crate) new: f64,
     pub(crate) difference: Difference,
+    /// Whether it has a share that can be compared: see [`LEAST_SHARE`].
+    is_tested: bool,
     pub(crate) is_changed: bool,
 }
 
@@ -81,12 +83,14 @@ pub(crate) fn compare(
     let mut names: Vec<&String> = base.rows.keys().chain(new.rows.keys()).collect();
     names.sort();
     names.dedup();
-    names.retain(|name| base.share(name).max(new.share(name)) >= LEAST_SHARE);
+    let is_tested = |name: &String, which: usize| base.share(name, which).max(new.share(name, which)) >= LEAST_SHARE;
+    names.retain(|name| is_tested(name, 1));
     let compared = |name: &String, which: usize| {
         let one = base.estimate(name, which);
         let other = new.estimate(name, which);
         let difference = one.difference(&other);
-        Compared { base: one.value, new: other.value, difference, is_changed: false }
+        let is_tested = is_tested(name, which);
+        Compared { base: one.value, new: other.value, difference, is_tested, is_changed: false }
     };
     let mut rows: Vec<Row> = names
         .into_iter()
@@ -123,15 +127,27 @@ impl Compared {
     fn distance(&self) -> f64 {
         if self.difference.error > 0.0 { self.difference.value.abs() / self.difference.error } else { 0.0 }
     }
+
+    /// What tells one test from another: comparisons of the same samples have the same numbers.
+    fn test(&self) -> [u64; 4] {
+        [self.base, self.new, self.difference.error, self.difference.chance].map(f64::to_bits)
+    }
 }
 
 /// Decides which rows have changed.
 fn decide(rows: &mut [Row], rule: Rule) {
-    let mut chances: Vec<f64> =
-        rows.iter().flat_map(|row| [row.own, row.total]).map(|row| row.difference.chance).collect();
+    let tested = rows.iter().flat_map(|row| [row.own, row.total]).filter(|compared| compared.is_tested);
+    // A method that calls nothing has one number twice, and callers that do nothing else share the number of what they
+    // call. Each is one test, and a deep stack does not make a change less certain.
+    let mut tests: Vec<([u64; 4], f64)> =
+        tested.map(|compared| (compared.test(), compared.difference.chance)).collect();
+    tests.sort_by_key(|(test, _)| *test);
+    tests.dedup_by_key(|(test, _)| *test);
+    let mut chances: Vec<f64> = tests.iter().map(|(_, chance)| *chance).collect();
     correct_for_many(&mut chances);
-    let compared = rows.iter_mut().flat_map(|row| [&mut row.own, &mut row.total]);
-    for (compared, chance) in compared.zip(chances) {
+    let corrected: HashMap<[u64; 4], f64> = tests.into_iter().map(|(test, _)| test).zip(chances).collect();
+    for compared in rows.iter_mut().flat_map(|row| [&mut row.own, &mut row.total]) {
+        let chance = corrected.get(&compared.test()).copied().filter(|_| compared.is_tested).unwrap_or(1.0);
         compared.difference.chance = chance;
         let is_large = compared.difference.value.abs() >= rule.least * compared.base.max(compared.new);
         compared.is_changed = chance < rule.chance && is_large;
@@ -188,9 +204,10 @@ impl Blocks {
         Ok(Self { recording: Recording { all, samples, seconds: length, normalised }, rows })
     }
 
-    /// The part of the whole that a row has with what it calls.
-    fn share(&self, name: &str) -> f64 {
-        let sum = self.rows.get(name).map_or(0.0, |[_, total]| total.blocks.iter().sum());
+    /// The part of the whole that a row has itself (0), or with what it calls (1).
+    fn share(&self, name: &str, which: usize) -> f64 {
+        let weights = self.rows.get(name).and_then(|row| row.get(which));
+        let sum: f64 = weights.map_or(0.0, |weights| weights.blocks.iter().sum());
         sum / self.recording.all.iter().sum::<f64>().max(f64::MIN_POSITIVE)
     }
 
@@ -199,5 +216,37 @@ impl Blocks {
         let none = vec![0.0; self.recording.all.len()];
         let (blocks, samples) = weights.map_or((&none, 0), |weights| (&weights.blocks, weights.samples));
         Estimate::new(blocks, samples, &self.recording)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a share of a half that has become a bit larger.
+    fn compared(chance: f64, is_tested: bool) -> Compared {
+        let difference = Difference { value: 0.03, chance, error: 0.015 };
+        Compared { base: 0.5, new: 0.53, difference, is_tested, is_changed: false }
+    }
+
+    #[test]
+    fn a_number_that_many_rows_share_is_one_test() {
+        let rule = Rule { chance: 0.001, least: 0.02 };
+        let row = |name: String, own, total| Row { name, own, total };
+        let untested = compared(1.0, false);
+        let mut rows: Vec<Row> =
+            (0..30).map(|depth| row(format!("Caller{depth}"), untested, compared(0.0004, true))).collect();
+        rows.push(row("Leaf".to_owned(), compared(0.0004, true), compared(0.0004, true)));
+        rows.push(row("Other".to_owned(), untested, compared(0.3, true)));
+        decide(&mut rows, rule);
+        assert!(rows.iter().take(31).all(|row| row.total.is_changed), "{rows:?}");
+        assert!(rows.iter().take(31).all(|row| (row.total.difference.chance - 0.0008).abs() < 1e-9), "{rows:?}");
+        assert!(!rows[31].total.is_changed && !rows[0].own.is_changed);
+        // As many numbers of their own are as many tests.
+        let mut others: Vec<Row> = (0..30_i32)
+            .map(|number| row(format!("Method{number}"), untested, compared(0.0004 + f64::from(number) * 1e-9, true)))
+            .collect();
+        decide(&mut others, rule);
+        assert!(others.iter().all(|row| !row.total.is_changed), "{others:?}");
     }
 }

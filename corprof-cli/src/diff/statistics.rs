@@ -59,13 +59,13 @@ impl Estimate {
         let count = blocks.len() as f64;
         let sum: f64 = blocks.iter().sum();
         let whole: f64 = all.iter().sum();
+        let share_of_whole = if whole > 0.0 { sum / whole } else { 0.0 };
+        let of_all = || all.iter().map(|all| share_of_whole * all).collect();
         let (expected, scale): (Vec<f64>, f64) = match normalised {
-            Normalised::Count => {
-                let share = if whole > 0.0 { sum / whole } else { 0.0 };
-                (all.iter().map(|all| share * all).collect(), 1.0 / whole.max(f64::MIN_POSITIVE))
-            }
+            Normalised::Count => (of_all(), 1.0 / whole.max(f64::MIN_POSITIVE)),
             Normalised::Time => (vec![sum / count; blocks.len()], 1.0 / seconds.max(1e-9)),
-            Normalised::None => (vec![sum / count; blocks.len()], 1.0),
+            // A busy machine has the same work take longer in one block than in another, and the work is the same.
+            Normalised::None => (of_all(), 1.0),
         };
         let rests: Vec<f64> = blocks.iter().zip(&expected).map(|(block, expected)| block - expected).collect();
         let squares: f64 = rests.iter().map(|rest| rest * rest).sum();
@@ -77,10 +77,15 @@ impl Estimate {
         let number = samples as f64;
         let weight_of_any = whole / (*all_samples as f64).max(1.0);
         let weight_of_one = if samples > 0 { sum / number } else { weight_of_any };
-        let share = if *normalised == Normalised::Count && whole > 0.0 { sum / whole } else { 0.0 };
+        let share = if *normalised == Normalised::Time { 0.0 } else { share_of_whole };
         let independent = number.max(1.0) * weight_of_one * weight_of_one * (1.0 - share);
         let least = if number < FEW { independent } else { independent * LEAST_VARIANCE };
-        Self { value: sum * scale, variance: correlated.max(least) * scale * scale, freedom: count - 1.0 }
+        let of_the_whole = match normalised {
+            Normalised::None => share_of_whole * share_of_whole * variance_of_the_whole(recording),
+            Normalised::Count | Normalised::Time => 0.0,
+        };
+        let variance = correlated.max(least) + of_the_whole;
+        Self { value: sum * scale, variance: variance * scale * scale, freedom: count - 1.0 }
     }
 
     /// The difference of another one from it.
@@ -97,6 +102,18 @@ impl Estimate {
         // 95 of 100 such differences are that near to the truth.
         Difference { value: difference, chance, error: error * student.inverse_cdf(0.975) }
     }
+}
+
+/// How much the weight of the same work varies because it is sampled: by what its blocks differ, and no more than as many
+/// independent samples do, as blocks differ by what else the machine has to do, too.
+fn variance_of_the_whole(recording: &Recording) -> f64 {
+    let count = recording.all.len() as f64;
+    let whole: f64 = recording.all.iter().sum();
+    let mean = whole / count;
+    let squares: f64 = recording.all.iter().map(|block| (block - mean) * (block - mean)).sum();
+    let between = squares * count / (count - 1.0);
+    let independent = whole * whole / (recording.samples as f64).max(1.0);
+    between.min(independent)
 }
 
 /// The difference of two numbers.

@@ -136,6 +136,19 @@ fn texts(output: &Output) -> (String, String) {
     (stdout, stderr)
 }
 
+/// Microsoft's dotnet-trace, of which `cargo xtask test --all` tells; none without it.
+fn dotnet_trace() -> Result<Option<Command>> {
+    let Some(programs) = env::var_os("CORPROF_DOTNET_TRACE") else {
+        println!("SKIPPED: there is no dotnet-trace in CORPROF_DOTNET_TRACE");
+        return Ok(None);
+    };
+    let programs: Vec<_> = env::split_paths(&programs).collect();
+    let [host, tool] = &programs[..] else { anyhow::bail!("not a host and a tool: {programs:?}") };
+    let mut command = Command::new(host);
+    command.arg("exec").arg(tool).env("DOTNET_SYSTEM_GLOBALIZATION_INVARIANT", "1");
+    Ok(Some(command))
+}
+
 /// A program that has been started, whose lines of standard output come one by one.
 struct Program {
     child: Child,

@@ -733,15 +733,9 @@ mod long {
 
     /// The per cent of the time below each method, as `dotnet-trace report` has it; none without the tool.
     fn report(folder: &Path, file: &str) -> Result<Option<HashMap<String, f64>>> {
-        let Some(programs) = env::var_os("CORPROF_DOTNET_TRACE") else {
-            println!("SKIPPED: there is no dotnet-trace in CORPROF_DOTNET_TRACE");
-            return Ok(None);
-        };
-        let programs: Vec<_> = env::split_paths(&programs).collect();
-        let [host, tool] = &programs[..] else { anyhow::bail!("not a host and a tool: {programs:?}") };
-        let mut command = Command::new(host);
-        command.arg("exec").arg(tool).args(["report", file, "topN", "-n", "100", "--inclusive"]).current_dir(folder);
-        let output = command.env("DOTNET_SYSTEM_GLOBALIZATION_INVARIANT", "1").output()?;
+        let Some(mut command) = dotnet_trace()? else { return Ok(None) };
+        command.args(["report", file, "topN", "-n", "100", "--inclusive"]).current_dir(folder);
+        let output = command.output()?;
         let (text, stderr) = texts(&output);
         ensure!(output.status.success() && !stderr.contains("ERROR"), "{output:?}");
         let row = |line: &str| {

@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 
 use corprof_diagnostics::{KeywordSet, Level, Process, Provider, Rundown, SessionConfig};
+use corprof_tests::{ensure_or_longer, patiently};
 use serde_json::Value;
 
 use super::*;
@@ -112,4 +113,58 @@ fn a_recording_of_the_runtime_has_the_methods_and_lines_that_run() -> Result<()>
         ensure!(stderr.contains("ends in the middle: read up to its last whole block"), "{runtime}: {output:?}");
     }
     Ok(())
+}
+
+mod long {
+    use super::*;
+
+    /// The profile that dotnet-trace takes of a whole machine by perf_events, of one process.
+    #[test]
+    fn a_recording_of_collect_linux_has_the_methods_that_run() -> Result<()> {
+        if dotnet_trace()?.is_none() {
+            return Ok(());
+        }
+        patiently(runtimes()?, |runtime, times| {
+            let folder = tempfile::tempdir()?;
+            let file = folder.path().join("cl.nettrace");
+            // It takes the names of methods from the file for perf.
+            let mut command = Run::new(runtime, "Shares").args(["60000", "1"]).command()?;
+            let mut child = command.env("DOTNET_PerfMapEnabled", "1").stdout(Stdio::null()).spawn()?;
+            let recorded = collect(child.id(), &file, 10 * times);
+            child.kill()?;
+            child.wait()?;
+            let output = recorded?;
+            let (_, stderr) = texts(&output);
+            let cannot = ["perf_event", "Required runtime"].iter().any(|reason| stderr.contains(reason));
+            if !output.status.success() && cannot {
+                println!("SKIPPED on {runtime}: {stderr}");
+                return Ok(());
+            }
+            ensure!(output.status.success() && file.exists(), "{runtime}: {output:?}");
+            let output = corprof()?.arg("view").arg(&file).args(["--event", "cpu", "--json"]).output()?;
+            ensure!(output.status.success(), "{runtime}: {output:?}");
+            let document: Value = serde_json::from_slice(&output.stdout)?;
+            let total = |name: &str| {
+                let rows = document["rows"].as_array().into_iter().flatten();
+                let row = rows.into_iter().find(|row| row["name"] == name);
+                row.and_then(|row| row["total"].as_f64()).unwrap_or_default()
+            };
+            let parts = ["Shares.Sixty()", "Shares.Thirty()", "Shares.Ten()"].map(total);
+            let all: f64 = parts.iter().sum();
+            println!("{runtime}: {parts:?} samples");
+            ensure_or_longer!(all > 2000.0, "{all} samples: {document}");
+            for (part, percent) in parts.into_iter().zip([60.0, 30.0, 10.0]) {
+                let share = 100.0 * part / all;
+                ensure!((share - percent).abs() <= 3.0, "{runtime}: {share:.1} % for {percent} %: {document}");
+            }
+            Ok(())
+        })
+    }
+
+    fn collect(pid: u32, file: &Path, seconds: u64) -> Result<Output> {
+        let mut command = dotnet_trace()?.context("no dotnet-trace")?;
+        command.args(["collect-linux", "--profile", "cpu-sampling,thread-time", "-p", &pid.to_string()]);
+        command.arg("--duration").arg(format!("00:{:02}:{:02}", seconds / 60, seconds % 60)).arg("-o").arg(file);
+        Ok(command.stdin(Stdio::null()).output()?)
+    }
 }
