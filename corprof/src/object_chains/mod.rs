@@ -127,17 +127,23 @@ impl<'r> Round<'r, '_> {
                 }
                 stay => stay?,
             };
+            let mut met = Vec::new();
             for (found, stays) in all_found.into_iter().zip(stay) {
                 match found.unknown {
                     _ if !stays => failures[found.start] += 1,
                     None => chains[found.start] = Some(ObjectChain { objects: found.objects }),
-                    Some(class) => {
-                        let Some(id) = self.cx().class(class) else { continue };
-                        let (kind, field) = learn(self.cx(), id);
-                        let offset = field.and_then(|field| offset_of(self.cx(), id, field));
-                        known.insert(class, (kind, offset));
-                    }
+                    Some(class) => match self.cx().class(class) {
+                        Some(id) => met.push((class, id)),
+                        None => failures[found.start] += 1,
+                    },
                 }
+            }
+            // No unloading waits for the profiler's own code: an id of what is gone is refused.
+            drop(look_up);
+            for (class, id) in met {
+                let (kind, field) = learn(self.cx(), id);
+                let offset = field.and_then(|field| offset_of(self.cx(), id, field));
+                known.insert(class, (kind, offset));
             }
             let is_done = |index: usize| chains[index].is_some() || failures[index] == ATTEMPTS;
             if (0..starts.len()).all(is_done) {
@@ -164,7 +170,7 @@ fn find<K: Clone>(index: usize, start: &ChainStart<'_>, known: &Known<K>) -> Opt
         }
     }
     let (mark_offset, mark) = start.mark;
-    if evidence.number(first.object + mark_offset)? != mark {
+    if evidence.number(first.object.checked_add(mark_offset)?)? != mark {
         return None;
     }
     let mut objects = Vec::new();
@@ -187,7 +193,7 @@ fn find<K: Clone>(index: usize, start: &ChainStart<'_>, known: &Known<K>) -> Opt
 fn part_of(stack: &[usize], frames: &[SampledFrame], first: usize, last: usize) -> Option<(usize, usize)> {
     let mut from = None;
     let mut place = 0;
-    for (index, frame) in frames.get(..last + 2)?.iter().enumerate() {
+    for (index, frame) in frames.get(..last.checked_add(2)?)?.iter().enumerate() {
         if frame.function.is_none() {
             continue;
         }
@@ -205,7 +211,7 @@ fn part_of(stack: &[usize], frames: &[SampledFrame], first: usize, last: usize) 
             from = Some(place - 1);
         }
     }
-    frames.get(last + 1)?.function?;
+    frames.get(last.checked_add(1)?)?.function?;
     Some((from?, place - 1))
 }
 
@@ -222,7 +228,7 @@ fn first_object(start: &ChainStart<'_>, stack: &[usize]) -> Option<FirstObject> 
         let Some(object) = pointer.checked_sub(start.offset).filter(|object| object % 8 == 0) else { continue };
         let (mark_offset, mark) = start.mark;
         let Some(class) = word(object) else { continue };
-        if has_code_of(class, start.class) && number(object + mark_offset) == Some(mark) {
+        if has_code_of(class, start.class) && object.checked_add(mark_offset).and_then(number) == Some(mark) {
             objects.insert(object, place);
         }
     }
@@ -231,7 +237,7 @@ fn first_object(start: &ChainStart<'_>, stack: &[usize]) -> Option<FirstObject> 
 }
 
 /// Whether this is the class, or one that shares its code: the description of the latter has its address, marked by the
-/// lowest bit.
+/// lowest bit (.NET 10 and 11; on 8 no such class is found).
 fn has_code_of(class: usize, of: ClassId) -> bool {
     class == of.as_raw() || class % 8 == 0 && words_of_class(class).contains(&(of.as_raw() | 1))
 }

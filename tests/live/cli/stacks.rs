@@ -508,10 +508,16 @@ fn awaiting_callers_stand_under_methods_that_hang() -> Result<()> {
         let output = stacks(&pid, &["--json", "--raw-names"])?;
         ensure!(output.status.success(), "{runtime}: {output:?}");
         let found: Value = serde_json::from_slice(&output.stdout).context("no JSON")?;
-        ensure!(found["callers_unknown"] == 0 && found["callers_by_runtime"] == 0, "{runtime}: {found}");
+        // There a box whose result is a reference is not recognised.
+        let has_third = runtime.major > 8;
+        let unknown = usize::from(!has_third);
+        ensure!(found["callers_unknown"] == unknown && found["callers_by_runtime"] == 0, "{runtime}: {found}");
         let physical = stacks(&pid, &["--json", "--raw-names", "--physical"])?;
         let physical: Value = serde_json::from_slice(&physical.stdout).context("no JSON")?;
         for (name, expected) in callers {
+            if name == "of third" && !has_third {
+                continue;
+            }
             let all = frames(named(&found, name)?)?;
             let place = all.iter().position(|frame| frame == "Hanging.Hangs");
             let place = place.with_context(|| format!("{runtime}: {name}: {all:#?}"))?;
