@@ -36,6 +36,9 @@ const CUT: &str = "[outer frames are missing";
 /// other's locks (`lock`, `Monitor`, `System.Threading.Lock`) come first, as a deadlock, with the classes of the objects,
 /// however long they have waited. Then comes who waits for whom without a deadlock. On Linux.
 ///
+/// Under a resumed async method stand the methods that await it, if the thread waits: --physical shows the stack as the
+/// thread has it.
+///
 /// If another profiler stays in the process, the runtime's own sampler takes the stacks, by EventPipe: of the
 /// threads that have managed methods on their stacks. It does not tell whether a thread waits (one `in native code` may
 /// do either), nor who holds which lock.
@@ -64,6 +67,10 @@ pub struct Args {
     #[command(flatten)]
     names: Names,
 
+    /// Show stacks as threads have them, not who awaits a resumed async method
+    #[arg(long)]
+    physical: bool,
+
     /// Show each thread, and every frame of its stack
     #[arg(long)]
     all_frames: bool,
@@ -83,6 +90,10 @@ struct Stacks {
     threads: Vec<Thread>,
     /// The number of further managed threads, without managed frames or that could not be walked. Unknown by EventPipe.
     others: Option<usize>,
+    /// The threads in resumed async methods of which it is not known who awaits these: of state machines, and of those
+    /// that the runtime resumes.
+    callers_unknown: usize,
+    callers_by_runtime: usize,
     /// Who waits for which lock. Unknown by EventPipe.
     locks: Option<Locks>,
     /// The threads of each deadlock: each waits for a lock that the next one holds, and the last for one of the first.
@@ -164,7 +175,10 @@ pub fn run(args: &Args) -> Outcome {
     let place = Place::new(&process)?;
     let out = place.file("stacks");
     let progress = Progress::start(args.pid);
-    match place.attach(&process, "stacks", &[("STACKS_OUT", place.path_for_process(&out).as_os_str())]) {
+    let out_for_process = place.path_for_process(&out);
+    let stacks = if args.physical { "physical" } else { "async" };
+    let settings = [("STACKS_OUT", out_for_process.as_os_str()), ("STACKS_STACKS", stacks.as_ref())];
+    match place.attach(&process, "stacks", &settings) {
         Err(failure) if failure.error.is::<Occupied>() => {
             event_pipe_samples::announce(&failure.error);
             let mut stacks = event_pipe::take(&process, Duration::from_secs(args.timeout), &signals)?;
@@ -230,6 +244,10 @@ fn parse(text: &str, pid: u32) -> Option<Stacks> {
             stacks.threads.push(Thread { id, name, state, is_cut: false, frames: Vec::new() });
         } else if let Some(others) = line.strip_prefix("others ") {
             stacks.others = Some(others.parse().ok()?);
+        } else if let Some(threads) = line.strip_prefix("callers-unknown ") {
+            stacks.callers_unknown = threads.parse().ok()?;
+        } else if let Some(threads) = line.strip_prefix("callers-by-runtime ") {
+            stacks.callers_by_runtime = threads.parse().ok()?;
         } else if let Some(threads) = line.strip_prefix("deadlock ") {
             let threads: Result<_, _> = threads.split(' ').map(str::parse).collect();
             stacks.deadlocks.push(threads.ok()?);
@@ -254,6 +272,22 @@ fn print(stacks: &Stacks, args: &Args) -> Result<()> {
     }
     if let Some(others @ 1..) = stacks.others {
         writeln!(out, "\n{others} more threads have no managed frames, or could not be walked")?;
+    }
+    if stacks.callers_unknown > 0 {
+        writeln!(
+            out,
+            "\nWho awaits the resumed methods of {} threads is not known: a thread runs, its method is of a debug build, or \
+             several would fit",
+            stacks.callers_unknown
+        )?;
+    }
+    if stacks.callers_by_runtime > 0 {
+        writeln!(
+            out,
+            "\nWho awaits methods of runtime async cannot be known from a stack, of {} threads: `corprof record -p` shows it \
+             of threads that run",
+            stacks.callers_by_runtime
+        )?;
     }
     if let Some(error) = stacks.locks.as_ref().and_then(|locks| locks.error.as_ref()) {
         writeln!(out, "\nWho holds which lock is not known: {error}")?;

@@ -84,6 +84,7 @@ mod lock;
 pub mod lock_waits;
 pub mod metadata;
 pub mod names;
+pub mod object_chains;
 pub mod profiler;
 pub mod profiler_thread;
 mod report;

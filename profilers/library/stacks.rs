@@ -1,4 +1,5 @@
-//! Attaches to a running application, writes the stacks of all threads once and who waits for whose lock, and detaches.
+//! Attaches to a running application, writes the stacks of all threads once, with the methods that await resumed async
+//! methods (`async_callers::standing`), and who waits for whose lock, and detaches.
 //!
 //! `corprof stacks PID` uses it. To attach it yourself: `corprof attach PID stacks --data STACKS_OUT=/tmp/stacks`. It
 //! writes the file /tmp/stacks.4711, with the process id. After the detach it creates /tmp/stacks.4711.left, which
@@ -16,6 +17,7 @@ use corprof_export::SourceLines;
 use corprof_profilers::settings::Settings;
 use corprof_profilers::table::STACKS;
 
+use crate::async_callers::StandingCallers;
 use crate::code_frames::{CodeFrames, SourceFrame, Spelling};
 use crate::lease::Lease;
 use crate::own_frames::is_of_the_runtime;
@@ -49,7 +51,9 @@ impl Callbacks for Stacks {
     fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
         let detacher = cx.detacher()?;
         let _ = detacher.listen(cx); // it leaves by itself, too
-        let out = Settings::of_attach(&STACKS, data)?.of("STACKS_OUT").path();
+        let settings = Settings::of_attach(&STACKS, data)?;
+        let has_callers = settings.of("STACKS_STACKS").word(&[("async", true), ("physical", false)])?;
+        let out = settings.of("STACKS_OUT").path();
         let is_done = Arc::new(AtomicBool::new(false));
         let is_seen = Arc::clone(&is_done);
         let file = out.clone();
@@ -63,12 +67,13 @@ impl Callbacks for Stacks {
             if round.samples().any(lacks_room) && rounds < ROUNDS {
                 return; // the next round has more room
             }
-            let text = text(round);
+            let callers = if has_callers { StandingCallers::find(round) } else { StandingCallers::default() };
+            let text = text(round, &callers);
             let started = *first_round.get_or_insert_with(Instant::now);
             if text.contains(UNNAMED) && started.elapsed() < NAMES {
                 return;
             }
-            let text = text + &locks(round);
+            let text = text + &callers.lines() + &locks(round);
             tell(file.as_deref(), "", &text);
             round.end_sampling();
             is_seen.store(true, Ordering::Release);
@@ -89,8 +94,8 @@ impl Callbacks for Stacks {
 }
 
 /// A line for each thread, then an indented line for each frame, the innermost first: the method, and if they are known
-/// the line and the file, behind tabs.
-fn text(round: &Round<'_, '_>) -> String {
+/// the line and the file, behind tabs. Under a resumed async method stand the methods that await it.
+fn text(round: &Round<'_, '_>, callers: &StandingCallers) -> String {
     let code = CodeFrames::spelt(Spelling::Raw); // the command spells them
     let mut lines = SourceLines::new();
     let mut text = String::new();
@@ -101,7 +106,9 @@ fn text(round: &Round<'_, '_>) -> String {
         let does = if sample.is_waiting() { "waits" } else { "runs" };
         let _ = writeln!(text, "thread {} {does} {}", thread.os_id.unwrap_or_default(), name(thread));
         let mut frames: Vec<String> = Vec::new();
-        for (depth, frame) in sample.frames().iter().enumerate() {
+        let callers = callers.of(thread.os_id);
+        let physical = callers.map_or(usize::MAX, |callers| callers.physical);
+        for (depth, frame) in sample.frames().iter().enumerate().take(physical) {
             let found = |function| (function, code.frame(round.cx(), function, frame.ip, depth == 0));
             match frame.function.map(found) {
                 Some((function, frame)) if is_of_the_runtime(round.cx(), function, &frame.name) => {}
@@ -111,7 +118,9 @@ fn text(round: &Round<'_, '_>) -> String {
                 None => frames.push("[native]".to_owned()),
             }
         }
-        if sample.is_truncated() {
+        if let Some(callers) = callers {
+            frames.extend(callers.names.iter().map(|name| line(name)));
+        } else if sample.is_truncated() {
             frames.push(format!("[outer frames are missing: it has more than {DEPTH}]"));
         } else if sample.is_incomplete() {
             frames.push("[outer frames are missing]".to_owned());

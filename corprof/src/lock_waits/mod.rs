@@ -27,17 +27,17 @@ use std::time::Duration;
 
 use corprof_sys as sys;
 
-use crate::error::{E_FAIL, Error, Result};
+use crate::error::Result;
 use crate::id::FunctionId;
 use crate::metadata::is_core_library;
 use crate::names::Name;
+use crate::object_chains::{Claim, compare, runs};
 use crate::profiler_thread::ProfilerThread;
 use crate::runtime_layout::descriptor::Descriptor;
 use crate::runtime_layout::memory::{Evidence, number};
 use crate::runtime_layout::{self, exported};
 use crate::sampler::{Round, Sample};
 use crate::system;
-use crate::walk::suspended::Suspender;
 
 use locks::{LockClass, SyncTable};
 use monitors::{Finding, Monitors};
@@ -177,7 +177,8 @@ impl Round<'_, '_> {
             let samples = self.samples();
             let threads = samples.filter_map(|sample| WaitingThread::new(self.cx(), &sample, &places));
             let search = places.search(&threads.collect::<Vec<_>>());
-            let stay = match compare(self.cx(), &search.found) {
+            let claims = search.found.iter().map(|found| Claim::new(&found.evidence, found.waiter, found.runs));
+            let stay = match compare(self.cx(), &claims.collect::<Vec<_>>()) {
                 Err(error) if error.code() == sys::CORPROF_E_SUSPENSION_IN_PROGRESS && attempt < ATTEMPTS => {
                     drop(look_up);
                     let _ = self.cx_mut().wait(PAUSE); // for a collection
@@ -207,35 +208,6 @@ impl Round<'_, '_> {
         }
         Ok(answer)
     }
-}
-
-/// Compares all that was found with the memory, at one moment. Says of each wait whether it is still there.
-fn compare(cx: &ProfilerThread<'_>, found: &[Found]) -> Result<Vec<bool>> {
-    if found.is_empty() {
-        return Ok(Vec::new());
-    }
-    // A managed thread would wait for itself (suspension rule 1).
-    if cx.current_thread()?.is_some() {
-        return Err(Error::new(E_FAIL, "SuspendRuntime").about("thread", "it has run managed code: ask on another one"));
-    }
-    let mut stay = vec![false; found.len()];
-    let mut suspender = Suspender::new(cx)?;
-    let suspension = suspender.suspend(&mut 0).map_err(|code| Error::new(code, "SuspendRuntime"))?;
-    for (stays, found) in stay.iter_mut().zip(found) {
-        *stays = found.evidence.holds();
-    }
-    if let Some(code) = suspension.end() {
-        return Err(Error::new(code, "ResumeRuntime"));
-    }
-    for (stays, found) in stay.iter_mut().zip(found) {
-        *stays &= found.runs.is_some() && runs(found.waiter) == found.runs;
-    }
-    Ok(stay)
-}
-
-/// A number that grows whenever the thread runs; none if the system has none.
-fn runs(os_id: u32) -> Option<u64> {
-    system::run_count(os_id).or_else(|| Some(system::scheduling(os_id)?.waits))
 }
 
 /// The name of a class, as C# spells it.

@@ -4,7 +4,8 @@
 //! Where the runtime tells of async operations (.NET 11), it does so after the fact, by a session (`session`): a stack
 //! of async code waits until that has come (`told`). Elsewhere a probe of the profiler's own knows it at once (`probe`),
 //! in applications that start with it: it changes code, and a profiler that has done so cannot detach. What is to be
-//! done for that all the time is done on a thread of the profiler (`work`).
+//! done for that all the time is done on a thread of the profiler (`work`). For one look at an application that hangs both
+//! are too late: the objects of the async methods tell there (`standing`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ pub(crate) use later::{Later, LaterCallers};
 pub(crate) use probe::Machine;
 use probe::{AsyncProbe, ProbeCallers};
 use session::Inbox;
+pub(crate) use standing::StandingCallers;
 use told::Told;
 pub(crate) use work::{AsyncWork, Joins};
 
@@ -25,6 +27,7 @@ use crate::own_frames::is_of_the_runtime;
 mod later;
 mod probe;
 mod session;
+mod standing;
 mod told;
 mod work;
 

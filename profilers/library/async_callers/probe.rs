@@ -16,15 +16,15 @@ use corprof::prelude::*;
 use corprof::sampler::ticks;
 use corprof::values::{Arguments, ChainEnd, LinkCache, Links, ReturnValue, Value};
 
-use classes::{Core, Part};
 use runs::{MOST_METHODS, Runs};
 
 mod callers;
 mod classes;
 mod runs;
 
-pub(super) use callers::ProbeCallers;
+pub(super) use callers::{ProbeCallers, is_method};
 pub(crate) use classes::Machine;
+pub(super) use classes::{Core, Part};
 
 /// How many objects of a chain are visited.
 const MOST_OBJECTS: usize = 256;

@@ -627,12 +627,21 @@ pub static STACKS: Profiler = Profiler {
     summary: "writes the stacks of all threads, for corprof stacks",
     loading: Loading::ByAttach,
     prefix: "STACKS",
-    settings: &[setting(
-        "STACKS_OUT",
-        Kind::Path,
-        "",
-        "the file to write; the process id is appended to its name. Without it, standard error",
-    )],
+    settings: &[
+        setting(
+            "STACKS_OUT",
+            Kind::Path,
+            "",
+            "the file to write; the process id is appended to its name. Without it, standard error",
+        ),
+        by_option(
+            "STACKS_STACKS",
+            STACKS_OF_ASYNC,
+            "async",
+            "stacks --physical",
+            "`async`: under a resumed async method of a thread that waits stand those that await it; `physical`: stacks as threads have them",
+        ),
+    ],
 };
 
 /// Counts processor time.

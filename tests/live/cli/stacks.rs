@@ -488,3 +488,49 @@ fn what_cannot_be_looked_at_is_said() -> Result<()> {
     }
     Ok(())
 }
+
+/// The callers by construction, and with --physical none of them.
+#[test]
+fn awaiting_callers_stand_under_methods_that_hang() -> Result<()> {
+    let callers = [
+        ("of first", ["Hanging.<Leaf>", "Hanging.<Load>", "Hanging.<First>"].as_slice()),
+        ("of second", &["Hanging.<Leaf>", "Hanging.<Load>", "Hanging.<Second>"]),
+        ("of third", &["Hanging.<Text>", "Hanging.<Third>"]),
+        ("of fifth", &["Hanging.<Fourth>", "Hanging.<Fifth>"]),
+    ];
+    for runtime in Runtime::all_for_modern("HangingMachines")? {
+        if runtime.is_windows() || runtime.is_emulated() {
+            continue; // corprof is built for this system
+        }
+        let program = Program::start(Run::new(&runtime, "HangingMachines").command()?)?;
+        program.expect("ready")?;
+        let pid = program.child.id().to_string();
+        let output = stacks(&pid, &["--json", "--raw-names"])?;
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        let found: Value = serde_json::from_slice(&output.stdout).context("no JSON")?;
+        // There a box whose result is a reference is not recognised.
+        let has_third = runtime.major > 8;
+        let unknown = usize::from(!has_third);
+        ensure!(found["callers_unknown"] == unknown && found["callers_by_runtime"] == 0, "{runtime}: {found}");
+        let physical = stacks(&pid, &["--json", "--raw-names", "--physical"])?;
+        let physical: Value = serde_json::from_slice(&physical.stdout).context("no JSON")?;
+        for (name, expected) in callers {
+            if name == "of third" && !has_third {
+                continue;
+            }
+            let all = frames(named(&found, name)?)?;
+            let place = all.iter().position(|frame| frame == "Hanging.Hangs");
+            let place = place.with_context(|| format!("{runtime}: {name}: {all:#?}"))?;
+            let under = all.get(place + 1..).unwrap_or_default();
+            let is_same = under.len() == expected.len() && under.iter().zip(expected).all(|(a, b)| a.starts_with(b));
+            ensure!(is_same, "{runtime}: {name}: {under:#?}");
+            let all = frames(named(&physical, name)?)?;
+            let caller = expected.last().context("no caller")?;
+            ensure!(!all.iter().any(|frame| frame.starts_with(caller)), "{runtime}: {name}: {all:#?}");
+            ensure!(all.iter().any(|frame| frame.contains("AsyncStateMachineBox")), "{runtime}: {name}: {all:#?}");
+        }
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0) && stderr.is_empty(), "{runtime}: {code:?}: {stderr}");
+    }
+    Ok(())
+}

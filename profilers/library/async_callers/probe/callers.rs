@@ -104,7 +104,7 @@ impl ProbeCallers {
 }
 
 /// Whether a function is of this method, whatever its type arguments: those of a frame may be unknown.
-fn is_method(cx: &InNoGc<'_>, function: FunctionId, machine: &Machine) -> bool {
+pub(in crate::async_callers) fn is_method(cx: &InNoGc<'_>, function: FunctionId, machine: &Machine) -> bool {
     let info = cx.function_info(function);
     info.is_ok_and(|info| (info.module, info.token) == (machine.module, machine.method))
 }

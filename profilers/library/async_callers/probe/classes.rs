@@ -32,7 +32,7 @@ const OTHERS: [(&str, &[&str]); 3] = [
 ];
 
 /// What the core library has of it.
-pub(super) struct Core {
+pub(in crate::async_callers) struct Core {
     module: ModuleId,
     /// The methods by which boxes have their methods go on.
     resuming: Vec<MethodDef>,
@@ -48,7 +48,7 @@ pub(crate) struct Machine {
 }
 
 /// What an object of a class is.
-pub(super) enum Part {
+pub(in crate::async_callers) enum Part {
     /// The box of a suspended method.
     Method(Machine, &'static [&'static str]),
     /// It leads on.
@@ -60,10 +60,13 @@ pub(super) enum Part {
 impl Core {
     /// That of the core library, if this module is it; none if the runtime tells of async operations by itself.
     pub(super) fn of(cx: &InNoGc<'_>, module: ModuleId) -> Result<Option<Self>> {
+        let tells_by_itself = cx.metadata(module)?.find_type_def(PROVIDER, None)?.is_some();
+        if tells_by_itself { Ok(None) } else { Self::find(cx, module) }
+    }
+
+    /// The same, whether or not the runtime tells.
+    pub(in crate::async_callers) fn find(cx: &InNoGc<'_>, module: ModuleId) -> Result<Option<Self>> {
         let metadata = cx.metadata(module)?;
-        if metadata.find_type_def(PROVIDER, None)?.is_some() {
-            return Ok(None);
-        }
         let mut resuming = Vec::new();
         let mut boxes = Vec::new();
         for (builder, name, parameters) in [(BUILDER, BOX, 1), (POOLING_BUILDER, POOLED_BOX, 0)] {
@@ -81,7 +84,7 @@ impl Core {
         Ok(boxes.map(|boxes| Self { module, resuming, boxes }))
     }
 
-    pub(super) fn is_core(cx: &InNoGc<'_>, module: ModuleId) -> bool {
+    pub(in crate::async_callers) fn is_core(cx: &InNoGc<'_>, module: ModuleId) -> bool {
         &*cx.names().module(module) == CORE_LIBRARY
     }
 
@@ -91,7 +94,7 @@ impl Core {
     }
 
     /// What objects of a class are.
-    pub(super) fn part(&self, cx: &InNoGc<'_>, class: ClassId) -> Part {
+    pub(in crate::async_callers) fn part(&self, cx: &InNoGc<'_>, class: ClassId) -> Part {
         let part = self.find_part(cx, class);
         part.ok().flatten().unwrap_or_else(|| Part::Ends(cx.names().csharp().class(class)))
     }
