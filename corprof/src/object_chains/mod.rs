@@ -225,7 +225,9 @@ struct FirstObject {
 fn first_object(start: &ChainStart<'_>, stack: &[usize]) -> Option<FirstObject> {
     let mut objects = BTreeMap::new();
     for (place, pointer) in stack.iter().enumerate() {
-        let Some(object) = pointer.checked_sub(start.offset).filter(|object| object % 8 == 0) else { continue };
+        let Some(object) = pointer.checked_sub(start.offset).filter(|object| object.is_multiple_of(8)) else {
+            continue;
+        };
         let (mark_offset, mark) = start.mark;
         let Some(class) = word(object) else { continue };
         if has_code_of(class, start.class) && object.checked_add(mark_offset).and_then(number) == Some(mark) {
@@ -239,7 +241,7 @@ fn first_object(start: &ChainStart<'_>, stack: &[usize]) -> Option<FirstObject> 
 /// Whether this is the class, or one that shares its code: the description of the latter has its address, marked by the
 /// lowest bit (.NET 10 and 11; on 8 no such class is found).
 fn has_code_of(class: usize, of: ClassId) -> bool {
-    class == of.as_raw() || class % 8 == 0 && words_of_class(class).contains(&(of.as_raw() | 1))
+    class == of.as_raw() || (class.is_multiple_of(8) && words_of_class(class).contains(&(of.as_raw() | 1)))
 }
 
 fn words_of_class(class: usize) -> Vec<usize> {
