@@ -306,3 +306,32 @@ pub(crate) fn compare(cx: &ProfilerThread<'_>, claims: &[Claim<'_>]) -> Result<V
 pub(crate) fn runs(os_id: u32) -> Option<u64> {
     system::run_count(os_id).or_else(|| Some(system::scheduling(os_id)?.waits))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::id::FunctionId;
+
+    use super::*;
+
+    fn frame(ip: usize, function: usize) -> SampledFrame {
+        SampledFrame { function: FunctionId::from_raw(function), ip }
+    }
+
+    #[test]
+    fn the_part_of_a_frame_is_between_its_return_address_and_that_of_the_caller() {
+        let frames = [frame(0x10, 1), frame(0x20, 2), frame(0x30, 3)];
+        let stack = [7, 0x10, 7, 0x20, 7, 7, 0x30, 7];
+        assert_eq!(part_of(&stack, &frames, 1, 1), Some((3, 6)));
+        assert_eq!(part_of(&stack, &frames, 0, 1), Some((1, 6)));
+        assert_eq!(part_of(&stack[..5], &frames, 1, 1), None, "the caller is not there");
+    }
+
+    #[test]
+    fn places_that_are_made_up_are_none() {
+        let frames = [frame(0x10, 1), frame(0x20, 2)];
+        for place in [1, 2, usize::MAX - 1, usize::MAX] {
+            assert_eq!(part_of(&[0x10, 0x20], &frames, place, place), None);
+            assert_eq!(part_of(&[0x10, 0x20], &frames, usize::MAX, place), None);
+        }
+    }
+}

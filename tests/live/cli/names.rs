@@ -163,42 +163,46 @@ fn pending_tasks_have_them_too() -> Result<()> {
     Ok(())
 }
 
-/// What `requests` and `waits` of a service say, from a session of so many seconds.
-fn of_service(seconds: u64, outputs: &[&str], spellings: &[bool]) -> Result<()> {
-    let seconds = seconds.to_string();
-    for runtime in super::runtimes()? {
-        if !runtime.has(Difference::AsyncOperations) {
-            continue;
-        }
-        let program = Program::start(Run::new(&runtime, "WebWaits").command()?)?;
-        program.expect("ready")?;
-        let folder = tempfile::tempdir()?;
-        let method = ("Shop.Collect (async)", "Shop.<Collect>d__");
-        for (command, output) in
-            ["requests", "waits"].iter().flat_map(|command| outputs.iter().map(move |it| (command, it)))
-        {
-            let file = folder.path().join(output).display().to_string();
-            let options = if *output == "--json" { vec!["--json"] } else { vec!["-o", &file] };
-            let arguments = [&[command, "--duration", &seconds], options.as_slice()].concat();
-            for is_raw in spellings {
-                check_spelling(&program, &arguments, method, *is_raw).with_context(|| runtime.to_string())?;
-            }
-        }
-        program.end()?;
-    }
-    Ok(())
-}
-
-#[test]
-fn async_operations_have_those_of_the_runtime_on_request() -> Result<()> {
-    of_service(2, &["--json"], &[true])
-}
-
-mod long {
+mod differs {
     use super::*;
 
+    /// What `requests` and `waits` of a service say, from a session of so many seconds.
+    fn of_service(seconds: u64, outputs: &[&str], spellings: &[bool]) -> Result<()> {
+        let seconds = seconds.to_string();
+        for runtime in super::super::runtimes()? {
+            if !runtime.has(Difference::AsyncOperations) {
+                continue;
+            }
+            let program = Program::start(Run::new(&runtime, "WebWaits").command()?)?;
+            program.expect("ready")?;
+            let folder = tempfile::tempdir()?;
+            let method = ("Shop.Collect (async)", "Shop.<Collect>d__");
+            for (command, output) in
+                ["requests", "waits"].iter().flat_map(|command| outputs.iter().map(move |it| (command, it)))
+            {
+                let file = folder.path().join(output).display().to_string();
+                let options = if *output == "--json" { vec!["--json"] } else { vec!["-o", &file] };
+                let arguments = [&[command, "--duration", &seconds], options.as_slice()].concat();
+                for is_raw in spellings {
+                    check_spelling(&program, &arguments, method, *is_raw).with_context(|| runtime.to_string())?;
+                }
+            }
+            program.end()?;
+        }
+        Ok(())
+    }
+
     #[test]
-    fn all_outputs_of_async_operations_have_them() -> Result<()> {
-        of_service(4, &["--json", "p.html"], &[false, true])
+    fn async_operations_have_those_of_the_runtime_on_request() -> Result<()> {
+        of_service(2, &["--json"], &[true])
+    }
+
+    mod long {
+        use super::*;
+
+        #[test]
+        fn all_outputs_of_async_operations_have_them() -> Result<()> {
+            of_service(4, &["--json", "p.html"], &[false, true])
+        }
     }
 }
