@@ -26,7 +26,10 @@ fn report(name: &str) -> Result<Option<(Value, Value)>> {
 /// The number of waits and their milliseconds, at places whose innermost method is this one.
 fn sums(report: &Value, method: &str) -> Result<(u64, f64)> {
     let places = report["places"].as_array().context("no places")?.iter();
-    let of = places.filter(|place| place["method"] == method && place["inner"].is_null());
+    let is_it = |place: &Value| {
+        place["method"].as_str().and_then(|name| name.split_once('(')).is_some_and(|(name, _)| name == method)
+    };
+    let of = places.filter(|place| is_it(place) && place["inner"].is_null());
     Ok(of.fold((0, 0.0), |sums, place| added(sums, &place["waits"], &place["total_ms"])))
 }
 
