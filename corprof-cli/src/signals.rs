@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// The signals by which users, terminals and supervisors request an end.
+/// The signals by which users and supervisors request an end.
 #[cfg(unix)]
-const REQUESTS: [i32; 4] = [SIGINT, SIGTERM, signal_hook::consts::SIGHUP, signal_hook::consts::SIGQUIT];
+const REQUESTS: [i32; 3] = [SIGINT, SIGTERM, signal_hook::consts::SIGQUIT];
 #[cfg(not(unix))]
 const REQUESTS: [i32; 2] = [SIGINT, SIGTERM];
 
@@ -26,19 +26,55 @@ pub(crate) fn stop_requests() -> io::Result<Arc<AtomicBool>> {
 }
 
 /// From now on requests to end do not end this process.
-pub(crate) struct Signals(Arc<AtomicBool>);
+pub(crate) struct Signals {
+    requests: Arc<AtomicBool>,
+    /// Set when the terminal goes away.
+    hangups: Arc<AtomicBool>,
+    was_interrupted: AtomicBool,
+}
 
 impl Signals {
     pub(crate) fn catch() -> io::Result<Self> {
-        let flag = Arc::new(AtomicBool::new(false));
+        let requests = Arc::new(AtomicBool::new(false));
+        let hangups = Arc::new(AtomicBool::new(false));
         for signal in REQUESTS {
-            flag::register(signal, Arc::clone(&flag))?;
+            flag::register(signal, Arc::clone(&requests))?;
         }
-        Ok(Self(flag))
+        #[cfg(unix)]
+        flag::register(signal_hook::consts::SIGHUP, Arc::clone(&hangups))?;
+        Ok(Self { requests, hangups, was_interrupted: AtomicBool::new(false) })
     }
 
     /// Whether there was a request since the last call.
+    ///
+    /// A terminal that goes away is the first request or none: shell and system report it one after the other, which is
+    /// not a user who interrupts a second time.
     pub(crate) fn is_interrupted(&self) -> bool {
-        self.0.swap(false, Ordering::Relaxed)
+        let is_requested = self.requests.swap(false, Ordering::Relaxed);
+        let has_hung_up = self.hangups.swap(false, Ordering::Relaxed);
+        let is_first = !self.was_interrupted.load(Ordering::Relaxed);
+        let is_interrupted = is_requested || has_hung_up && is_first;
+        self.was_interrupted.fetch_or(is_interrupted, Ordering::Relaxed);
+        is_interrupted
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use signal_hook::consts::SIGHUP;
+    use signal_hook::low_level::raise;
+
+    use super::*;
+
+    #[test]
+    fn a_terminal_that_goes_away_interrupts_once_and_users_as_often_as_they_want() {
+        let signals = Signals::catch().unwrap();
+        assert!(!signals.is_interrupted());
+        let expected = [(SIGHUP, true), (SIGHUP, false), (SIGINT, true), (SIGINT, true), (SIGHUP, false)];
+        for (signal, is_interrupted) in expected {
+            raise(signal).unwrap();
+            assert_eq!(signals.is_interrupted(), is_interrupted, "signal {signal}");
+            assert!(!signals.is_interrupted());
+        }
     }
 }

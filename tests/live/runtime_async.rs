@@ -2,7 +2,7 @@
 //! disturb them.
 
 use anyhow::{Context, Result, ensure};
-use corprof_tests::{Difference, Outcome, Run, Runtime};
+use corprof_tests::{Difference, Outcome, Run, Runtime, repetitions};
 
 const APP: &str = "RuntimeAsync";
 const SWITCH: (&str, &str) = ("DOTNET_RuntimeAsync", "1");
@@ -64,7 +64,7 @@ fn fast_hooks_keep_what_comes_back_from_methods_that_are_suspended() -> Result<(
 #[test]
 fn slow_hooks_leave_methods_alone_that_are_suspended() -> Result<()> {
     for runtime in runtimes()? {
-        for _ in 0..3 {
+        for _ in 0..repetitions(1, 3) {
             let outcome = both(&runtime, |run| run.profiler_named("values", "ReadsValues"))?;
             let counts = outcome.stderr.lines().find(|line| line.starts_with("values=")).context("no counts")?;
             ensure!(number(counts, "values").is_some_and(|values| values > 10_000), "{counts}");

@@ -281,7 +281,7 @@ fn a_stack_that_is_too_deep_is_cut_and_counted() -> Result<()> {
 fn the_end_may_come_in_the_middle_of_a_round() -> Result<()> {
     patiently(Runtime::all()?, |runtime, times| {
         let mut rounds = 0;
-        for turn in 0..25 * times {
+        for turn in 0..repetitions(12, 25) * times {
             let (app, args, code, text) = match turn % 2 {
                 0 => ("Exit", [7, 2].as_slice(), 7, "line 1 of 2\nline 2 of 2\n"),
                 _ => ("Abandon", [].as_slice(), 3, "abandoned 4 threads\n"),
@@ -292,7 +292,7 @@ fn the_end_may_come_in_the_middle_of_a_round() -> Result<()> {
             ensure!(outcome.duration < Duration::from_secs(60), "somebody waited for somebody: {outcome}");
             rounds += told(&outcome, "rounds")?;
         }
-        ensure_or_longer!(rounds > 100, "{rounds} rounds");
+        ensure_or_longer!(rounds > repetitions(50, 100), "{rounds} rounds");
         Ok(())
     })
 }

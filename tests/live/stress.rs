@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Run, Runtime, repetitions};
-use xtask::stress::{Amount, Bed, any_number};
+use xtask::stress::{Amount, Bed, LINES, any_number};
 
 #[test]
 fn an_application_that_does_everything_at_once_outlives_a_sampler_of_a_kilohertz() -> Result<()> {
@@ -29,6 +29,7 @@ fn an_application_that_does_everything_at_once_outlives_a_sampler_of_a_kilohertz
             preloaded: None, // `Run` has it
             always: Vec::new(),
             exits: !runtime.is_windows() || runtime.major != 8,
+            lines: repetitions(3, LINES),
         };
         let seed = any_number();
         let summary = bed.stress(seed, amount)?;

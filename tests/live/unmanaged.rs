@@ -7,7 +7,7 @@ use corprof_tests::{Difference, Run, Runtime, repetitions};
 /// 8 would die of the latter, so these methods have no hooks there.
 #[test]
 fn functions_that_native_code_calls_are_hooked_in_cooperative_mode() -> Result<()> {
-    let rounds = repetitions(60, 200).to_string();
+    let rounds = repetitions(30, 200).to_string();
     for runtime in Runtime::all_for_modern("Unmanaged")?.into_iter().filter(|runtime| !runtime.is_windows()) {
         for threads in ["known", "foreign"] {
             let run = Run::new(&runtime, "Unmanaged").args([threads, &rounds]);

@@ -36,7 +36,7 @@ use plan::PARTS;
 
 pub use fire::{Condition, Fire, FireBed, FireSummary};
 pub use no_sessions::is_session_refused;
-pub use session::{Amount, Bed};
+pub use session::{Amount, Bed, LINES};
 pub use summary::Summary;
 
 const PROFILER: &str = "stress";
@@ -140,6 +140,7 @@ fn sampler(args: &Args, metadata: &Metadata, runtimes: &[Runtime], seed: u64) ->
             preloaded: (!args.windows).then(|| preloaded.clone()),
             always: args.with.clone(),
             exits: !args.windows,
+            lines: LINES,
         };
         summaries.push(bed.stress(seed, amount)?);
     }

@@ -138,12 +138,12 @@ fn a_process_that_does_not_answer_or_is_killed_ends_the_commands_with_a_reason()
 fn an_attached_sampler_sends_signals_to_threads_that_are_older() -> Result<()> {
     patiently(runtimes()?, |runtime, times| {
         let folder = tempfile::tempdir()?;
-        let run = Run::new(runtime, "Shares").args([&(6000 * times).to_string(), "2"]);
+        let run = Run::new(runtime, "Shares").args([&(4000 * times).to_string(), "2"]);
         let program = Program::start(run.command()?)?;
         let pid = program.child.id().to_string();
         thread::sleep(Duration::from_secs(1));
         let out = folder.path().join("shares.folded");
-        let data = format!("SAMPLER_HZ=1000\nSAMPLER_DURATION={}\nSAMPLER_OUT={}\n", 3 * times, out.display());
+        let data = format!("SAMPLER_HZ=1000\nSAMPLER_DURATION={times}\nSAMPLER_OUT={}\n", out.display());
         let output = corprof()?.args(["attach", &pid, "sampler", "--data", &data, "--timeout", "120"]).output()?;
         ensure!(output.status.success(), "{runtime}: {output:?}");
         let (code, stderr) = program.end()?;
@@ -155,7 +155,7 @@ fn an_attached_sampler_sends_signals_to_threads_that_are_older() -> Result<()> {
         };
         let weights = ["Shares.Sixty()", "Shares.Thirty()", "Shares.Ten()"].map(weight);
         let total: u64 = weights.iter().sum();
-        // Two threads for three seconds, of which a busy machine gives them a part. Suspended walks have no native
+        // Two threads for a second, of which a busy machine gives them a part. Suspended walks have no native
         // frames.
         ensure_or_longer!(total > 100_000_000, "{runtime}: {weights:?}: {folded}{stderr}");
         ensure!(folded.contains("libcoreclr.so"), "{runtime}: not by signals: {folded}{stderr}");

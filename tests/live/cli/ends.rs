@@ -289,6 +289,29 @@ fn a_lost_terminal_does_not_cost_the_profile() -> Result<()> {
     Ok(())
 }
 
+/// A shell tells its commands that the terminal is gone, and so does the system when the shell has ended.
+#[test]
+fn a_terminal_that_is_lost_for_shell_and_system_does_not_cost_the_profile() -> Result<()> {
+    for runtime in runtimes()? {
+        let folder = tempfile::tempdir()?;
+        let program = diagnosed(&runtime, None)?;
+        let file = folder.path().join("p.folded");
+        let (mut command, _says) = recording(program.child.id(), &file)?;
+        program.stop()?;
+        let written = snapshot(&file)?;
+        let stop = folder_of(command.id())?.join(format!(".corprof-{}.stop", command.id()));
+        signal(command.id(), "-HUP")?;
+        until("the sampler is asked", || Ok(stop.exists()))?;
+        signal(command.id(), "-HUP")?;
+        thread::sleep(Duration::from_millis(500));
+        program.signal("-CONT")?;
+        ensure!(command.wait()?.success() && file.is_file() && !written.exists(), "{runtime}");
+        is_left_alone(program.child.id())?;
+        runs_on(program)?;
+    }
+    Ok(())
+}
+
 #[test]
 fn a_second_interrupt_ends_the_command_and_the_profiler_writes_later() -> Result<()> {
     for runtime in runtimes()? {

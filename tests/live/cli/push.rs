@@ -104,7 +104,7 @@ fn intervals_arrive_and_add_up_to_the_whole() -> Result<()> {
             let path = file.display().to_string();
             let options =
                 ["--push", &url, "--push-interval", "1", "--service", "shop", "--label", "region=eu", "-o", &path];
-            let output = record(runtime, &options, 2500 * times)?.output()?;
+            let output = record(runtime, &options, 1700 * times)?.output()?;
             let (_, stderr) = texts(&output);
             ensure!(output.status.success(), "{output:?}");
             let requests = server.requests();

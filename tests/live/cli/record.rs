@@ -336,7 +336,7 @@ fn what_threads_without_managed_code_have_used_is_told() -> Result<()> {
         program.tell("storm")?;
         let mut command = corprof()?;
         command.args(["record", "-p", &program.child.id().to_string(), "-o"]).arg(&file);
-        let output = command.args(["--duration", &(3 * times).to_string()]).output()?;
+        let output = command.args(["--duration", &(2 * times).to_string()]).output()?;
         let (_, stderr) = texts(&output);
         ensure_or_longer!(output.status.success() && stderr.contains(NOTE), "{runtime}: {output:?}");
         ensure!(fs::read_to_string(&file)?.contains(NOTE), "{runtime}: it is on the terminal only");
@@ -344,7 +344,7 @@ fn what_threads_without_managed_code_have_used_is_told() -> Result<()> {
         let (code, stderr) = program.end()?;
         ensure!(code == Some(0) && !stderr.contains("panicked"), "{runtime}: {code:?}: {stderr}");
 
-        let output = record(runtime, &file, &[], "Shares")?.args([&(2000 * times).to_string(), "2"]).output()?;
+        let output = record(runtime, &file, &[], "Shares")?.args([&(1000 * times).to_string(), "2"]).output()?;
         let (_, stderr) = texts(&output);
         ensure!(output.status.success() && !stderr.contains(NOTE), "{runtime}: {output:?}");
         Ok(())

@@ -20,7 +20,7 @@ fn methods_of_all_signatures_return_the_same_bits_with_hooks() -> Result<()> {
     let apps = std::env::var_os("CORPROF_APPS").map(std::path::PathBuf::from);
     let apps = apps.context("CORPROF_APPS is not set: start the live tests by `cargo xtask test --live-only`")?;
     let source = apps.join("Signatures.cs");
-    let methods = repetitions(40, 630);
+    let methods = repetitions(24, 630);
     fs::write(&source, program::write(methods, 0x5EED_0FC0_FFEE))?;
     managed::compile(&Compiler::for_every_runtime()?, &source, &apps)?;
 

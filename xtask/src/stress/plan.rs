@@ -5,9 +5,6 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-/// How many lines the program prints if it is not interrupted.
-pub(super) const LINES: u32 = 12;
-
 /// How a run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
@@ -123,16 +120,16 @@ impl Plan {
     }
 
     /// The arguments of tests/managed/Stress.cs.
-    pub(super) fn arguments(&self, patience: Duration) -> Vec<String> {
-        arguments(self.ending, self.after, patience)
+    pub(super) fn arguments(&self, lines: u32, patience: Duration) -> Vec<String> {
+        arguments(self.ending, lines, self.after, patience)
     }
 }
 
-/// The arguments for a run with this ending, with threads that may take `patience` for one job. All of them do the same
-/// work.
-pub(super) fn arguments(ending: Ending, after: Duration, patience: Duration) -> Vec<String> {
+/// The arguments for a run with this ending, that prints so many lines if nothing interrupts it, with threads that may
+/// take `patience` for one job. All of them do the same work.
+pub(super) fn arguments(ending: Ending, lines: u32, after: Duration, patience: Duration) -> Vec<String> {
     let [after, patience] = [after.as_millis(), patience.as_secs().into()].map(|number| number.to_string());
-    vec!["1".to_owned(), LINES.to_string(), ending.name().to_owned(), after, patience]
+    vec!["1".to_owned(), lines.to_string(), ending.name().to_owned(), after, patience]
 }
 
 /// `return after 0.9 s, keeps, hooks, DOTNET_gcServer=1`.

@@ -29,6 +29,9 @@ const EMULATED: u32 = 5;
 /// done in 40 s, without a profiler as well.
 const UNDER_WINE: u32 = 3;
 
+/// The usual number of lines: on an idle machine, so many take some five seconds.
+pub const LINES: u32 = 12;
+
 /// How many times a run without a profiler may fail. Under Wine one does now and then.
 const TRIES: u32 = 3;
 
@@ -61,6 +64,8 @@ pub struct Bed<'b> {
     /// their end, without a profiler as well: one in three to five on .NET 8, where coreclr waits inside its process
     /// detach, and on a busy machine 2 of 10 on .NET 10.
     pub exits: bool,
+    /// How many lines the program prints if nothing interrupts it.
+    pub lines: u32,
 }
 
 /// Removes the user's own settings of the runtime from `command`: they must not change the results.
@@ -134,7 +139,8 @@ impl Bed<'_> {
     fn alone(&self, folder: &Path) -> Result<Run> {
         let mut tries = 1;
         loop {
-            let mut command = self.command(false, arguments(Ending::Whole, Duration::ZERO, self.patience()))?;
+            let mut command =
+                self.command(false, arguments(Ending::Whole, self.lines, Duration::ZERO, self.patience()))?;
             let run = watch::run(&mut command, folder, self.limit())?;
             if run.status.map(exit::code) == Some(0) {
                 return Ok(run);
@@ -150,7 +156,7 @@ impl Bed<'_> {
     /// One run; its files are kept if it fails.
     fn one(&self, plan: &Plan, reference: &str, summary: &mut Summary) -> Result<()> {
         let folder = self.folder.join(format!("run-{}", plan.number));
-        let mut command = self.command(true, plan.arguments(self.patience()))?;
+        let mut command = self.command(true, plan.arguments(self.lines, self.patience()))?;
         command.env("STRESS_PARTS", plan.parts.join(",")).envs(plan.settings.iter().copied());
         let mut run = watch::run(&mut command, &folder, self.limit())?;
         if self.is_windows && run.has_not_begun() {

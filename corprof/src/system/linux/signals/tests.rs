@@ -176,7 +176,7 @@ fn errno_and_registers_survive() {
         static SUM: u64 = (0..1000u64).fold(0u64, |sum, i| sum.wrapping_mul(31).wrapping_add(i));
     }
     with_thread(work, |slot, address, _| {
-        for _ in 0..5000 {
+        for _ in 0..2000 {
             assert_eq!(slot.request(address), Sending::Done);
             read(slot, |_| ());
         }
