@@ -232,6 +232,26 @@ fn calls_of_all_methods_everywhere_do_no_harm() -> Result<()> {
     Ok(())
 }
 
+/// An old pointer leads to what was an object once, and a field that is no reference anywhere: the runtime must not be
+/// asked for the class of that.
+#[test]
+fn chains_of_waiting_threads_are_followed_from_any_pointer_by_any_fields() -> Result<()> {
+    for runtime in Runtime::all()?.iter().filter(|runtime| !runtime.is_windows() && !runtime.is_emulated()) {
+        for (app, args) in [("Fire", &["unload", "2", "3"][..]), ("Pool", &["2000", "4"])] {
+            for _ in 0..repetitions(1, 30) {
+                let run = Run::new(runtime, app).args(args).env("DOTNET_GCgen0size", "20000");
+                let outcome = run.profiler_named("attacks", "FollowsChains").timeout(LONGEST).run()?;
+                outcome.exited_with(0)?;
+                ensure!(!outcome.stderr.contains("panicked"), "{outcome}");
+                let told = told(&outcome, "asked=")?;
+                eprintln!("{runtime}, {app}: {told}");
+                ensure!(count(told, "found")? > 20 && count(told, "learned")? > 20, "{outcome}");
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Where hooks may ask the runtime, the first word of each object is its class.
 #[test]
 fn chains_are_followed_by_any_fields_while_objects_move_and_assemblies_go() -> Result<()> {

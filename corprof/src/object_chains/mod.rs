@@ -10,8 +10,12 @@
 //!
 //! The system reads the memory for it, so a wrong address is an error and not a fault. What was read is kept as
 //! evidence, and compared while the runtime is suspended: no object moves meanwhile. Only a chain that is still there
-//! counts, of a thread that has not run in between. The class of an object is asked for after that comparison. If two
-//! objects might be the first one, neither is.
+//! counts, of a thread that has not run in between. If two objects might be the first one, neither is.
+//!
+//! An old pointer may lead to what was an object once, and from there anywhere. So the runtime is asked about a class
+//! only if the memory has a description of one there (`classes.rs`), at the moment of that comparison.
+
+mod classes;
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -25,15 +29,16 @@ use crate::profiler_thread::ProfilerThread;
 use crate::runtime_layout::memory::{Evidence, number, word, words};
 use crate::sampler::{Round, Sample};
 use crate::system;
+use crate::values::reference_offset;
 use crate::walk::stack_writer::SampledFrame;
 use crate::walk::suspended::Suspender;
+
+use classes::Classes;
 
 /// How much of a stack is looked through, in words.
 const STACK_WORDS: usize = 0x8000;
 /// How many objects a chain has at most.
 const MOST_OBJECTS: usize = 256;
-/// How many base classes a class has at most.
-const MOST_BASES: usize = 64;
 /// How often the memory is compared at most: once for each class that is met for the first time.
 const MOST_COMPARISONS: usize = 64;
 /// How often a chain is looked for that was not found, or had changed.
@@ -84,8 +89,8 @@ struct Found<K> {
 
 impl<'r> Round<'r, '_> {
     /// The chains that begin at these places, now; none for a place where no object or more than one is found, or whose
-    /// thread runs. `learn` says what the objects of a class are and which field leads on, one of the class or a base
-    /// class.
+    /// thread runs. `learn` says what the objects of a class are and which field leads on, a reference of the class or a
+    /// base class.
     ///
     /// It suspends the runtime once for each class that is met for the first time, for some microseconds for each chain.
     ///
@@ -99,21 +104,27 @@ impl<'r> Round<'r, '_> {
         let mut chains: Vec<Option<ObjectChain<K>>> = starts.iter().map(|_| None).collect();
         let mut failures = vec![0; starts.len()];
         let mut known = Known::new();
-        let mut changes = self.cx().liveness().changes();
+        let mut changes = None;
+        let mut classes = None;
         for _ in 0..MOST_COMPARISONS {
             // A class that is asked for below must not be unloaded before that.
-            let look_up = self.cx().liveness().look_up();
-            let now = self.cx().liveness().changes();
+            let now = Some(self.cx().liveness().changes());
             if now != changes {
                 changes = now;
                 known.clear();
+                classes = Classes::learn(self.cx_mut(), starts.iter().map(|start| start.class))?;
+            }
+            let Some(classes) = &classes else { break };
+            let look_up = self.cx().liveness().look_up();
+            if Some(self.cx().liveness().changes()) != changes {
+                continue;
             }
             let mut all_found = Vec::new();
             for (index, start) in starts.iter().enumerate() {
                 if chains[index].is_some() || failures[index] == ATTEMPTS {
                     continue;
                 }
-                match find(index, start, &known) {
+                match find(index, start, &known, classes) {
                     Some(found) => all_found.push(found),
                     None => failures[index] += 1,
                 }
@@ -142,7 +153,7 @@ impl<'r> Round<'r, '_> {
             drop(look_up);
             for (class, id) in met {
                 let (kind, field) = learn(self.cx(), id);
-                let offset = field.and_then(|field| offset_of(self.cx(), id, field));
+                let offset = field.and_then(|field| reference_offset(self.cx_mut(), id, &[field]).ok());
                 known.insert(class, (kind, offset));
             }
             let is_done = |index: usize| chains[index].is_some() || failures[index] == ATTEMPTS;
@@ -155,7 +166,7 @@ impl<'r> Round<'r, '_> {
 }
 
 /// Finds the first object, and follows the chain as far as its classes are known.
-fn find<K: Clone>(index: usize, start: &ChainStart<'_>, known: &Known<K>) -> Option<Found<K>> {
+fn find<K: Clone>(index: usize, start: &ChainStart<'_>, known: &Known<K>, classes: &Classes) -> Option<Found<K>> {
     let os_id = start.sample.thread().os_id?;
     let runs = runs(os_id);
     let stack_pointer = system::stack_pointer(os_id).filter(|pointer| *pointer != 0)?;
@@ -179,6 +190,9 @@ fn find<K: Clone>(index: usize, start: &ChainStart<'_>, known: &Known<K>) -> Opt
     while objects.len() < MOST_OBJECTS && object != 0 {
         let class = evidence.word(object)?;
         let Some((kind, offset)) = known.get(&class) else {
+            if !classes.has(class, &mut evidence) {
+                return None;
+            }
             unknown = Some(class);
             break;
         };
@@ -246,22 +260,6 @@ fn has_code_of(class: usize, of: ClassId) -> bool {
 
 fn words_of_class(class: usize) -> Vec<usize> {
     (0..CLASS_WORDS).map_while(|index| word(class.checked_add(index * size_of::<usize>())?)).collect()
-}
-
-/// Where objects of a class have the field with this name, of the most derived class that has one.
-fn offset_of(cx: &InNoGc<'_>, class: ClassId, name: &str) -> Option<usize> {
-    let mut current = class;
-    for _ in 0..MOST_BASES {
-        let info = cx.class_info(current).ok()?;
-        let metadata = cx.metadata(info.module).ok()?;
-        for place in cx.class_layout(current).ok()?.fields {
-            if metadata.field(place.field).is_ok_and(|field| field.name == name) {
-                return Some(place.offset as usize);
-            }
-        }
-        current = info.parent?;
-    }
-    None
 }
 
 /// What is said of a thread, and what it rests on.

@@ -180,7 +180,7 @@ impl<K: Copy> Links<K> {
     /// about the class.
     pub fn learn(&self, cx: &mut InCallback<'_>, class: ClassId, kind: K, path: &[&str]) -> Result<()> {
         let unloads = self.unloads.load(Ordering::Acquire);
-        let offset = if path.is_empty() { None } else { Some(offset_of(cx, class, path)?) };
+        let offset = if path.is_empty() { None } else { Some(reference_offset(cx, class, path)?) };
         suspension::forbid("the links of classes");
         let mut table = unpoisoned(self.table.write());
         let now = self.unloads.load(Ordering::Acquire);
@@ -309,8 +309,11 @@ unsafe fn read(object: ObjectId<'_>, offset: usize) -> usize {
     unsafe { &*place }.load(Ordering::Acquire)
 }
 
-/// Where objects of a class have the reference at the end of the path.
-fn offset_of(cx: &mut InCallback<'_>, class: ClassId, path: &[&str]) -> Result<usize> {
+/// Where objects of a class have the reference at the end of the path: fields of the most derived class that has one.
+///
+/// # Errors
+/// If there is no such reference, or the class is unloaded.
+pub(crate) fn reference_offset(cx: &mut InCallback<'_>, class: ClassId, path: &[&str]) -> Result<usize> {
     let Some((first, rest)) = path.split_first() else { return Err(misfit("an empty path")) };
     // The offsets of a value type are from the start of the value.
     if !matches!(Lookup::new(cx).kind(class)?, Kind::Reference) {

@@ -22,6 +22,7 @@ mod value;
 
 pub use arguments::{Arguments, ReturnValue};
 pub(crate) use arguments::{MOST_RANGES, Ranges};
+pub(crate) use links::reference_offset;
 pub use links::{ChainEnd, LinkCache, Links};
 pub(crate) use live::{Lookup, Types};
 pub use object::ObjectValue;

@@ -53,7 +53,7 @@ impl FunctionHooks for Follows {
 }
 
 /// The names of all fields of a class and its base classes.
-fn fields(cx: &InNoGc<'_>, class: ClassId) -> Vec<String> {
+pub(super) fn fields(cx: &InNoGc<'_>, class: ClassId) -> Vec<String> {
     let mut names = Vec::new();
     let mut class = Some(class);
     while let Some(info) = class.and_then(|class| cx.class_info(class).ok()) {

@@ -5,6 +5,7 @@
 
 mod blobs;
 mod calls;
+mod chains;
 mod departs;
 mod early;
 mod edits;
@@ -27,6 +28,7 @@ mod sessions;
 corprof::export!(
     blobs::Blobs,
     calls::Misuses,
+    chains::FollowsChains,
     departs::Departs,
     early::Early,
     edits::KeepsBodies,
