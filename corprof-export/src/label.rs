@@ -10,11 +10,15 @@
 //!
 //! The spellings are those of Roslyn (C# and VB), Mono's mcs and F#.
 
+mod class;
 mod full;
+mod made;
 #[cfg(test)]
 mod tests;
 
+pub use class::{class_in_source, field_in_source};
 pub(crate) use full::full;
+pub use made::{Relative, telling_method};
 
 /// The source construct behind a state machine. Its callers show which one it is, its name does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -35,7 +35,7 @@ pub(crate) fn full(name: &str, machine: Machine) -> String {
 }
 
 /// Whether there may be a part that a compiler has made: most names have none, and stay as they are.
-fn may_be_generated(name: &str) -> bool {
+pub(super) fn may_be_generated(name: &str) -> bool {
     let starts = ["<>", ".<", "+<", "/<", "<<", "(<", " <", "@", "$"];
     name.starts_with('<') || starts.iter().any(|start| name.contains(start))
 }
@@ -49,7 +49,7 @@ fn is_generated(component: &str) -> bool {
 
 /// A type as it was written, with the full names of its arguments; none for one that a compiler has made around a
 /// method.
-fn full_type_name(component: &str) -> Option<String> {
+pub(super) fn full_type_name(component: &str) -> Option<String> {
     if is_generated(component) { type_name(component) } else { Some(with_arguments(component)) }
 }
 
@@ -85,7 +85,7 @@ fn of_types(list: &str) -> String {
     format!("{open}{}{close}{rest}", types.join(", "))
 }
 
-fn of_type(text: &str) -> String {
+pub(super) fn of_type(text: &str) -> String {
     let text = text.trim();
     if !may_be_generated(text) {
         return text.to_owned();
