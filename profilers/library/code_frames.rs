@@ -59,6 +59,14 @@ impl Spelling {
         names.iter().zip(callers).map(|(name, caller)| self.method(name, caller)).collect()
     }
 
+    /// A class as it is shown; `method` tells for what a compiler has made it, or is empty.
+    pub(crate) fn class(self, name: &str, method: &str) -> String {
+        match self {
+            Self::Source => corprof_export::class_in_source(name, method),
+            Self::Raw => name.to_owned(),
+        }
+    }
+
     /// How a report about a heap with these classes names them.
     pub(crate) fn of_heap(self, classes: &[Class]) -> Names {
         let spelled = |class: &Class| corprof_export::class_in_source(&class.name, &class.method);

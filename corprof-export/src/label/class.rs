@@ -3,8 +3,11 @@
 use super::full::{full_type_name, may_be_generated, of_type};
 use super::{fsharp_closure, generated, is_closure, machine_source, method_name, outside_brackets, split};
 
-/// The classes in which the runtime keeps the state of an async method that waits.
-const BOXES: [&str; 3] = ["AsyncStateMachineBox<", "DebugFinalizableAsyncStateMachineBox<", "StateMachineBox<"];
+/// How the names of the classes end in which the runtime keeps the state of an async method that waits: those of .NET 11 are
+/// others while somebody listens to its async operations.
+const BOX: &str = "StateMachineBox";
+/// Where they are. Events name a nested class without those around it.
+const BUILDERS: &str = "System.Runtime.CompilerServices.";
 
 /// A class in the words of the source, with its namespace: `Shop.RunAsync (async)` for the box of a state machine,
 /// `Shop.Load (closure)` for the variables that lambdas of a method share, `Shop.Items (iterator)`.
@@ -42,7 +45,9 @@ pub fn class_in_source(name: &str, method: &str) -> String {
         let source = of_class.or_else(|| generated(method).map(|name| name.source)).filter(|source| !source.is_empty());
         match source {
             Some(source) => format!("{} (closure)", within(method_name(source))),
-            None => format!("{holder} (closure)").trim_start().to_owned(),
+            // Nothing tells of what.
+            None if holder.is_empty() => return name.to_owned(),
+            None => format!("{holder} (closure)"),
         }
     } else {
         return of_type(name);
@@ -52,10 +57,11 @@ pub fn class_in_source(name: &str, method: &str) -> String {
 
 /// The method whose state a box has: its last type argument is the state machine.
 fn boxed_machine(name: &str, last: &str) -> Option<String> {
-    if !name.starts_with("System.Runtime.CompilerServices.") || !BOXES.iter().any(|start| last.starts_with(start)) {
+    let (class, arguments) = last.split_once('<')?;
+    let is_alone = name.len() == last.len();
+    if !class.ends_with(BOX) || !(is_alone || name.starts_with(BUILDERS)) {
         return None;
     }
-    let (_, arguments) = last.split_once('<')?;
     let machine = arguments.strip_suffix('>')?;
     let comma = outside_brackets(machine).filter(|(_, c)| *c == ',').last();
     let machine = machine.get(comma.map_or(0, |(at, _)| at + 1)..)?.trim();
@@ -135,6 +141,8 @@ mod tests {
         is("Shop.<Main>c__AnonStorey0", "<>m__0", "Shop.Main (closure)");
         is("Shop.Module1._Closure$__1-0", "_Lambda$__0", "Shop.Module1 (closure)");
         is("Shop.Program.main@12", "", "Shop.Program.main (closure)");
+        is("<>c__DisplayClass3_0", "", "<>c__DisplayClass3_0");
+        is("<>c__DisplayClass3_0", "<Load>b__0", "Load (closure)");
     }
 
     #[test]
@@ -152,6 +160,8 @@ mod tests {
             "",
             "Shop.Store<int, byte[]>.Get<string> (async)",
         );
+        is("AsyncProfilerAsyncStateMachineBox<string, Clinic.Beds.<Free>d__0>", "", "Clinic.Beds.Free (async)");
+        is("Shop.StateMachineBox<Shop.<Free>d__0>", "", "Shop.StateMachineBox<Shop.Free>");
         is("Shop.<RunAsync>d__5", "SetStateMachine", "Shop.RunAsync (async state machine)");
         is(
             "Shop.<Items>d__5",

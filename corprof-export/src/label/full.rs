@@ -2,8 +2,8 @@
 //! compiler has made of a name is turned back.
 
 use super::{
-    Machine, fsharp_closure, generated, is_closure, is_of_vb, machine_source, outside_brackets, split, state_machine,
-    type_name, within_holder,
+    Machine, class_in_source, fsharp_closure, generated, is_closure, is_of_vb, machine_source, outside_brackets, split,
+    state_machine, type_name, within_holder,
 };
 
 /// A managed method with its namespace and parameters.
@@ -13,7 +13,11 @@ pub(crate) fn full(name: &str, machine: Machine) -> String {
             return format!("{inner}{suffix}");
         }
     }
-    let is_no_method = name.starts_with('[') || name.starts_with("<unknown") || name.starts_with("new ");
+    // What is allocated is a class.
+    if let Some(class) = name.strip_prefix("new ") {
+        return format!("new {}", class_in_source(class, ""));
+    }
+    let is_no_method = name.starts_with('[') || name.starts_with("<unknown");
     if is_no_method || !may_be_generated(name) {
         return name.to_owned();
     }

@@ -157,3 +157,24 @@ fn leaks_names_them_as_heap_does() -> Result<()> {
         Ok(())
     })
 }
+
+#[test]
+fn allocations_names_them_as_heap_does() -> Result<()> {
+    for runtime in runtimes()? {
+        for is_raw in [false, true] {
+            let mut command = corprof()?;
+            command.args(["allocations", "--duration", "1", "--top", "1000"]).args(is_raw.then_some("--raw-names"));
+            let output = command.arg("--").args(application(&runtime, "Captured")?).stdin(Stdio::null()).output()?;
+            let text = texts(&output).1 + &texts(&output).0;
+            for (shown, raw) in [
+                ("  Captured.Load (closure)\n", "  Captured.<>c__DisplayClass"),
+                ("  Captured.Wait (async)\n", "AsyncStateMachineBox<Captured.<Wait>d__"),
+                ("  Captured.Items (iterator)\n", "  Captured.<Items>d__"),
+            ] {
+                let (wanted, other) = if is_raw { (raw, shown) } else { (shown, raw) };
+                ensure!(text.contains(wanted) && !text.contains(other), "{runtime}: raw: {is_raw}: {wanted}: {text}");
+            }
+        }
+    }
+    Ok(())
+}
