@@ -24,6 +24,7 @@ pub mod embedded;
 mod event_pipe_samples;
 pub mod events;
 pub mod exit;
+mod file_hint;
 pub mod heap;
 pub mod heatmap;
 pub mod il;

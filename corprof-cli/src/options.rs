@@ -6,6 +6,7 @@ use std::ffi::{OsStr, OsString};
 use anyhow::anyhow;
 use clap::builder::PossibleValuesParser;
 use corprof_export::{Frame, Profile};
+use corprof_heap::{Class, report as heap};
 use corprof_launch::launch::Changes;
 use corprof_profilers::settings;
 use corprof_profilers::table::{self, Kind, Profiler};
@@ -74,6 +75,10 @@ fn in_units(text: &str, units: &[(char, f64)]) -> Option<f64> {
 pub(crate) const RAW_NAMES_HELP: &str =
     "Name methods as the runtime does: Beds.<Free>d__0.MoveNext() for Beds.Free (async)";
 
+/// The help of --raw-names of reports about the heap.
+pub(crate) const RAW_CLASSES_HELP: &str =
+    "Name classes as the runtime does: Shop.<>c__DisplayClass3_0 for Shop.Load (closure)";
+
 /// The spelling of methods.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(crate) struct Names {
@@ -96,6 +101,16 @@ impl Names {
     /// The same in pictures, where there is less room.
     pub(crate) fn async_label(self, name: &str) -> String {
         if self.raw_names { name.to_owned() } else { Frame::managed(name).label() }
+    }
+
+    /// How a report about a heap with these classes names them.
+    pub(crate) fn of_heap<'c>(self, classes: impl IntoIterator<Item = &'c Class>) -> heap::Names {
+        let spelled = |class: &Class| corprof_export::class_in_source(&class.name, &class.method);
+        if self.raw_names {
+            heap::Names::default()
+        } else {
+            heap::Names::of(classes, spelled, corprof_export::field_in_source)
+        }
     }
 
     /// A profile whose files have these names.

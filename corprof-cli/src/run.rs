@@ -16,7 +16,7 @@ use corprof_profilers::table::{self, Loading, Profiler, Setting};
 use crate::delayed::{self, DelayedAttach};
 use crate::exit::{self, Failure, Outcome};
 use crate::options::{given, seconds};
-use crate::{embedded, output, profiler_choice, question};
+use crate::{embedded, file_hint, output, profiler_choice, question};
 
 /// Run an application under a profiler.
 ///
@@ -102,6 +102,7 @@ pub fn run(args: &Args) -> Outcome {
     if let Some(profiler) = built_in {
         let wrong = |error| Failure::new(exit::REFUSED, anyhow!("the application was not started: {error}"));
         bundled::check(profiler, &changes).map_err(wrong)?;
+        file_hint::print(profiler, &changes, args.quiet);
     }
     if args.delay.is_some() || args.duration.is_some() {
         let main = match built_in {

@@ -10,11 +10,15 @@
 //!
 //! The spellings are those of Roslyn (C# and VB), Mono's mcs and F#.
 
+mod class;
 mod full;
+mod made;
 #[cfg(test)]
 mod tests;
 
+pub use class::{class_in_source, field_in_source};
 pub(crate) use full::full;
+pub use made::{Relative, telling_method};
 
 /// The source construct behind a state machine. Its callers show which one it is, its name does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +70,9 @@ pub(crate) fn managed(name: &str, machine: Machine) -> String {
     }
     // What is allocated is a type.
     if let Some(class) = name.strip_prefix("new ") {
-        return format!("new {}", short_class(class));
+        let spelled = class_in_source(class, "");
+        let shown = without_namespace(&spelled).unwrap_or_else(|| short_class(class));
+        return format!("new {shown}");
     }
     let (path, _) = split(name);
     let Some((method, types)) = path.split_last() else { return name.to_owned() };
@@ -332,6 +338,13 @@ fn short_type(name: &str) -> String {
         }
     };
     format!("{short}{array}")
+}
+
+/// A class that belongs to a method, `Shop.Beds.Free (async)`, without its namespace; none for other classes.
+fn without_namespace(class: &str) -> Option<String> {
+    let (path, construct) = split(class);
+    let start = path.len().saturating_sub(2);
+    (!construct.is_empty()).then(|| format!("{}{construct}", path.get(start..).unwrap_or_default().join(".")))
 }
 
 /// A type without its namespaces, but with the generic types around it.

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use corprof_heap::diff::{DEFAULT_DEPTH, Summary};
-use corprof_heap::report::{Options, Report};
+use corprof_heap::report::{Names, Options, Report};
 use corprof_heap::{BulkReader, Dominators, GraphBuilder, HeapGraph, Totals, chrome, gcdump, perfetto};
 use fastrand::Rng;
 
@@ -189,7 +189,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tree = step("dominators", || Dominators::of(&graph));
     println!("{} reachable, {} bytes", tree.reachable_count(), tree.reachable_bytes());
     step("totals", || Totals::of(&tree));
-    let report = step("report", || Report::of(&tree, Options::default()));
+    let report = step("report", || Report::of(&tree, Options::default(), &Names::default()));
     let summary = step("summary", || Summary::of(&tree, DEFAULT_DEPTH));
     println!("{} paths, {} objects merged", summary.path_count(), summary.merged_objects());
     drop(summary);

@@ -23,6 +23,9 @@ pub struct Class {
     pub key: u64,
     /// Bytes of an instance without array elements or characters; 0 if unknown.
     pub instance_size: u64,
+    /// The name of a method that tells for what a compiler has made the class, such as `<Load>b__0` of a closure of `Load`;
+    /// empty for other classes.
+    pub method: String,
 }
 
 /// Class and size, kept once for all objects that share them. A heap has few distinct pairs, so an object needs

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
+use crate::report::Names;
 use crate::totals::{grouped, numbered};
 use crate::{Dominators, ObjectId, Total};
 
@@ -254,6 +255,15 @@ impl<'s> PathDiff<'s> {
     #[must_use]
     pub fn names(&self, path: usize) -> Vec<&'s str> {
         self.classes(path).into_iter().map(|(_, name)| name.as_str()).collect()
+    }
+
+    /// The same as they are shown.
+    #[must_use]
+    pub fn shown<'n>(&self, path: usize, names: &'n Names) -> Vec<&'n str>
+    where
+        's: 'n,
+    {
+        self.classes(path).into_iter().map(|(assembly, name)| names.named(assembly, name)).collect()
     }
 
     /// The paths that grew most in retained bytes, the most first, at most `count`. A path is left out if another that

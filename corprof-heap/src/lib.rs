@@ -4,7 +4,7 @@
 //! events ([`BulkReader`]), from a profiler's callbacks ([`GraphBuilder`]), or from a file ([`HeapGraph::read`]).
 //!
 //! ```
-//! use corprof_heap::report::{Options, Report};
+//! use corprof_heap::report::{Names, Options, Report};
 //! use corprof_heap::{Dominators, GraphBuilder, RootKind};
 //!
 //! let mut builder = GraphBuilder::new("shop");
@@ -20,7 +20,7 @@
 //! let tree = Dominators::of(&graph);
 //! let cache = graph.object_at(0x1000).ok_or("no such object")?;
 //! assert_eq!(tree.retained_bytes(cache), 8048);
-//! Report::of(&tree, Options::default()).write_text(std::io::stdout())?;
+//! Report::of(&tree, Options::default(), &Names::default()).write_text(std::io::stdout())?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

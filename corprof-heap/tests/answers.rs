@@ -7,7 +7,7 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet};
 
 use corprof_heap::diff::{self, DEFAULT_DEPTH, IdentityDiff, PathDiff, Summary};
-use corprof_heap::report::Changes;
+use corprof_heap::report::{Changes, Names};
 use corprof_heap::{Dominators, GraphBuilder, HeapGraph, Link, ObjectId, Paths, RootKind, Total, Totals};
 use fastrand::Rng;
 use support::{Model, Shape, assembly_name, class_name, random};
@@ -240,7 +240,7 @@ fn a_diff_by_path_finds_what_grew_below_what() {
     assert_eq!(largest_at("Cache>Node", &second), Some((32, 796)), "the head of the list");
     assert_eq!(largest_at("Cache", &second), Some((24, 870)));
     let shallow = PathDiff::of(&shallow[0], &shallow[1]);
-    let changes = Changes::of(&before, &after, 2, 10);
+    let changes = Changes::of(&before, &after, 2, 10, &Names::default());
     let mut text = Vec::new();
     changes.write_text(&mut text).unwrap();
     let text = String::from_utf8(text).unwrap();

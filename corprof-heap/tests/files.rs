@@ -54,9 +54,9 @@ fn other_files_and_versions_are_named() {
     assert!(matches!(HeapGraph::read(&b""[..]), Err(ReadError::NotASnapshot)));
     assert!(matches!(HeapGraph::read(&b"{\"snapshot\":{\"meta\":{}}}"[..]), Err(ReadError::NotASnapshot)));
     let mut newer = whole.clone();
-    newer[13] = 2;
+    newer[13] = 3;
     let error = HeapGraph::read(&*newer).unwrap_err();
-    assert!(matches!(error, ReadError::Version(2)) && error.to_string().contains("version 2"));
+    assert!(matches!(error, ReadError::Version(3)) && error.to_string().contains("version 3"));
     for length in 13..whole.len() {
         assert!(matches!(HeapGraph::read(&whole[..length]), Err(ReadError::Damaged { .. })), "cut to {length} bytes");
     }
@@ -68,7 +68,7 @@ fn a_length_alone_takes_no_memory() {
     for tail in
         [&[0, 0, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xfd, 0xff, 0xff, 0xff, 0x0f][..], &[0xff; 8], &[0x80; 9]]
     {
-        let bytes = [b"corprof heap\0\x01", tail].concat();
+        let bytes = [b"corprof heap\0\x02", tail].concat();
         assert!(matches!(HeapGraph::read(&*bytes), Err(ReadError::Damaged { .. })));
     }
 }

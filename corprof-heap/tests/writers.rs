@@ -4,7 +4,7 @@
 
 mod support;
 
-use corprof_heap::report::{Options, Report};
+use corprof_heap::report::{Names, Options, Report};
 use corprof_heap::{Dominators, GraphBuilder, HeapGraph, RootKind, Totals, chrome, gcdump, perfetto};
 use fastrand::Rng;
 use serde_json::Value;
@@ -20,7 +20,7 @@ fn model(rng: &mut Rng) -> Model {
 type Writer = fn(&Dominators<'_>, &mut Vec<u8>) -> std::io::Result<()>;
 
 fn report(tree: &Dominators<'_>) -> Report {
-    Report::of(tree, Options { classes: 4, objects: 3, steps: 4 })
+    Report::of(tree, Options { classes: 4, objects: 3, steps: 4 }, &Names::default())
 }
 
 const WRITERS: [(&str, Writer); 7] = [

@@ -15,9 +15,18 @@ use crate::signature::Primitive;
 /// The nesting limit for types in one name.
 const MAX_DEPTH: u32 = 48;
 
+/// What events leave without a name: the classes that .NET 11 makes for methods that it suspends itself have no metadata.
+const CONTINUATION: &str = "System.Runtime.CompilerServices.Continuation";
+
 /// A class by its name in the form of reflection. A keyword stands inside a name only: `byte[]`, but `System.Byte`.
+///
+/// Without a name it is a `System.Runtime.CompilerServices.Continuation`: .NET 11 derives a class from it for each layout of what
+/// a suspended method keeps.
 #[must_use]
 pub fn class(text: &str) -> String {
+    if text.is_empty() {
+        return CONTINUATION.to_owned();
+    }
     let mut rest = text;
     let (levels, arguments) = levels_and_arguments(&mut rest, MAX_DEPTH);
     let class = nested(&levels, &arguments);
@@ -164,7 +173,7 @@ mod tests {
             ),
             ("Program+<>c__DisplayClass0_0", "Program.<>c__DisplayClass0_0"),
             ("odd]", "odd]"),
-            ("", ""),
+            ("", "System.Runtime.CompilerServices.Continuation"),
         ] {
             assert_eq!(class(text), expected, "{text}");
         }

@@ -32,6 +32,7 @@ use serde::Serialize;
 
 use crate::async_callers::{AsyncSource, AsyncWork, Callers, Joined, Joins, StackFrame, Waiting, this_thread};
 use crate::code_frames::Spelling;
+use crate::made_class::telling_method;
 use crate::question::{Answer, Asker, Head, Report, answer_with_callers};
 
 /// The bytes from one sample to the next, on average: a constant of the runtime.
@@ -46,7 +47,8 @@ pub struct Allocations {
     /// Counts of the classes that are loaded now: one table per thread, so that threads do not wait for each other.
     by_class: ThreadState<Counts>,
     /// Counts of the classes whose modules have been unloaded.
-    by_name: Mutex<BTreeMap<Name, Count>>,
+    by_name: Mutex<BTreeMap<String, Count>>,
+    spelling: Spelling,
     /// With ALLOCATIONS_BY=stack.
     by_stack: Option<Arc<Mutex<Samples>>>,
     hears: AsyncSource,
@@ -165,8 +167,7 @@ impl Samples {
     }
 
     fn add(&mut self, class: &str, bytes: f64, stack: &[Name]) {
-        let is_framework = |name: &Name| name.starts_with("System.") || name.starts_with("Microsoft.");
-        let own = stack.iter().position(|name| !is_framework(name)).unwrap_or_default();
+        let own = own_method(stack);
         let method = stack.get(own).map(|name| self.spelling.method(name, stack.get(own + 1).map(|caller| &**caller)));
         let bytes = bytes as usize;
         let leaf = self.profile.frame(Frame::managed(&format!("new {class}")));
@@ -175,7 +176,7 @@ impl Samples {
         let stack = self.profile.stack_leaf_first(frames);
         self.profile.sample(self.thread, Duration::ZERO, stack, bytes as u64);
         let method = self.is_by_stack.then(|| method.unwrap_or_else(|| "[native code]".to_owned()));
-        self.rows.entry((class.to_owned(), method)).or_default().add(Count { bytes, objects: 1 });
+        self.rows.entry((self.spelling.class(class, ""), method)).or_default().add(Count { bytes, objects: 1 });
     }
 
     /// Adds the sample of an event, if it is one.
@@ -251,6 +252,14 @@ impl Samples {
     }
 }
 
+/// The innermost method of the application on a stack, or else the innermost.
+fn own_method(stack: &[Name]) -> usize {
+    // A note between frames, as of the callers of an async method, is no method.
+    let others = ["System.", "Microsoft.", "["];
+    let is_other = |name: &Name| others.iter().any(|start| name.starts_with(start));
+    stack.iter().position(|name| !is_other(name)).unwrap_or_default()
+}
+
 impl Joins for Samples {
     type Of = Allocated;
 
@@ -271,18 +280,16 @@ impl Allocations {
         let counts = self.by_class.read(cx, mem::take);
         let mut by_name = self.by_name.lock(cx);
         for (class, count) in counts.0 {
-            by_name.entry(cx.names().csharp().class(class)).or_default().add(count);
+            let method = telling_method(cx, class).unwrap_or_default();
+            let name = self.spelling.class(&cx.names().csharp().class(class), &method);
+            by_name.entry(name).or_default().add(count);
         }
     }
 
     fn report(&self, cx: &InCallback<'_>) -> AllocationReport {
         self.move_to_names(cx);
-        let row = |(name, count): (Name, Count)| Row {
-            class: name.to_string(),
-            method: None,
-            bytes: count.bytes,
-            count: count.objects,
-        };
+        let row =
+            |(class, count): (String, Count)| Row { class, method: None, bytes: count.bytes, count: count.objects };
         let rows = mem::take(&mut *self.by_name.lock(cx)).into_iter().map(row).collect();
         AllocationReport::new(rows, self.top, false, "class")
     }
@@ -318,10 +325,12 @@ impl Callbacks for Allocations {
             cx.remove_events(EventMask::ENABLE_OBJECT_ALLOCATED | EventMask::MONITOR_OBJECT_ALLOCATED)?;
             Samples::start(cx)?;
         }
-        let samples = Arc::new(Mutex::new(Samples::new(output, is_by_stack, Spelling::of(&settings))));
+        let spelling = Spelling::of(&settings);
+        let samples = Arc::new(Mutex::new(Samples::new(output, is_by_stack, spelling)));
         answer_with_callers(cx, &asker, AsyncWork::new(Arc::clone(&samples), hears.clone(), false))?;
         let by_stack = is_by_stack.then_some(samples);
-        Ok(Self { top, by_class: ThreadState::default(), by_name: Mutex::default(), by_stack, hears, asker })
+        let by_class = ThreadState::default();
+        Ok(Self { top, by_class, by_name: Mutex::default(), spelling, by_stack, hears, asker })
     }
 
     fn object_allocated(&self, cx: &InNoGc<'_>, object: ObjectId<'_>, class: ClassId) {
@@ -349,5 +358,18 @@ impl Callbacks for Allocations {
             Some(samples) => samples.lock(cx).report(cx, self.top, &self.asker),
             None => self.asker.report(&[], &self.report(cx), &[]),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_between_frames_does_not_allocate() {
+        let own = |stack: &[&str]| own_method(&stack.iter().map(|&name| Name::from(name)).collect::<Vec<_>>());
+        assert_eq!(own(&["System.Net.Http.Ask()", "[started by]", "Clinic.Program.Main()"]), 2);
+        assert_eq!(own(&["System.Net.Http.Ask()", "[started by]"]), 0);
+        assert_eq!(own(&[]), 0);
     }
 }

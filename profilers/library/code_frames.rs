@@ -13,6 +13,8 @@ use corprof::info::{IlOffset, IlToNativeRange};
 use corprof::prelude::*;
 use corprof::sync::Mutex;
 use corprof_export::{Profile, SourceLines};
+use corprof_heap::Class;
+use corprof_heap::report::Names;
 use corprof_profilers::settings::Settings;
 use serde::Serialize;
 
@@ -55,6 +57,23 @@ impl Spelling {
     pub(crate) fn methods(self, names: &[Name]) -> Vec<String> {
         let callers = names.iter().skip(1).map(|name| Some(&**name)).chain([None]);
         names.iter().zip(callers).map(|(name, caller)| self.method(name, caller)).collect()
+    }
+
+    /// A class as it is shown; `method` tells for what a compiler has made it, or is empty.
+    pub(crate) fn class(self, name: &str, method: &str) -> String {
+        match self {
+            Self::Source => corprof_export::class_in_source(name, method),
+            Self::Raw => name.to_owned(),
+        }
+    }
+
+    /// How a report about a heap with these classes names them.
+    pub(crate) fn of_heap(self, classes: &[Class]) -> Names {
+        let spelled = |class: &Class| corprof_export::class_in_source(&class.name, &class.method);
+        match self {
+            Self::Source => Names::of(classes, spelled, corprof_export::field_in_source),
+            Self::Raw => Names::default(),
+        }
     }
 
     /// A profile whose files have these names.

@@ -14,6 +14,7 @@
 //! bytes 480000000                         of the blocks
 //! frozen 139941298798600 4096             beginning and length of a range whose objects are never collected
 //! class 140113 System.Private.CoreLib string[]    number in the blocks, assembly, name, separated by tabs
+//! made 140118 <Load>b__0                  a class that a compiler has made, and a method that tells for what
 //! static 139941298798640 Shop.Catalogue    the address of a static field, and its class
 //! code 139941298798612 Shop.Orders.LoadAsync()    an address at which a suspended method goes on, and its name
 //! machine …AsyncStateMachineBox<Shop.Orders.<SaveAsync>d__1>    the class of a task, and the method whose state it has
@@ -49,6 +50,7 @@ use corprof_profilers::table::DUMPER;
 use crate::class_assembly::assembly;
 use crate::code_frames::IlPlace;
 use crate::lease::Lease;
+use crate::made_class::telling_method;
 use crate::question::leave;
 use crate::report_files::{of_process, with_ending, write};
 use crate::static_fields::StaticFields;
@@ -167,6 +169,9 @@ fn snapshot(cx: &mut ProfilerThread<'_>, out: &Path, has_tasks: bool) -> Result<
         let assembly = assembly(cx, class).unwrap_or_default();
         let name = cx.names().csharp().class(class);
         let _ = writeln!(text, "class {key}\t{}\t{}", line(&assembly), line(&name));
+        if let Some(method) = telling_method(cx, class) {
+            let _ = writeln!(text, "made {key} {}", line(&method));
+        }
         if parts.contains(&PartOfTasks::Machine)
             && let Some((module, token)) = method_of_box(cx, class)
         {

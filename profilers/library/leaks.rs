@@ -15,13 +15,15 @@ use corprof::heap_dump::BlockFile;
 use corprof::prelude::*;
 use corprof_export::{Output, application_name};
 use corprof_heap::diff::{DEFAULT_DEPTH, PathDiff, Summary};
-use corprof_heap::report::{Options as Size, Report as Page};
-use corprof_heap::{BulkReader, Dominators, GraphBuilder, HeapGraph, Paths};
+use corprof_heap::report::{Names, Options as Size, Report as Page};
+use corprof_heap::{BulkReader, Dominators, GraphBuilder, HeapGraph, ObjectId, Paths};
 use corprof_profilers::settings::{SettingError, Settings, Value};
 use corprof_profilers::table::LEAKS;
 use serde::Serialize;
 
 use crate::class_assembly::assembly;
+use crate::code_frames::Spelling;
+use crate::made_class::telling_method;
 use crate::question::{self, Answer, Asker, Head, Report, Wake, milliseconds};
 use crate::static_fields::StaticFields;
 
@@ -160,6 +162,7 @@ struct Options {
     seconds: Duration,
     top: usize,
     out: Option<PathBuf>,
+    spelling: Spelling,
 }
 
 impl Options {
@@ -170,6 +173,7 @@ impl Options {
             seconds: Duration::from_secs_f64(seconds("LEAKS_SECONDS")?),
             top: settings.of("LEAKS_TOP").number()?,
             out: page(&settings.of("LEAKS_OUT"))?,
+            spelling: Spelling::of(settings),
         })
     }
 }
@@ -252,11 +256,12 @@ fn compare(
     let graph = snapshot(cx, found)?;
     let tree = Dominators::of(&graph);
     let after = Summary::of(&tree, DEFAULT_DEPTH);
+    let names = options.spelling.of_heap(graph.classes());
     if let Some(out) = &options.out {
-        Page::of(&tree, Size::default()).write_html(std::fs::File::create(out)?)?;
+        Page::of(&tree, Size::default(), &names).write_html(std::fs::File::create(out)?)?;
         lock(found).page = Some(out.clone());
     }
-    Ok(grown(&before, &after, &tree, options.top, seconds))
+    Ok(grown(&before, &after, &tree, options.top, seconds, &names))
 }
 
 /// One snapshot, as a graph with the names of its classes.
@@ -276,6 +281,9 @@ fn snapshot(cx: &mut ProfilerThread<'_>, found: &Mutex<Found>) -> Result<HeapGra
     for &(key, class) in &dump.classes {
         let assembly = assembly(cx, class).unwrap_or_default();
         reader.builder().class(key, cx.names().csharp().class(class).as_str(), &assembly, 0);
+        if let Some(method) = telling_method(cx, class) {
+            reader.builder().class_method(key, &method);
+        }
     }
     let mut statics = StaticFields::default();
     BlockFile::read(file.path(), |event, payload| statics.add(event, payload))?;
@@ -291,7 +299,14 @@ fn snapshot(cx: &mut ProfilerThread<'_>, found: &Mutex<Found>) -> Result<HeapGra
 
 /// The groups of objects that have grown most. Objects of a group have the same class, and are kept by objects of the
 /// same classes.
-fn grown(before: &Summary, after: &Summary, tree: &Dominators<'_>, top: usize, seconds_between: f64) -> Grown {
+fn grown(
+    before: &Summary,
+    after: &Summary,
+    tree: &Dominators<'_>,
+    top: usize,
+    seconds_between: f64,
+    names: &Names,
+) -> Grown {
     let graph = tree.graph();
     let diff = PathDiff::of(before, after);
     let paths = Paths::of(graph);
@@ -300,26 +315,28 @@ fn grown(before: &Summary, after: &Summary, tree: &Dominators<'_>, top: usize, s
     let mut groups = Vec::new();
     for group in found {
         let change = diff.change(group);
-        let class = diff.names(group).last().copied().unwrap_or_default().to_owned();
+        let class = diff.shown(group, names).last().copied().unwrap_or_default().to_owned();
         let path = diff.largest_at(group, tree).and_then(|object| paths.to(object));
         // Those of the way without which the object would be freed.
         let mut keepers: Vec<usize> = std::iter::successors(Some(group), |&group| diff.parent(group)).collect();
         let mut way = Vec::new();
         if let Some(path) = &path {
-            let objects = std::iter::once(path.root.object).chain(path.steps.iter().map(|&(_, object)| object));
-            let names: Vec<&str> = objects.map(|object| graph.class_name(object)).collect();
-            for run in names.chunk_by(|one, next| one == next) {
-                let name = run.first().copied().unwrap_or_default();
+            let steps = path.steps.iter().map(|&(_, object)| object);
+            let objects: Vec<ObjectId> = std::iter::once(path.root.object).chain(steps).collect();
+            for run in objects.chunk_by(|one, next| graph.class_name(*one) == graph.class_name(*next)) {
+                let Some(&first) = run.first() else { continue };
+                let name = graph.class_name(first);
                 let keeper = keepers.pop_if(|&mut keeper| diff.names(keeper).last() == Some(&name));
                 let objects = keeper.map_or(0, |keeper| diff.change(keeper).object_growth());
-                way.push(Step { class: name.to_owned(), in_a_row: run.len(), objects });
+                let class = names.of_object(graph, first).to_owned();
+                way.push(Step { class, in_a_row: run.len(), objects });
             }
         }
         groups.push(Group {
             class,
             bytes: change.retained_growth(),
             objects: change.object_growth(),
-            root: path.map(|path| path.root.to_string()),
+            root: path.map(|path| names.root(path.root)),
             way,
         });
     }

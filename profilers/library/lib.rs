@@ -11,6 +11,7 @@ mod code_frames;
 mod hooked_by;
 mod lease;
 mod line_counts;
+mod made_class;
 mod own_frames;
 mod report_files;
 mod static_fields;

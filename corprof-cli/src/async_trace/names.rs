@@ -83,10 +83,28 @@ impl<'m> Names<'m> {
         chains.iter().find(|chain| self.place(Some(chain)).is_mine).or(chains.first())
     }
 
+    /// The place of several operations at once, in the names of pictures.
+    pub(crate) fn label_of_place(&mut self, chains: &[Chain]) -> String {
+        let place = self.place_of(chains);
+        let (innermost, mine) = self.counting(chains).map_or((None, None), |chain| self.innermost(chain));
+        match mine.or(innermost) {
+            Some(frame) => Place { method: self.label(frame.address), inner: None, ..place }.to_string(),
+            None => place.to_string(),
+        }
+    }
+
+    /// The innermost method of a chain, and that of the application.
+    fn innermost(
+        &self,
+        chain: &[corprof_async::Frame],
+    ) -> (Option<corprof_async::Frame>, Option<corprof_async::Frame>) {
+        let mut frames = chain.iter().copied().filter(|frame| frame.address != 0);
+        let innermost = frames.clone().next();
+        (innermost, frames.find(|frame| self.is_mine(frame.address)))
+    }
+
     fn find(&mut self, chain: &[corprof_async::Frame]) -> Place {
-        let frames = || chain.iter().copied().filter(|frame| frame.address != 0);
-        let innermost = frames().next();
-        let mine = frames().find(|frame| self.is_mine(frame.address));
+        let (innermost, mine) = self.innermost(chain);
         let shown = mine.or(innermost);
         let inner = innermost.filter(|_| innermost != shown).map(|frame| self.name(frame.address));
         let method = shown.map_or_else(|| "[not told]".to_owned(), |frame| self.name(frame.address));

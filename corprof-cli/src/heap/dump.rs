@@ -159,6 +159,9 @@ impl Dump {
         for key in undescribed {
             if let Some((name, module)) = self.names.of(key) {
                 builder.class(key, &name, &module, 0);
+                if let Some(method) = self.names.method_of(key) {
+                    builder.class_method(key, method);
+                }
             }
         }
         let graph = self.walked.reader.finish()?;

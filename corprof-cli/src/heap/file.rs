@@ -9,6 +9,7 @@ use corprof_heap::report::{Options, Report};
 use corprof_heap::{Dominators, HeapGraph, chrome, gcdump, perfetto};
 
 use crate::complete;
+use crate::options::Names;
 
 /// The format of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,25 +50,24 @@ pub(super) fn read(path: &Path) -> Result<HeapGraph> {
 }
 
 /// Writes a snapshot. The file gets its name when it is complete.
-pub(super) fn write(graph: &HeapGraph, path: Option<&Path>, pid: u32) -> Result<()> {
-    let path = path.context("no file is named")?;
+pub(super) fn write(graph: &HeapGraph, path: &Path, pid: u32, names: Names) -> Result<()> {
     let format = Format::of(path)?;
     let file = complete::begin(path)?;
     let mut out = BufWriter::new(file);
-    write_to(graph, format, pid, &mut out).with_context(|| format!("cannot write {}", path.display()))?;
+    write_to(graph, format, pid, names, &mut out).with_context(|| format!("cannot write {}", path.display()))?;
     let file = out.into_inner().map_err(std::io::IntoInnerError::into_error)?;
     complete::end(file, path)?;
     eprintln!("corprof: wrote {}", path.display());
     Ok(())
 }
 
-fn write_to(graph: &HeapGraph, format: Format, pid: u32, out: &mut impl Write) -> Result<()> {
+fn write_to(graph: &HeapGraph, format: Format, pid: u32, names: Names, out: &mut impl Write) -> Result<()> {
     if format == Format::Own {
         graph.write(&mut *out)?;
         return Ok(out.flush()?);
     }
     let tree = Dominators::of(graph);
-    let report = || Report::of(&tree, Options::default());
+    let report = || Report::of(&tree, Options::default(), &names.of_heap(graph.classes()));
     match format {
         Format::Own => {}
         Format::Perfetto => perfetto::write(&tree, pid, &mut *out)?,

@@ -101,6 +101,8 @@ struct Description {
     frozen: Vec<(u64, u64)>,
     /// Number, assembly and name.
     classes: Vec<(u64, String, String)>,
+    /// Methods that tell for what classes were made, by the numbers of the classes.
+    made: Vec<(u64, String)>,
     /// Classes of static fields, by the addresses of the fields.
     statics: Vec<(u64, String)>,
     /// Methods, by addresses in their code.
@@ -148,6 +150,9 @@ pub(crate) fn take(
     }
     for (key, assembly, name) in &description.classes {
         reader.builder().class(*key, name, assembly, 0);
+    }
+    for (key, method) in &description.made {
+        reader.builder().class_method(*key, method);
     }
     for (address, class) in &description.statics {
         reader.static_class(*address, class);
@@ -268,6 +273,10 @@ fn description(text: &str, out: &Path) -> Result<Description> {
                 let (assembly, name) = assembly.zip(name).ok_or_else(unknown)?;
                 description.classes.push((key, assembly.to_owned(), name.to_owned()));
             }
+            "made" => {
+                let (key, method) = rest.split_once(' ').ok_or_else(unknown)?;
+                description.made.push((key.parse().map_err(|_| unknown())?, method.to_owned()));
+            }
             "static" => {
                 let (address, name) = rest.split_once(' ').ok_or_else(unknown)?;
                 description.statics.push((address.parse().map_err(|_| unknown())?, name.to_owned()));
@@ -338,7 +347,7 @@ mod tests {
     #[test]
     fn the_format_of_the_profiler_is_parsed() {
         let parse = |text: &str| description(text, Path::new("/tmp/corprof-1/heap"));
-        let text = "heap 1\nrepeated 1\npause 1500\nlater 20\nobjects 3\nbytes 96\nfrozen 4096 64\nclass 7\tShop\tShop.Item[]\nclass 8\t\tA B\nstatic 72 A.C\ncode 64 A.B()\ncode 65 A.D()\t/a b.dll\t7\t9\nmachine A B\t/a b.dll\t5\nmachine C\t/a.dll\t5\nmachine C\t/b.dll\t5\n";
+        let text = "heap 1\nrepeated 1\npause 1500\nlater 20\nobjects 3\nbytes 96\nfrozen 4096 64\nclass 7\tShop\tShop.Item[]\nclass 8\t\tA B\nmade 8 <A>b__0\nstatic 72 A.C\ncode 64 A.B()\ncode 65 A.D()\t/a b.dll\t7\t9\nmachine A B\t/a b.dll\t5\nmachine C\t/a.dll\t5\nmachine C\t/b.dll\t5\n";
         let class = |key, assembly: &str, name: &str| (key, assembly.to_owned(), name.to_owned());
         let expected = Description {
             pauses: [1500, 20].map(Duration::from_micros).to_vec(),
@@ -347,6 +356,7 @@ mod tests {
             bytes: 96,
             frozen: vec![(4096, 64)],
             classes: vec![class(7, "Shop", "Shop.Item[]"), class(8, "", "A B")],
+            made: vec![(8, "<A>b__0".to_owned())],
             statics: vec![(72, "A.C".to_owned())],
             code: vec![
                 (64, Code { name: "A.B()".to_owned(), place: None }),

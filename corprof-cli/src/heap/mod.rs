@@ -19,10 +19,11 @@ use clap::Subcommand;
 use corprof_diagnostics::Process;
 use corprof_heap::diff::{DEFAULT_DEPTH, Summary};
 use corprof_heap::report::{Changes, Options, Report};
-use corprof_heap::{Dominators, HeapGraph};
+use corprof_heap::{Class, Dominators, HeapGraph};
 
 use crate::attach_request;
 use crate::exit::Outcome;
+use crate::options::{Names, RAW_CLASSES_HELP};
 use crate::output;
 use crate::signals;
 
@@ -78,6 +79,9 @@ pub struct Args {
     /// long
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     timeout: u64,
+
+    #[arg(long, help = RAW_CLASSES_HELP)]
+    raw_names: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -94,6 +98,9 @@ enum Command {
         /// The number of classes to print
         #[arg(long, value_name = "COUNT", default_value_t = 30)]
         classes: usize,
+
+        #[arg(long, help = RAW_CLASSES_HELP)]
+        raw_names: bool,
     },
     /// Print the growth between two snapshots, by class and by owner
     Diff {
@@ -110,6 +117,9 @@ enum Command {
         /// As JSON
         #[arg(long)]
         json: bool,
+
+        #[arg(long, help = RAW_CLASSES_HELP)]
+        raw_names: bool,
     },
 }
 
@@ -124,11 +134,14 @@ const OBJECTS: usize = 10;
 /// If the process does not answer, events were lost, or a file cannot be read or written.
 pub fn run(args: &Args) -> Outcome {
     match (&args.command, args.pid) {
-        (Some(Command::Top { file, output, classes }), _) => {
+        (Some(Command::Top { file, output, classes, raw_names }), _) => {
             let graph = file::read(file)?;
-            give_out(&graph, output.as_ref(), 0, *classes)?;
+            give_out(&graph, output.as_ref(), 0, *classes, Names { raw_names: *raw_names })?;
         }
-        (Some(Command::Diff { before, after, count, json }), _) => diff(before, after, *count, *json)?,
+        (Some(Command::Diff { before, after, count, json, raw_names }), _) => {
+            let names = Names { raw_names: *raw_names };
+            diff([before, after], *count, *json, names)?;
+        }
         (None, Some(pid)) => {
             let process = Process::open(pid)?;
             // Its runtime sends a heap without the names of classes.
@@ -143,7 +156,7 @@ pub fn run(args: &Args) -> Outcome {
 fn take(args: &Args, process: &Process) -> anyhow::Result<()> {
     let pid = process.pid();
     // Checked first: the application must not be suspended for a file that cannot be written.
-    let format = args.output.as_ref().map(|path| Format::of(path)).transpose()?;
+    args.output.as_ref().map(|path| Format::of(path)).transpose()?;
     let timeout = Duration::from_secs(args.timeout.max(1));
     let client = process.client().with_timeout(timeout);
     let info = client.process_info()?;
@@ -174,28 +187,30 @@ fn take(args: &Args, process: &Process) -> anyhow::Result<()> {
     };
     eprintln!("corprof: {cost}");
     debug_assert!(!graph.losses().is_cut());
-    if format.is_some() {
-        file::write(&graph, args.output.as_deref(), pid)
-    } else {
-        give_out(&graph, None, pid, CLASSES)
-    }
+    give_out(&graph, args.output.as_ref(), pid, CLASSES, Names { raw_names: args.raw_names })
 }
 
 /// Prints a report, or writes the file.
-fn give_out(graph: &HeapGraph, output: Option<&PathBuf>, pid: u32, classes: usize) -> anyhow::Result<()> {
-    if output.is_some() {
-        return file::write(graph, output.map(PathBuf::as_path), pid);
+fn give_out(graph: &HeapGraph, output: Option<&PathBuf>, pid: u32, classes: usize, names: Names) -> anyhow::Result<()> {
+    if let Some(path) = output {
+        return file::write(graph, path, pid, names);
     }
     let tree = Dominators::of(graph);
-    let report = Report::of(&tree, Options { classes, objects: OBJECTS, ..Options::default() });
+    let size = Options { classes, objects: OBJECTS, ..Options::default() };
+    let report = Report::of(&tree, size, &names.of_heap(graph.classes()));
     printed(report.write_text(output::stdout()))
 }
 
-fn diff(before: &std::path::Path, after: &std::path::Path, count: usize, json: bool) -> anyhow::Result<()> {
-    let summary = |path| Ok::<_, anyhow::Error>(Summary::of(&Dominators::of(&file::read(path)?), DEFAULT_DEPTH));
+fn diff([before, after]: [&PathBuf; 2], count: usize, json: bool, names: Names) -> anyhow::Result<()> {
+    let mut classes: Vec<Class> = Vec::new();
+    let mut summary = |path| {
+        let graph = file::read(path)?;
+        classes.extend_from_slice(graph.classes());
+        Ok::<_, anyhow::Error>(Summary::of(&Dominators::of(&graph), DEFAULT_DEPTH))
+    };
     let before = summary(before)?;
     let after = summary(after)?;
-    let changes = Changes::of(&before, &after, count, count);
+    let changes = Changes::of(&before, &after, count, count, &names.of_heap(&classes));
     let mut out = output::stdout();
     printed(if json { changes.write_json(&mut out) } else { changes.write_text(&mut out) })?;
     printed(out.flush())

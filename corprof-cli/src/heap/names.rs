@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use corprof_export::Relative;
 use corprof_il::csharp::{array, as_argument, nested};
 use corprof_il::file::Assembly;
 use corprof_il::token::{Token, TypeDef};
@@ -39,6 +40,8 @@ struct TypeName {
     definition: u32,
     /// Its type arguments; the element of an array or pointer.
     parameters: Vec<u64>,
+    /// The method that tells for what a compiler has made it.
+    method: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +69,10 @@ impl Names {
             }
             let module = ty.module_id;
             let definition = ty.type_name_id;
-            self.types.insert(ty.type_id, TypeName { levels: vec![name], kind, module, definition, parameters });
+            self.types.insert(
+                ty.type_id,
+                TypeName { levels: vec![name], kind, module, definition, parameters, method: None },
+            );
         }
     }
 
@@ -86,12 +92,12 @@ impl Names {
             // A module in memory or in a bundle has no file.
             let Some(Ok(assembly)) = path.map(|path| Assembly::open(processes::file_of(pid, path))) else { continue };
             for ty in types {
-                let levels =
-                    TypeDef::try_from(Token::from_raw(ty.definition)).ok().and_then(|ty| assembly.type_path(ty));
+                let Ok(definition) = TypeDef::try_from(Token::from_raw(ty.definition)) else { continue };
                 // Otherwise the file is another one than the process has loaded.
-                if let Some(levels) = levels
+                if let Some(levels) = assembly.type_path(definition)
                     && levels.last() == ty.levels.last()
                 {
+                    ty.method = levels.last().and_then(|name| telling_method(&assembly, definition, name));
                     ty.levels = levels;
                 }
             }
@@ -100,6 +106,20 @@ impl Names {
 
     /// Name and assembly of a class.
     pub(super) fn of(&self, key: u64) -> Option<(String, String)> {
+        let innermost = self.innermost(key)?;
+        let assembly = self.modules.get(&innermost.module).map(|path| stem(path)).unwrap_or_default();
+        let name = self.spelled(key, MAX_DEPTH, &mut 0)?;
+        // Obfuscated names may contain line breaks.
+        Some((name.replace(char::is_control, " "), assembly))
+    }
+
+    /// The method that tells for what a compiler has made a class, or the class of an array's elements.
+    pub(super) fn method_of(&self, key: u64) -> Option<&str> {
+        self.innermost(key)?.method.as_deref()
+    }
+
+    /// The class of the innermost elements of an array or pointer; another class itself.
+    fn innermost(&self, key: u64) -> Option<&TypeName> {
         let mut innermost = self.types.get(&key)?;
         for _ in 0..MAX_DEPTH {
             let element = innermost.parameters.first().filter(|_| innermost.kind != Kind::Defined);
@@ -108,10 +128,7 @@ impl Names {
                 None => break,
             }
         }
-        let assembly = self.modules.get(&innermost.module).map(|path| stem(path)).unwrap_or_default();
-        let name = self.spelled(key, MAX_DEPTH, &mut 0)?;
-        // Obfuscated names may contain line breaks.
-        Some((name.replace(char::is_control, " "), assembly))
+        Some(innermost)
     }
 
     fn spelled(&self, key: u64, depth: u32, parts: &mut u32) -> Option<String> {
@@ -133,6 +150,19 @@ impl Names {
     }
 }
 
+/// The method that tells for what a compiler has made a type, by the file of its module.
+fn telling_method(assembly: &Assembly, definition: TypeDef, name: &str) -> Option<String> {
+    let outer = assembly.enclosing_type(definition);
+    corprof_export::telling_method(name, |relative| {
+        let ty = match relative {
+            Relative::Itself => Some(definition),
+            Relative::Outer => outer,
+            Relative::Sibling(name) => outer.and_then(|outer| assembly.nested_type(outer, name)),
+        };
+        ty.map(|ty| assembly.method_names(ty).map(str::to_owned).collect()).unwrap_or_default()
+    })
+}
+
 /// The name of a file without folder and extension, for paths of any system.
 fn stem(path: &Path) -> String {
     let path = path.to_string_lossy();
@@ -150,7 +180,9 @@ mod tests {
         for &(key, levels, kind, parameters) in types {
             let levels = levels.iter().map(|level| (*level).to_owned()).collect();
             let parameters = parameters.to_vec();
-            names.types.insert(key, TypeName { levels, kind, module: key.min(7), definition: 0, parameters });
+            names
+                .types
+                .insert(key, TypeName { levels, kind, module: key.min(7), definition: 0, parameters, method: None });
         }
         names.modules.insert(1, r"C:\net\System.Private.CoreLib.dll".into());
         names.modules.insert(7, "/app/Shop.dll".into());

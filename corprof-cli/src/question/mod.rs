@@ -28,6 +28,7 @@ use corprof_profilers::table::{ALLOCATIONS, LOCKS, Profiler};
 
 use crate::attached_profiler::{self, Left, Place};
 use crate::exit::{self, Failure, Outcome};
+use crate::file_hint;
 use crate::options::given;
 use crate::output;
 use crate::profiler_choice;
@@ -84,6 +85,7 @@ impl Question {
         }
         let wrong = |error| Failure::new(exit::USAGE, anyhow!("the application was not started: {error}"));
         bundled::check(self.profiler, &changes).map_err(wrong)?;
+        file_hint::print(self.profiler, &changes, self.is_quiet);
         let main = profiler_choice::choose_to_start(name, None)?;
         let launch =
             Launch { profilers: vec![main], changes, command: &self.command, stop: None, is_quiet: self.is_quiet };
@@ -100,6 +102,9 @@ impl Question {
         let stop = StopFile::new(place.folder());
         let page = self.output.as_deref().map(|output| page_of_stop(&stop.path(), output));
         self.attach(&process, &place, &stop, page.as_deref(), given)?;
+        if self.output.is_none() {
+            file_hint::print(self.profiler, &crate::options::given(&self.env)?, self.is_quiet);
+        }
         if !self.is_quiet {
             eprintln!("corprof: `{name}` watches process {pid} {}", self.until());
             if text::stays(self.profiler) {

@@ -8,11 +8,11 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, Subcommand, value_parser};
 use corprof_profilers::settings;
-use corprof_profilers::table::{Kind, Profiler, Setting};
+use corprof_profilers::table::{Kind, LEAKS, Profiler, Setting};
 
 use super::Question;
 use super::text::{self, Words};
-use crate::options::{self, RAW_NAMES_HELP};
+use crate::options::{self, RAW_CLASSES_HELP, RAW_NAMES_HELP};
 
 /// The options that are not rows of the table.
 const PID: &str = "pid";
@@ -107,6 +107,7 @@ fn word(setting: &Setting) -> OsString {
 /// A flag, which sets a word.
 fn flag(profiler: &'static Profiler, setting: &'static Setting, option: &'static str) -> Arg {
     let help = match option {
+        RAW_NAMES if profiler.name == LEAKS.name => RAW_CLASSES_HELP.to_owned(),
         RAW_NAMES => RAW_NAMES_HELP.to_owned(),
         JSON => "Print the answer as one JSON document, whose fields the book states (Answers as JSON)".to_owned(),
         _ => options::help(profiler, setting.variable),

@@ -54,6 +54,9 @@ struct Bar {
     at: f64,
     ms: f64,
     class: &'static str,
+    /// What stands in it.
+    label: String,
+    /// What the pointer shows of it.
     text: String,
 }
 
@@ -241,8 +244,11 @@ fn bar(traced: &Traced, names: &mut Names<'_>, slow: &Slow, part: &Part) -> Bar 
     let at = traced.milliseconds(part.from.saturating_sub(slow.request.from));
     let ms = traced.milliseconds(part.length());
     let does = part.does.name();
-    let text = if part.chains.is_empty() { does.to_owned() } else { names.place_of(&part.chains).to_string() };
-    Bar { at, ms, class: does, text }
+    if part.chains.is_empty() {
+        return Bar { at, ms, class: does, label: does.to_owned(), text: does.to_owned() };
+    }
+    let text = names.place_of(&part.chains).to_string();
+    Bar { at, ms, class: does, label: names.label_of_place(&part.chains), text }
 }
 
 fn call_bar(traced: &Traced, slow: &Slow, call: &Call) -> Bar {
@@ -251,7 +257,7 @@ fn call_bar(traced: &Traced, slow: &Slow, call: &Call) -> Bar {
     let at = traced.milliseconds(from - slow.request.from);
     let span = call.activity.span_id;
     let text = format!("{} (span {span:016x})", call.activity.source);
-    Bar { at, ms: traced.milliseconds(to - from), class: "call", text }
+    Bar { at, ms: traced.milliseconds(to - from), class: "call", label: text.clone(), text }
 }
 
 fn lane(out: &mut String, class: &str, name: &str, whole: f64, bars: &[Bar]) -> anyhow::Result<()> {
@@ -262,11 +268,11 @@ fn lane(out: &mut String, class: &str, name: &str, whole: f64, bars: &[Bar]) -> 
     longest.truncate(MOST_BARS);
     longest.sort_by(|a, b| a.at.total_cmp(&b.at));
     let percent = |ms: f64| if whole > 0.0 { 100.0 * ms / whole } else { 0.0 };
-    for Bar { at, ms, class, text } in longest {
+    for Bar { at, ms, class, label, text } in longest {
         let has_room = *ms >= LEAST_TEXT * whole;
         let thin = if has_room { "" } else { " thin" };
         let text = escaped(text);
-        let shown = if has_room { &text[..] } else { "" };
+        let shown = if has_room { escaped(label) } else { String::new() };
         write!(
             out,
             "<i class=\"{class}{thin}\" style=\"left:{:.3}%;width:{:.3}%\" \
@@ -295,7 +301,7 @@ mod tests {
 
     #[test]
     fn bars_are_at_their_times_and_texts_are_no_markup() {
-        let bar = |at, ms, text: &str| Bar { at, ms, class: "waits", text: text.to_owned() };
+        let bar = |at, ms, text: &str| Bar { at, ms, class: "waits", label: text.to_owned(), text: text.to_owned() };
         let mut out = String::new();
         lane(&mut out, "operation", "A<B>", 200.0, &[bar(150.0, 50.0, "x\"><script>"), bar(0.0, 1.0, "short")])
             .unwrap();

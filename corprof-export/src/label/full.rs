@@ -2,8 +2,8 @@
 //! compiler has made of a name is turned back.
 
 use super::{
-    Machine, fsharp_closure, generated, is_closure, is_of_vb, machine_source, outside_brackets, split, state_machine,
-    type_name, within_holder,
+    Machine, class_in_source, fsharp_closure, generated, is_closure, is_of_vb, machine_source, outside_brackets, split,
+    state_machine, type_name, within_holder,
 };
 
 /// A managed method with its namespace and parameters.
@@ -13,7 +13,11 @@ pub(crate) fn full(name: &str, machine: Machine) -> String {
             return format!("{inner}{suffix}");
         }
     }
-    let is_no_method = name.starts_with('[') || name.starts_with("<unknown") || name.starts_with("new ");
+    // What is allocated is a class.
+    if let Some(class) = name.strip_prefix("new ") {
+        return format!("new {}", class_in_source(class, ""));
+    }
+    let is_no_method = name.starts_with('[') || name.starts_with("<unknown");
     if is_no_method || !may_be_generated(name) {
         return name.to_owned();
     }
@@ -35,7 +39,7 @@ pub(crate) fn full(name: &str, machine: Machine) -> String {
 }
 
 /// Whether there may be a part that a compiler has made: most names have none, and stay as they are.
-fn may_be_generated(name: &str) -> bool {
+pub(super) fn may_be_generated(name: &str) -> bool {
     let starts = ["<>", ".<", "+<", "/<", "<<", "(<", " <", "@", "$"];
     name.starts_with('<') || starts.iter().any(|start| name.contains(start))
 }
@@ -49,7 +53,7 @@ fn is_generated(component: &str) -> bool {
 
 /// A type as it was written, with the full names of its arguments; none for one that a compiler has made around a
 /// method.
-fn full_type_name(component: &str) -> Option<String> {
+pub(super) fn full_type_name(component: &str) -> Option<String> {
     if is_generated(component) { type_name(component) } else { Some(with_arguments(component)) }
 }
 
@@ -85,7 +89,7 @@ fn of_types(list: &str) -> String {
     format!("{open}{}{close}{rest}", types.join(", "))
 }
 
-fn of_type(text: &str) -> String {
+pub(super) fn of_type(text: &str) -> String {
     let text = text.trim();
     if !may_be_generated(text) {
         return text.to_owned();

@@ -49,6 +49,9 @@ fn an_allocated_type_loses_its_namespaces_and_nothing_else() {
     is("new System.Collections.Generic.Dictionary<string, Shop.Line>.Entry[]", "new Dictionary<string, Line>.Entry[]");
     is("new Shop.Grid[,][]", "new Grid[,][]");
     is("new int?[]", "new int?[]");
+    is("new Shop.Web.Beds.<Items>d__0[]", "new Beds.Items (state machine)[]");
+    is("new Box<Shop.<Load>d__3, int>", "new Box<Load, int>");
+    is("new AsyncStateMachineBox<int, Shop.Web.Beds.<Free>d__0>", "new Beds.Free (async)");
 }
 
 #[test]

@@ -51,9 +51,9 @@ fn sorted_shapes(
         is_used[shape.class as usize] = true;
     }
 
-    let class = |Described { key, facts }| match facts {
-        Some((name, assembly, instance_size)) => Class { assembly, name, key, instance_size },
-        None => Class { assembly: String::new(), name: format!("(class {key:#x})"), key, instance_size: 0 },
+    let class = |Described { key, facts, method }| {
+        let (name, assembly, instance_size) = facts.unwrap_or_else(|| (format!("(class {key:#x})"), String::new(), 0));
+        Class { assembly, name, key, instance_size, method }
     };
     let used = described.into_iter().enumerate().filter(|&(old, _)| is_used[old]);
     let mut classes: Vec<(Class, usize)> = used.map(|(old, described)| (class(described), old)).collect();

@@ -35,6 +35,8 @@ pub(super) struct Described {
     key: u64,
     /// Name, assembly and size of an instance.
     facts: Option<(String, String, u64)>,
+    /// The method that tells for what it was made.
+    method: String,
 }
 
 /// A root before its object's number is known.
@@ -186,6 +188,12 @@ impl GraphBuilder {
         facts.get_or_insert_with(|| (name.to_owned(), assembly.to_owned(), instance_size));
     }
 
+    /// Names a method that tells for what a compiler has made a class: [`Class::method`](crate::Class::method).
+    pub fn class_method(&mut self, key: u64, method: &str) {
+        let number = self.class_number(key);
+        method.clone_into(&mut self.classes[number as usize].method);
+    }
+
     /// The numbers of the objects' classes that have no description yet.
     pub fn undescribed_classes(&self) -> impl Iterator<Item = u64> {
         self.classes.iter().filter(|class| class.facts.is_none()).map(|class| class.key)
@@ -260,7 +268,7 @@ impl GraphBuilder {
     fn class_number(&mut self, key: u64) -> u32 {
         let next = self.classes.len() as u32;
         *self.class_numbers.entry(key).or_insert_with(|| {
-            self.classes.push(Described { key, facts: None });
+            self.classes.push(Described { key, facts: None, method: String::new() });
             next
         })
     }

@@ -1,6 +1,6 @@
 //! Files of snapshots, to be compared later: `.cheap`, about 8 bytes an object.
 //!
-//! # Format, version 1
+//! # Format, version 2
 //!
 //! `"corprof heap\0"`, the version as a byte, then numbers in groups of seven bits, the lowest first (LEB128). Texts
 //! are a length and UTF-8.
@@ -8,7 +8,7 @@
 //! | part | content |
 //! |---|---|
 //! | about | title; 0, or 1 and milliseconds since 1970; how many counts of losses, the counts |
-//! | classes | how many; each: assembly, name, key, size of an instance |
+//! | classes | how many; each: assembly, name, key, size of an instance, a method that tells for what it was made |
 //! | shapes | how many; each: class, size |
 //! | objects | how many; the power of 2 by which distances are divided; each: distance from the address before, shape, number of edges |
 //! | edges | of each object: where they lead, as distance from the one before, the first from the object itself, zigzag |
@@ -16,7 +16,7 @@
 //! | roots | how many; each: distance of the object from the one before, kind, 0 or 1 and a name |
 //! | end | CRC-32 of all before, 4 bytes, the lowest first |
 //!
-//! A reader of version 1 refuses other versions: unknown parts cannot be skipped.
+//! A reader of version 2 refuses other versions: unknown parts cannot be skipped.
 
 use std::io;
 
@@ -24,7 +24,7 @@ mod read;
 mod write;
 
 const MAGIC: &[u8; 13] = b"corprof heap\0";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Why a file could not be read.
 #[derive(Debug, thiserror::Error)]

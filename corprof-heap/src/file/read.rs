@@ -106,7 +106,9 @@ impl<R: Read> Input<R> {
     fn class(&mut self, before: &[Class]) -> Result<Class> {
         let assembly = self.text()?;
         let name = self.text()?;
-        let class = Class { assembly, name, key: self.number()?, instance_size: self.number()? };
+        let key = self.number()?;
+        let instance_size = self.number()?;
+        let class = Class { assembly, name, key, instance_size, method: self.text()? };
         self.check(before.last().is_none_or(|last| *last < class), "classes are not in order")?;
         Ok(class)
     }

@@ -64,6 +64,7 @@ impl HeapGraph {
             out.text(&class.name)?;
             out.number(class.key)?;
             out.number(class.instance_size)?;
+            out.text(&class.method)?;
         }
         out.number(self.shapes.len() as u64)?;
         for shape in &self.shapes {

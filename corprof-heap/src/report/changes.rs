@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::{grouped, plain};
+use super::{Names, grouped, plain};
 use crate::Total;
 use crate::diff::{Change, PathDiff, Summary, by_class};
 
@@ -66,22 +66,22 @@ impl Sums {
 }
 
 impl Changes {
-    /// Compares, and lists at most `classes` changed classes and `paths` grown paths.
+    /// Compares, and lists at most `classes` changed classes and `paths` grown paths, with these names.
     #[must_use]
-    pub fn of(before: &Summary, after: &Summary, classes: usize, paths: usize) -> Self {
+    pub fn of(before: &Summary, after: &Summary, classes: usize, paths: usize, names: &Names) -> Self {
         let side = |summary: &Summary| Side { title: summary.title().to_owned(), whole: summary.is_whole() };
         let mut changed = by_class(before, after);
         changed.retain(|class| class.change.before != class.change.after);
         let other_classes = changed.len().saturating_sub(classes) as u64;
         changed.truncate(classes);
         let class = |class: crate::diff::ClassChange| Class {
-            name: class.name,
+            name: names.named(&class.assembly, &class.name).to_owned(),
             assembly: class.assembly,
             sums: Sums::of(class.change),
         };
         let diff = PathDiff::of(before, after);
         let path = |path: usize| Path {
-            classes: diff.names(path).into_iter().map(str::to_owned).collect(),
+            classes: diff.shown(path, names).into_iter().map(str::to_owned).collect(),
             sums: Sums::of(diff.change(path)),
         };
         Self {

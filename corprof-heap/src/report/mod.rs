@@ -10,9 +10,11 @@ use crate::{ClassId, Dominators, Link, ObjectId, Path, Paths, RootKind, Total, T
 
 mod changes;
 mod html;
+mod names;
 mod text;
 
 pub use changes::Changes;
+pub use names::Names;
 
 /// The size of a report.
 #[derive(Clone, Copy, Debug)]
@@ -94,9 +96,9 @@ struct Object {
 const HOLDS: usize = 8;
 
 impl Report {
-    /// Gathers the contents.
+    /// Gathers the contents, with these names.
     #[must_use]
-    pub fn of(tree: &Dominators<'_>, options: Options) -> Self {
+    pub fn of(tree: &Dominators<'_>, options: Options, names: &Names) -> Self {
         let graph = tree.graph();
         let totals = Totals::of(tree);
         let classes = totals.by_retained();
@@ -112,8 +114,10 @@ impl Report {
             shallow: total.shallow,
             retained: total.retained,
         };
-        let class =
-            |&(class, total): &(ClassId, Total)| row(&graph.class(class).name, &graph.class(class).assembly, total);
+        let class = |&(class, total): &(ClassId, Total)| {
+            let class = graph.class(class);
+            row(names.class(class), &class.assembly, total)
+        };
         let mut assemblies: Vec<Row> = totals
             .assemblies
             .iter()
@@ -122,13 +126,13 @@ impl Report {
         assemblies.sort_by_key(|assembly| std::cmp::Reverse(assembly.retained)); // stable: else by name
 
         let object = |object: ObjectId| Object {
-            class: graph.class_name(object).to_owned(),
+            class: names.of_object(graph, object).to_owned(),
             address: format!("{:#x}", graph.address(object)),
             shallow: graph.size(object),
             retained: tree.retained_bytes(object),
             retained_objects: tree.retained_count(object) as u64,
-            path: paths.to(object).map(|path| told_path(tree, &path, options.steps)).unwrap_or_default(),
-            holds: holds(tree, object),
+            path: paths.to(object).map(|path| told_path(tree, &path, options.steps, names)).unwrap_or_default(),
+            holds: holds(tree, object, names),
         };
         Self {
             title: graph.title().to_owned(),
@@ -195,14 +199,14 @@ impl Report {
 }
 
 /// The steps of a path in words; of a long one both ends.
-fn told_path(tree: &Dominators<'_>, path: &Path<'_>, limit: usize) -> Vec<String> {
+fn told_path(tree: &Dominators<'_>, path: &Path<'_>, limit: usize, names: &Names) -> Vec<String> {
     let graph = tree.graph();
-    let root = path.root.to_string();
+    let root = names.root(path.root);
     let step = |&(link, object): &(Link, ObjectId)| {
         let through = if link == Link::WeakTable { " (value in a weak table)" } else { "" };
-        format!("{}{through}", graph.class_name(object))
+        format!("{}{through}", names.of_object(graph, object))
     };
-    let mut lines = vec![root, graph.class_name(path.root.object).to_owned()];
+    let mut lines = vec![root, names.of_object(graph, path.root.object).to_owned()];
     let half = limit / 2;
     if path.steps.len() <= 2 * half {
         lines.extend(path.steps.iter().map(step));
@@ -215,7 +219,7 @@ fn told_path(tree: &Dominators<'_>, path: &Path<'_>, limit: usize) -> Vec<String
 }
 
 /// From an object down, always to the one that retains most, while that is at least half of the first's retained bytes.
-fn holds(tree: &Dominators<'_>, object: ObjectId) -> Vec<String> {
+fn holds(tree: &Dominators<'_>, object: ObjectId, names: &Names) -> Vec<String> {
     let half = tree.retained_bytes(object) / 2;
     let largest = |&object: &ObjectId| {
         let largest =
@@ -223,8 +227,11 @@ fn holds(tree: &Dominators<'_>, object: ObjectId) -> Vec<String> {
         (tree.retained_bytes(largest) >= half).then_some(largest)
     };
     let down = std::iter::successors(largest(&object), largest).take(HOLDS);
-    down.map(|object| format!("{} ({} bytes)", tree.graph().class_name(object), grouped(tree.retained_bytes(object))))
-        .collect()
+    let step = |object| {
+        let bytes = grouped(tree.retained_bytes(object));
+        format!("{} ({bytes} bytes)", names.of_object(tree.graph(), object))
+    };
+    down.map(step).collect()
 }
 
 /// Without control characters: the application chooses the name.

@@ -36,6 +36,31 @@ impl Assembly {
         }
         None
     }
+
+    /// The type around a nested one.
+    pub fn enclosing_type(&self, definition: TypeDef) -> Option<TypeDef> {
+        self.enclosing.get(&definition.token().row()).map(|row| type_token(*row))
+    }
+
+    /// The type of this name in another one.
+    pub fn nested_type(&self, outer: TypeDef, name: &str) -> Option<TypeDef> {
+        let outer = outer.token().row();
+        let mut nested = self.enclosing.iter().filter(|(_, around)| **around == outer);
+        nested.find(|(row, _)| self.string(0x02, **row, 1) == Some(name)).map(|(row, _)| type_token(*row))
+    }
+
+    /// The names of a type's methods, in the order of the file, as far as they can be read.
+    pub fn method_names(&self, definition: TypeDef) -> impl Iterator<Item = &str> {
+        let row = definition.token().row();
+        let last = self.metadata.rows(Table::MethodDef);
+        let first = self.cell(0x02, row, 5).unwrap_or(last + 1);
+        let end = self.cell(0x02, row + 1, 5).unwrap_or(last + 1).min(last + 1);
+        (first..end).filter_map(|method| self.string(0x06, method, 3))
+    }
+}
+
+const fn type_token(row: u32) -> TypeDef {
+    TypeDef::from_raw(TypeDef::NIL.as_raw() | row)
 }
 
 impl InAssembly<'_> {

@@ -576,6 +576,14 @@ pub static LEAKS: Profiler = Profiler {
             "groups of objects to print, those that have grown most first",
         ),
         by_option("LEAKS_OUT", PAGE, "", "leaks --output FILE", "a page about the second heap"),
+        by_option(
+            "LEAKS_NAMES",
+            Kind::Word(&["source", "raw"]),
+            "source",
+            "leaks --raw-names",
+            "`source` names what a compiler has made by what was written, `Shop.Load (closure)`; `raw` as the runtime does, \
+             `Shop.<>c__DisplayClass3_0`",
+        ),
         format("LEAKS_FORMAT", "leaks --json"),
         stop("LEAKS_STOP"),
     ],

@@ -8,6 +8,7 @@ mod detach;
 mod diff;
 mod documents;
 mod ends;
+mod heap_names;
 mod il;
 mod lines;
 mod names;

@@ -150,6 +150,10 @@ fn a_page_shows_the_slowest_requests_as_waterfalls() -> Result<()> {
             lane.contains("lane activity") && lane.contains("System.Net.Http") && percent(lane, "width:") > 50.0
         };
         ensure!(both.iter().any(|lanes| lanes.iter().any(is_right)), "{runtime}: {both:#?}");
+        // A bar has room for the end of a framework's name only.
+        let is_full = |lane: &&String| lane.contains(">Microsoft.AspNetCore.");
+        let full: Vec<&String> = both.iter().flatten().filter(is_full).collect();
+        ensure!(full.is_empty(), "{runtime}: {full:#?}");
         // The endpoint and its slowest requests each have a flame graph, and so has each slow request.
         let reports = endpoints.iter().find(|part| part.contains("<summary>GET /reports<"));
         let reports = reports.with_context(|| format!("{runtime}: no flame graphs of /reports: {endpoints:#?}"))?;

@@ -22,6 +22,28 @@ fn an_application_runs_as_without_it_and_the_profiler_is_said_to_be_loaded() -> 
 }
 
 #[test]
+fn a_profiler_that_prints_because_no_file_was_named_says_how_to_name_one() -> Result<()> {
+    for runtime in runtimes()? {
+        for (name, hint, variable) in
+            [("tracer", "TRACER_OUT=calls.pftrace", "TRACER_OUT"), ("logger", "LOGGER_DIR=events", "LOGGER_DIR")]
+        {
+            let folder = tempfile::tempdir()?;
+            for is_named in [false, true] {
+                let mut command = corprof()?;
+                let file = folder.path().join("calls.pftrace");
+                let setting = format!("{variable}={}", if name == "logger" { folder.path() } else { &file }.display());
+                command.args(["run"]).args(is_named.then_some(format!("--env={setting}"))).arg(name).arg("--");
+                let output = command.args(application(&runtime, "Hello")?).output()?;
+                let (stdout, stderr) = texts(&output);
+                ensure!(stdout.contains("Hello"), "{runtime}: {name}: {output:?}");
+                ensure!(stderr.contains(hint) != is_named, "{runtime}: {name}, named: {is_named}: {stderr}");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn three_children_each_tell_of_themselves_and_none_hangs() -> Result<()> {
     for runtime in runtimes()? {
         let mut command = corprof()?;
