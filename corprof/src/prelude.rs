@@ -4,7 +4,6 @@
 //! its module: values of objects and hooks from [`values`](crate::values), the sampler from
 //! [`sampler`](crate::sampler), locks from [`sync`](crate::sync).
 
-pub use crate::Guid;
 pub use crate::args::{
     AssemblyReferenceProvider, ClassCounts, EventPipeEvent, FunctionControl, GcReason, Generations, JitCache,
     MovedRanges, Roots, SurvivingRanges, SuspendReason, TransitionReason, WeakTableElements,
@@ -24,3 +23,4 @@ pub use crate::names::Name;
 pub use crate::profiler::{BoxError, Callbacks, Profiler};
 pub use crate::profiler_thread::ProfilerThread;
 pub use corprof_macros::{Profiler, callbacks};
+pub use windows_core::GUID as Guid;
