@@ -15,12 +15,13 @@ struct Allocations {
 
 #[callbacks]
 impl Callbacks for Allocations {
-    fn object_allocated(&self, cx: &InNoGc<'_>, object: ObjectId<'_>, class: ClassId) {
-        let size = cx.object_size(object).unwrap_or(0);
+    fn object_allocated(&self, cx: &InNoGc<'_>, object: ObjectId<'_>, class: ClassId) -> Result<()> {
+        let size = cx.object_size(object)?;
         let mut classes = self.classes.lock(cx);
         let (bytes, objects) = classes.entry(cx.names().class(class)).or_default();
         *bytes += size;
         *objects += 1;
+        Ok(())
     }
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {

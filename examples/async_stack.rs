@@ -1,6 +1,5 @@
 //! Prints the stack of each exception, and under it the methods that await what the thread has resumed (.NET 11).
 
-use corprof::args::EventPipeEvent;
 use corprof::info::EventPipeProviderConfig;
 use corprof::prelude::*;
 use corprof::sampler::ticks;
@@ -9,30 +8,30 @@ use corprof_async::{AskedMethods, Decoder, LogicalStacks, PROVIDER, STACK_KEYWOR
 
 #[derive(Profiler)]
 #[profiler(clsid = "4E1A5A0C-7C1B-4C55-9C55-5D0E2E0C7E11")]
-struct AsyncStack(Mutex<Told>);
+struct AsyncStack(Mutex<State>);
 
-/// What threads have told, and the exceptions that wait for it: the thread, the time, and the code on its stack.
-type Told = (Decoder, LogicalStacks, Vec<(u64, u64, Vec<corprof::id::CodeAddress>)>);
+/// The events that have come, and the exceptions that wait for theirs: the thread, the time, and the code on its stack.
+type State = (Decoder, LogicalStacks, Vec<(u64, u64, Vec<corprof::id::CodeAddress>)>);
 
 #[callbacks]
 impl Callbacks for AsyncStack {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
-        cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
         let level = corprof::events::Level::Informational;
         let events = EventPipeProviderConfig { name: PROVIDER, keywords: STACK_KEYWORDS, level, filter: None };
         cx.event_pipe_start_session(&[events], false)?;
         Ok(Self(Mutex::default()))
     }
 
-    fn exception_thrown(&self, cx: &InNoGc<'_>, _thrown: ObjectId<'_>) {
-        let Ok(Some(thread)) = cx.current_thread() else { return };
+    fn exception_thrown(&self, cx: &InNoGc<'_>, _thrown: ObjectId<'_>) -> Result<()> {
+        let Some(thread) = cx.current_thread()? else { return Ok(()) };
         let mut stack = Vec::new();
-        let _ = cx.walk_own_stack(|frame| {
+        cx.walk_own_stack(|frame| {
             stack.extend(frame.code_address());
             std::ops::ControlFlow::Continue(())
-        });
-        let os_id = cx.os_thread_id(thread).unwrap_or_default();
+        })?;
+        let os_id = cx.os_thread_id(thread)?;
         self.0.lock(cx).2.push((u64::from(os_id), ticks(), stack));
+        Ok(())
     }
 
     /// A thread tells what it ran later: up to then its exceptions wait.

@@ -8,11 +8,10 @@ struct Exceptions;
 
 #[callbacks]
 impl Callbacks for Exceptions {
-    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) {
-        match cx.class_of(thrown) {
-            Ok(class) => eprintln!("{} thrown", cx.names().class(class)),
-            Err(error) => eprintln!("something thrown: {error}"),
-        }
+    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) -> Result<()> {
+        let class = cx.class_of(thrown)?;
+        eprintln!("{} thrown", cx.names().class(class));
+        Ok(())
     }
 
     fn exception_search_catcher_found(&self, cx: &mut InCallback<'_>, function: FunctionId) {

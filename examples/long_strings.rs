@@ -1,7 +1,6 @@
 //! Finds where strings of more than a kilobyte are made: by stack, the most bytes first.
 
 use std::collections::HashMap;
-use std::ops::ControlFlow::Continue;
 
 use corprof::prelude::*;
 use corprof::sync::Mutex;
@@ -16,25 +15,14 @@ struct LongStrings {
 
 #[callbacks]
 impl Callbacks for LongStrings {
-    fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
-        cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?; // what walks need
-        Ok(Self::default())
-    }
-
-    fn object_allocated(&self, cx: &InNoGc<'_>, object: ObjectId<'_>, class: ClassId) {
-        let size = cx.object_size(object).unwrap_or(0);
-        if size <= LONG || cx.names().class(class) != "System.String" {
-            return;
+    fn object_allocated(&self, cx: &InNoGc<'_>, object: ObjectId<'_>, class: ClassId) -> Result<()> {
+        let size = cx.object_size(object)?;
+        if size > LONG && cx.names().class(class) == "System.String" {
+            let functions = cx.own_stack(usize::MAX)?;
+            let stack = functions.into_iter().map(|function| cx.names().csharp().function(function)).collect();
+            *self.bytes_by_stack.lock(cx).entry(stack).or_default() += size;
         }
-        let mut stack = Vec::new();
-        let walked = cx.walk_own_stack(|frame| {
-            stack.extend(frame.function().map(|function| cx.names().csharp().function(function)));
-            Continue(())
-        });
-        match walked {
-            Ok(()) => *self.bytes_by_stack.lock(cx).entry(stack).or_default() += size,
-            Err(error) => eprintln!("a string without a stack: {error}"),
-        }
+        Ok(())
     }
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {

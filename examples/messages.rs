@@ -13,13 +13,15 @@ struct Messages {
 
 #[callbacks]
 impl Callbacks for Messages {
-    fn exception_catcher_enter(&self, cx: &InNoGc<'_>, catcher: FunctionId, thrown: Option<ObjectId<'_>>) {
-        let Some(exception) = thrown.and_then(|thrown| cx.value(thrown).ok()) else { return };
+    fn exception_catcher_enter(&self, cx: &InNoGc<'_>, method: FunctionId, thrown: Option<ObjectId<'_>>) -> Result<()> {
+        let Some(thrown) = thrown else { return Ok(()) };
+        let exception = cx.value(thrown)?;
         let class = cx.names().csharp().class(exception.class());
-        let catcher = cx.names().csharp().function(catcher);
+        let catcher = cx.names().csharp().function(method);
         let message = exception.field("_message").map(|message| message.to_string()).unwrap_or_default();
         let line = format!("{catcher} caught {class}: {message}");
         *self.counts.lock(cx).entry(line).or_default() += 1;
+        Ok(())
     }
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use corprof::args::{GcReason, Generations};
 use corprof::prelude::*;
 use corprof::sync::Mutex;
 
@@ -15,10 +14,10 @@ struct Throws {
 
 #[callbacks]
 impl Callbacks for Throws {
-    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) {
-        if let Ok(class) = cx.class_of(thrown) {
-            *self.by_class.lock(cx).entry(cx.names().class(class)).or_default() += 1;
-        }
+    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) -> Result<()> {
+        let class = cx.names().class(cx.class_of(thrown)?);
+        *self.by_class.lock(cx).entry(class).or_default() += 1;
+        Ok(())
     }
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {

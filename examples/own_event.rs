@@ -23,10 +23,9 @@ impl Callbacks for Events {
         Ok(Self { thrown: cx.event_pipe_define(provider)? })
     }
 
-    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) {
-        let Ok(class) = cx.class_of(thrown) else { return };
-        let class = cx.names().class(class);
+    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) -> Result<()> {
+        let class = cx.names().class(cx.class_of(thrown)?);
         // Without a session that listens, this does nothing.
-        let _ = self.thrown.write(cx, &Thrown { class: Text::from(class.as_str()) });
+        self.thrown.write(cx, &Thrown { class: Text::from(class.as_str()) })
     }
 }

@@ -255,6 +255,37 @@ fn the_readme_has_every_example() -> Result<()> {
     Ok(())
 }
 
+/// Names in the signatures of callbacks that need no import.
+const BUILT_IN: [&str; 2] = ["Option", "Self"];
+
+#[test]
+fn the_prelude_has_the_types_of_all_callbacks() -> Result<()> {
+    let prelude = read("corprof/src/prelude.rs")?;
+    let names: Vec<&str> = prelude.split(|c: char| !c.is_alphanumeric()).collect();
+    let table = read("corprof-macros/src/generated.rs")?;
+    let signatures: Vec<&str> = table.lines().filter(|line| line.contains("signature: \"fn ")).collect();
+    assert!(signatures.len() > 90, "the table looks different");
+    for signature in signatures {
+        let words = signature.split(|c: char| !c.is_alphanumeric());
+        for ty in words.filter(|word| word.starts_with(|c: char| c.is_ascii_uppercase())) {
+            assert!(names.contains(&ty) || BUILT_IN.contains(&ty), "the prelude lacks {ty}: {signature}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_first_page_of_the_documentation_leads_to_every_module() -> Result<()> {
+    let page = read("corprof/src/lib.rs")?;
+    for module in page.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';')) {
+        let links = [format!("[`{module}`]"), format!("[`{module}::"), format!("`{module}`")];
+        let is_linked =
+            page.lines().any(|line| line.starts_with("//! |") && links.iter().any(|link| line.contains(link)));
+        assert!(is_linked || module == "prelude", "no row of the table leads to `{module}`");
+    }
+    Ok(())
+}
+
 /// The most lines of an example that is not named in [`SLIDES`].
 const SLIDE: usize = 55;
 

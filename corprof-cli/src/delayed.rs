@@ -104,8 +104,9 @@ impl DelayedAttach<'_> {
                 Wait::Ended(status) => break status,
                 Wait::Signal if answering.is_some() => launch::end(pid, true),
                 Wait::Signal => {
-                    let (answers, attached_to) = (answers.clone(), attached_to.get());
-                    answering = answers.map(|answers| thread::spawn(move || answers.ask_and_end(attached_to, pid)));
+                    let attached_to = attached_to.get();
+                    let ask = |answers: Arc<Answers>| thread::spawn(move || answers.ask_and_end(attached_to, pid));
+                    answering = answers.clone().map(ask);
                 }
                 Wait::Woken | Wait::TimedOut => {}
             }

@@ -53,12 +53,12 @@ mod tests {
             let stack = profile.stack_root_first(frames);
             profile.sample(thread, Duration::ZERO, stack, weight);
         }
-        let told = |most| {
+        let shown = |most| {
             let shown = |(share, label): (f64, String)| format!("{:.0} {label}", 100.0 * share);
             profile.busiest(most).into_iter().map(shown).collect::<Vec<_>>()
         };
-        assert_eq!(told(9), ["65 App.Busy", "30 App.Main", "5 App.Rare"]);
-        assert_eq!(told(1), ["65 App.Busy"]);
+        assert_eq!(shown(9), ["65 App.Busy", "30 App.Main", "5 App.Rare"]);
+        assert_eq!(shown(1), ["65 App.Busy"]);
         assert!(Profile::new("none", Unit::Samples).busiest(5).is_empty());
     }
 }

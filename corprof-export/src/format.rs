@@ -43,6 +43,11 @@ const ENDINGS: [(&str, Format); 11] = [
 const TEXT: &str = ".txt";
 
 impl Format {
+    /// The file extensions that choose a format. A longer one comes before those that it ends in.
+    pub fn extensions() -> impl Iterator<Item = &'static str> {
+        ENDINGS.into_iter().map(|(ending, _)| ending).chain([TEXT])
+    }
+
     /// How many bytes at the end of a file's name are its extension: 0 if it is none of the known ones.
     pub(crate) fn ending_of(name: &str) -> usize {
         ending_of(&name.to_ascii_lowercase()).map_or(0, |(ending, _)| ending.len())
@@ -61,6 +66,5 @@ fn ending_of(name: &str) -> Option<(&'static str, Format)> {
 
 /// The endings, as a message says them.
 pub(crate) fn known() -> String {
-    let endings: Vec<_> = ENDINGS.iter().map(|(ending, _)| *ending).collect();
-    format!("{}, {TEXT}", endings.join(", "))
+    Format::extensions().collect::<Vec<_>>().join(", ")
 }

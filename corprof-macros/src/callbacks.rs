@@ -4,12 +4,15 @@
 //! Names, receivers and numbers of parameters are checked here, because only here can the message name the cure; the
 //! compiler checks the types. A wrong method is left out of the expansion, so that the compiler does not report it a
 //! second time.
+//!
+//! A callback may also be written with a `Result`: its expansion reports the error.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens as _, quote};
 use syn::punctuated::Punctuated;
 use syn::{
-    Attribute, Error, Ident, ImplItem, ImplItemFn, Item, ItemImpl, Meta, Result, Signature, Token, Type, parse_quote,
+    Attribute, Error, Ident, ImplItem, ImplItemFn, Item, ItemImpl, Meta, Result, ReturnType, Signature, Token, Type,
+    parse_quote,
 };
 
 use crate::generated::{CALLBACKS, Callback};
@@ -65,11 +68,13 @@ fn with_events(mut block: ItemImpl, errors: &mut Vec<Error>) -> TokenStream {
     let mut events = Vec::new();
     let mut has_initialize = false;
     let mut every = None;
+    let profiler = block.self_ty.to_token_stream().to_string();
     block.items.retain_mut(|item| {
         if let ImplItem::Fn(method) = item
             && method.sig.ident == "every"
         {
             every = Some(every_events(method, errors));
+            report_errors(method, &profiler);
             return true;
         }
         match check(item, &helpers) {
@@ -77,6 +82,9 @@ fn with_events(mut block: ItemImpl, errors: &mut Vec<Error>) -> TokenStream {
             Ok(Some((callback, method))) => {
                 has_initialize |= callback.name == "initialize" && method.attrs.iter().find_map(condition).is_none();
                 events.push(add_event(callback, &method.attrs));
+                if !callback.signature.contains("->") {
+                    report_errors(method, &profiler);
+                }
                 true
             }
             Err(error) => {
@@ -173,7 +181,7 @@ fn event_set(name: &Ident) -> Result<TokenStream> {
 }
 
 /// The callback that an item implements; `None` if the compiler's own error is better.
-fn check<'a>(item: &'a ImplItem, helpers: &str) -> Result<Option<(&'static Callback, &'a ImplItemFn)>> {
+fn check<'a>(item: &'a mut ImplItem, helpers: &str) -> Result<Option<(&'static Callback, &'a mut ImplItemFn)>> {
     let (name, kind) = match item {
         ImplItem::Fn(method) => {
             let callback = find(&method.sig.ident, helpers)?;
@@ -289,6 +297,25 @@ fn check_signature(signature: &Signature, callback: &Callback) -> Result<()> {
         return Err(Error::new(signature.ident.span(), message));
     }
     Ok(())
+}
+
+/// Turns a callback with the result `Result<(), E>` into one without a result, as the trait has it, which reports the
+/// first error. Other results stay, for the compiler's error.
+fn report_errors(method: &mut ImplItemFn, profiler: &str) {
+    let ReturnType::Type(_, result) = &method.sig.output else { return };
+    let is_result =
+        matches!(&**result, Type::Path(path) if path.path.segments.last().is_some_and(|last| last.ident == "Result"));
+    if !is_result {
+        return;
+    }
+    let callback = method.sig.ident.to_string();
+    let body = &method.block;
+    method.block = parse_quote! {{
+        static __CORPROF_HAS_FAILED: ::core::sync::atomic::AtomicBool = ::core::sync::atomic::AtomicBool::new(false);
+        let __corprof_result = (move || -> #result #body)();
+        ::corprof::__private::callback_result(__corprof_result, #profiler, #callback, &__CORPROF_HAS_FAILED);
+    }};
+    method.sig.output = ReturnType::Default;
 }
 
 /// Adds one event, under the `cfg` conditions of its method.

@@ -25,12 +25,15 @@
 //!
 //! | to | see |
 //! |---|---|
-//! | know which events there are, and how the profiler is made | [`Callbacks`] |
-//! | log any event | [`CallbackEvent`] |
+//! | know which events there are, and how the profiler is made | [`Callbacks`], [`profiler`] |
+//! | read the arguments of a callback | [`args`], [`id`] |
+//! | log any event, choose events by flags | [`CallbackEvent`], [`event_mask`] |
 //! | know which calls are allowed where, and find a call | [`context`], [`info`] |
 //! | name functions, classes, modules | [`names`] |
 //! | read objects, arguments and results | [`values`] |
-//! | sample all threads, walk a stack | [`walk`] |
+//! | walk the stack of a callback | [`walk`] |
+//! | sample the stacks of all threads | [`sampler`] |
+//! | know who waits for a lock, who awaits a method | [`lock_waits`], [`object_chains`] |
 //! | see functions begin and end, count and time calls | [`hooks`], [`calls`] |
 //! | change the code of methods | [`instrumentation`], [`edit`] |
 //! | read and add metadata | [`metadata`] |
@@ -123,6 +126,7 @@ pub use profiler_thread::ProfilerThread;
 #[doc(hidden)]
 pub mod __private {
     pub use crate::adapter::factory::{ClassEntry, assert_distinct, dll_get_class_object};
+    pub use crate::report::callback_result;
     pub use windows_core::HRESULT;
 
     pub const S_FALSE: HRESULT = crate::error::S_FALSE;

@@ -101,6 +101,14 @@ impl Info {
     }
 
     #[doc(hidden)]
+    pub fn own_stack<R>(&self, _limit: usize) -> R
+    where
+        for<'x> Self: InCallbackContext<'x>,
+    {
+        never(())
+    }
+
+    #[doc(hidden)]
     pub fn stack_boundary<R>(&self) -> R
     where
         for<'x> Self: InCallbackContext<'x>,

@@ -102,11 +102,12 @@ fn shown(signature: &syn::Signature) -> String {
     format!("{}({})", signature.ident, parameters.collect::<Vec<_>>().join(", "))
 }
 
-/// Methods of contexts that are not calls of the runtime. The first seven have their messages in src/wrong_context.rs;
+/// Methods of contexts that are not calls of the runtime. The first eight have their messages in src/wrong_context.rs;
 /// a message about the others would surprise users who misspell another method.
 const NO_CALLS: &[(&str, Context)] = &[
     ("names()", Context::InNoGc),
     ("stack_boundary()", Context::InNoGc),
+    ("own_stack(limit)", Context::InNoGc),
     ("with_hook_thread(look)", Context::InNoGc),
     ("spawn_profiler_thread(name, run)", Context::InCallback),
     ("edit_method(module, method, edit)", Context::InCallback),

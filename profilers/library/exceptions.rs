@@ -791,9 +791,9 @@ mod tests {
         state.thread(None).exceptions.extend([thrown(), thrown()]);
         state.end([thrown()]);
         let summary = Summary::of(state.end_all(), 1.0, 10);
-        let mut told: Vec<_> = summary.kinds.iter().map(|row| (row.is_open, row.count)).collect();
-        told.sort_unstable();
-        assert_eq!(told, [(false, 2), (true, 1)]);
+        let mut rows: Vec<_> = summary.kinds.iter().map(|row| (row.is_open, row.count)).collect();
+        rows.sort_unstable();
+        assert_eq!(rows, [(false, 2), (true, 1)]);
         assert!(summary.kinds.iter().all(|row| row.catcher.is_none()));
     }
 }

@@ -156,8 +156,8 @@ impl State {
         let mode = if options.mode == Mode::Cpu { export::Mode::Cpu } else { export::Mode::Wall };
         let is_timed = options.output.is_some();
         let timing = Timing { interval, mode: if options.mode == Mode::Cpu { "cpu" } else { "wall" } };
-        let (is_only_mine, has_raw_names) = (options.is_only_mine, options.has_raw_names);
-        let kind = Kind { interval, mode, is_only_mine, has_raw_names, is_timed };
+        let kind =
+            Kind { interval, mode, is_only_mine: options.is_only_mine, has_raw_names: options.has_raw_names, is_timed };
         let profile = kind.profile(SystemTime::now() + options.delay);
         let shows_lines = options.output.as_ref().is_some_and(|output| output.format() == Format::Html);
         Self {

@@ -37,7 +37,6 @@ const OTHER_ANSWERS: &[(&str, &str, &str, &str)] = &[
     ("shutdown", "EventPipeStopSession", "E_FAIL", "EventPipe is gone already"),
     ("*", "DoStackSnapshot", "CORPROF_E_STACKSNAPSHOT_UNSAFE", "there is nothing to walk yet, or not at this moment"),
     ("*", "DoStackSnapshot", "CORPROF_E_STACKSNAPSHOT_UNMANAGED_CTX", "an exception is being unwound"),
-    ("*", "DoStackSnapshot", "CORPROF_E_INCONSISTENT_WITH_FLAGS", "a run without ENABLE_STACK_SNAPSHOT"),
     // corprof's own refusals, which spare the application a wrong answer or a crash.
     ("*", "GetClassFromTokenAndTypeArgs", "CORPROF_E_NOT_MANAGED_THREAD", "classes are loaded on managed threads only"),
     ("*", "GetFunctionFromTokenAndTypeArgs", "CORPROF_E_NOT_MANAGED_THREAD", "the same"),

@@ -103,9 +103,36 @@ fn moments_without_a_walk_are_named_errors() -> Result<()> {
             }
             ensure!(stacks.len() == 2 && stacks.iter().all(|stack| stack.starts_with(unmanaged)), "{event}: {outcome}");
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_first_walk_sets_the_flag_that_walks_need() -> Result<()> {
+    for runtime in Runtime::all()? {
         let outcome = chain(&runtime, "Flagless")?;
-        let flag = "DoStackSnapshot(COR_PRF_ENABLE_STACK_SNAPSHOT): CORPROF_E_INCONSISTENT_WITH_FLAGS";
-        ensure!(told(&outcome, "thrown").iter().all(|stack| stack.starts_with(flag)), "{outcome}");
+        let chains = chains(&runtime);
+        ensure!(told(&outcome, "flags") == ["before false, after true", "before true, after true"], "{outcome}");
+        ensure!(told(&outcome, "thrown") == chains, "{outcome}");
+        // The innermost two, without what is native.
+        let innermost = chains.map(|chain| chain.split(" < ").take(2).collect::<Vec<_>>().join(" < "));
+        ensure!(told(&outcome, "functions") == innermost, "{outcome}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_first_error_that_a_callback_returns_is_reported() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let outcome = chain(&runtime, "Failing")?;
+        ensure!(told(&outcome, "tried") == ["0", "1"], "each was called, and went on: {outcome}");
+        for line in [
+            "corprof: exception_thrown of the profiler Failing: no luck 0 (further errors of it are not shown)\n",
+            "corprof: every of the profiler Failing: DoStackSnapshot: CORPROF_E_STACKSNAPSHOT_UNSAFE (0x80131360): ",
+        ] {
+            ensure!(outcome.stderr.matches(line).count() == 1, "expected once: {line:?} in {outcome}");
+        }
+        ensure!(outcome.stderr.matches("of the profiler Failing").count() == 2, "{outcome}");
     }
     Ok(())
 }

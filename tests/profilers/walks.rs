@@ -3,7 +3,7 @@
 #![allow(clippy::panic, reason = "one of them is there to panic")]
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use corprof::prelude::*;
 
@@ -90,15 +90,44 @@ impl Callbacks for Everywhere {
     }
 }
 
-/// Walks without having asked for the flag.
+/// Walks without having set the flag.
 #[derive(Profiler)]
 #[profiler(clsid = "3D0B9E52-77C1-4E0D-9C0B-0E5A3F6B0002", no_export)]
 struct Flagless;
 
 #[callbacks]
 impl Callbacks for Flagless {
-    fn exception_thrown(&self, cx: &InNoGc<'_>, _thrown: ObjectId<'_>) {
+    fn exception_thrown(&self, cx: &InNoGc<'_>, _thrown: ObjectId<'_>) -> Result<()> {
+        let has_flag = || Ok::<_, Error>(cx.event_mask()?.contains(EventMask::ENABLE_STACK_SNAPSHOT));
+        let before = has_flag()?;
         tell(cx, "thrown");
+        eprintln!("flags: before {before}, after {}", has_flag()?);
+        let innermost: Vec<Name> = cx.own_stack(2)?.into_iter().map(|function| cx.names().function(function)).collect();
+        eprintln!("functions: {}", innermost.join(" < "));
+        Ok(())
+    }
+}
+
+/// Returns an error each time.
+#[derive(Default, Profiler)]
+#[profiler(clsid = "3D0B9E52-77C1-4E0D-9C0B-0E5A3F6B0004", no_export)]
+struct Failing {
+    tried: AtomicU32,
+}
+
+#[callbacks]
+impl Callbacks for Failing {
+    #[events(ModuleLoadStarted)]
+    fn every(&self, cx: &InNoGc<'_>, _event: &CallbackEvent<'_>) -> Result<()> {
+        cx.own_stack(1)?;
+        cx.walk_own_stack(|_| ControlFlow::Continue(()))
+    }
+
+    fn exception_thrown(&self, _cx: &InNoGc<'_>, _thrown: ObjectId<'_>) -> Result<(), BoxError> {
+        let tried = self.tried.fetch_add(1, Relaxed);
+        eprintln!("tried: {tried}");
+        Err(format!("no luck {tried}"))?;
+        Ok(())
     }
 }
 
@@ -187,4 +216,4 @@ fn panics(cx: &InNoGc<'_>) {
     });
 }
 
-corprof::export!(Everywhere, Flagless, Manners);
+corprof::export!(Everywhere, Failing, Flagless, Manners);

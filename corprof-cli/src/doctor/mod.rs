@@ -304,18 +304,18 @@ mod tests {
 
     #[test]
     fn a_crash_report_that_does_nothing_is_named() {
-        let told = |major, pairs: &[(&str, &str)]| {
+        let findings = |major, pairs: &[(&str, &str)]| {
             let mut report = Report::default();
             of_crashes(&variables(pairs), major, &mut report);
             (report.findings.iter().map(|finding| finding.id).collect::<Vec<_>>(), report.good.len())
         };
         let on = ("DOTNET_EnableCrashReport", "1");
         let dump = ("DOTNET_DbgEnableMiniDump", "1");
-        assert_eq!(told(Some(10), &[dump]), (vec![], 0));
-        assert_eq!(told(Some(10), &[on]), (vec!["crash-report-is-off"], 0));
-        assert_eq!(told(Some(10), &[on, dump]), (vec![], 1));
-        assert_eq!(told(Some(11), &[on]), (vec![], 1));
-        assert_eq!(told(None, &[on]), (vec![], 0));
+        assert_eq!(findings(Some(10), &[dump]), (vec![], 0));
+        assert_eq!(findings(Some(10), &[on]), (vec!["crash-report-is-off"], 0));
+        assert_eq!(findings(Some(10), &[on, dump]), (vec![], 1));
+        assert_eq!(findings(Some(11), &[on]), (vec![], 1));
+        assert_eq!(findings(None, &[on]), (vec![], 0));
     }
 
     #[test]

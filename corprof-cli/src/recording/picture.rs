@@ -144,16 +144,16 @@ impl Picture {
         if self.names.raw_names {
             return names;
         }
-        let mut told: FxHashMap<u32, bool> = FxHashMap::default();
+        let mut is_async: FxHashMap<u32, bool> = FxHashMap::default();
         for &(caller, number) in &self.stacks {
             let caller = self.stacks.get_index(caller as usize).map(|&(_, frame)| frame);
             let caller = caller.and_then(|caller| self.frames.get_index(caller as usize));
             let (Some(caller), Some(frame)) = (caller, self.frames.get_index(number as usize)) else { continue };
-            if !frame.name.contains("MoveNext(") || told.get(&number) == Some(&true) {
+            if !frame.name.contains("MoveNext(") || is_async.get(&number) == Some(&true) {
                 continue;
             }
             let shown = self.shown_name(frame, Some(&caller.name));
-            told.insert(number, !shown.ends_with(" (iterator)"));
+            is_async.insert(number, !shown.ends_with(" (iterator)"));
             if let Some(name) = names.get_mut(number as usize) {
                 *name = shown;
             }

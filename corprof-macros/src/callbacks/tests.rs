@@ -69,6 +69,40 @@ fn events_follow_the_methods_and_everything_else_stays() {
 }
 
 #[test]
+fn a_callback_that_returns_a_result_reports_its_error() {
+    let flat = |text: &str| text.split_whitespace().collect::<String>();
+    let found = flat(&pretty(callbacks(quote! {
+        impl Callbacks for Beeper {
+            fn thread_created(&self, _: &mut InCallback<'_>, _: ThreadId) -> corprof::Result<()> { beep() }
+        }
+    })));
+    let wanted = pretty(quote! {
+        impl Callbacks for Beeper {
+            fn thread_created(&self, _: &mut InCallback<'_>, _: ThreadId) {
+                static __CORPROF_HAS_FAILED: ::core::sync::atomic::AtomicBool =
+                    ::core::sync::atomic::AtomicBool::new(false);
+                let __corprof_result = (move || -> corprof::Result<()> { beep() })();
+                ::corprof::__private::callback_result(
+                    __corprof_result, "Beeper", "thread_created", &__CORPROF_HAS_FAILED,
+                );
+            }
+        }
+    });
+    assert!(found.starts_with(&flat(&wanted)), "{found}");
+}
+
+#[test]
+fn results_that_the_trait_has_and_those_that_nobody_has_stay() {
+    for method in [
+        quote! { fn jit_inlining(&self, _: &mut InCallback<'_>, _: FunctionId, _: FunctionId) -> Result<bool> { go() } },
+        quote! { fn thread_created(&self, _: &mut InCallback<'_>, _: ThreadId) -> u32 { 1 } },
+    ] {
+        let found = callbacks(quote! { impl Callbacks for Beeper { #method } });
+        assert!(found.to_string().contains(&method.to_string()), "{found}");
+    }
+}
+
+#[test]
 fn no_methods_no_events() {
     let found = callbacks(quote! { impl Callbacks for Quiet {} });
     let wanted = quote! {

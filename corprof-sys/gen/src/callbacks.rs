@@ -135,15 +135,19 @@ impl Callback<'_> {
         self.facts.args.split(", ").filter_map(|argument| argument.split_once(": "))
     }
 
+    /// Whether CoreCLR makes the callback.
+    pub fn is_made(&self) -> bool {
+        self.row.wrapper == Wrapper::Calls && self.row.fired_by_runtime
+    }
+
     /// Whether `every` hears of it: it is an event that the runtime makes, where a context of a callback is allowed.
     pub fn is_in_every(&self) -> bool {
-        let is_made = self.row.wrapper == Wrapper::Calls && self.row.fired_by_runtime;
         let is_switched = self.row.enabled_by.first().is_some_and(|flags| flags.starts_with("COR_PRF_"));
         let has_context = matches!(self.context(), Some("InCallback" | "InNoGc"));
         // The two that hand something out to fill in are questions.
         let is_question =
             ["FunctionControl", "AssemblyReferenceProvider"].iter().any(|ty| self.facts.args.contains(ty));
-        is_made && is_switched && has_context && !is_question
+        self.is_made() && is_switched && has_context && !is_question
     }
 
     /// The default result of the method.

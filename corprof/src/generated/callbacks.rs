@@ -21,6 +21,11 @@ use windows_core::GUID as Guid;
 /// A callback comes on the thread of its event, and many come at a time: hence `&self`, `Send` and `Sync`. The
 /// type of its context says which calls a callback may make ([`context`](crate::context)). A panic in one is
 /// reported and disables the profiler; the application goes on.
+///
+/// A callback that answers nothing may be written with the result `Result<()>`, or `Result<(), E>` with
+/// another error that can be displayed: corprof reports the first error of each.
+///
+/// Not shown here are the callbacks that CoreCLR never makes, such as those of remoting.
 #[allow(unused_variables, reason = "the default bodies ignore what they are given")]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no callbacks",
@@ -316,6 +321,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::FunctionUnloadStarted`.
     #[doc(alias = "FunctionUnloadStarted")]
+    #[doc(hidden)]
     fn function_unload_started(&self, cx: &InNoGc<'_>, function: FunctionId) {}
     /// The compiler begins to compile a function. The profiler may set another body here.
     ///
@@ -387,6 +393,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::JITFunctionPitched`.
     #[doc(alias = "JITFunctionPitched")]
+    #[doc(hidden)]
     fn jit_function_pitched(&self, cx: &InNoGc<'_>, function: FunctionId) {}
     /// The compiler wants to inline `callee` into `caller`: return `true` to allow it, `false` to forbid it.
     ///
@@ -450,6 +457,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::RemotingClientInvocationStarted`.
     #[doc(alias = "RemotingClientInvocationStarted")]
+    #[doc(hidden)]
     fn remoting_client_invocation_started(&self, cx: &InNoGc<'_>) {}
     /// A remoting client sends a message (.NET Framework).
     ///
@@ -461,6 +469,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::RemotingClientSendingMessage`.
     #[doc(alias = "RemotingClientSendingMessage")]
+    #[doc(hidden)]
     fn remoting_client_sending_message(
         &self,
         cx: &InNoGc<'_>,
@@ -477,6 +486,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::RemotingClientReceivingReply`.
     #[doc(alias = "RemotingClientReceivingReply")]
+    #[doc(hidden)]
     fn remoting_client_receiving_reply(
         &self,
         cx: &InNoGc<'_>,
@@ -493,6 +503,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::RemotingClientInvocationFinished`.
     #[doc(alias = "RemotingClientInvocationFinished")]
+    #[doc(hidden)]
     fn remoting_client_invocation_finished(&self, cx: &InNoGc<'_>) {}
     /// A remoting server has a message (.NET Framework).
     ///
@@ -504,6 +515,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::RemotingServerReceivingMessage`.
     #[doc(alias = "RemotingServerReceivingMessage")]
+    #[doc(hidden)]
     fn remoting_server_receiving_message(
         &self,
         cx: &InNoGc<'_>,
@@ -520,6 +532,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::RemotingServerInvocationStarted`.
     #[doc(alias = "RemotingServerInvocationStarted")]
+    #[doc(hidden)]
     fn remoting_server_invocation_started(&self, cx: &InNoGc<'_>) {}
     /// The method that a remoting message requested has returned (.NET Framework).
     ///
@@ -531,6 +544,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::RemotingServerInvocationReturned`.
     #[doc(alias = "RemotingServerInvocationReturned")]
+    #[doc(hidden)]
     fn remoting_server_invocation_returned(&self, cx: &InNoGc<'_>) {}
     /// A remoting server sends its reply (.NET Framework).
     ///
@@ -542,6 +556,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::RemotingServerSendingReply`.
     #[doc(alias = "RemotingServerSendingReply")]
+    #[doc(hidden)]
     fn remoting_server_sending_reply(
         &self,
         cx: &InNoGc<'_>,
@@ -780,6 +795,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::ExceptionOSHandlerEnter`.
     #[doc(alias = "ExceptionOSHandlerEnter")]
+    #[doc(hidden)]
     fn exception_os_handler_enter(&self, cx: &InNoGc<'_>, unused: usize) {}
     /// An operating-system handler has been left.
     ///
@@ -789,6 +805,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::ExceptionOSHandlerLeave`.
     #[doc(alias = "ExceptionOSHandlerLeave")]
+    #[doc(hidden)]
     fn exception_os_handler_leave(&self, cx: &InNoGc<'_>, unused: usize) {}
     /// This function's frame is being unwound.
     ///
@@ -883,6 +900,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::COMClassicVTableDestroyed`.
     #[doc(alias = "COMClassicVTableDestroyed")]
+    #[doc(hidden)]
     fn com_classic_vtable_destroyed(
         &self,
         cx: &mut InCallback<'_>,
@@ -900,6 +918,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::ExceptionCLRCatcherFound`.
     #[doc(alias = "ExceptionCLRCatcherFound")]
+    #[doc(hidden)]
     fn exception_clr_catcher_found(&self, cx: &InNoGc<'_>) {}
     /// The runtime's own code has caught the exception (.NET Framework).
     ///
@@ -911,6 +930,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback::ExceptionCLRCatcherExecute`.
     #[doc(alias = "ExceptionCLRCatcherExecute")]
+    #[doc(hidden)]
     fn exception_clr_catcher_execute(&self, cx: &InNoGc<'_>) {}
     /// A managed thread has been given a name.
     ///
@@ -1167,6 +1187,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     ///
     /// In the IDL: `ICorProfilerCallback6::GetAssemblyReferences`.
     #[doc(alias = "GetAssemblyReferences")]
+    #[doc(hidden)]
     fn get_assembly_references(
         &self,
         cx: &mut InCallback<'_>,

@@ -48,6 +48,7 @@ pub enum Event {
     /// `ClassUnloadFinished`
     ClassUnloadFinished,
     /// `FunctionUnloadStarted`
+    #[doc(hidden)]
     FunctionUnloadStarted,
     /// `JITCompilationStarted`
     JitCompilationStarted,
@@ -58,6 +59,7 @@ pub enum Event {
     /// `JITCachedFunctionSearchFinished`
     JitCachedFunctionSearchFinished,
     /// `JITFunctionPitched`
+    #[doc(hidden)]
     JitFunctionPitched,
     /// `JITInlining`
     JitInlining,
@@ -68,20 +70,28 @@ pub enum Event {
     /// `ThreadAssignedToOSThread`
     ThreadAssignedToOsThread,
     /// `RemotingClientInvocationStarted`
+    #[doc(hidden)]
     RemotingClientInvocationStarted,
     /// `RemotingClientSendingMessage`
+    #[doc(hidden)]
     RemotingClientSendingMessage,
     /// `RemotingClientReceivingReply`
+    #[doc(hidden)]
     RemotingClientReceivingReply,
     /// `RemotingClientInvocationFinished`
+    #[doc(hidden)]
     RemotingClientInvocationFinished,
     /// `RemotingServerReceivingMessage`
+    #[doc(hidden)]
     RemotingServerReceivingMessage,
     /// `RemotingServerInvocationStarted`
+    #[doc(hidden)]
     RemotingServerInvocationStarted,
     /// `RemotingServerInvocationReturned`
+    #[doc(hidden)]
     RemotingServerInvocationReturned,
     /// `RemotingServerSendingReply`
+    #[doc(hidden)]
     RemotingServerSendingReply,
     /// `UnmanagedToManagedTransition`
     UnmanagedToManagedTransition,
@@ -124,8 +134,10 @@ pub enum Event {
     /// `ExceptionSearchCatcherFound`
     ExceptionSearchCatcherFound,
     /// `ExceptionOSHandlerEnter`
+    #[doc(hidden)]
     ExceptionOsHandlerEnter,
     /// `ExceptionOSHandlerLeave`
+    #[doc(hidden)]
     ExceptionOsHandlerLeave,
     /// `ExceptionUnwindFunctionEnter`
     ExceptionUnwindFunctionEnter,
@@ -142,10 +154,13 @@ pub enum Event {
     /// `COMClassicVTableCreated`
     ComClassicVtableCreated,
     /// `COMClassicVTableDestroyed`
+    #[doc(hidden)]
     ComClassicVtableDestroyed,
     /// `ExceptionCLRCatcherFound`
+    #[doc(hidden)]
     ExceptionClrCatcherFound,
     /// `ExceptionCLRCatcherExecute`
+    #[doc(hidden)]
     ExceptionClrCatcherExecute,
     /// `ThreadNameChanged`
     ThreadNameChanged,
@@ -184,6 +199,7 @@ pub enum Event {
     /// `ConditionalWeakTableElementReferences`
     ConditionalWeakTableElementReferences,
     /// `GetAssemblyReferences`
+    #[doc(hidden)]
     GetAssemblyReferences,
     /// `ModuleInMemorySymbolsUpdated`
     ModuleInMemorySymbolsUpdated,

@@ -79,7 +79,8 @@ mod tests {
     fn floats_value_types_and_type_parameters_do() {
         let value_type: &[u8] = &[0x11, 0x49];
         let nullable: &[u8] = &[0x15, 0x11, 0x49, 1, INT32];
-        let (type_parameter, method_parameter): (&[u8], &[u8]) = (&[0x13, 0], &[0x1e, 0]);
+        let type_parameter: &[u8] = &[0x13, 0];
+        let method_parameter: &[u8] = &[0x1e, 0];
         let modified_float: &[u8] = &[0x20, 0x49, FLOAT64];
         for parameter in [&[FLOAT64], value_type, nullable, type_parameter, method_parameter, modified_float, &[0x16]] {
             assert_eq!(tags(VOID, &[&[INT32], parameter]), OURS | PLAIN_RESULT, "{parameter:x?}");

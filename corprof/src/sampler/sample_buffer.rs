@@ -211,7 +211,8 @@ mod tests {
             .iter()
             .map(|stack| buffer.frames(stack).iter().map(|frame| (frame.ip, frame.function)).collect())
             .collect();
-        let (known, dynamic) = (function(8), function(0x70));
+        let known = function(8);
+        let dynamic = function(0x70);
         assert_eq!(read[0], [(1, known), (2, dynamic), (4, None)]);
         assert_eq!(read[1], [(1, known), (2, known), (4, known)]);
         assert_eq!(read[2], [(1, known), (2, dynamic), (3, known), (4, known)]);

@@ -8,8 +8,10 @@ use windows_core::HRESULT;
 
 use crate::context::{InNoGc, Place};
 use crate::error::{E_FAIL, Error, Result, S_FALSE, S_OK};
+use crate::event_mask::EventMask;
 use crate::ffi::visitor::Visitor;
 use crate::generated::contract::contract;
+use crate::id::FunctionId;
 use crate::info::Info;
 use crate::session::wire;
 
@@ -21,7 +23,7 @@ const CALL: &str = "DoStackSnapshot";
 impl InNoGc<'_> {
     /// Calls `visit` with each frame of the calling thread's stack, the innermost first, until it returns `Break`.
     ///
-    /// Needs `EventMask::ENABLE_STACK_SNAPSHOT`, which any [`add_events`](crate::Info::add_events) can set. The runtime
+    /// The first walk sets `EventMask::ENABLE_STACK_SNAPSHOT`, which the runtime needs for walks. It
     /// shows each managed frame, and one [native](Frame::is_native) frame where native code has called managed code, in
     /// its own order. It leaves out frames without metadata: dynamic methods and the runtime's own stubs. On a thread
     /// without managed frames `visit` is not called.
@@ -56,6 +58,26 @@ impl InNoGc<'_> {
         self.walk(sys::COR_PRF_SNAPSHOT_DEFAULT, visit)
     }
 
+    /// The managed functions on the calling thread's stack, the innermost first: at most `limit` of them.
+    ///
+    /// [`walk_own_stack`](Self::walk_own_stack) also shows where native code stands between them, and the places in
+    /// the code. In [`exception_thrown`](crate::Callbacks::exception_thrown) the first one is the method that throws; of
+    /// an exception that the runtime throws, such as for an index, it may be one of the runtime's own.
+    ///
+    /// # Errors
+    /// As [`walk_own_stack`](Self::walk_own_stack).
+    pub fn own_stack(&self, limit: usize) -> Result<Vec<FunctionId>> {
+        let mut functions = Vec::new();
+        self.walk_own_stack(|frame| {
+            if functions.len() == limit {
+                return ControlFlow::Break(());
+            }
+            functions.extend(frame.function());
+            ControlFlow::Continue(())
+        })?;
+        Ok(functions)
+    }
+
     /// Like [`walk_own_stack`](Self::walk_own_stack); each frame also has its [`registers`](Frame::registers).
     ///
     /// In a slow hook the instruction, stack and frame pointers are right; other registers are 0 if no function on the
@@ -79,10 +101,15 @@ impl InNoGc<'_> {
         // SAFETY: 0 is the calling thread, which is alive. The seed, if there is one, has the registers of a function
         // that waits for the hook which makes this call, and is longer than the part that the runtime reads. The
         // trampoline belongs to this walk, and is called during this call only (fact: walks).
-        let code = unsafe {
+        let mut snapshot = || unsafe {
             let trampoline = trampoline_of(&walk);
             info.DoStackSnapshot(0, Some(trampoline), flags.bits(), (&raw mut walk).cast(), context, size)
         };
+        let mut code = snapshot();
+        // Without the flag the runtime refuses before it shows a frame. All that the flag does is to allow walks.
+        if code == sys::CORPROF_E_INCONSISTENT_WITH_FLAGS && self.add_events(EventMask::ENABLE_STACK_SNAPSHOT).is_ok() {
+            code = snapshot();
+        }
         let Walk { visitor, frames, has_stopped, .. } = walk;
         visitor.rethrow();
         match code {
@@ -108,7 +135,7 @@ fn explain(code: HRESULT, frames: usize, is_in_managed: bool) -> Result<()> {
         )),
         sys::CORPROF_E_INCONSISTENT_WITH_FLAGS => Err(Error::new(code, CALL).about(
             "COR_PRF_ENABLE_STACK_SNAPSHOT",
-            "a stack walk needs this flag: `cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)` in `initialize`",
+            "a stack walk needs this flag, and the runtime has refused to set it now",
         )),
         code => Error::check(code, CALL),
     }

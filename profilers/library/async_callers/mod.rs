@@ -2,7 +2,7 @@
 //! from the thread's stack.
 //!
 //! Where the runtime tells of async operations (.NET 11), it does so after the fact, by a session (`session`): a stack
-//! of async code waits until that has come (`told`). Elsewhere a probe of the profiler's own knows it at once (`probe`),
+//! of async code waits until that has come (`held_stacks`). Elsewhere a probe of the profiler's own knows it at once (`probe`),
 //! in applications that start with it: it changes code, and a profiler that has done so cannot detach. What is to be
 //! done for that all the time is done on a thread of the profiler (`work`). For one look at an application that hangs both
 //! are too late: the objects of the async methods tell there (`standing`).
@@ -14,21 +14,21 @@ use corprof::args::EventPipeEvent;
 use corprof::id::Inert;
 use corprof::prelude::*;
 
+use held_stacks::HeldStacks;
 pub(crate) use later::{Later, LaterCallers};
 pub(crate) use probe::Machine;
 use probe::{AsyncProbe, ProbeCallers};
 use session::Inbox;
 pub(crate) use standing::StandingCallers;
-use told::Told;
 pub(crate) use work::{AsyncWork, Joins};
 
 use crate::own_frames::is_of_the_runtime;
 
+mod held_stacks;
 mod later;
 mod probe;
 mod session;
 mod standing;
-mod told;
 mod work;
 
 /// Why the callers are unknown after an attach to a runtime that does not tell.
@@ -275,7 +275,7 @@ pub(crate) struct Callers<T> {
 /// Who knows callers.
 enum Knower<T> {
     Nobody,
-    Runtime(Box<Told<T>>),
+    Runtime(Box<HeldStacks<T>>),
     Probe(ProbeCallers),
 }
 
@@ -290,7 +290,7 @@ impl<T> Callers<T> {
     /// when it is settled.
     pub(crate) fn add(&mut self, cx: &InNoGc<'_>, stack: Waiting<T>, then: impl FnOnce(&Waiting<T>, &Joined<'_>)) {
         match &mut self.knower {
-            Knower::Runtime(told) if told.holds(stack.thread) || stack.may_be_async() => told.push(stack),
+            Knower::Runtime(held) if held.holds(stack.thread) || stack.may_be_async() => held.push(stack),
             Knower::Probe(probe) => {
                 let joined = probe.join(cx, &stack);
                 then(&stack, &joined);
@@ -305,12 +305,12 @@ impl<T> Callers<T> {
 
     /// Has `then` take the waiting stacks whose time has come; all of them with `is_last`.
     pub(crate) fn settle(&mut self, cx: &InNoGc<'_>, is_last: bool, mut then: impl FnMut(&Waiting<T>, &Joined<'_>)) {
-        let Knower::Runtime(told) = &mut self.knower else { return };
-        told.take_buffers(cx);
-        while let Some(stack) = told.next_due(is_last) {
+        let Knower::Runtime(held) = &mut self.knower else { return };
+        held.take_buffers(cx);
+        while let Some(stack) = held.next_due(is_last) {
             let can_wait = !is_last && !stack.has_waited_long();
-            let Some(joined) = told.join(cx, &stack, can_wait) else {
-                told.put_back(stack);
+            let Some(joined) = held.join(cx, &stack, can_wait) else {
+                held.put_back(stack);
                 break;
             };
             then(&stack, &joined);
@@ -319,18 +319,18 @@ impl<T> Callers<T> {
 
     /// The time of the oldest stack that waits, in ticks.
     pub(crate) fn oldest(&self) -> Option<u64> {
-        if let Knower::Runtime(told) = &self.knower { told.oldest() } else { None }
+        if let Knower::Runtime(held) = &self.knower { held.oldest() } else { None }
     }
 
     /// Whether stacks wait.
     pub(crate) fn is_waiting(&self) -> bool {
-        matches!(&self.knower, Knower::Runtime(told) if told.is_waiting())
+        matches!(&self.knower, Knower::Runtime(held) if held.is_waiting())
     }
 
     /// What a reader of the stacks should know.
     pub(crate) fn note(&self, cx: &InNoGc<'_>) -> Option<String> {
         match &self.knower {
-            Knower::Runtime(told) => told.note(cx),
+            Knower::Runtime(held) => held.note(cx),
             Knower::Probe(probe) => probe.note(),
             Knower::Nobody if self.without == 0 => None,
             Knower::Nobody => {

@@ -9,9 +9,9 @@ use corprof::prelude::*;
 use corprof::sampler::ticks;
 use corprof::sync::Mutex;
 
+use super::held_stacks::{ANSWER, HeldStacks};
 use super::probe::{AsyncProbe, ProbeCallers};
 use super::session::{AsyncSession, Started};
-use super::told::{ANSWER, Told};
 use super::{AsyncSource, Callers, Knower};
 
 /// The pause between two looks while nothing is due.
@@ -100,8 +100,8 @@ impl<S: Joins> AsyncWork<S> {
                 self.state.lock(cx).settle(cx, false);
                 if self.forgotten.elapsed() >= FORGET {
                     self.forgotten = Instant::now();
-                    if let Knower::Runtime(told) = &mut self.state.lock(cx).callers().knower {
-                        told.forget();
+                    if let Knower::Runtime(held) = &mut self.state.lock(cx).callers().knower {
+                        held.forget();
                     }
                 }
                 let pause = if self.begun.elapsed() < BEGINNING { FIRST_FLUSHES } else { FLUSH };
@@ -132,8 +132,8 @@ impl<S: Joins> AsyncWork<S> {
                 self.hears.probe.take().into_iter().for_each(|probe| probe.give_up(cx));
                 self.begun = Instant::now();
                 if self.hears.is_wanted {
-                    let told = Told::new(Arc::clone(&self.hears.inbox));
-                    self.state.lock(cx).callers().knower = Knower::Runtime(Box::new(told));
+                    let held = HeldStacks::new(Arc::clone(&self.hears.inbox));
+                    self.state.lock(cx).callers().knower = Knower::Runtime(Box::new(held));
                 }
                 Source::On(session)
             }
@@ -156,9 +156,9 @@ impl<S: Joins> AsyncWork<S> {
         self.flushed = Instant::now();
         let from = ticks();
         if session.flush(cx).is_ok()
-            && let Knower::Runtime(told) = &mut self.state.lock(cx).callers().knower
+            && let Knower::Runtime(held) = &mut self.state.lock(cx).callers().knower
         {
-            told.ask(from);
+            held.ask(from);
         }
     }
 

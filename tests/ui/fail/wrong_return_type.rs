@@ -4,8 +4,8 @@ struct Beeper;
 
 #[callbacks]
 impl Callbacks for Beeper {
-    fn thread_created(&self, _cx: &mut InCallback<'_>, _thread: ThreadId) -> Result<()> {
-        Ok(())
+    fn thread_created(&self, _cx: &mut InCallback<'_>, _thread: ThreadId) -> bool {
+        true
     }
 }
 

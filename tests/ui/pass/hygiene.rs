@@ -23,6 +23,15 @@ struct MANIFEST(bool);
 #[::corprof::callbacks]
 impl ::corprof::Callbacks for MANIFEST {
     fn thread_created(&self, _cx: &mut ::corprof::InCallback<'_>, _thread: ::corprof::id::ThreadId) {}
+
+    fn thread_destroyed(
+        &self,
+        cx: &mut ::corprof::InCallback<'_>,
+        thread: ::corprof::id::ThreadId,
+    ) -> ::corprof::Result<()> {
+        cx.os_thread_id(thread)?;
+        ::std::result::Result::Ok(())
+    }
 }
 
 /// Nothing to do.

@@ -80,14 +80,14 @@ impl Public {
         }
     }
 
-    fn count(&mut self, json: &Value, item: &Value, shown: &str) {
+    fn count(&mut self, json: &Value, item: &Value, name: &str) {
         let Some((kind, inner)) = item["inner"].as_object().and_then(|inner| inner.iter().next()) else { return };
         self.add(kind, 1);
-        self.add("trait item", if kind == "trait" { list(&inner["items"]).len() } else { 0 });
-        self.add("variant", list(&inner["variants"]).len());
-        // Private fields are not in the index.
-        let fields = list(&inner["kind"]["plain"]["fields"]);
-        self.add("field", fields.iter().filter(|field| Self::item(json, field).is_some()).count());
+        // Private fields, and what the documentation hides, are not in the index.
+        let shown = |ids: &Value| list(ids).iter().filter(|id| Self::item(json, id).is_some()).count();
+        self.add("trait item", if kind == "trait" { shown(&inner["items"]) } else { 0 });
+        self.add("variant", shown(&inner["variants"]));
+        self.add("field", shown(&inner["kind"]["plain"]["fields"]));
         for block in list(&inner["impls"]).iter().filter_map(|id| Self::item(json, id)) {
             let block = &block["inner"]["impl"];
             if block["trait"].is_null() && block["is_synthetic"] == false {
@@ -96,7 +96,7 @@ impl Public {
             }
         }
         if kind == "module" {
-            self.module(json, item, Some(shown));
+            self.module(json, item, Some(name));
         }
     }
 

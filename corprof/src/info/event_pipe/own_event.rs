@@ -4,7 +4,6 @@ use std::fmt::{self, Debug, Formatter};
 use std::marker::PhantomData;
 
 use corprof_events::{EncodeError, EventDefinition, ProviderEvent};
-use windows_core::GUID;
 
 use super::{EventPipeEventDefinition, EventPipeField, EventPipePayload};
 use crate::context::InCallback;
@@ -31,6 +30,8 @@ impl<E> OwnEvent<E> {
 impl<E: ProviderEvent> OwnEvent<E> {
     /// Writes an event; does nothing if no session listens.
     ///
+    /// For an event that belongs to an activity, pass [`id`](Self::id) to [`Info::event_pipe_write_event`].
+    ///
     /// May be called wherever the profiler has an [`Info`], which every context is. While a session of this profiler
     /// listens, the call makes [`event_pipe_event_delivered`](crate::Callbacks::event_pipe_event_delivered) on the
     /// calling thread. Hold no lock that this callback takes ([`sync`](crate::sync)).
@@ -39,25 +40,11 @@ impl<E: ProviderEvent> OwnEvent<E> {
     /// As [`event_pipe_write_event`](Info::event_pipe_write_event); `E_INVALIDARG`: no event can have the value of a
     /// field ([`Misfit`](corprof_events::Misfit)).
     pub fn write(&self, cx: &Info, event: &E) -> Result<()> {
-        self.write_in_activity(cx, event, None, None)
-    }
-
-    /// Writes an event that belongs to an activity, and relates it to another one.
-    ///
-    /// # Errors
-    /// As [`write`](Self::write).
-    pub fn write_in_activity(
-        &self,
-        cx: &Info,
-        event: &E,
-        activity: Option<&GUID>,
-        related_activity: Option<&GUID>,
-    ) -> Result<()> {
         let mut bytes = Vec::new();
         event.write(&mut bytes).map_err(|EncodeError { field, misfit, .. }| {
             Error::new(E_INVALIDARG, "EventPipeWriteEvent").about(field, misfit.rule())
         })?;
-        cx.event_pipe_write_event(self.id, &EventPipePayload::from(bytes), activity, related_activity)
+        cx.event_pipe_write_event(self.id, &EventPipePayload::from(bytes), None, None)
     }
 }
 

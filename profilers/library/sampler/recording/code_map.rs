@@ -229,7 +229,8 @@ mod tests {
     #[test]
     fn code_at_a_place_that_had_another_name_gets_other_addresses() {
         let mut map = CodeMap::default();
-        let (first, second) = (8, 16);
+        let first = 8;
+        let second = 16;
         map.learn(first, "A", 0x1000..0x1020);
         map.learn(first, "B", 0x1020..0x1040);
         map.learn(second, "C", 0x1010..0x1030);

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 
 use super::super::doc;
-use super::event;
+use super::{event, hidden};
 use crate::callbacks::Callback;
 use crate::contracts::{Contracts, FlagKind, FlagRow, Mask};
 
@@ -43,7 +43,8 @@ fn events(callbacks: &[Callback<'_>]) -> TokenStream {
     let variants = callbacks.iter().map(|callback| {
         let doc = doc(format!("`{}`", callback.method.name));
         let name = event(callback);
-        quote!(#doc #name)
+        let hidden = hidden(callback);
+        quote!(#doc #hidden #name)
     });
     let all = callbacks.iter().map(event);
     let names = callbacks.iter().map(|callback| {

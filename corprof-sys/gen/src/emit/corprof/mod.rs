@@ -18,7 +18,6 @@ use quote::{format_ident, quote};
 
 use super::{doc, output};
 use crate::callbacks::{Callback, Callbacks};
-use crate::contracts::Wrapper;
 use crate::emitter::{Context, Output};
 use crate::error::Error;
 use crate::sources::Input;
@@ -97,9 +96,11 @@ fn callbacks_trait(callbacks: &[Callback<'_>]) -> Result<TokenStream, Error> {
         let signature = parse(callback, &callback.signature())?;
         let answer = parse(callback, callback.default_answer())?;
         let alias = &callback.method.name;
+        let hidden = hidden(callback);
         methods.extend(quote! {
             #(#lines)*
             #[doc(alias = #alias)]
+            #hidden
             #signature { #answer }
         });
     }
@@ -123,6 +124,11 @@ fn callbacks_trait(callbacks: &[Callback<'_>]) -> Result<TokenStream, Error> {
         /// A callback comes on the thread of its event, and many come at a time: hence `&self`, `Send` and `Sync`. The
         /// type of its context says which calls a callback may make ([`context`](crate::context)). A panic in one is
         /// reported and disables the profiler; the application goes on.
+        ///
+        /// A callback that answers nothing may be written with the result `Result<()>`, or `Result<(), E>` with
+        /// another error that can be displayed: corprof reports the first error of each.
+        ///
+        /// Not shown here are the callbacks that CoreCLR never makes, such as those of remoting.
         #[allow(unused_variables, reason = "the default bodies ignore what they are given")]
         #[diagnostic::on_unimplemented(
             message = "`{Self}` has no callbacks",
@@ -163,13 +169,17 @@ fn doc_line(text: String) -> TokenStream {
     if text.is_empty() { quote!(#[doc = ""]) } else { doc(text) }
 }
 
+/// Keeps a callback that CoreCLR never makes out of the documentation, where nobody needs it.
+fn hidden(callback: &Callback<'_>) -> Option<TokenStream> {
+    (!callback.is_made()).then(|| quote!(#[doc(hidden)]))
+}
+
 fn documentation(callback: &Callback<'_>) -> Vec<String> {
     let row = callback.row;
     let facts = callback.facts;
     let mut lines = vec![facts.doc.clone(), String::new()];
-    match row.wrapper {
-        Wrapper::Calls if row.fired_by_runtime => {}
-        _ => lines.extend(["**CoreCLR never makes this callback.**".to_owned(), String::new()]),
+    if !callback.is_made() {
+        lines.extend(["**CoreCLR never makes this callback.**".to_owned(), String::new()]);
     }
     let flags: Vec<String> = row
         .enabled_by

@@ -190,7 +190,9 @@ mod tests {
         let mut stack = vec![0; WORDS + 100];
         let start = stack.as_ptr().expose_provenance();
         let place = |word: usize| start + word * WORD;
-        let (continued, original, caller) = (WORDS + 10, WORDS + 30, WORDS + 60);
+        let continued = WORDS + 10;
+        let original = WORDS + 30;
+        let caller = WORDS + 60;
         (stack[5], stack[6]) = (place(continued), 100);
         (stack[continued], stack[continued + 1]) = (place(caller), 200);
         (stack[original], stack[original + 1]) = (place(caller), 300);
@@ -204,7 +206,8 @@ mod tests {
 
     #[test]
     fn an_original_frame_at_the_edge_of_the_copied_part_is_kept() {
-        let (original, caller) = (WORDS - 1, WORDS + 60);
+        let original = WORDS - 1;
+        let caller = WORDS + 60;
         let mut stack = vec![0; WORDS + 100];
         let start = stack.as_ptr().expose_provenance();
         let place = |word: usize| start + word * WORD;

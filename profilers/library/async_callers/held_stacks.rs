@@ -28,7 +28,7 @@ const KEPT_SECONDS: usize = 5;
 const PHYSICAL: u64 = 1 << 63;
 
 /// The samples that wait, and what is known of their threads.
-pub(super) struct Told<T> {
+pub(super) struct HeldStacks<T> {
     inbox: Arc<Inbox>,
     decoder: Decoder,
     stacks: LogicalStacks,
@@ -52,7 +52,7 @@ pub(super) struct Told<T> {
     seconds: VecDeque<u64>,
 }
 
-impl<T> Told<T> {
+impl<T> HeldStacks<T> {
     pub(super) fn new(inbox: Arc<Inbox>) -> Self {
         let mut limits = Limits::default();
         limits.states = 1 << 19;
@@ -104,7 +104,7 @@ impl<T> Told<T> {
 
     /// Whether it is known what the thread ran: a buffer of that time or later has come, or the thread has not written
     /// any, though it was asked.
-    fn is_told(&self, sample: &Waiting<T>) -> bool {
+    fn is_known(&self, sample: &Waiting<T>) -> bool {
         let until = sample.thread.1.map_or(0, |os_id| self.stacks.known_until(os_id.into()));
         until.max(self.answered_until) >= sample.ticks
     }
@@ -142,7 +142,7 @@ impl<T> Told<T> {
             || self.frames > MOST_FRAMES
             || sample.has_waited_long()
             || !sample.may_be_async()
-            || self.is_told(sample);
+            || self.is_known(sample);
         if !is_due {
             return None;
         }
@@ -185,7 +185,7 @@ impl<T> Told<T> {
             return None;
         }
         // What the thread ran last may be over.
-        if !self.is_told(sample) && self.stack.outcome != Outcome::Outside {
+        if !self.is_known(sample) && self.stack.outcome != Outcome::Outside {
             self.stack.outcome = Outcome::NoChain;
             joined.awaiting.clear();
             joined.creators.clear();
