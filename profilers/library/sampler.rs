@@ -121,6 +121,9 @@ struct State {
     written: Duration,
 }
 
+/// Stands for the outer frames of a stack that has more than are walked.
+const CUT: &str = "[outer frames are missing]";
+
 /// What a stack is the sample of.
 #[derive(Clone, Copy)]
 struct Sampled {
@@ -129,6 +132,8 @@ struct Sampled {
     weight: u64,
     /// Whether the thread was waiting.
     is_waiting: bool,
+    /// Whether the stack has more frames than are walked.
+    is_cut: bool,
 }
 
 /// The description of a profile.
@@ -310,6 +315,7 @@ impl State {
             at: self.start.elapsed(),
             weight: sample.weight().as_nanos() as u64,
             is_waiting: sample.is_waiting(),
+            is_cut: sample.is_truncated(),
         };
         let stack = Waiting::new(key, sample.ticks(), frames, what);
         self.with_callers(|state, callers| {
@@ -338,6 +344,9 @@ impl State {
         };
         for caller in &joined.awaiting {
             frames.extend(method(profile, caller));
+        }
+        if sample.what.is_cut && joined.awaiting.is_empty() {
+            frames.push(profile.frame(export::Frame::runtime(CUT)));
         }
         if !joined.creators.is_empty() {
             frames.push(profile.frame(export::Frame::runtime(STARTED_BY)));
@@ -389,6 +398,9 @@ impl State {
         };
         for caller in &joined.awaiting {
             stack.extend(logical(recording, caller));
+        }
+        if sample.what.is_cut && joined.awaiting.is_empty() {
+            stack.push(recording.logical(CUT));
         }
         if !joined.creators.is_empty() {
             stack.push(recording.logical(STARTED_BY));

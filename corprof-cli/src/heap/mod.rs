@@ -66,6 +66,10 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
+    /// Print the report as JSON
+    #[arg(long, conflicts_with = "output")]
+    json: bool,
+
     /// Take the snapshot over the diagnostics port, without a profiler
     #[arg(long)]
     session: bool,
@@ -94,6 +98,10 @@ enum Command {
         /// The file to write; its extension chooses the format
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
+
+        /// Print it as JSON
+        #[arg(long, conflicts_with = "output")]
+        json: bool,
 
         /// The number of classes to print
         #[arg(long, value_name = "COUNT", default_value_t = 30)]
@@ -134,9 +142,13 @@ const OBJECTS: usize = 10;
 /// If the process does not answer, events were lost, or a file cannot be read or written.
 pub fn run(args: &Args) -> Outcome {
     match (&args.command, args.pid) {
-        (Some(Command::Top { file, output, classes, raw_names }), _) => {
+        (Some(Command::Top { file, output, json, classes, raw_names }), _) => {
             let graph = file::read(file)?;
-            give_out(&graph, output.as_ref(), 0, *classes, Names { raw_names: *raw_names })?;
+            let names = Names { raw_names: *raw_names };
+            match output {
+                Some(path) => file::write(&graph, path, 0, names)?,
+                None => print(&graph, *json, *classes, names)?,
+            }
         }
         (Some(Command::Diff { before, after, count, json, raw_names }), _) => {
             let names = Names { raw_names: *raw_names };
@@ -187,18 +199,21 @@ fn take(args: &Args, process: &Process) -> anyhow::Result<()> {
     };
     eprintln!("corprof: {cost}");
     debug_assert!(!graph.losses().is_cut());
-    give_out(&graph, args.output.as_ref(), pid, CLASSES, Names { raw_names: args.raw_names })
+    let names = Names { raw_names: args.raw_names };
+    match &args.output {
+        Some(path) => file::write(&graph, path, pid, names),
+        None => print(&graph, args.json, CLASSES, names),
+    }
 }
 
-/// Prints a report, or writes the file.
-fn give_out(graph: &HeapGraph, output: Option<&PathBuf>, pid: u32, classes: usize, names: Names) -> anyhow::Result<()> {
-    if let Some(path) = output {
-        return file::write(graph, path, pid, names);
-    }
+/// Prints a report.
+fn print(graph: &HeapGraph, json: bool, classes: usize, names: Names) -> anyhow::Result<()> {
     let tree = Dominators::of(graph);
     let size = Options { classes, objects: OBJECTS, ..Options::default() };
     let report = Report::of(&tree, size, &names.of_heap(graph.classes()));
-    printed(report.write_text(output::stdout()))
+    let mut out = output::stdout();
+    printed(if json { report.write_json(&mut out) } else { report.write_text(&mut out) })?;
+    printed(out.flush())
 }
 
 fn diff([before, after]: [&PathBuf; 2], count: usize, json: bool, names: Names) -> anyhow::Result<()> {

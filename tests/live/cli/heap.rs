@@ -116,6 +116,9 @@ fn a_second_snapshot_tells_what_has_grown() -> Result<()> {
         let (code, stdout, _) = corprof_heap(&["diff", before, after])?;
         ensure!(code == Some(0) && stdout.contains("Node"), "{stdout}");
 
+        let (code, stdout, _) = corprof_heap(&["top", after, "--json"])?;
+        let report: Value = serde_json::from_str(&stdout)?;
+        ensure!(code == Some(0) && report["classes"].as_array().is_some_and(|classes| !classes.is_empty()), "{stdout}");
         let (code, stdout, _) = corprof_heap(&["top", after])?;
         ensure!(code == Some(0) && stdout.contains("Heap of Heap") && stdout.contains("Node  [Heap]"), "{stdout}");
         for name in ["x.pftrace", "x.gcdump", "x.heapsnapshot", "x.html", "x.txt"] {

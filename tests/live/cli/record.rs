@@ -6,6 +6,7 @@ use corprof_profilers::table::{self, Loading};
 use corprof_tests::{ensure_or_longer, patiently};
 
 use super::*;
+use crate::cli::recording::Recording;
 
 /// Samples of waits, too: an application that hardly works has no others, and a profile without samples is an error.
 const WALL: &[&str] = &["--mode", "wall"];
@@ -321,6 +322,30 @@ fn a_process_is_recorded_as_often_as_is_asked() -> Result<()> {
         ensure!(code == Some(0) && !stderr.contains("panicked"), "{runtime}: {code:?}: {stderr}");
     }
     Ok(())
+}
+
+#[test]
+fn stacks_that_are_too_deep_say_so_in_every_format() -> Result<()> {
+    const MISSING: &str = "[outer frames are missing]";
+    patiently(runtimes()?, |runtime, times| {
+        let folder = tempfile::tempdir()?;
+        for name in ["p.folded", "p.html", "p.speedscope.json", "p.nettrace"] {
+            let file = folder.path().join(name);
+            let options = if name == "p.nettrace" { &["--events", "wall"] } else { WALL };
+            for (depth, is_too_deep) in [("5000", true), ("100", false)] {
+                let time = (500 * times).to_string();
+                let output = record(runtime, &file, options, "Deep")?.args(["1", depth, &time]).output()?;
+                ensure_or_longer!(output.status.success(), "{runtime}, {name}: {output:?}");
+                let has_mark = if name == "p.nettrace" {
+                    Recording::read(&file)?.has_outermost(MISSING)
+                } else {
+                    fs::read_to_string(&file)?.contains(MISSING)
+                };
+                ensure!(has_mark == is_too_deep, "{runtime}, {name}: {depth} deep");
+            }
+        }
+        Ok(())
+    })
 }
 
 /// The threads of the server collector have no managed code, and nor has the program's part in the other one.

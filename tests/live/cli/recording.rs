@@ -159,6 +159,11 @@ impl Recording {
         100.0 * sum(method) as f64 / sum(of) as f64
     }
 
+    /// Whether a stack has this as its outermost frame.
+    pub(super) fn has_outermost(&self, name: &str) -> bool {
+        self.samples.iter().any(|sample| sample.stack.last().is_some_and(|outermost| outermost == name))
+    }
+
     /// The stacks as lines of a folded profile.
     pub(super) fn folded(&self) -> String {
         let line = |sample: &Recorded| {
