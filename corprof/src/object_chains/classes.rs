@@ -7,6 +7,7 @@
 
 use std::collections::HashSet;
 
+use crate::context::InNoGc;
 use crate::error::Result;
 use crate::id::ClassId;
 use crate::profiler_thread::ProfilerThread;
@@ -37,16 +38,9 @@ struct Known {
 }
 
 impl Classes {
-    /// Learns it from these classes and their base classes; none if the descriptions have nothing in common, or more than
-    /// is needed.
-    ///
-    /// # Errors
-    /// If the runtime does not list its modules.
-    pub(super) fn learn(
-        cx: &mut ProfilerThread<'_>,
-        classes: impl IntoIterator<Item = ClassId>,
-    ) -> Result<Option<Self>> {
-        let modules = cx.enum_modules()?.into_iter().map(|module| module.as_raw()).collect();
+    /// Learns it from these classes and their base classes, without modules yet; none if the descriptions have nothing in
+    /// common, or more than is needed.
+    pub(super) fn learn(cx: &InNoGc<'_>, classes: impl IntoIterator<Item = ClassId>) -> Option<Self> {
         let mut all_known = Vec::new();
         let mut root = None;
         for class in classes {
@@ -60,11 +54,18 @@ impl Classes {
                 current = parent;
             }
         }
-        let Some(root) = root else { return Ok(None) };
-        let parent = common_place(&all_known, |known| known.parent);
-        let module = common_place(&all_known, |known| known.module);
-        let (Some(parent), Some(module)) = (parent, module) else { return Ok(None) };
-        Ok(Some(Self { parent, module, root, modules }))
+        let parent = common_place(&all_known, |known| known.parent)?;
+        let module = common_place(&all_known, |known| known.module)?;
+        Some(Self { parent, module, root: root?, modules: HashSet::new() })
+    }
+
+    /// Takes the modules that are loaded now.
+    ///
+    /// # Errors
+    /// If the runtime does not list them.
+    pub(super) fn take_modules(&mut self, cx: &mut ProfilerThread<'_>) -> Result<()> {
+        self.modules = cx.enum_modules()?.into_iter().map(|module| module.as_raw()).collect();
+        Ok(())
     }
 
     /// Whether this is a class. What is read for it becomes evidence.

@@ -105,16 +105,17 @@ impl<'r> Round<'r, '_> {
         let mut failures = vec![0; starts.len()];
         let mut known = Known::new();
         let mut changes = None;
-        let mut classes = None;
+        let Some(mut classes) = Classes::learn(self.cx(), starts.iter().map(|start| start.class)) else {
+            return Ok(chains);
+        };
         for _ in 0..MOST_COMPARISONS {
             // A class that is asked for below must not be unloaded before that.
             let now = Some(self.cx().liveness().changes());
             if now != changes {
                 changes = now;
                 known.clear();
-                classes = Classes::learn(self.cx_mut(), starts.iter().map(|start| start.class))?;
+                classes.take_modules(self.cx_mut())?;
             }
-            let Some(classes) = &classes else { break };
             let look_up = self.cx().liveness().look_up();
             if Some(self.cx().liveness().changes()) != changes {
                 continue;
@@ -124,7 +125,7 @@ impl<'r> Round<'r, '_> {
                 if chains[index].is_some() || failures[index] == ATTEMPTS {
                     continue;
                 }
-                match find(index, start, &known, classes) {
+                match find(index, start, &known, &classes) {
                     Some(found) => all_found.push(found),
                     None => failures[index] += 1,
                 }
