@@ -74,10 +74,10 @@ pub(super) fn run(selection: &Selection<'_>, prepare: impl FnOnce(&mut Command))
     Ok(results)
 }
 
-/// How many tests run at once. Most live tests wait for more than half of their time; those that compute count three times,
-/// by `.config/nextest.toml`. With two for each processor, and twice, the processors had nothing to do for a fifth of the time.
+/// How many tests run at once. Most live tests wait for more than half of their time; those that compute count twice, by
+/// `.config/nextest.toml`. With three at once, whatever they do, two processors had nothing to do for a third of the time.
 fn at_once() -> usize {
-    3 * std::thread::available_parallelism().map_or(1, NonZero::get)
+    2 * std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// `cargo nextest`: the user's own, otherwise one that cargo builds, once. None if that fails; then a note says so.
