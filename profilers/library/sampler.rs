@@ -122,7 +122,7 @@ struct State {
 }
 
 /// Stands for the outer frames of a stack that has more than are walked.
-const CUT: &str = "[outer frames are missing]";
+pub(crate) const CUT: &str = "[outer frames are missing]";
 
 /// What a stack is the sample of.
 #[derive(Clone, Copy)]

@@ -23,6 +23,7 @@ use crate::lease::Lease;
 use crate::own_frames::is_of_the_runtime;
 use crate::question::leave;
 use crate::report_files::{of_process, write};
+use crate::sampler::CUT;
 use crate::thread_name::name_by_system;
 
 /// The interval at which it checks whether it is done.
@@ -123,7 +124,7 @@ fn text(round: &Round<'_, '_>, callers: &StandingCallers) -> String {
         } else if sample.is_truncated() {
             frames.push(format!("[outer frames are missing: it has more than {DEPTH}]"));
         } else if sample.is_incomplete() {
-            frames.push("[outer frames are missing]".to_owned());
+            frames.push(CUT.to_owned());
         }
         for frame in frames {
             let _ = writeln!(text, "  {frame}");

@@ -43,7 +43,8 @@ impl Classes {
     pub(super) fn learn(cx: &InNoGc<'_>, classes: impl IntoIterator<Item = ClassId>) -> Option<Self> {
         let mut all_known = Vec::new();
         let mut root = None;
-        for class in classes {
+        // Many threads may be in one method.
+        for class in classes.into_iter().collect::<HashSet<_>>() {
             let mut current = class;
             for _ in 0..MOST_BASES {
                 let Ok(info) = cx.class_info(current) else { break };
