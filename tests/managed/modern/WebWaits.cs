@@ -1,7 +1,8 @@
 // target: 10.0
 // framework: aspnet
 // option: -debug:embedded
-// A web application whose requests wait at known places for known times, until its input ends. It asks itself.
+// A web application whose requests wait at known places for known times, until its input ends. It asks itself, once before
+// it says "ready": the first requests wait for the start of the service.
 //
 //     WebWaits [CODE = 0] [both]
 //
@@ -66,6 +67,7 @@ static class Program
         address = app.Services.GetRequiredService<IServer>().Features.Get<IServerAddressesFeature>().Addresses.First();
         using CancellationTokenSource end = new CancellationTokenSource();
         string[] paths = args.Length > 1 ? new[] { "/orders", "/reports", "/both" } : new[] { "/orders", "/reports" };
+        await Task.WhenAll(paths.Select(path => http.GetStringAsync(address + path)));
         Task[] clients = paths.Select(path => Ask(http, address + path, end.Token)).ToArray();
         Console.WriteLine("ready");
         if (Environment.GetEnvironmentVariable("WEB_WAITS") is { } value) Console.WriteLine("WEB_WAITS is " + value);
