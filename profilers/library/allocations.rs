@@ -144,9 +144,28 @@ pub(crate) struct Samples {
     callers: Callers<Allocated>,
 }
 
+struct Class {
+    name: String,
+    /// The method that tells for what a compiler has made it, else empty.
+    method: String,
+}
+
+impl Class {
+    /// Of an event that has this name, which lacks the classes around a nested one.
+    fn of(cx: &InNoGc<'_>, event: &EventPipeEvent<'_>, name: &str) -> Self {
+        match event.allocated_class(cx) {
+            Some(class) => Self {
+                name: cx.names().csharp().class(class).to_string(),
+                method: telling_method(cx, class).unwrap_or_default(),
+            },
+            None => Self { name: csharp::class(name), method: String::new() },
+        }
+    }
+}
+
 /// A sampled object, and the names of the methods on the stack, the innermost first.
 pub(crate) struct Allocated {
-    class: String,
+    class: Class,
     bytes: f64,
     stack: Vec<Name>,
 }
@@ -166,27 +185,28 @@ impl Samples {
         self.add(class, *bytes, &[physical, &joined.names(cx)].concat());
     }
 
-    fn add(&mut self, class: &str, bytes: f64, stack: &[Name]) {
+    fn add(&mut self, class: &Class, bytes: f64, stack: &[Name]) {
         let own = own_method(stack);
         let method = stack.get(own).map(|name| self.spelling.method(name, stack.get(own + 1).map(|caller| &**caller)));
         let bytes = bytes as usize;
+        let class = self.spelling.class(&class.name, &class.method);
         let leaf = self.profile.frame(Frame::managed(&format!("new {class}")));
         let callers = stack.iter().map(|name| self.profile.frame(Frame::managed(name)));
         let frames: Vec<_> = std::iter::once(leaf).chain(callers).collect();
         let stack = self.profile.stack_leaf_first(frames);
         self.profile.sample(self.thread, Duration::ZERO, stack, bytes as u64);
         let method = self.is_by_stack.then(|| method.unwrap_or_else(|| "[native code]".to_owned()));
-        self.rows.entry((self.spelling.class(class, ""), method)).or_default().add(Count { bytes, objects: 1 });
+        self.rows.entry((class, method)).or_default().add(Count { bytes, objects: 1 });
     }
 
     /// Adds the sample of an event, if it is one.
     pub(crate) fn see(samples: &Mutex<Self>, cx: &InNoGc<'_>, event: &EventPipeEvent<'_>) {
-        let Some(event) = event.of_runtime(cx) else { return };
-        let (class, bytes) = if let Ok(sample) = event.decode::<AllocationSampled<'_>>() {
+        let Some(of_runtime) = event.of_runtime(cx) else { return };
+        let (class, bytes) = if let Ok(sample) = of_runtime.decode::<AllocationSampled<'_>>() {
             // An object of this size is sampled with this chance.
             let size = sample.object_size as f64;
             (sample.type_name, size / (1.0 - (-size / MEAN).exp()))
-        } else if let Ok(tick) = event.decode::<GcAllocationTick<'_>>() {
+        } else if let Ok(tick) = of_runtime.decode::<GcAllocationTick<'_>>() {
             (tick.type_name, tick.allocation_amount as f64)
         } else {
             return;
@@ -202,7 +222,7 @@ impl Samples {
             }
             ControlFlow::Continue(())
         });
-        let allocated = Allocated { class: csharp::class(&class.to_string()), bytes, stack };
+        let allocated = Allocated { class: Class::of(cx, event, &class.to_string()), bytes, stack };
         let thread = this_thread(cx);
         let mut samples = samples.lock(cx);
         let samples = &mut *samples;

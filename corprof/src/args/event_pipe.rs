@@ -1,8 +1,10 @@
 //! An event that an EventPipe session delivers.
 
+use corprof_events::views::{AllocationSampled, GcAllocationTick};
 use windows_core::GUID;
 
-use crate::id::{CodeAddress, EventPipeProviderId, ThreadId};
+use crate::context::InNoGc;
+use crate::id::{ClassId, CodeAddress, EventPipeProviderId, ThreadId};
 use crate::session::{DeliveredEvent, Info, Interests, wire};
 
 /// An event of an EventPipe session that this profiler started. It is valid until the callback returns.
@@ -28,6 +30,8 @@ pub struct EventPipeEvent<'cb> {
     pub thread: Option<ThreadId>,
     /// The instruction pointers of its stack, leaf first. Only events of the runtime's sample profiler have one.
     pub stack: &'cb [CodeAddress],
+    /// What came: the public fields can be changed.
+    delivered: DeliveredEvent<'cb>,
 }
 
 impl<'cb> EventPipeEvent<'cb> {
@@ -80,11 +84,33 @@ impl<'cb> EventPipeEvent<'cb> {
     /// ```
     #[must_use]
     pub fn of_runtime(&self, cx: &Info) -> Option<corprof_events::Event<'cb>> {
-        let name = corprof_events::Provider::RUNTIME.name();
-        let ask = || cx.event_pipe_provider_info(self.provider).is_ok_and(|provider| provider == name);
-        let is_own = cx.event_pipe_sessions().is_runtime_provider(self.provider.as_raw(), ask);
-        is_own.then(|| self.decoded(name))
+        is_of_runtime(cx, self.provider).then(|| self.decoded(corprof_events::Provider::RUNTIME.name()))
     }
+
+    /// The class of the allocated object, if this is the runtime's event of one, that is an
+    /// [`AllocationSampled`](corprof_events::views::AllocationSampled) or a
+    /// [`GcAllocationTick`](corprof_events::views::GcAllocationTick). The names in these events lack the classes around
+    /// a nested one. None also where the runtime does not tell.
+    #[must_use]
+    pub fn allocated_class(&self, cx: &InNoGc<'_>) -> Option<ClassId> {
+        let provider = EventPipeProviderId::from_raw(self.delivered.provider)?;
+        if !is_of_runtime(cx, provider) {
+            return None;
+        }
+        let DeliveredEvent { id, version, data, .. } = self.delivered;
+        let event = corprof_events::Event::new(corprof_events::Provider::RUNTIME, id, version, data, usize::BITS == 64);
+        let sampled = event.decode::<AllocationSampled<'_>>().map(|sampled| sampled.type_id);
+        let id = sampled.or_else(|_| event.decode::<GcAllocationTick<'_>>().map(|tick| tick.type_id)).ok()?;
+        // The thread that wrote the event waits for this callback, and keeps the object and so its class.
+        cx.class(usize::try_from(id).ok()?)
+    }
+}
+
+/// Whether the runtime itself writes the events of `provider`.
+fn is_of_runtime(info: &Info, provider: EventPipeProviderId<'_>) -> bool {
+    let name = corprof_events::Provider::RUNTIME.name();
+    let ask = || info.event_pipe_provider_info(provider).is_ok_and(|provider| provider == name);
+    info.event_pipe_sessions().is_runtime_provider(provider.as_raw(), ask)
 }
 
 impl EventPipeEvent<'_> {
@@ -134,6 +160,7 @@ impl EventPipeEvent<'_> {
                 related_activity: activity_of(related_activity),
                 thread,
                 stack: wire::slice(frames, stack.cast()),
+                delivered,
             })
         }
     }

@@ -180,3 +180,26 @@ fn allocations_names_them_as_heap_does() -> Result<()> {
         Ok(())
     })
 }
+
+/// The events of samples name a nested class without the classes around it.
+#[test]
+fn allocations_of_a_running_process_names_them_too() -> Result<()> {
+    patiently(runtimes()?, |runtime, times| {
+        let program = Program::start(Run::new(runtime, "Captured").args(["fast"]).command()?)?;
+        program.expect("ready")?;
+        let pid = program.child.id().to_string();
+        let seconds = times.to_string();
+        for is_raw in [false, true] {
+            let mut command = corprof()?;
+            command.args(["allocations", &pid, "--duration", &seconds, "--top", "1000"]);
+            let output = command.args(is_raw.then_some("--raw-names")).output()?;
+            let (stdout, stderr) = texts(&output);
+            ensure!(output.status.success(), "{runtime}: {stdout}{stderr}");
+            let wanted = if is_raw { "  Captured.<>c__DisplayClass" } else { "  Captured.Load (closure)\n" };
+            ensure_or_longer!(stdout.contains(wanted), "{runtime}: raw: {is_raw}: {stdout}{stderr}");
+            ensure!(!stdout.contains("  <>c__DisplayClass"), "{runtime}: raw: {is_raw}: {stdout}");
+        }
+        program.end()?;
+        Ok(())
+    })
+}

@@ -1,6 +1,10 @@
 // target: 8.0
 // Keeps objects of classes that the compiler has made: closures, state machines, iterators; says `ready`, and adds more until its
 // input ends. Each is kept by a static field, and none is ever completed.
+//
+//     Captured [fast]
+//
+// With `fast` it adds none, but makes closures without a pause.
 using System;
 using System.Collections.Generic;
 using System.Threading;
@@ -11,15 +15,32 @@ static class Captured
     static List<object> Kept { get; } = new List<object>();
     static readonly TaskCompletionSource never = new TaskCompletionSource();
 
-    static int Main()
+    static int Main(string[] args)
     {
         for (int round = 0; round < 10; round++)
             Add();
         Console.WriteLine("ready");
-        Thread adds = new Thread(() => { while (true) { Add(); Thread.Sleep(10); } }) { IsBackground = true };
+        ThreadStart work = args.Length > 0 ? Fast : Slow;
+        Thread adds = new Thread(work) { IsBackground = true };
         adds.Start();
         Console.In.ReadToEnd();
         return 0;
+    }
+
+    static void Slow()
+    {
+        while (true)
+        {
+            Add();
+            Thread.Sleep(10);
+        }
+    }
+
+    static void Fast()
+    {
+        byte[] data = new byte[1000];
+        while (true)
+            Load(data);
     }
 
     static void Add()
