@@ -37,6 +37,18 @@ pub(crate) fn leave_alone_if_compiled_ahead(pid: u32) -> Result<(), Failure> {
     }
 }
 
+/// Refuses a process that cannot answer, rather than wait for it.
+///
+/// # Errors
+/// If it is stopped.
+pub(crate) fn leave_alone_if_stopped(pid: u32) -> Result<(), Failure> {
+    if !processes::is_stopped(pid) {
+        return Ok(());
+    }
+    let text = "is stopped, by a signal (SIGSTOP, Ctrl-Z) or by a debugger, and answers nothing. It runs on after";
+    Err(Failure::new(exit::NO, anyhow!("process {pid} {text}: kill -CONT {pid}")))
+}
+
 /// Has the runtime load a profiler, which it calls `library`.
 ///
 /// # Errors
@@ -48,6 +60,7 @@ pub(crate) fn attach(
     data: &[u8],
     timeout: Duration,
 ) -> Result<(), Failure> {
+    leave_alone_if_stopped(process.pid())?;
     send(process, chosen, library, data, timeout)?.map_err(|error| refusal(&error, process.pid(), chosen))
 }
 
@@ -133,8 +146,8 @@ fn holder(pid: u32, own: &Path) -> Result<String, String> {
              Ctrl-C or by `corprof detach PID`"
         }
         (true, false) => {
-            let text = "after `corprof timer` and `tracer`, which change code, the runtime keeps their profiler until the process \
-                        ends, at rest";
+            let text = "after `corprof timer`, `tracer` and `record --trace`, which change code, the runtime keeps their profiler \
+                        until the process ends, at rest";
             return Ok(format!("\n  {text}"));
         }
     };

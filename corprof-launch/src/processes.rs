@@ -127,10 +127,21 @@ pub fn is_there(pid: u32) -> bool {
 
 /// Whether a process has ended, and its parent has not waited for it yet.
 fn is_zombie(pid: u32) -> bool {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
     // Its first thread may have ended alone.
-    matches!(state, Some('Z' | 'X')) && threads(pid) <= 1
+    matches!(state(pid), Some('Z' | 'X')) && threads(pid) <= 1
+}
+
+/// Whether a process is stopped: by a signal such as SIGSTOP, or by a debugger. It answers nothing until it runs on.
+/// False if the system does not tell.
+#[must_use]
+pub fn is_stopped(pid: u32) -> bool {
+    matches!(state(pid), Some('T' | 't'))
+}
+
+/// The letter of a process's state, or rather of its first thread's.
+fn state(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(')').next()?.trim_start().chars().next()
 }
 
 /// Whether a process has one thread only.

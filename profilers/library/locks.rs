@@ -466,6 +466,7 @@ impl State {
             class: wait.wait.class.to_string(),
             lock: format!("{:#x}", wait.wait.lock),
             has_limit: wait.wait.has_limit,
+            owner_has_run: wait.wait.owner_has_run,
         };
         let deadlocks = self.deadlocks.iter().map(|waits| waits.iter().map(&mut in_source).collect()).collect();
         let began_before = self.began_before.iter().map(&mut in_source).collect();
@@ -582,9 +583,10 @@ fn see_owners(waits: &Waits, sees: &Sees, round: &Round<'_, '_>) {
 
 /// Looks who waits for whom, in a round with all threads.
 fn look(waits: &Waits, sees: &Sees, round: &mut Round<'_, '_>) {
+    // At once: an owner may soon have another stack.
+    let locks = round.lock_waits();
     let places = round.samples().filter_map(|sample| sees.sampled_place(round.cx(), &sample));
     let places: HashMap<u32, Place> = places.map(|place| (place.os_id, place)).collect();
-    let locks = round.lock_waits();
     let mut state = waits.lock();
     match locks {
         Ok(locks) => state.look(&locks, &places),

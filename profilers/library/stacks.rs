@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use corprof::lock_waits::LockWaits;
 use corprof::prelude::*;
 use corprof::sampler::{Round, Sample, SampledThread, Sampler};
 use corprof_export::SourceLines;
@@ -33,6 +34,8 @@ const DEPTH: usize = 2000;
 /// The maximum number of rounds. The buffer grows from round to round until all frames fit.
 const ROUNDS: u32 = 8;
 
+/// How long it looks again where the owners of locks run, whose stacks are then of another moment than the waits.
+const OWNERS: Duration = Duration::from_millis(200);
 /// How long dynamic methods may be without names: right after an attach they have none for a moment.
 const NAMES: Duration = Duration::from_millis(300);
 /// The beginning of a frame of one without a name.
@@ -68,13 +71,19 @@ impl Callbacks for Stacks {
             if round.samples().any(lacks_room) && rounds < ROUNDS {
                 return; // the next round has more room
             }
+            let started = *first_round.get_or_insert_with(Instant::now);
+            // At once: an owner may soon have another stack.
+            let locks = round.lock_waits();
+            let owner_runs = |locks: &LockWaits| locks.waits.iter().any(|wait| wait.owner_has_run);
+            if locks.as_ref().is_ok_and(owner_runs) && started.elapsed() < OWNERS {
+                return;
+            }
             let callers = if has_callers { StandingCallers::find(round) } else { StandingCallers::default() };
             let text = text(round, &callers);
-            let started = *first_round.get_or_insert_with(Instant::now);
             if text.contains(UNNAMED) && started.elapsed() < NAMES {
                 return;
             }
-            let text = text + &callers.lines() + &locks(round);
+            let text = text + &callers.lines() + &lock_lines(&locks);
             tell(file.as_deref(), "", &text);
             round.end_sampling();
             is_seen.store(true, Ordering::Release);
@@ -137,16 +146,17 @@ fn text(round: &Round<'_, '_>, callers: &StandingCallers) -> String {
 }
 
 /// A line for each thread that waits for a lock.
-fn locks(round: &mut Round<'_, '_>) -> String {
+fn lock_lines(locks: &Result<LockWaits>) -> String {
     let mut text = String::new();
-    let locks = match round.lock_waits() {
+    let locks = match locks {
         Ok(locks) => locks,
         Err(error) => return format!("no-locks {}\n", line(&error.to_string())),
     };
     for wait in &locks.waits {
         let limit = if wait.has_limit { "limited" } else { "unlimited" };
+        let owner = if wait.owner_has_run { "runs" } else { "stands" };
         let class = line(&wait.class);
-        let _ = writeln!(text, "wait {} {} {:#x} {limit} {class}", wait.waiter, wait.owner, wait.lock);
+        let _ = writeln!(text, "wait {} {} {:#x} {limit} {owner} {class}", wait.waiter, wait.owner, wait.lock);
     }
     for deadlock in locks.deadlocks() {
         let threads: Vec<String> = deadlock.iter().map(|wait| wait.waiter.to_string()).collect();

@@ -1,13 +1,14 @@
 // Threads that wait for monitors. Says `ready` once all stand where they are to stand, until its input ends.
 //
-//     Deadlocks two|ring|limited|again|one|none|waits|semaphore|busy
+//     Deadlocks two|ring|limited|again|one|none|waits|semaphore|busy|turns
 //
 // two: `circle 0` and `circle 1` wait each for the monitor that the other has. ring: three of them, in a ring. limited:
 // as two, with a time limit. again: as two, but both have waited before, for a monitor for which `last` waits now and
 // which `keeper` has. one: `waiter 0` to `waiter 3` wait for the monitor that `sleeper` has. none: each `sleeper`
 // sleeps in a monitor of its own, which it has entered twice. waits: `waiter` is in Monitor.Wait, so that `sleeper` has
 // its monitor, for which `last` waits. semaphore: `waiter 0` and `waiter 1` wait for a SemaphoreSlim. busy: many threads enter two of three monitors, always in the same order, and
-// allocate, while the heap is compacted again and again.
+// allocate, while the heap is compacted again and again. turns: eight threads hold one monitor for 5 ms each, in turn, for most of
+// the time.
 using System;
 using System.Collections.Generic;
 using System.Runtime.CompilerServices;
@@ -38,8 +39,9 @@ static class Deadlocks
             case "waits": Waits(); break;
             case "semaphore": Semaphore(); break;
             case "busy": Busy(); break;
+            case "turns": TakeTurns(); break;
         }
-        if (args[0] != "busy") UntilAllWait();
+        if (args[0] != "busy" && args[0] != "turns") UntilAllWait();
         Console.WriteLine("ready");
         Console.Out.Flush();
         while (Console.ReadLine() != null) { }
@@ -130,6 +132,24 @@ static class Deadlocks
                 lock (gates[second]) if (random.Next(20) == 0) Thread.Sleep(1);
             }
         }
+    }
+
+    static void TakeTurns()
+    {
+        for (int i = 0; i < 8; i++) Start("turn " + i, () => { while (true) HoldsShortly(); });
+    }
+
+    static void HoldsShortly()
+    {
+        lock (common) Holds();
+        Thread.Sleep(5);
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Holds()
+    {
+        Thread.Sleep(5);
+        Interlocked.Increment(ref entered); // no tail call before
     }
 
     static void One()

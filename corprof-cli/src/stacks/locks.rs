@@ -31,18 +31,21 @@ pub(super) struct Wait {
     pub(super) class: String,
     /// Whether the thread gives up after a time.
     pub(super) has_limit: bool,
+    /// Whether the owner has run since its stack was taken.
+    pub(super) owner_has_run: bool,
 }
 
 impl Locks {
     /// Reads a line of the profiler's file; none if it is not about locks.
     pub(super) fn read(&mut self, line: &str) -> Option<()> {
         if let Some(rest) = line.strip_prefix("wait ") {
-            let mut words = rest.splitn(5, ' ');
+            let mut words = rest.splitn(6, ' ');
             let waiter = words.next()?.parse().ok()?;
             let owner = words.next()?.parse().ok()?;
             let lock = words.next()?.to_owned();
             let has_limit = words.next()? == "limited";
-            self.waits.push(Wait { waiter, owner, lock, class: words.next()?.to_owned(), has_limit });
+            let owner_has_run = words.next()? == "runs";
+            self.waits.push(Wait { waiter, owner, lock, class: words.next()?.to_owned(), has_limit, owner_has_run });
         } else if let Some(thread) = line.strip_prefix("unknown-lock ") {
             self.unknown.push(thread.parse().ok()?);
         } else if let Some(error) = line.strip_prefix("no-locks ") {
@@ -111,15 +114,15 @@ fn print_chains(
     for ((owner, _), waits) in &by_lock {
         let waiters: Vec<u32> = waits.iter().map(|wait| wait.waiter).collect();
         let Some(class) = waits.first().map(|wait| of_class(wait)) else { continue };
+        let has_run = waits.iter().any(|wait| wait.owner_has_run);
+        let since = if has_run { " (it has run since its stack was taken)" } else { "" };
+        let owner = title(*owner) + " holds" + since;
         match waiters.as_slice() {
-            [one] => writeln!(out, "thread {} waits for {class}, which thread {} holds", title(*one), title(*owner))?,
-            several => writeln!(
-                out,
-                "{} threads wait for {class}, which thread {} holds: {}",
-                several.len(),
-                title(*owner),
-                titles(several)
-            )?,
+            [one] => writeln!(out, "thread {} waits for {class}, which thread {owner}", title(*one))?,
+            several => {
+                let count = several.len();
+                writeln!(out, "{count} threads wait for {class}, which thread {owner}: {}", titles(several))?;
+            }
         }
     }
     match locks.unknown.as_slice() {
@@ -160,12 +163,15 @@ mod tests {
 
     #[test]
     fn lines_are_read_or_refused() {
-        let read = locks("monitors\nunknown-lock 7\nwait 1 2 0x10 limited My.List<int, string>\n");
+        let read = locks("monitors\nunknown-lock 7\nwait 1 2 0x10 limited stands My.List<int, string>\n");
         let class = "My.List<int, string>".to_owned();
         assert!(read.sees_monitors && read.unknown == [7]);
-        assert_eq!(read.waits, [Wait { waiter: 1, owner: 2, lock: "0x10".to_owned(), class, has_limit: true }]);
+        assert_eq!(
+            read.waits,
+            [Wait { waiter: 1, owner: 2, lock: "0x10".to_owned(), class, has_limit: true, owner_has_run: false }]
+        );
         assert_eq!(locks("no-locks refused: why\n").error.as_deref(), Some("refused: why"));
-        for wrong in ["wait 1 2", "wait x 2 0x1 limited A", "nonsense", "unknown-lock x"] {
+        for wrong in ["wait 1 2", "wait x 2 0x1 limited runs A", "nonsense", "unknown-lock x"] {
             assert_eq!(Locks::default().read(wrong), None, "{wrong}");
         }
     }
@@ -180,8 +186,8 @@ mod tests {
             frames: vec![Frame::named(&format!("App.M{id}()"))],
         };
         let locks = locks(
-            "monitors\nwait 1 2 b unlimited B\nwait 2 1 a unlimited A\nwait 3 1 a unlimited A\nwait 4 1 a unlimited A\n\
-             wait 5 6 l unlimited System.Threading.Lock\nunknown-lock 7\n",
+            "monitors\nwait 1 2 b unlimited stands B\nwait 2 1 a unlimited stands A\nwait 3 1 a unlimited stands A\n\
+             wait 4 1 a unlimited stands A\nwait 5 6 l unlimited runs System.Threading.Lock\nunknown-lock 7\n",
         );
         let threads = (1..=7).map(thread).collect();
         let stacks = Stacks { threads, locks: Some(locks), deadlocks: vec![vec![1, 2]], ..Stacks::default() };
@@ -199,7 +205,7 @@ deadlock: 2 threads wait for each other
     > App.M2()
 
 2 threads wait for an object of A (a), which thread 1 \"t1\" holds: 3 \"t3\", 4 \"t4\"
-thread 5 \"t5\" waits for a Lock (l), which thread 6 \"t6\" holds
+thread 5 \"t5\" waits for a Lock (l), which thread 6 \"t6\" holds (it has run since its stack was taken)
 thread 7 \"t7\" waits for a lock; which one, and who holds it, is not known
 ";
         assert_eq!(String::from_utf8(out).unwrap(), expected);

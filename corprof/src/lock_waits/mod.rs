@@ -15,14 +15,15 @@
 //! application runs, and what was read for it is kept as evidence. Then the runtime is suspended for a moment, as for a
 //! collection, and all of it is compared with the memory once more: no object moves meanwhile, and no lock changes
 //! hands. Only waits that are still there count, of threads that have not run in between. So all waits of one answer
-//! are of one moment, and a cycle among them is a deadlock.
+//! are of one moment, and a cycle among them is a deadlock. An owner that is in no cycle may
+//! [have run](LockWait::owner_has_run) since its stack was taken.
 
 // `monitors.rs` finds waits for monitors of native code, `locks.rs` those for objects of the class `Lock`.
 
 mod locks;
 mod monitors;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use corprof_sys as sys;
@@ -114,6 +115,9 @@ pub struct LockWait {
     pub class: Name,
     /// Whether the thread gives up after a time: `Monitor.TryEnter` with a timeout.
     pub has_limit: bool,
+    /// Whether the owner has run since its stack of this round was taken, or may have: that stack may then be of a time
+    /// before it had the lock.
+    pub owner_has_run: bool,
 }
 
 /// What is known of a thread before its locks are looked for.
@@ -168,6 +172,9 @@ impl Round<'_, '_> {
     /// # Errors
     /// If the runtime cannot be suspended, or this thread has become a managed one.
     pub fn lock_waits(&mut self) -> Result<LockWaits> {
+        // How often threads had run before they were sampled.
+        let sampled = self.samples().filter_map(|sample| Some((sample.thread().os_id?, sample.thread().run_count)));
+        let sampled: HashMap<u32, Option<u64>> = sampled.filter(|(_, runs)| runs.is_some()).collect();
         let lock_method = self.samples().find_map(|sample| Frames::of(self.cx(), &sample).lock_method);
         let mut places = Places::find(self.cx_mut(), lock_method);
         let mut answer = LockWaits { sees_monitors: places.sees_monitors(), ..LockWaits::default() };
@@ -200,6 +207,7 @@ impl Round<'_, '_> {
                         lock: found.lock,
                         class,
                         has_limit: found.has_limit,
+                        owner_has_run: sampled.get(&found.owner).is_none_or(|sampled| *sampled != runs(found.owner)),
                     }),
                     None => answer.unknown.push(found.waiter),
                 }
@@ -367,6 +375,7 @@ mod tests {
             lock: owner as usize,
             class: "System.Object".into(),
             has_limit: false,
+            owner_has_run: false,
         };
         let locks = LockWaits { waits: pairs.iter().map(wait).collect(), ..LockWaits::default() };
         locks.deadlocks().iter().map(|waits| waits.iter().map(|wait| wait.waiter).collect()).collect()

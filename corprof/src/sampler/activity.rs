@@ -95,6 +95,11 @@ impl RunMeasure {
 }
 
 impl ThreadCheck {
+    /// A number that grows whenever the thread runs; none if the system has none.
+    pub(crate) fn run_count(&self) -> Option<u64> {
+        self.measure.run_count
+    }
+
     /// Asks whether the thread waits, shortly before it is stopped. Afterwards one whose wait ended meanwhile would be
     /// ready to run, and one that has worked may still be in the stop.
     pub(crate) fn ask_whether_it_waits(&mut self, os_id: u32) {

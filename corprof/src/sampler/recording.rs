@@ -55,7 +55,8 @@ impl Recording {
             survey.checks.extend(os_id.zip(check).map(|(os_id, check)| (thread, os_id, check)));
             let name = cx.thread_names().of(thread);
             let cpu_time = check.and_then(|check| check.cpu_time);
-            let sampled = SampledThread { id: Inert(thread), os_id, name, cpu_time };
+            let run_count = check.and_then(|check| check.run_count());
+            let sampled = SampledThread { id: Inert(thread), os_id, name, cpu_time, run_count };
             if self.options.filter.as_mut().is_some_and(|wants| !wants(&sampled)) {
                 survey.counts.filtered += 1;
             } else if is_cpu && check.is_some_and(|check| !check.is_working) {

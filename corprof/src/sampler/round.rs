@@ -25,6 +25,9 @@ pub struct SampledThread {
     /// [`Strategy::Signals`](super::Strategy::Signals), and with [`Strategy::Seeded`](super::Strategy::Seeded) in
     /// [`Mode::Cpu`](super::Mode::Cpu), the weight of its sample.
     pub cpu_time: Option<Duration>,
+    /// How often it had run before it was walked: a number that grows whenever it runs. None where walks are made by the
+    /// thread itself.
+    pub(crate) run_count: Option<u64>,
 }
 
 /// The stacks of one moment, and the sampler's report so far.

@@ -38,6 +38,8 @@ pub(super) struct StandingWait {
     pub(super) lock: String,
     /// Whether the thread gives up after a time.
     pub(super) has_limit: bool,
+    /// Whether the owner has run since its stack was taken.
+    pub(super) owner_has_run: bool,
 }
 
 /// Threads that wait for a `SemaphoreSlim` in the same method. Nobody owns one, so who could release it is not known.
@@ -162,14 +164,15 @@ impl Report for LockReport {
 
 impl StandingWait {
     fn text(&self, answer: &mut Answer) {
-        let Self { waiter, owner, class, lock, has_limit } = self;
+        let Self { waiter, owner, class, lock, has_limit, owner_has_run } = self;
         let limit = if *has_limit { " for a limited time" } else { "" };
         let object = match &class[..] {
             "System.Threading.Lock" => format!("a Lock ({lock})"),
             class => format!("an object of {class} ({lock})"),
         };
         let [waits, holds] = [waiter, owner].map(thread);
-        say!(answer, "  {waits} waits{limit} for {object}, which {holds} holds");
+        let since = if *owner_has_run { " (it has run since its stack was taken)" } else { "" };
+        say!(answer, "  {waits} waits{limit} for {object}, which {holds} holds{since}");
         waiter.frames.iter().for_each(|frame| say!(answer, "    {frame}"));
     }
 }

@@ -448,6 +448,33 @@ fn threads_that_take_turns_are_never_a_deadlock() -> Result<()> {
     Ok(())
 }
 
+/// The stack of the thread that holds a lock is of the moment at which it does.
+#[test]
+fn the_owner_of_a_lock_stands_where_it_holds_it() -> Result<()> {
+    for runtime in runtimes()? {
+        let program = Program::start(Run::new(&runtime, "Deadlocks").args(["turns"]).command()?)?;
+        program.expect("ready")?;
+        let pid = program.child.id().to_string();
+        let mut standing = 0;
+        for _ in 0..10 {
+            let output = stacks(&pid, &["--json"])?;
+            ensure!(output.status.success(), "{runtime}: {output:?}");
+            let json: Value = serde_json::from_slice(&output.stdout).context("no JSON")?;
+            let threads = json["threads"].as_array().context("no threads")?;
+            let waits = json["locks"]["waits"].as_array().context("no waits")?;
+            for wait in waits.iter().filter(|wait| wait["owner_has_run"] == false) {
+                let owner = threads.iter().find(|thread| thread["id"] == wait["owner"]).context("no owner")?;
+                let holds = frames(owner)?.iter().any(|frame| frame.contains("Deadlocks.Holds"));
+                ensure!(holds, "{runtime}: {wait}: {owner}: {json}");
+                standing += 1;
+            }
+        }
+        ensure!(standing > 0, "{runtime}: every owner has run");
+        program.end()?;
+    }
+    Ok(())
+}
+
 #[test]
 fn locks_of_the_class_lock_are_seen_as_well() -> Result<()> {
     for runtime in Runtime::all_for_modern("LockDeadlocks")? {
@@ -479,6 +506,15 @@ fn what_cannot_be_looked_at_is_said() -> Result<()> {
         };
         refused("4194304", 3, "there is no process 4194304")?; // above the highest number of Linux
         refused(&std::process::id().to_string(), 3, "no diagnostics port")?;
+
+        let stopped = standing(&runtime)?;
+        let pid = stopped.child.id().to_string();
+        let signal = |name: &str| std::process::Command::new("kill").args([name, &pid]).status();
+        signal("-STOP")?;
+        let answer = refused(&pid, 1, &format!("kill -CONT {pid}"));
+        signal("-CONT")?;
+        answer?;
+        stopped.end()?;
 
         let mut command = Run::new(&runtime, "Diagnosed").command()?;
         command.env("DOTNET_EnableDiagnostics", "0");

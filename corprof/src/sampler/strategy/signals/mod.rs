@@ -182,6 +182,7 @@ impl SignalledThread {
                 os_id: Some(prepared.os_id()),
                 name: name.clone(),
                 cpu_time: Some(*next_weight),
+                run_count: None,
             };
             if !wants(&mut recording.options.filter, &thread) {
                 return Answer::Filtered;
