@@ -126,6 +126,28 @@ fn calls_that_are_suspended_are_one_call_and_wait_apart() -> Result<()> {
     Ok(())
 }
 
+/// As above, but optimised from the first call on, and in the midst of many.
+#[test]
+fn calls_are_one_call_in_optimised_code_as_well() -> Result<()> {
+    for (program, filters, methods) in PAUSES {
+        for runtime in Runtime::all_for_modern(program)? {
+            for (tiers, arguments, calls) in [("0", ["5", "100", "5"], 5), ("1", ["700", "1", "0"], 700)] {
+                let run = Run::new(&runtime, program).args(arguments).env("DOTNET_RuntimeAsync", "1");
+                let times = time(run.env("TIMER_FILTER", filters[0]).env("DOTNET_TieredCompilation", tiers))?;
+                times.outcome.exited_with(0)?;
+                for (name, calls) in methods.into_iter().zip([calls, 1]) {
+                    let [called, _, ran, _, waited] = times.of(name)?;
+                    ensure!(called == calls, "{name}: {called} calls: {}", times.outcome);
+                    ensure!(waited > 400_000_000, "{name} waited for {waited} ns: {}", times.outcome);
+                    let all = Duration::from_nanos(ran + waited);
+                    ensure!(all <= times.outcome.duration, "{name} took {all:?}: {}", times.outcome);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The runtimes, each with the ways to have hooks called.
 fn each_way() -> Result<Vec<(Runtime, &'static str)>> {
     let ways = |runtime: Runtime| ["runtime", "il", "il-all"].map(|by| (runtime.clone(), by));

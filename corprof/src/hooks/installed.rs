@@ -253,13 +253,13 @@ impl<H: FunctionHooks> Installed<H> {
                         true => Part::of(&cx, &metadata, &method, function),
                         false => Part::Nothing,
                     };
+                    if part.is_to_stay_apart() {
+                        hooks.suspendables.note_apart(function);
+                    }
                     (Some(method), is_marker, part)
                 }
                 Err(_) => (None, false, Part::Nothing),
             };
-            if part == Part::Continues {
-                hooks.suspendables.note_continuing(function);
-            }
             if !H::VALUES.is_empty() || H::SUSPENDS {
                 hooks.slow_path.note(&cx, function);
             }
@@ -273,7 +273,8 @@ impl<H: FunctionHooks> Installed<H> {
                     let role = match (form, part) {
                         _ if is_marker => Role::AtSuspensions(Some(data)),
                         (_, Part::TakesBox(machine)) => Role::TakesBox(Some(data), machine),
-                        (_, Part::Moves(machine)) => Role::Suspendable(data, Callers::of_machine(machine)),
+                        (_, Part::Continues(machine)) => Role::Continues(Some(data), machine),
+                        (_, Part::Moves(machine)) => Role::Moves(data, machine),
                         (Form::Suspendable, _) if KNOWS_CALLERS => Role::Suspendable(data, Callers::default()),
                         _ => Role::Function(data),
                     };
@@ -293,6 +294,7 @@ impl<H: FunctionHooks> Installed<H> {
                     let role = match part {
                         _ if is_marker => Role::AtSuspensions(None),
                         Part::TakesBox(machine) => Role::TakesBox(None, machine),
+                        Part::Continues(machine) => Role::Continues(None, machine),
                         _ => return None,
                     };
                     Some((role, signature::tags(method.as_ref()), Plan::default()))
@@ -397,13 +399,25 @@ impl<H: FunctionHooks> Observer for &'static Installed<H> {
 
     unsafe fn may_inline(&self, function: FunctionId) -> bool {
         let Some(_inside) = self.gate().enter() else { return true };
+        if self.suspendables.is_to_stay_apart(function) {
+            return false;
+        }
+        let mut is_to_stay_apart = false;
         let ask = || {
             // SAFETY: the caller's promise.
             let mut cx = unsafe { InCallback::new(&self.info) };
             let is_fit = match fitness::method(&cx, function) {
-                Ok((metadata, method)) => !is_of_the_runtime(&metadata, &method),
+                Ok((metadata, method)) => {
+                    is_to_stay_apart =
+                        tells_suspensions::<H>() && Part::of(&cx, &metadata, &method, function).is_to_stay_apart();
+                    !is_of_the_runtime(&metadata, &method)
+                }
                 Err(_) => false,
             };
+            if is_to_stay_apart {
+                self.suspendables.note_apart(function);
+                return None;
+            }
             // These are not asked about: see `map`.
             if !is_fit {
                 return None;
@@ -411,12 +425,14 @@ impl<H: FunctionHooks> Observer for &'static Installed<H> {
             let _selecting = Callback::begin_select();
             catch(|| self.user().select(&mut cx, function), || self.disable_after_panic("select"))
         };
-        !self.answers.is_exact(function, ask)
+        let is_exact = self.answers.is_exact(function, ask);
+        !is_exact && !is_to_stay_apart
     }
 
     fn module_gone(&self, _module: usize) {
         // Functions of other modules may have gone with it: instantiations over its types.
         self.answers.forget(|_| true);
+        self.suspendables.forget_apart();
     }
 
     fn unwound(&self, event: Event) {

@@ -2,8 +2,8 @@
 //!
 //! `MoveNext` of a machine returns when it has to wait, and is called again when it goes on. Before it returns so, its
 //! builder takes the box that holds the machine in the meantime ([`Part::TakesBox`]); and who calls it to go on is that
-//! box ([`Part::Continues`]). Where the runtime's compiler puts the box's method into its caller, a machine that goes
-//! on looks like a new one.
+//! box ([`Part::Continues`]), perhaps by a tail call. The runtime's compiler must not put either into its caller
+//! ([`Part::is_to_stay_apart`]): a machine that goes on would look like a new one.
 
 use std::cell::Cell;
 
@@ -21,10 +21,13 @@ const BUILDERS: [&str; 2] = [
     "System.Runtime.CompilerServices.PoolingAsyncValueTaskMethodBuilder`1",
 ];
 
-/// The types in these whose methods have a machine go on.
-const BOXES: [&str; 2] = ["AsyncStateMachineBox`1", "StateMachineBox`1"];
+/// The types in these whose methods have a machine go on end so: there are others for debuggers and for listeners.
+const BOXES: &str = "StateMachineBox`1";
 
 const TAKES_BOX: &str = "GetStateMachineBox";
+
+/// Methods of boxes that end in `MoveNext` of their machines.
+const CONTINUES: [&str; 3] = ["MoveNext", "ExecuteFromThreadPool", "ExecutionContextCallback"];
 
 /// The class of a machine; 0 if it is not known, as of code that instantiations share.
 pub(super) type Machine = usize;
@@ -37,11 +40,17 @@ pub(super) enum Part {
     Moves(Machine),
     /// It is called once each time that such a machine is about to return because it has to wait.
     TakesBox(Machine),
-    /// It has machines go on.
-    Continues,
+    /// It has such a machine go on.
+    Continues(Machine),
 }
 
 impl Part {
+    /// Whether suspensions are not told if the function is inlined. `calls_are_one_call_in_optimised_code_as_well`
+    /// (tests/live/timer.rs) fails without it.
+    pub(super) fn is_to_stay_apart(self) -> bool {
+        matches!(self, Self::TakesBox(_) | Self::Continues(_))
+    }
+
     pub(super) fn of(
         cx: &InCallback<'_>,
         metadata: &MetadataImport<'_>,
@@ -64,17 +73,27 @@ impl Part {
         let class = metadata.type_def(method.class)?.name;
         if method.name == TAKES_BOX && BUILDERS.contains(&class.as_str()) && is_core_library(metadata)? {
             let machine = cx.function_info(function)?.type_args.first().copied();
-            // A machine that is a class has no code of its own here.
-            let machine = machine.filter(|&machine| *cx.names().class(machine) != *"System.__Canon");
-            return Ok(Self::TakesBox(machine.map_or(0, ClassId::as_raw)));
+            return Ok(Self::TakesBox(known_machine(cx, machine)));
         }
-        if !BOXES.contains(&class.as_str()) {
+        if !class.ends_with(BOXES) || !CONTINUES.contains(&method.name.as_str()) {
             return Ok(Self::Nothing);
         }
         let Some(outer) = metadata.enclosing_class(method.class)? else { return Ok(Self::Nothing) };
         let is_of_builder = BUILDERS.contains(&metadata.type_def(outer)?.name.as_str());
-        Ok(if is_of_builder && is_core_library(metadata)? { Self::Continues } else { Self::Nothing })
+        if !is_of_builder || !is_core_library(metadata)? {
+            return Ok(Self::Nothing);
+        }
+        let class = cx.function_info(function)?.class;
+        let machine =
+            class.map(|class| cx.class_info(class)).transpose()?.and_then(|info| info.type_args.last().copied());
+        Ok(Self::Continues(known_machine(cx, machine)))
     }
+}
+
+/// Machines that are classes have no code of their own here, but share it.
+fn known_machine(cx: &InCallback<'_>, machine: Option<ClassId>) -> Machine {
+    let machine = machine.filter(|&machine| *cx.names().class(machine) != *"System.__Canon");
+    machine.map_or(0, ClassId::as_raw)
 }
 
 fn is_machine(metadata: &MetadataImport<'_>, class: TypeDef) -> Result<bool> {
@@ -95,6 +114,27 @@ fn is_machine(metadata: &MetadataImport<'_>, class: TypeDef) -> Result<bool> {
 thread_local! {
     /// The machine on this thread that is about to return because it has to wait.
     static WAITS: Cell<Option<Machine>> = const { Cell::new(None) };
+    /// The machine that this thread is about to have go on.
+    static GOES_ON: Cell<Option<Machine>> = const { Cell::new(None) };
+}
+
+/// A box begins to have its machine go on.
+pub(super) fn note_continuing(machine: Machine) {
+    GOES_ON.set(Some(machine));
+}
+
+/// A box has had its machine go on.
+pub(super) fn forget_continuing() {
+    GOES_ON.set(None);
+}
+
+/// Whether a machine whose `MoveNext` begins goes on, rather than begins.
+pub(super) fn goes_on(machine: Machine) -> bool {
+    let is_it = GOES_ON.get().is_some_and(|going| going == machine || going == 0 || machine == 0);
+    if is_it {
+        GOES_ON.set(None);
+    }
+    is_it
 }
 
 /// A machine is about to return because it has to wait.

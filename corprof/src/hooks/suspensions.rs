@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
 use super::installed::{Installed, Record};
-use super::state_machines::{Machine, note_wait, waits};
+use super::state_machines::{Machine, forget_continuing, goes_on, note_continuing, note_wait, waits};
 use super::{FunctionHooks, InHook, fitness};
 use crate::context::InCallback;
 use crate::id::{CodeAddress, FunctionId};
@@ -35,12 +35,16 @@ const ALLOCATE: [&str; 3] = ["AllocContinuation", "AllocContinuationMethod", "Al
 pub(super) enum Role<F> {
     /// A function with the user's value.
     Function(F),
-    /// The same, of a function that may be suspended and go on.
+    /// The same, of a function that the runtime may suspend and have go on.
     Suspendable(F, Callers),
+    /// The same, of `MoveNext` of a state machine.
+    Moves(F, Machine),
     /// Compiled code calls it when a method is suspended. The user may have selected it as well.
     AtSuspensions(Option<F>),
     /// A state machine is about to wait when it is called. The user may have selected it as well.
     TakesBox(Option<F>, Machine),
+    /// It has a state machine go on. The user may have selected it as well.
+    Continues(Option<F>, Machine),
 }
 
 impl<F> Role<F> {
@@ -48,8 +52,8 @@ impl<F> Role<F> {
     #[inline]
     pub(super) fn data(&self) -> Option<&F> {
         match self {
-            Self::Function(data) | Self::Suspendable(data, _) => Some(data),
-            Self::AtSuspensions(data) | Self::TakesBox(data, _) => data.as_ref(),
+            Self::Function(data) | Self::Suspendable(data, _) | Self::Moves(data, _) => Some(data),
+            Self::AtSuspensions(data) | Self::TakesBox(data, _) | Self::Continues(data, _) => data.as_ref(),
         }
     }
 }
@@ -94,22 +98,16 @@ impl Form {
 /// Where the callers of a function go on after a call: one of them is the code by which the runtime has it go on.
 #[derive(Default)]
 pub(super) struct Callers {
-    /// The state machine whose `MoveNext` the function is.
-    machine: Option<Machine>,
     resuming: AtomicUsize,
     /// Those that were last seen, each at a place of its own.
     others: [AtomicUsize; 4],
 }
 
 impl Callers {
-    pub(super) fn of_machine(machine: Machine) -> Self {
-        Self { machine: Some(machine), ..Self::default() }
-    }
-
-    /// Whether the caller that goes on at this address has the function go on, rather than calls it. `ask` answers that
-    /// of a function; none for code without metadata.
+    /// Whether the caller that goes on at this address has the function go on, rather than calls it: the runtime's code
+    /// that does so has no metadata.
     #[inline]
-    fn is_resuming(&self, info: &Info, return_address: usize, ask: impl FnOnce(Option<FunctionId>) -> bool) -> bool {
+    fn is_resuming(&self, info: &Info, return_address: usize) -> bool {
         if return_address == self.resuming.load(Relaxed) {
             return true;
         }
@@ -121,24 +119,25 @@ impl Callers {
         // SAFETY: the caller's code goes on there, so it has run (fact: addresses).
         let address = unsafe { CodeAddress::from_raw(return_address) };
         let Ok(caller) = info.function_from_ip(address) else { return false };
-        let is_resuming = ask(caller);
+        let is_resuming = caller.is_none();
         let place = if is_resuming { &self.resuming } else { other };
         place.store(return_address, Relaxed);
         is_resuming
     }
 }
 
-/// The functions that may be suspended, by identifier, and those that have state machines go on. They are few.
+/// The functions that the runtime may suspend, by identifier, and those that must not be inlined. They are few.
 pub(super) struct Suspendables<H: FunctionHooks>(Mutex<Functions<H>>);
 
 struct Functions<H: FunctionHooks> {
     suspendable: HashMap<FunctionId, &'static Record<H>>,
-    continuing: HashSet<FunctionId>,
+    /// Those that must not be inlined, as far as the compiler has asked.
+    apart: HashSet<FunctionId>,
 }
 
 impl<H: FunctionHooks> Default for Suspendables<H> {
     fn default() -> Self {
-        Self(Mutex::new(Functions { suspendable: HashMap::new(), continuing: HashSet::new() }))
+        Self(Mutex::new(Functions { suspendable: HashMap::new(), apart: HashSet::new() }))
     }
 }
 
@@ -152,16 +151,21 @@ impl<H: FunctionHooks> Suspendables<H> {
         self.functions().suspendable.insert(record.function, record);
     }
 
-    pub(super) fn note_continuing(&self, function: FunctionId) {
-        self.functions().continuing.insert(function);
+    pub(super) fn note_apart(&self, function: FunctionId) {
+        self.functions().apart.insert(function);
+    }
+
+    pub(super) fn is_to_stay_apart(&self, function: FunctionId) -> bool {
+        self.functions().apart.contains(&function)
+    }
+
+    /// A module has gone, and functions with it: others may get their identifiers.
+    pub(super) fn forget_apart(&self) {
+        self.functions().apart.clear();
     }
 
     fn of(&self, function: FunctionId) -> Option<&'static Record<H>> {
         self.functions().suspendable.get(&function).copied()
-    }
-
-    fn continues(&self, function: FunctionId) -> bool {
-        self.functions().continuing.contains(&function)
     }
 }
 
@@ -200,17 +204,19 @@ impl<H: FunctionHooks> Record<H> {
         let user = self.hooks.user();
         match &self.role {
             Role::Suspendable(data, callers) => {
-                let has_go_on = |caller: Option<FunctionId>| match (callers.machine, caller) {
-                    (None, caller) => caller.is_none(),
-                    (Some(_), caller) => caller.is_some_and(|caller| self.hooks.suspendables().continues(caller)),
-                };
-                if callers.is_resuming(&cx, from, has_go_on) {
+                if callers.is_resuming(&cx, from) {
                     user.resumed(&cx, thread, data);
                 } else {
                     user.enter(&cx, thread, data);
                 }
                 return;
             }
+            Role::Moves(data, machine) if goes_on(*machine) => {
+                user.resumed(&cx, thread, data);
+                return;
+            }
+            Role::Moves(..) => {}
+            Role::Continues(_, machine) => note_continuing(*machine),
             Role::Function(_) => {}
             Role::AtSuspensions(_) => self.hooks.suspended(from, stack_pointer, thread, begun),
             Role::TakesBox(_, machine) => note_wait(*machine),
@@ -225,11 +231,14 @@ impl<H: FunctionHooks> Record<H> {
     pub(super) fn leave_rare(&'static self, stack_pointer: usize, thread: &mut H::Thread, begun: Option<u64>) {
         let user = self.hooks.user();
         match &self.role {
-            Role::Suspendable(data, Callers { machine: Some(machine), .. }) if waits(*machine) => {
+            Role::Moves(data, machine) if waits(*machine) => {
                 // Below the stack pointer that the function had in `enter`.
                 user.suspended(&self.cx(stack_pointer - 1, begun), thread, data);
             }
             role => {
+                if matches!(role, Role::Continues(..)) {
+                    forget_continuing();
+                }
                 if let Some(data) = role.data() {
                     user.leave(&self.cx(stack_pointer, begun), thread, data);
                 }
