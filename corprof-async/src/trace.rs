@@ -6,6 +6,7 @@
 pub use corprof_nettrace as nettrace;
 
 use corprof_nettrace::events::Provider;
+use corprof_nettrace::events::universal::ProcessSymbol;
 use corprof_nettrace::events::views::{MethodDCEndVerbose, MethodLoadVerbose};
 use corprof_nettrace::{Event, Stack};
 
@@ -97,7 +98,8 @@ pub fn classify<'a>(event: &Event<'a>) -> Option<TraceEvent<'a>> {
     Some(TraceEvent::Sample { thread: event.os_thread_id()?, ticks: event.ticks(), stack: event.stack() })
 }
 
-/// Adds the method that the event tells, if it tells one: an event of the rundown or of a method that was loaded.
+/// Adds the method that the event tells, if it tells one: an event of the rundown, of a method that was loaded, or of a
+/// symbol, as recordings of corprof have them.
 pub fn add_method(event: &Event<'_>, methods: &mut MethodTable) {
     let decoded = event.decoded();
     if let Ok(method) = decoded.decode::<MethodDCEndVerbose<'_>>() {
@@ -106,6 +108,10 @@ pub fn add_method(event: &Event<'_>, methods: &mut MethodTable) {
     } else if let Ok(method) = decoded.decode::<MethodLoadVerbose<'_>>() {
         let name = format!("{}.{}", method.method_namespace, method.method_name);
         methods.add(method.method_id, method.start_address, method.method_size, &name);
+    } else if let Ok(symbol) = decoded.decode::<ProcessSymbol<'_>>() {
+        let size = symbol.end_address.saturating_sub(symbol.start_address).saturating_add(1);
+        let size = u32::try_from(size).unwrap_or(u32::MAX);
+        methods.add(symbol.id, symbol.start_address, size, &symbol.name.to_string());
     }
 }
 

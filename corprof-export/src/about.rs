@@ -48,6 +48,8 @@ pub(crate) struct About {
     pub(crate) rounds: Option<u64>,
     pub(crate) rate_reached: Option<f64>,
     pub(crate) skipped: Vec<(String, u64)>,
+    /// Whether one thread stands for all.
+    pub(crate) merges_threads: bool,
     pub(crate) notes: Vec<String>,
     pub(crate) table: Option<Table>,
     pub(crate) heat: Option<HeatMap>,

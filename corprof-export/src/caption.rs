@@ -30,6 +30,13 @@ impl Profile {
         self.about.rounds = Some(rounds);
     }
 
+    /// Says that one thread stands for all: no picture says how many there are.
+    #[must_use]
+    pub fn merging_threads(mut self) -> Self {
+        self.about.merges_threads = true;
+        self
+    }
+
     /// How often a second was in fact sampled, beside the interval that was asked for
     /// ([`with_interval`](Self::with_interval)). Below half of that, pictures warn.
     pub fn set_rate_reached(&mut self, hertz: f64) {
@@ -136,7 +143,7 @@ impl Caption {
             (None, None) => None,
         });
         // A heat map does not tell threads apart.
-        let tells_threads = about.heat.as_ref().is_none_or(HeatMap::is_timeline);
+        let tells_threads = !about.merges_threads && about.heat.as_ref().is_none_or(HeatMap::is_timeline);
         if about.mode != Some(Mode::Calls) && tells_threads {
             facts.push(plural(profile.threads.len() as u64, "thread"));
         }

@@ -164,6 +164,7 @@ impl State {
         let kind =
             Kind { interval, mode, is_only_mine: options.is_only_mine, has_raw_names: options.has_raw_names, is_timed };
         let profile = kind.profile(SystemTime::now() + options.delay);
+        let profile = if options.recording.is_some() { profile.merging_threads() } else { profile };
         let shows_lines = options.output.as_ref().is_some_and(|output| output.format() == Format::Html);
         Self {
             output: options.output,
@@ -674,6 +675,8 @@ impl SamplerProfiler {
             event_work.into_iter().for_each(|work| work.end(cx));
             finish(cx, &state, &ending, hooked.as_ref());
             if let Some(detacher) = detacher {
+                // With probes in the code it cannot leave, and rests.
+                let _ = detacher.retire();
                 leave(NAME, &detacher, stop, lease);
             }
         })?;

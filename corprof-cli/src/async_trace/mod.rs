@@ -21,6 +21,7 @@ use corprof_async::trace::{ACTIVITY_ARGUMENTS, ACTIVITY_PROVIDER, QUEUE_PROVIDER
 use corprof_async::{Activity, Decoder, LogicalStacks, PROVIDER, Step};
 use corprof_diagnostics::{Client, EventPipeSession, Level, Process, Provider, Rundown, SessionConfig};
 use corprof_nettrace::events::Provider as EventProvider;
+use corprof_nettrace::events::universal::ProcessSymbol;
 use corprof_nettrace::{Event, FormatErrorKind, Reader};
 
 pub(crate) use self::awaits::{Await, Awaits};
@@ -424,6 +425,10 @@ impl<'l, L: Listener> Follower<'l, L> {
         let decoded = event.decoded();
         if [EventProvider::RUNTIME, EventProvider::RUNDOWN].contains(&decoded.provider()) {
             self.methods.event(&decoded, event.ticks());
+            return;
+        }
+        if let Ok(symbol) = decoded.decode::<ProcessSymbol<'_>>() {
+            self.methods.symbol(&symbol);
             return;
         }
         match classify(event) {

@@ -1,6 +1,7 @@
 //! Stacks of a recording, each kept once: a tree of addresses, whose roots are the outermost callers.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use corprof_nettrace::Stack;
 use indexmap::IndexSet;
@@ -11,6 +12,9 @@ const MOST_PATHS: usize = 4_000_000;
 
 /// Bytes of stacks that are remembered as they are in the trace, which says them again after each sequence point.
 const REMEMBERED: usize = 48 << 20;
+
+/// Addresses of frames without code, in recordings of corprof: no code is there.
+const WITHOUT_CODE: Range<u64> = 1 << 48..2 << 48;
 
 /// A place in code, or what stands on a stack in place of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -74,8 +78,10 @@ impl Stacks {
             path = self.called(path, missing);
         }
         for (depth, address) in addresses.iter().copied().enumerate().rev() {
-            // The address of a caller is the one it returns to, which may be behind its end.
-            let address = address.saturating_sub(u64::from(depth > 0));
+            // The address of a caller is the one it returns to, which may be behind its end; but not that of a frame
+            // without code, of which earlier recordings of corprof have the first one.
+            let is_return = depth > 0 && !WITHOUT_CODE.contains(&address);
+            let address = address.saturating_sub(u64::from(is_return));
             let codes = &mut self.codes;
             let code = *self
                 .current

@@ -6,6 +6,7 @@ mod spelling;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
+use corprof_nettrace::events::universal::ProcessSymbol;
 use corprof_nettrace::events::views::{ModuleDCEnd, ModuleLoad};
 use corprof_nettrace::events::{Event, Value};
 
@@ -88,6 +89,14 @@ impl Methods {
             self.modules.insert(module.module_id, module.il_path.to_string().into());
         }
         Change::None
+    }
+
+    /// Takes code of a recording, which has a name only.
+    pub(crate) fn symbol(&mut self, symbol: &ProcessSymbol<'_>) {
+        let size = symbol.end_address.saturating_sub(symbol.start_address).saturating_add(1);
+        let name = symbol.name.to_string();
+        let code = Code { id: symbol.id, version: 0, size, from: 0, to: u64::MAX, module: 0, token: 0, name };
+        self.code.entry(symbol.start_address).or_default().push(code);
     }
 
     fn method(&mut self, event: &Event<'_>, from: u64, to: u64) {

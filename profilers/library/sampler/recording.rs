@@ -118,7 +118,8 @@ impl Recording {
 
     /// The same of events.
     pub(super) fn unknown_code_of_events(&self, cx: &InNoGc<'_>, held: &Held) -> Vec<UnknownCode> {
-        let frames: HashSet<_> = held.events.iter().flat_map(|event| event.frames.iter().copied()).collect();
+        let frames: HashSet<_> =
+            held.events.iter().flat_map(|event| event.frames.iter().chain(&event.methods).copied()).collect();
         self.unknown(cx, frames.into_iter())
     }
 
@@ -202,6 +203,11 @@ impl Recording {
                 });
                 stack.extend(*place);
             }
+            let mut methods = Vec::with_capacity(event.methods.len());
+            for (function, address) in &event.methods {
+                let name = cx.names().csharp().function(*function);
+                methods.extend(self.code.address(function.as_raw(), &name, *address));
+            }
             self.trace.push(Entry::Event(TraceEvent {
                 thread: event.thread,
                 ticks: event.ticks,
@@ -209,6 +215,7 @@ impl Recording {
                 activity: event.activity,
                 payload: event.payload,
                 stack: stack.into(),
+                methods: methods.into(),
             }));
         }
     }

@@ -143,6 +143,11 @@ fn callers_are_those_that_await_in_a_recording() -> Result<()> {
             let folded = folder.path().join("p.folded");
             fs::write(&folded, Recording::read(&file)?.folded())?;
             Helper::read(&folded)?.check().with_context(|| format!("{runtime}, {kind}: {stderr}"))?;
+            let viewed = folder.path().join("viewed.folded");
+            let output = corprof()?.arg("view").arg(&file).args(["--raw-names", "-o"]).arg(&viewed).output()?;
+            ensure!(output.status.success(), "{runtime}: {output:?}");
+            let shown = Helper::read(&viewed)?;
+            shown.check().with_context(|| format!("{runtime}, {kind}, viewed: {stderr}"))?;
         }
         Ok(())
     })

@@ -84,6 +84,14 @@ fn samples_have_the_requests_that_they_are_of() -> Result<()> {
         let early = endpoints.iter().find(|endpoint| endpoint["endpoint"] == "GET /early");
         let running = early.and_then(|early| early["running_ms"].as_f64()).context("nothing of /early")?;
         ensure_or_longer!(running > 100.0, "{runtime}: {report}");
+        // And for the one that is about waits: the file has the names of methods that wait.
+        let output = corprof()?.arg("waits").arg(&file).arg("--json").output()?;
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        let report: Value = serde_json::from_slice(&output.stdout)?;
+        let places = report["places"].as_array().context("no places")?;
+        let waits = places.iter().find(|place| place["method"] == "Shop.Early (async)");
+        let waits = waits.with_context(|| format!("{runtime}: {report}"))?;
+        ensure!(waits["is_mine"] == true, "{runtime}: {waits}");
         Ok(())
     })
 }

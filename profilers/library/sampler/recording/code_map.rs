@@ -17,7 +17,8 @@ const LOGICAL: u64 = 1 << 48;
 /// Code whose own addresses had another name before.
 const MOVED: u64 = 2 << 48;
 const END: u64 = 3 << 48;
-/// The addresses of a frame without code.
+/// The addresses of a frame without code. Stacks have the one in the middle: readers take callers' addresses for those
+/// of returns, and look one byte before.
 const LOGICAL_SIZE: u64 = 16;
 /// The most names of frames without code that are remembered. More get further addresses.
 const MOST_LOGICAL: usize = 1 << 16;
@@ -113,8 +114,8 @@ impl CodeMap {
 
     /// The address of something without code.
     pub(super) fn logical(&mut self, name: &str) -> u64 {
-        if let Some(known) = self.logical.get(name) {
-            return *known;
+        if let Some(place) = self.logical.get(name) {
+            return place + LOGICAL_SIZE / 2;
         }
         if self.logical.len() >= MOST_LOGICAL {
             let now = Instant::now();
@@ -126,7 +127,7 @@ impl CodeMap {
         *free += LOGICAL_SIZE;
         let name = self.define(mapping, place..place + LOGICAL_SIZE, name);
         self.logical.insert(name, place);
-        place
+        place + LOGICAL_SIZE / 2
     }
 
     /// The symbol of an address of the trace.
@@ -265,7 +266,8 @@ mod tests {
     fn what_has_no_code_has_an_address() {
         let mut map = CodeMap::default();
         let [first, again, other] = ["[started by]", "[started by]", "Shop.Pay()"].map(|name| map.logical(name));
-        assert_eq!((first, again, other), (LOGICAL, LOGICAL, LOGICAL + LOGICAL_SIZE));
+        let middle = LOGICAL + LOGICAL_SIZE / 2;
+        assert_eq!((first, again, other), (middle, middle, middle + LOGICAL_SIZE));
         assert_eq!(symbols(&map).len(), 2);
     }
 

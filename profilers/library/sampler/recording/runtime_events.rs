@@ -15,14 +15,14 @@ use std::sync::Arc;
 use corprof::args::EventPipeEvent;
 use corprof::events::views::GcSuspendBegin;
 use corprof::events::{Event, KeywordSet, Level, SuspendReason};
-use corprof::id::{EventPipeSessionId, Inert};
+use corprof::id::{CodeAddress, EventPipeSessionId, Inert};
 use corprof::info::{EventPipeProviderConfig, RuntimeEvents};
 use corprof::prelude::*;
 use corprof::profiler_thread::ProfilerThread;
 use corprof::sampler::ticks;
 use corprof::sync::Mutex;
 use corprof_async::trace::{ACTIVITY_ARGUMENTS, ACTIVITY_PROVIDER};
-use corprof_async::{ASYNC_EVENTS, PROVIDER};
+use corprof_async::{ASYNC_EVENTS, Action, Decoder, PROVIDER};
 use corprof_nettrace::Metadata;
 
 use super::trace_file::TraceThread;
@@ -100,6 +100,8 @@ pub(in crate::sampler) struct HeldEvent {
     pub(super) payload: Box<[u8]>,
     /// Functions and addresses of calls, the innermost first.
     pub(super) frames: Box<[(FunctionId, usize)]>,
+    /// The methods that the payload tells of by addresses.
+    pub(super) methods: Box<[(FunctionId, usize)]>,
 }
 
 /// What was delivered and is not written yet.
@@ -107,6 +109,8 @@ pub(in crate::sampler) struct HeldEvent {
 pub(in crate::sampler) struct EventInbox {
     kinds: EventKinds,
     held: Mutex<Held>,
+    /// Of async operations.
+    decoder: Mutex<Decoder>,
 }
 
 #[derive(Default)]
@@ -164,7 +168,7 @@ impl EventKinds {
 
 impl EventInbox {
     pub(in crate::sampler) fn new(kinds: EventKinds) -> Self {
-        Self { kinds, held: Mutex::default() }
+        Self { kinds, held: Mutex::default(), decoder: Mutex::new(Decoder::new()) }
     }
 
     /// Who writes an event, if it is kept.
@@ -196,8 +200,23 @@ impl EventInbox {
             activity: event.activity.map(|activity| activity.to_u128()),
             payload: event.data.into(),
             frames: frames.into(),
+            methods: Box::default(),
         };
         self.held.lock(cx).push(held, event.metadata);
+    }
+
+    /// Finds the methods of async operations.
+    fn find_methods(&self, cx: &InNoGc<'_>, held: &mut Held) {
+        let mut decoder = self.decoder.lock(cx);
+        let mut functions: HashMap<u64, Option<FunctionId>> = HashMap::new();
+        for event in held.events.iter_mut().filter(|event| event.kind.0 == Source::Operations) {
+            let addresses = addresses_of(&mut decoder, &event.payload).into_iter();
+            let found = addresses.filter_map(|address| {
+                let function = *functions.entry(address).or_insert_with(|| method_at(cx, address));
+                function.zip(usize::try_from(address).ok())
+            });
+            event.methods = found.collect();
+        }
     }
 
     fn take_all(&self, cx: &InNoGc<'_>) -> Held {
@@ -252,6 +271,24 @@ fn own_stack(cx: &InNoGc<'_>) -> Vec<(FunctionId, usize)> {
         if frames.len() < DEEPEST { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
     frames
+}
+
+/// The addresses of methods in a buffer of async operations; none if it cannot be decoded.
+fn addresses_of(decoder: &mut Decoder, payload: &[u8]) -> HashSet<u64> {
+    let Ok(buffer) = decoder.decode(payload) else { return HashSet::new() };
+    let stacks = buffer.sub_events().filter_map(|event| match event.action {
+        Action::Stack(stack) => Some(stack),
+        _ => None,
+    });
+    let addresses = stacks.flat_map(|stack| stack.frames.map(|frame| frame.address));
+    addresses.filter(|address| *address != 0).collect()
+}
+
+/// The method whose code has an address that the runtime has told.
+fn method_at(cx: &InNoGc<'_>, address: u64) -> Option<FunctionId> {
+    // SAFETY: the runtime has told the address of a method that was suspended, so it has run (fact: addresses).
+    let code = unsafe { CodeAddress::from_raw(usize::try_from(address).ok()?) };
+    cx.function_from_ip(code).ok().flatten()
 }
 
 /// The system's number of this thread, where that can be asked for.
@@ -316,10 +353,11 @@ impl EventWork {
 pub(in crate::sampler) fn move_events(cx: &mut InCallback<'_>, state: &Mutex<State>, inbox: &EventInbox) {
     /// So many at once: the sampler waits for the lock meanwhile.
     const AT_ONCE: usize = 256;
-    let held = inbox.take_all(cx);
+    let mut held = inbox.take_all(cx);
     if held.events.is_empty() && held.lost.is_empty() {
         return;
     }
+    inbox.find_methods(cx, &mut held);
     let unknown: Vec<UnknownCode> = state.lock(cx).unknown_code_of_events(cx, &held);
     // The runtime may collect before it answers, so nothing is locked.
     let code: Vec<FoundCode> = find_code(cx, unknown);
@@ -356,6 +394,7 @@ mod tests {
             activity: None,
             payload: vec![0; payload].into(),
             frames: Box::default(),
+            methods: Box::default(),
         }
     }
 

@@ -79,6 +79,8 @@ pub(super) struct TraceEvent {
     pub(super) activity: Option<u128>,
     pub(super) payload: Box<[u8]>,
     pub(super) stack: Box<[u64]>,
+    /// The addresses of methods in the payload.
+    pub(super) methods: Box<[u64]>,
 }
 
 impl Entry {
@@ -409,6 +411,7 @@ impl TraceFile {
             return;
         };
         self.tell_of(code, &event.stack);
+        self.tell_of(code, &event.methods);
         let label = event.activity.map(|activity| Label::Activity(Uuid::from_u128(activity)));
         let is_written = self.write(|writer, until| {
             let mut new = NewEvent::new(definition, thread, event.ticks.max(until));
