@@ -284,7 +284,9 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
         let running = self.running.get_mut(&thread).and_then(|stack| stack.pop());
         let dispatcher = running.as_ref().map_or(0, |running| running.dispatcher);
         let by_span = self.spans.get(&activity.parent_span_id).map(|(serial, _)| *serial);
-        let outer = by_span.or_else(|| self.request_of(dispatcher, thread));
+        // One that says that it is part of nothing may begin where another has ended: what goes on there was made in that.
+        let is_root = span != 0 && activity.parent_span_id == 0;
+        let outer = if is_root { None } else { by_span.or_else(|| self.request_of(dispatcher, thread)) };
         let is_within = activity.kind != ActivityKind::Server && outer.is_some();
         if let (true, Some(serial)) = (is_within, outer) {
             self.begin_call(serial, ticks, activity);

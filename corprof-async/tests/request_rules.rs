@@ -103,6 +103,27 @@ fn a_request_may_come_to_a_thread() {
     assert_eq!((request.calls[0].from, request.calls[0].to, request.is_whole), (21, Some(30), false));
 }
 
+/// A batch whose jobs follow each other in one async method, each an activity of its own.
+#[test]
+fn activities_that_are_part_of_nothing_are_requests() {
+    let mut source = by_activities(RequestLimits::default());
+    for (span, from) in [(1, 10), (2, 30), (3, 50)] {
+        source.resume(1, from, 100, 9);
+        source.start(1, from + 1, ActivityKind::Internal, span, 0);
+        // A part of the first.
+        source.start(1, from + 2, ActivityKind::Internal, span + 10, span);
+        source.stop(from + 3, span + 10);
+        source.step(1, from + 4, 100, Change::Suspended);
+        source.resume(1, from + 8, 100, 9);
+        source.stop(from + 9, span);
+        source.step(1, from + 10, 100, Change::Suspended);
+    }
+    let told = source.finish();
+    let found: Vec<_> = told.iter().map(|request| (request.from, request.to, request.calls.len())).collect();
+    assert_eq!(found, [(11, 19, 1), (31, 39, 1), (51, 59, 1)]);
+    assert_eq!(told.iter().map(Request::running).collect::<Vec<_>>(), [4; 3]);
+}
+
 #[test]
 fn requests_without_an_end_are_left_out() {
     let mut limits = RequestLimits::default();
