@@ -63,7 +63,11 @@ pub fn choose(library: &Path, wanted: Option<&str>) -> Result<Chosen> {
 /// If there is no such profiler. Do not start the application then.
 pub fn choose_to_start(library: &Path, wanted: Option<&str>) -> Result<Chosen, Failure> {
     embedded::refuse_unknown(library).map_err(|error| Failure::new(exit::REFUSED, error))?;
+    let is_built_in = wanted.is_none() && Profiler::named(library).is_some();
     let chosen = choose(library, wanted).map_err(|error| {
+        if is_built_in {
+            return error.context("the application was not started");
+        }
         let absolute = std::path::absolute(library).unwrap_or_else(|_| library.to_owned());
         let finding = checks::library(&absolute, Place { program: None, library_path: None }).into_iter().next();
         finding.map_or(error, |finding| anyhow!("the application was not started:\n  {finding}"))

@@ -18,7 +18,7 @@ use crate::output;
 ///
 /// PROFILER is `mapped` if the process has mapped the library of a profiler, `configured` if its variables name a
 /// profiler that is not mapped (mapped files are visible on Linux only), `-` if it has none, `unknown` if neither can
-/// be read. Processes in containers are listed too. In a terminal, long command lines are cut to its width.
+/// be read. Processes in containers are listed too. In a terminal, long command lines are shortened to its width.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print a line of JSON for each process: pid, runtime, architecture, command, profiler (none, configured, mapped,
@@ -58,10 +58,13 @@ pub fn run(args: &Args) -> Outcome {
         let architecture = or_unknown(&process.architecture);
         let command = or_unknown(&process.command);
         let state = shown(process.profiler);
-        let line = format!("{:>7}  {runtime:9} {architecture:6} {state:10}  {command}", process.pid);
-        writeln!(out, "{}", fitting(&line, width))?;
+        let line = format!("{:>7}  {runtime:9} {architecture:6} {state:10}  ", process.pid);
+        let room = width.map(|width| width.saturating_sub(line.chars().count()));
+        writeln!(out, "{}", fitting(&(line + &short(&command, room)), width))?;
         for library in &process.libraries {
-            writeln!(out, "{:37}  profiler: {}", "", library.display())?;
+            let library = library.display().to_string();
+            let room = width.map(|width| width.saturating_sub(LIBRARY.len()));
+            writeln!(out, "{}", fitting(&format!("{LIBRARY}{}", short(&library, room)), width))?;
         }
         if let Some(error) = &process.error {
             writeln!(out, "{:37}  {error}", "")?;
@@ -74,6 +77,9 @@ pub fn run(args: &Args) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The beginning of a line with the library of a profiler, below its process.
+const LIBRARY: &str = "          profiler: ";
+
 /// The width of the terminal, if standard output is one.
 fn width() -> Option<usize> {
     if !io::stdout().is_terminal() {
@@ -81,6 +87,21 @@ fn width() -> Option<usize> {
     }
     let (columns, _) = terminal::size().ok().filter(|(columns, _)| *columns > 0)?;
     Some(columns.into())
+}
+
+/// A command line, or a path; with the names of its files instead of their paths, if they do not fit.
+fn short(words: &str, room: Option<usize>) -> Cow<'_, str> {
+    if room.is_none_or(|room| words.chars().count() <= room) {
+        return words.into();
+    }
+    let name = |word: &str| match word.rsplit_once('/') {
+        Some((folder, name)) if !folder.is_empty() && !name.is_empty() => format!("…/{name}"),
+        _ => word.to_owned(),
+    };
+    let mut words = words.split(' ');
+    // The program is known by its name.
+    let program = words.next().map(|program| name(program).trim_start_matches("…/").to_owned());
+    program.into_iter().chain(words.map(name)).collect::<Vec<_>>().join(" ").into()
 }
 
 /// As much of a line as the terminal shows in one.
@@ -108,5 +129,14 @@ mod tests {
         assert_eq!(fitting("dotnet Äpp.dll", Some(14)), "dotnet Äpp.dll");
         assert_eq!(fitting("dotnet Äpp.dll", Some(9)), "dotnet Ä…");
         assert_eq!(fitting("dotnet Äpp.dll", None), "dotnet Äpp.dll");
+    }
+
+    #[test]
+    fn the_application_is_seen_where_paths_do_not_fit() {
+        let command = "/usr/share/dotnet/dotnet exec /srv/shop/Shop.dll --urls http://127.0.0.1:5000/";
+        assert_eq!(short(command, Some(command.len())), command);
+        assert_eq!(short(command, Some(30)), "dotnet exec …/Shop.dll --urls http://127.0.0.1:5000/");
+        assert_eq!(short("/opt/agent/libagent.so", Some(10)), "libagent.so");
+        assert_eq!(short("/", Some(0)), "/");
     }
 }

@@ -282,7 +282,7 @@ fn print(report: &Report, rows: usize, out: &mut impl Write) -> Result<()> {
         writeln!(out, "{} waits are not of the application: --all", report.hidden_waits)?;
     }
     if !report.still_waiting.is_empty() {
-        writeln!(out, "\noperations that were ended to wait and waited at the end")?;
+        writeln!(out, "\noperations that were still waiting at the end")?;
         for Still { place, operations } in report.still_waiting.iter().take(rows) {
             writeln!(out, "{operations:>8}  {place}")?;
         }

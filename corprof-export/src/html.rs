@@ -234,7 +234,7 @@ impl<'a> Data<'a> {
                 .started
                 .and_then(|started| started.duration_since(SystemTime::UNIX_EPOCH).ok())
                 .map(|since| nanoseconds(since) / 1_000_000),
-            shows_idle: profile.about.mode == Some(Mode::Cpu),
+            shows_idle: profile.about.mode != Some(Mode::Wall),
             only_mine: profile.is_only_my_code,
         };
         let mut data = Self {
@@ -373,8 +373,16 @@ fn slow_calls(profile: &Profile, calls: &SlowCalls, numbers: &FxHashMap<StackId,
 
 /// The table as part of the page, with how it looks, so that other pages do not have it.
 fn table_html(table: &Table) -> String {
-    let mut out =
-        format!("<style>\n{TABLE_STYLE}</style>\n<details id=\"table\" open><summary>{}", escaped(&table.title));
+    let mut out = format!("<style>\n{TABLE_STYLE}");
+    for column in table.columns_of_text() {
+        let column = column + 1;
+        let _ = writeln!(
+            out,
+            "#table :is(th, td):nth-child({column}) {{ text-align: left; white-space: normal; overflow-wrap: anywhere; \
+             min-width: 26ch }}"
+        );
+    }
+    let _ = write!(out, "</style>\n<details id=\"table\" open><summary>{}", escaped(&table.title));
     out.push_str("</summary><div><table><thead>");
     table_line(&mut out, "th", &table.columns);
     out.push_str("</thead><tbody>\n");

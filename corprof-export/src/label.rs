@@ -43,6 +43,10 @@ impl Machine {
             // Where callers are those that await it. A loop of an async method calls an iterator as well, but rarely.
             Some(name) if state_machine(name).is_some() => Self::Async,
             Some(name) if name.contains(&format!(".{source}(")) => Self::Async,
+            // Methods that the runtime suspends itself have names like others: what awaits is called so.
+            Some(name) if ["Async(", "Async<", "Await"].iter().any(|part| name.contains(part)) => Self::Async,
+            // No language but Visual Basic has iterators without a name.
+            Some(_) if source.contains('λ') => Self::Async,
             Some(_) if !source.ends_with("Async") => Self::Iterator,
             _ => Self::Async,
         }

@@ -98,6 +98,9 @@ pub(crate) struct View {
     pub(crate) idle: u128,
 }
 
+/// How the name of a dynamic method begins.
+const DYNAMIC: &str = "<dynamic method ";
+
 /// The position of a stack in the tree, and its properties.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
@@ -105,6 +108,8 @@ struct Place {
     /// The innermost node of the user's code.
     mine: Option<usize>,
     has_mine: bool,
+    /// Whether it is there for the user's code: it has some, or a dynamic method.
+    is_for_mine: bool,
     /// The outermost frame waits: a profiler has put the stacks of waiting threads under a separate root.
     is_under_waits: bool,
     /// That, or the innermost managed frame waits.
@@ -112,8 +117,8 @@ struct Place {
 }
 
 impl View {
-    /// The profile as pictures show it: without idle threads, unless it is of processor time; with user code only, if
-    /// so asked.
+    /// The profile as pictures show it: without idle threads, if it is of wall-clock time; with user code only, if so
+    /// asked.
     pub(crate) fn new(profile: &Profile, looks: &[Look]) -> Self {
         let mut view = Self::default();
         let mut known = FxHashMap::default();
@@ -123,11 +128,11 @@ impl View {
             let place = view.place(profile, looks, caller, frame, &mut known);
             places.push(place);
         }
-        let hides_idle = profile.about.mode != Some(Mode::Cpu);
+        let hides_idle = profile.about.mode == Some(Mode::Wall);
         for (stack, weight) in folded::sums(profile) {
             let weight = u128::from(weight);
             let place = places.get(stack.0 as usize).copied().unwrap_or_default();
-            if hides_idle && place.is_waiting && !place.has_mine {
+            if hides_idle && place.is_waiting && !place.is_for_mine {
                 view.idle += weight;
                 continue;
             }
@@ -160,6 +165,8 @@ impl View {
         let kind = looks.get(frame.0 as usize).map_or(FrameKind::Native, |look| look.kind);
         let is_mine = kind == FrameKind::User;
         let has_mine = caller.has_mine || is_mine;
+        // Frameworks make methods that call the user's code, which may be inlined into them.
+        let is_for_mine = caller.is_for_mine || is_mine || profile.frame_of(frame).name.starts_with(DYNAMIC);
         let is_under_waits = caller.is_under_waits || (kind == FrameKind::Wait && caller.node.is_none());
         let is_waiting = match kind {
             FrameKind::Wait => true,
@@ -178,7 +185,7 @@ impl View {
             (true, false) => self.child(None, Item::OtherCode, known),
         };
         let mine = if is_mine { Some(node) } else { caller.mine };
-        Place { node: Some(node), mine, has_mine, is_under_waits, is_waiting }
+        Place { node: Some(node), mine, has_mine, is_for_mine, is_under_waits, is_waiting }
     }
 
     /// Whether `frame` is the body of the async method that has just called it.
@@ -288,14 +295,19 @@ mod tests {
         let idle =
             ["System.Threading.Thread.StartCallback()", "System.Threading.LowLevelLifoSemaphore.WaitForSignal()"];
         let waits = ["Shop.Program.Main()", "System.Threading.Thread.Sleep(int32)"];
-        let wall = profile(&[(&idle, 9), (&waits, 2)]);
+        // An endpoint that was inlined into what the framework has made to call it.
+        let blocked = ["System.Threading.Thread.StartCallback()", "<dynamic method lambda_method7>", waits[1]];
+        let waiting = || profile(&[(&idle, 9), (&waits, 1), (&blocked, 1)]);
+        let wall = waiting().in_mode(Mode::Wall);
         assert_eq!(
             paths(&wall).iter().filter(|(path, _)| !path.contains('>')).map(|(_, total)| total).sum::<u128>(),
             2
         );
         assert!((View::new(&wall, &looks(&wall)).idle_share() - 9.0 / 11.0).abs() < 1e-9);
-        let cpu = wall.in_mode(Mode::Cpu);
-        assert_eq!(View::new(&cpu, &looks(&cpu)).total, 11);
+        // Who asks for waits, or for processor time, sees all.
+        for all in [waiting(), waiting().in_mode(Mode::Cpu)] {
+            assert_eq!(View::new(&all, &looks(&all)).total, 11);
+        }
     }
 
     #[test]
@@ -327,5 +339,13 @@ mod tests {
         assert_eq!(called_by(builder), "Api.Items (async iterator)");
         let resumed = "System.Runtime.CompilerServices.AsyncTaskMethodBuilder<X>+AsyncStateMachineBox<Y>.MoveNext()";
         assert_eq!(called_by(resumed), "Api.Items (async)");
+        // As ASP.NET calls endpoints, by methods that the runtime suspends itself.
+        let factory =
+            "Microsoft.AspNetCore.Http.RequestDelegateFactory.<ExecuteTaskOfTFast>g__ExecuteAwaited|0<int>(int)";
+        for awaits in [factory, "Shop.Api.LoadAsync(int)", "Shop.Api.LoadAsync<string>()"] {
+            assert_eq!(called_by(awaits), "Api.Items (async)");
+        }
+        let lambda = profile(&[(&["Shop.Api.Any()", "Shop.Api+<>c+<<Main>b__0_3>d.MoveNext()"], 1)]);
+        assert_eq!(looks(&lambda).pop().map(|look| look.label).as_deref(), Some("Api.Main λ4 (async)"));
     }
 }

@@ -431,10 +431,12 @@ impl Row {
         let Some(first) = self.messages.first() else { return String::new() };
         let text = first.text.replace(char::is_control, " ");
         let others = self.messages.len() - 1;
-        match (others, self.other_messages) {
-            (0, 0) => format!(": {text}"),
-            (_, 0) => format!(": {text} ({} times, and {others} other messages)", first.count),
-            _ => format!(": {text} ({} times, and more than {others} other messages)", first.count),
+        let more = if self.other_messages > 0 { "more than " } else { "" };
+        let read = self.messages.iter().map(|message| message.count).sum::<u64>() + self.other_messages;
+        match (others, self.unread_messages) {
+            (0, _) if more.is_empty() => format!(": {text}"),
+            (_, 0) => format!(": {text} ({} times, and {more}{others} other messages)", first.count),
+            _ => format!(": {text} ({} of the {read} that were read, and {more}{others} other messages)", first.count),
         }
     }
 

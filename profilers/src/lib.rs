@@ -8,14 +8,18 @@
 //!
 //! A [`TracePattern`] says whose slow calls `corprof record --trace` keeps.
 //!
+//! [`part_glob`] is the glob that a user means who looks for frames or methods.
+//!
 //! The profilers themselves are in the folder `library`. They make a shared library, which `corprof` embeds. This crate
 //! does not have their dependencies.
 
+mod name_glob;
 pub mod sdk;
 pub mod settings;
 pub mod table;
 mod trace_pattern;
 
+pub use name_glob::part_glob;
 pub use trace_pattern::TracePattern;
 
 /// The folder of this package: what the build script of corprof-cli builds.

@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::part_glob;
+
 /// Methods whose slow calls are kept: `Shop.Orders.*:50ms`, a glob of names and a limit. Without a limit it is
 /// [`DEFAULT_LIMIT`](Self::DEFAULT_LIMIT).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +27,7 @@ impl TracePattern {
     /// The whole glob: a plain word is a part of a name.
     #[must_use]
     pub fn pattern(&self) -> String {
-        let is_plain = !self.glob.contains(['*', '?', '[', '{']);
-        if is_plain { format!("*{}*", self.glob) } else { self.glob.clone() }
+        part_glob(&self.glob)
     }
 
     /// Parses the patterns of a setting.

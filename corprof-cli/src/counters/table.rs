@@ -13,7 +13,7 @@ use crate::screen::{Pressed, Scroll};
 
 /// The width of a number.
 const WIDTH: usize = 11;
-/// The columns of numbers.
+/// The columns of numbers: without histograms the first two.
 const TITLES: [&str; 5] = ["per second", "value", "p50", "p95", "p99"];
 const HELP: &str = " q quit   p pause   ↑ ↓ scroll ";
 
@@ -123,7 +123,9 @@ impl Counters {
 
     /// The lines of the table: a title, then each source with its counters.
     pub(super) fn lines(&self) -> Vec<String> {
-        let titles: String = TITLES.iter().map(|title| format!("{title:>WIDTH$}")).collect();
+        let has_histograms = self.rows.values().any(|row| row.histogram.is_some());
+        let columns = if has_histograms { TITLES.len() } else { 2 };
+        let titles: String = TITLES.iter().take(columns).map(|title| format!("{title:>WIDTH$}")).collect();
         let mut lines = vec![format!("{titles}  counter")];
         let mut source = None;
         for (series, row) in &self.rows {
@@ -131,7 +133,7 @@ impl Counters {
                 source = Some(&series.source);
                 lines.push(series.source.clone());
             }
-            lines.push(format!("{}  {}", row.numbers(), label(series, &row.unit)));
+            lines.push(format!("{}  {}", row.numbers(columns), label(series, &row.unit)));
         }
         lines
     }
@@ -157,10 +159,11 @@ impl Row {
         row
     }
 
-    fn numbers(&self) -> String {
+    fn numbers(&self, columns: usize) -> String {
         let [median, most, nearly_all] = self.histogram.map(|histogram| histogram.quantiles).unwrap_or_default();
         let numbers = [self.per_second, self.value, median, most, nearly_all];
-        numbers.iter().map(|number| format!("{:>WIDTH$}", number.map(shown).unwrap_or_default())).collect()
+        let numbers = numbers.iter().take(columns);
+        numbers.map(|number| format!("{:>WIDTH$}", number.map(shown).unwrap_or_default())).collect()
     }
 }
 
@@ -285,6 +288,16 @@ mod tests {
         assert_eq!(lines.iter().map(|line| words(line)).collect::<Vec<_>>(), expected.map(words));
         let ends = |line: &String| line.find("order").is_none_or(|_| line.len() > 5 * WIDTH);
         assert!(lines.iter().all(ends), "{lines:?}");
+    }
+
+    #[test]
+    fn percentiles_have_columns_if_there_is_a_histogram() {
+        let mut counters = Counters::of(vec!["Shop".into()]);
+        counters.add(reading("Shop", "queue", "", true, Value::Gauge(7.0)));
+        assert_eq!(
+            counters.lines(),
+            [" per second      value  counter", "Shop", "                     7  queue  (order)"]
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
-use corprof_export::Format;
+use corprof_export::{Format, Unit};
 use serde_json::{Value, json};
 
 use self::compare::{Compared, Row, Rule, compare};
@@ -102,15 +102,12 @@ pub fn run(args: &Args) -> Outcome {
     }
     let base = read(args, &args.base)?;
     let new = read(args, &args.new)?;
-    if base.measure.map(|measure| measure.unit()) != new.measure.map(|measure| measure.unit()) {
-        return Err(
-            anyhow!("the recordings have events of different kinds: name those that both have, by --event").into()
-        );
-    }
+    require_same(&base, &new)?;
+    let scale = Scale::of(args.normalise, &new);
     let rule = Rule { chance: args.chance / 100.0, least: args.least / 100.0 };
     let rows = compare([&base, &new], &By::Method, args.only_my_code, args.normalise, rule)?;
     if let Some(path) = &args.output {
-        let profile = page::of(&new, &rows, args.normalise, args.only_my_code, &args.base);
+        let profile = page::of(&new, &rows, scale, args.only_my_code, &args.base);
         profile.write(path).context("cannot write the page")?;
         eprintln!("corprof: wrote {}", path.display());
     }
@@ -118,7 +115,7 @@ pub fn run(args: &Args) -> Outcome {
     if args.json {
         writeln!(out, "{}", document(args, [&base, &new], &rows))?;
     } else {
-        print(args, [&base, &new], &rows, &mut out)?;
+        print(args, [&base, &new], &rows, scale, &mut out)?;
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
@@ -134,13 +131,33 @@ fn read(args: &Args, path: &PathBuf) -> anyhow::Result<Picture> {
     Ok(picture)
 }
 
-fn print(args: &Args, pictures: [&Picture; 2], rows: &[Row], out: &mut impl Write) -> std::io::Result<()> {
+/// Refuses recordings that measure different things.
+fn require_same(base: &Picture, new: &Picture) -> anyhow::Result<()> {
+    let kind = |picture: &Picture| picture.measure.map(|measure| (measure.unit(), measure.title()));
+    if kind(base) == kind(new) {
+        return Ok(());
+    }
+    let words = |picture: &Picture| {
+        let file = picture.files.first().map(|file| file.path.display().to_string()).unwrap_or_default();
+        format!("{file} has {}", picture.measure.map_or("no samples", |measure| measure.title()))
+    };
+    let [base, new] = [words(base), words(new)];
+    Err(anyhow!("the recordings measure different things: {base}, and {new}: name events that both have, by --event"))
+}
+
+fn print(
+    args: &Args,
+    pictures: [&Picture; 2],
+    rows: &[Row],
+    scale: Scale,
+    out: &mut impl Write,
+) -> std::io::Result<()> {
     for (word, picture) in ["base", "new "].iter().zip(pictures) {
         let file = picture.files.first();
         let path = file.map(|file| file.path.display().to_string()).unwrap_or_default();
         let seconds = file.map_or(0.0, |file| file.duration.as_secs_f64());
         let total = picture.total();
-        let unit = picture.measure.map_or(corprof_export::Unit::Samples, |measure| measure.unit());
+        let unit = picture.measure.map_or(Unit::Samples, |measure| measure.unit());
         writeln!(
             out,
             "{word}  {path}: {} of {} samples in {seconds:.1} s",
@@ -151,23 +168,23 @@ fn print(args: &Args, pictures: [&Picture; 2], rows: &[Row], out: &mut impl Writ
     let is_changed = |row: &&Row| row.own.is_changed || row.total.is_changed;
     let changed: Vec<_> = rows.iter().filter(is_changed).collect();
     let others: Vec<_> = rows.iter().filter(|row| !is_changed(row)).collect();
-    let unit = unit(args.normalise);
     writeln!(out, "\n{} of {} methods have changed", changed.len(), rows.len())?;
     let head = format!(
-        "     base       new  difference ± 95 %       chance  {unit}, of the method (own), or with what it calls (total)"
+        "     base       new  difference ± 95 %       chance  {}, of the method (own), or with what it calls (total)",
+        scale.unit
     );
     if !changed.is_empty() {
         writeln!(out, "\n{head}")?;
     }
     for row in changed {
-        writeln!(out, "{}", line(args.normalise, row))?;
+        writeln!(out, "{}", line(scale, row))?;
     }
     let shown = args.rows.unwrap_or(ROWS).min(others.len());
     if shown > 0 {
         writeln!(out, "\nWithin the noise:\n{head}")?;
     }
     for row in others.iter().take(shown) {
-        writeln!(out, "{}", line(args.normalise, row))?;
+        writeln!(out, "{}", line(scale, row))?;
     }
     if others.len() > shown {
         writeln!(out, "… and {} more (--rows)", others.len() - shown)?;
@@ -175,29 +192,42 @@ fn print(args: &Args, pictures: [&Picture; 2], rows: &[Row], out: &mut impl Writ
     Ok(())
 }
 
-fn unit(normalised: Normalised) -> &'static str {
-    match normalised {
-        Normalised::Count => "% of all",
-        Normalised::Time => "weight a second",
-        Normalised::None => "weight",
+/// How numbers are shown.
+#[derive(Clone, Copy)]
+struct Scale {
+    unit: &'static str,
+    /// One of this unit.
+    one: f64,
+    digits: usize,
+}
+
+impl Scale {
+    fn of(normalised: Normalised, picture: &Picture) -> Self {
+        let unit = picture.measure.map_or(Unit::Samples, |measure| measure.unit());
+        let (unit, one, digits) = match (normalised, unit) {
+            (Normalised::Count, _) => ("% of all", 0.01, 2),
+            (Normalised::Time, Unit::Nanoseconds) => ("ms in a second", 1e6, 2),
+            (Normalised::Time, Unit::Bytes) => ("KB in a second", 1e3, 1),
+            (Normalised::Time, _) => ("events in a second", 1.0, 2),
+            (Normalised::None, Unit::Nanoseconds) => ("ms", 1e6, 1),
+            (Normalised::None, Unit::Bytes) => ("KB", 1e3, 1),
+            (Normalised::None, _) => ("events", 1.0, 1),
+        };
+        Self { unit, one, digits }
+    }
+
+    fn number(self, value: f64) -> String {
+        let digits = self.digits;
+        format!("{:.digits$}", value / self.one)
     }
 }
 
-/// A number as it is shown.
-fn number(normalised: Normalised, value: f64) -> String {
-    match normalised {
-        Normalised::Count => format!("{:.2}", 100.0 * value),
-        _ if value.abs() >= 1e7 => format!("{:.3e}", value),
-        _ => format!("{value:.1}"),
-    }
-}
-
-fn line(normalised: Normalised, row: &Row) -> String {
+fn line(scale: Scale, row: &Row) -> String {
     let (is_own, compared) = row.shown();
     let difference = compared.difference;
     let sign = if difference.value < 0.0 { '-' } else { '+' };
     let [base, new, size, error] =
-        [compared.base, compared.new, difference.value.abs(), difference.error].map(|value| number(normalised, value));
+        [compared.base, compared.new, difference.value.abs(), difference.error].map(|value| scale.number(value));
     let signed = format!("{sign}{size}");
     let chance = chance(difference.chance);
     let word = if is_own { "own" } else { "total" };

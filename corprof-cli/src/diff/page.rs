@@ -6,8 +6,7 @@ use std::path::Path;
 use corprof_export::{Change, Profile, Table};
 
 use super::compare::Row;
-use super::statistics::Normalised;
-use super::{chance, number, unit};
+use super::{Scale, chance};
 use crate::recording::picture::Picture;
 use crate::recording::table::{By, Subjects};
 use crate::view::profile;
@@ -16,7 +15,7 @@ use crate::view::profile;
 const ROWS: usize = 100;
 
 /// The profile that the page is of.
-pub(super) fn of(new: &Picture, rows: &[Row], normalised: Normalised, only_mine: bool, base: &Path) -> Profile {
+pub(super) fn of(new: &Picture, rows: &[Row], scale: Scale, only_mine: bool, base: &Path) -> Profile {
     let by_name: HashMap<&str, &Row> = rows.iter().map(|row| (row.name.as_str(), row)).collect();
     let subjects = Subjects::new(new, &By::Method, false);
     let mut profile = profile::with_frames(new, only_mine, |profile, frame, number_of_frame| {
@@ -24,10 +23,10 @@ pub(super) fn of(new: &Picture, rows: &[Row], normalised: Normalised, only_mine:
             subjects.of_frame.get(number_of_frame).copied().flatten().and_then(|at| subjects.names.get_index(at));
         let row = name.and_then(|name| by_name.get(name.as_str()));
         let change = row.map_or(Change::Noise, |row| change(row));
-        profile.set_change(frame, change, row.map_or(String::new(), |row| words(row, normalised)));
+        profile.set_change(frame, change, row.map_or(String::new(), |row| words(row, scale)));
     });
-    let columns = ["base", "new", "difference", "± 95 %", "chance", "changed", "method"];
-    let mut table = Table::new(format!("Differences from {}, {}", base.display(), unit(normalised)), columns);
+    let columns = ["base", "new", "difference", "± 95 %", "chance", "changed", "of", "method"];
+    let mut table = Table::new(format!("Differences from {}, {}", base.display(), scale.unit), columns);
     for row in rows.iter().take(ROWS) {
         let compared = row.shown().1;
         let which = if row.own.is_changed {
@@ -39,12 +38,13 @@ pub(super) fn of(new: &Picture, rows: &[Row], normalised: Normalised, only_mine:
         };
         let sign = if compared.difference.value < 0.0 { "−" } else { "+" };
         table.row([
-            number(normalised, compared.base),
-            number(normalised, compared.new),
-            format!("{sign}{}", number(normalised, compared.difference.value.abs())),
-            number(normalised, compared.difference.error),
+            scale.number(compared.base),
+            scale.number(compared.new),
+            format!("{sign}{}", scale.number(compared.difference.value.abs())),
+            scale.number(compared.difference.error),
             chance(compared.difference.chance),
             which.to_owned(),
+            if row.shown().0 { "own" } else { "total" }.to_owned(),
             row.name.clone(),
         ]);
     }
@@ -63,9 +63,7 @@ fn change(row: &Row) -> Change {
     }
 }
 
-fn words(row: &Row, normalised: Normalised) -> String {
-    let part = |compared: &super::Compared| {
-        format!("{} → {}", number(normalised, compared.base), number(normalised, compared.new))
-    };
-    format!("before → now, {}: own {}, total {}", unit(normalised), part(&row.own), part(&row.total))
+fn words(row: &Row, scale: Scale) -> String {
+    let part = |compared: &super::Compared| format!("{} → {}", scale.number(compared.base), scale.number(compared.new));
+    format!("before → now, {}: own {}, total {}", scale.unit, part(&row.own), part(&row.total))
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use corprof_profilers::part_glob;
 use globset::{Glob, GlobMatcher};
 
 use super::selection::Selection;
@@ -114,10 +115,7 @@ fn label(text: &str) -> Result<(String, String), String> {
 }
 
 fn glob(text: &str) -> Result<GlobMatcher, String> {
-    // A plain part of a name is meant as such.
-    let is_plain = !text.contains(['*', '?', '[', '{']);
-    let pattern = if is_plain { format!("*{text}*") } else { text.to_owned() };
-    Ok(Glob::new(&pattern).map_err(|error| format!("not a glob: {error}"))?.compile_matcher())
+    Ok(Glob::new(&part_glob(text)).map_err(|error| format!("not a glob: {error}"))?.compile_matcher())
 }
 
 #[cfg(test)]

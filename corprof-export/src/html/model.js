@@ -14,17 +14,19 @@ function createModel(data) {
 
   // Of each stack: whether the user's code is in it, whether a root for waits is above it, and whether that is so or its
   // innermost managed frame waits.
-  const hasMine = [], isUnderWaits = [], isWaiting = [];
+  // Frameworks make methods that call the user's code, which may be inlined into them.
+  const hasMine = [], isForMine = [], isUnderWaits = [], isWaiting = [];
   stacks.frame.forEach((frame, stack) => {
     const caller = stacks.caller[stack], kind = frames.kind[frame];
     hasMine.push(kind === USER || (caller >= 0 && hasMine[caller]));
+    isForMine.push(hasMine[stack] || labels[frame].endsWith(" (dynamic)") || (caller >= 0 && isForMine[caller]));
     isUnderWaits.push(caller < 0 ? kind === WAIT : isUnderWaits[caller]);
     isWaiting.push(kind === WAIT || isUnderWaits[stack] || (kind === NATIVE && caller >= 0 && isWaiting[caller]));
   });
 
   // Whether what is asked for leaves out the samples of a stack.
   const isHidden = (stack, options) => stack >= 0 && isWaiting[stack] &&
-    (options.waits === "none" || (options.waits === "idle" && !hasMine[stack]));
+    (options.waits === "none" || (options.waits === "idle" && !isForMine[stack]));
 
   const threadName = (thread) => visible(thread.title);
   // Pool workers differ by a number only.

@@ -547,4 +547,9 @@
   const moments = data.heat ? createMoments({ data, model, options, weight, rebuild, asked: asked.get("at") }) : null;
   if (data.slow) createSlow({ data, model, options, rebuild, asked: asked.get("call") });
   rebuild();
+  // Nothing but idle threads is better than nothing.
+  if (calls.all === 0 && calls.hidden > 0 && options.waits === "idle" && !asked.has("waits")) {
+    options.waits = $("waits").value = "all";
+    rebuild();
+  }
 })();

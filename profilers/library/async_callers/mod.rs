@@ -80,8 +80,10 @@ impl Role {
 
 /// Whether it is by a method with this name that boxes go on.
 fn is_of_box(name: &str) -> bool {
-    const BOXES: [(&str, &str, &str); 2] = [
+    // The thread pool calls the second of these, into which the compiler puts the first.
+    const BOXES: [(&str, &str, &str); 3] = [
         ("AsyncTaskMethodBuilder<", ">.AsyncStateMachineBox<", ">.MoveNext(System.Threading.Thread)"),
+        ("AsyncTaskMethodBuilder<", ">.AsyncStateMachineBox<", ">.ExecuteFromThreadPool(System.Threading.Thread)"),
         ("PoolingAsyncValueTaskMethodBuilder<", ">.StateMachineBox<", ">.MoveNext()"),
     ];
     let Some(rest) = name.strip_prefix("System.Runtime.CompilerServices.") else { return false };
@@ -357,6 +359,12 @@ mod tests {
             (
                 "System.Runtime.CompilerServices.AsyncTaskMethodBuilder<long>.AsyncStateMachineBox<Shop.<Load>d__2>\
                  .MoveNext(System.Threading.Thread)"
+                    .to_owned(),
+                Role::Box,
+            ),
+            (
+                "System.Runtime.CompilerServices.AsyncTaskMethodBuilder<int>.AsyncStateMachineBox<Shop.<Load>d__2>\
+                 .ExecuteFromThreadPool(System.Threading.Thread)"
                     .to_owned(),
                 Role::Box,
             ),

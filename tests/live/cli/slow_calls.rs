@@ -225,11 +225,9 @@ fn the_parts_of_async_methods_are_calls_and_their_waits_are_not() -> Result<()> 
 fn wrong_options_are_refused() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let page = folder.path().join("page.html");
-    for (options, said) in [
-        (&["--trace", "Shop.*:50"][..], "`50` is not a limit"),
-        (&["--trace", "Shop.[:5ms"], "not a glob"),
-        (&["--slowest", "5"], "--trace <METHODS[:LIMIT]>"),
-    ] {
+    for (options, said) in
+        [(&["--trace", "Shop.*:50"][..], "`50` is not a limit"), (&["--slowest", "5"], "--trace <METHODS[:LIMIT]>")]
+    {
         let output = corprof()?.arg("record").arg("-o").arg(&page).args(options).args(["--", "true"]).output()?;
         ensure!(output.status.code() == Some(2), "{options:?}: {output:?}");
         ensure!(texts(&output).1.contains(said), "{options:?}: {output:?}");
