@@ -444,7 +444,8 @@ impl Row {
     fn callers(&self) -> Option<String> {
         let first = self.callers.first()?;
         let own: Vec<&str> = first.frames.iter().map(String::as_str).filter(|name| !is_framework(name)).collect();
-        let shown = if own.is_empty() { first.frames.join(" < ") } else { own.join(" < ") };
+        // Of frameworks, the document has the others.
+        let shown = if own.is_empty() { first.frames.first()?.clone() } else { own.join(" < ") };
         let others = self.callers.len() - 1;
         let more = if self.other_callers > 0 { "more than " } else { "" };
         Some(match others {

@@ -37,11 +37,18 @@ pub(crate) fn lines(cx: &InCallback<'_>, done: &str, hooked: &HookedFunctions) -
     lines
 }
 
+/// A reason without what the author of a profiler may do about it.
+fn without_cure(reason: &str) -> &str {
+    let cures = [": use hooks with", " (`Hook::Exact`"];
+    let end = cures.iter().filter_map(|cure| reason.find(cure)).min();
+    end.and_then(|end| reason.get(..end)).unwrap_or(reason)
+}
+
 /// The methods that could not have hooks, in lines.
 pub(crate) fn left_out_lines(cx: &InCallback<'_>, done: &str, hooked: &HookedFunctions) -> Vec<String> {
     let line = |left_out: LeftOut| {
         let method = cx.names().csharp().function(left_out.example);
-        format!("{} methods cannot be {done}, as {method}: {}", left_out.count, left_out.reason)
+        format!("{} methods cannot be {done}, as {method}: {}", left_out.count, without_cure(&left_out.reason))
     };
     hooked.left_out().into_iter().map(line).collect()
 }

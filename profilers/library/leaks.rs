@@ -112,6 +112,10 @@ impl Found {
 }
 
 impl Report for LeakReport {
+    fn is_answer(&self) -> bool {
+        self.error.is_none()
+    }
+
     fn text(&self, _head: &Head, answer: &mut Answer) {
         for Snapshot { objects, pause } in &self.snapshots {
             let pause = pause.as_millis();

@@ -71,10 +71,18 @@ pub(crate) struct Head {
     notes: Vec<String>,
 }
 
+/// In the file that is there when the profiler has answered, if it could not; the command knows it, too.
+const NO_ANSWER: &str = "none";
+
 /// The data of an answer: the document of --json, from which the text is made.
 pub(crate) trait Report: Serialize {
     /// Adds the text.
     fn text(&self, head: &Head, answer: &mut Answer);
+
+    /// Whether it answers the question.
+    fn is_answer(&self) -> bool {
+        true
+    }
 }
 
 /// Writes a time in milliseconds, for fields that end in `_ms`.
@@ -254,8 +262,9 @@ impl Asker {
         let seconds = self.seconds();
         let head =
             Head { question: self.question.clone(), pid: std::process::id(), seconds, notes: [notes, files].concat() };
+        let mark = if report.is_answer() { "" } else { NO_ANSWER };
         if !self.is_json {
-            self.answer(|answer| {
+            self.answer_marked(mark, |answer| {
                 notes.iter().for_each(|note| say!(answer, "{note}"));
                 report.text(&head, answer);
                 files.iter().for_each(|file| say!(answer, "{file}"));
@@ -267,7 +276,7 @@ impl Asker {
         match &self.stop {
             Some(stop) => {
                 write(self.name, &of_process(stop, ".answer"), &document);
-                write(self.name, &of_process(stop, ""), "");
+                write(self.name, &of_process(stop, ""), mark);
             }
             None => report!("{}", document.trim_end()),
         }
@@ -275,6 +284,10 @@ impl Asker {
 
     /// Answers in text.
     pub(crate) fn answer(&self, say: impl FnOnce(&mut Answer)) {
+        self.answer_marked("", say);
+    }
+
+    fn answer_marked(&self, mark: &str, say: impl FnOnce(&mut Answer)) {
         let is_for_command = self.is_command();
         let prefix = if is_for_command { String::new() } else { format!("{}: ", self.name) };
         let mut answer = Answer { text: String::new(), prefix };
@@ -285,7 +298,7 @@ impl Asker {
             _ => report!("{}", answer.text.trim_end_matches('\n')),
         }
         if let Some(stop) = &self.stop {
-            write(self.name, &of_process(stop, ""), "");
+            write(self.name, &of_process(stop, ""), mark);
         }
     }
 }

@@ -72,7 +72,7 @@ impl Source {
         if path.is_file() {
             return Ok(Self::File(path.to_owned()));
         }
-        Err("give a process id, as `corprof ps` lists them, or a .nettrace file".to_owned())
+        Err("there is no such file: give a process id, as `corprof ps` lists them, or a .nettrace file".to_owned())
     }
 }
 

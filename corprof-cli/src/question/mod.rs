@@ -36,6 +36,8 @@ use crate::signals::Signals;
 
 /// The setting with the threads of a process.
 const LOCKS_THREADS: &str = "LOCKS_THREADS";
+/// In the file of a profiler that has ended, if it could not answer: also in profilers/library/question.rs.
+const NO_ANSWER: &str = "none";
 
 /// A question, and whom it is asked of.
 #[derive(Debug)]
@@ -129,7 +131,9 @@ impl Question {
             left => attached_profiler::tell(name, pid, &left),
         }
         taken?;
-        Ok(exit::OK.into())
+        // It says why in its answer.
+        let mark = attached_profiler::folder::read(&place.of_process(&stop.path(), "")).unwrap_or_default();
+        Ok(if mark == NO_ANSWER { exit::NOT_LOADED } else { exit::OK }.into())
     }
 
     /// The settings of the profiler that --env gives. A running process gets no other variables.
