@@ -300,7 +300,12 @@ impl State {
     fn begin(&mut self, os_id: u32, event: &ContentionStart, mut waiter: Place) {
         self.name(&mut waiter);
         let lock = event.lock_id.unwrap_or_default();
-        if let Some(owner) = event.lock_owner_thread_id.and_then(|owner| self.owner(owner)) {
+        // Whoever waits for a lock does not have it.
+        if self.owners.get(&lock) == Some(&os_id) {
+            self.owners.remove(&lock);
+        }
+        let owner = event.lock_owner_thread_id.and_then(|owner| self.owner(owner));
+        if let Some(owner) = owner.filter(|owner| *owner != os_id) {
             self.owners.insert(lock, owner);
         }
         self.waits.insert(
