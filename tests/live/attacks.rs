@@ -439,6 +439,39 @@ fn threads_of_the_profiler_search_for_code_while_it_is_removed() -> Result<()> {
     Ok(())
 }
 
+/// The stacks are deeper than a sampler keeps, so each round cuts them.
+#[test]
+fn stacks_that_are_cut_take_no_more_memory_from_round_to_round() -> Result<()> {
+    for runtime in Runtime::all()?.iter().filter(|runtime| !runtime.is_windows() && !runtime.is_emulated()) {
+        for _ in 0..repetitions(1, 20) {
+            unharmed(runtime, "FollowsChains", "Edge", &[repetitions("10", "40")])?;
+        }
+    }
+    Ok(())
+}
+
+/// An application may use as much of a stack as the runtime advises, and compile, throw and allocate there.
+#[test]
+fn profilers_find_room_at_the_ends_of_stacks() -> Result<()> {
+    let profilers = [
+        ("attacks", "FollowsLinks"),
+        ("corprof_profilers", "Tracer"),
+        ("corprof_profilers", "Exceptions"),
+        ("values", "WritesValues"),
+    ];
+    let app = |runtime| Run::new(runtime, "Edge").args([repetitions("1", "4")]).timeout(LONGEST);
+    for runtime in Runtime::all()?.iter().filter(|runtime| !runtime.is_slow()) {
+        let bare = app(runtime).run()?;
+        bare.exited_with(0)?;
+        for (library, name) in profilers {
+            let outcome = app(runtime).env("TRACER_FILTER", "Edge*").profiler_named(library, name).run()?;
+            outcome.exited_with(0).with_context(|| name.to_owned())?;
+            ensure!(outcome.stdout == bare.stdout && !outcome.stderr.contains("panicked"), "{name}: {outcome}");
+        }
+    }
+    Ok(())
+}
+
 /// The runtime detaches a thread of the system's when other data of the thread have gone, and makes callbacks meanwhile.
 #[test]
 fn threads_that_end_do_not_search_for_code() -> Result<()> {
