@@ -24,6 +24,7 @@ mod recursion;
 mod rewriters;
 mod searches;
 mod sessions;
+mod yesterday;
 
 corprof::export!(
     blobs::Blobs,
@@ -50,4 +51,6 @@ corprof::export!(
     rewriters::Rewriters,
     searches::Searches,
     sessions::Sessions,
+    yesterday::AsksBeside,
+    yesterday::KeepsIds,
 );
