@@ -448,6 +448,25 @@ fn threads_of_the_profiler_search_for_code_while_it_is_removed() -> Result<()> {
     Ok(())
 }
 
+/// Each frame of a method has room for all of its local variables.
+#[test]
+fn local_variables_fill_no_stack() -> Result<()> {
+    // Some are left out, as nothing names them, and the others are refused.
+    let many = [("numbers", "1024", 0), ("objects", "60000", 5), ("structs", "1000", 0), ("probes", "10", 0)];
+    for runtime in &Runtime::all()? {
+        for (kind, most, refused) in many {
+            let args = ["4", "400", "10"];
+            let run = Run::new(runtime, "Deep").args(args).env("ATTACKS_BLOATS", kind).env("ATTACKS_MOST", most);
+            let outcome = run.profiler_named("attacks", "Bloats").timeout(LONGEST).run()?;
+            outcome.exited_with(0).with_context(|| format!("{most} {kind}"))?;
+            ensure!(outcome.stdout == "reached 4\n", "{most} {kind}: {outcome}");
+            let told = told(&outcome, "edited=")?;
+            ensure!(told == format!("edited={} refused={refused}", 5 - refused), "{most} {kind}: {outcome}");
+        }
+    }
+    Ok(())
+}
+
 /// The stacks are deeper than a sampler keeps, so each round cuts them.
 #[test]
 fn stacks_that_are_cut_take_no_more_memory_from_round_to_round() -> Result<()> {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "that is how they fail")]
 #![forbid(unsafe_code)]
 
+mod bloats;
 mod blobs;
 mod calls;
 mod chains;
@@ -27,6 +28,7 @@ mod sessions;
 mod yesterday;
 
 corprof::export!(
+    bloats::Bloats,
     blobs::Blobs,
     calls::Misuses,
     chains::FollowsChains,
