@@ -467,6 +467,16 @@ fn local_variables_fill_no_stack() -> Result<()> {
     Ok(())
 }
 
+/// The runtime follows type arguments by recursion when it loads a class.
+#[test]
+fn types_that_nest_too_deep_are_not_loaded() -> Result<()> {
+    for runtime in &Runtime::all()? {
+        let outcome = unharmed(runtime, "NestsTypes", "World", &[])?;
+        ensure!(told(&outcome, "structs=")? == "structs=127 classes=127", "{outcome}");
+    }
+    Ok(())
+}
+
 /// The stacks are deeper than a sampler keeps, so each round cuts them.
 #[test]
 fn stacks_that_are_cut_take_no_more_memory_from_round_to_round() -> Result<()> {

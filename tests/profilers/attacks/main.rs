@@ -7,6 +7,7 @@ mod bloats;
 mod blobs;
 mod calls;
 mod chains;
+mod deep_types;
 mod departs;
 mod early;
 mod edits;
@@ -32,6 +33,7 @@ corprof::export!(
     blobs::Blobs,
     calls::Misuses,
     chains::FollowsChains,
+    deep_types::NestsTypes,
     departs::Departs,
     early::Early,
     edits::KeepsBodies,
