@@ -13,6 +13,9 @@
 //! Identifiers may be kept and compared without a limit. But the runtime reuses addresses: a dead identifier may later
 //! name something else.
 //!
+//! The profilers of a library share its memory, and a profiler that was detached may be attached again. An identifier
+//! from another of these sessions is refused if it could die, unless the runtime has handed it out in this one as well.
+//!
 //! Identifiers that go with a module are refused once `module_unload_started` has returned. Names that were known
 //! before stay known until `module_unload_finished`, and a class is usable once more in its `class_unload_started`.
 //! Before .NET 10 the runtime does not say over which types shared generic code was made

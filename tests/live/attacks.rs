@@ -4,7 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use corprof_diagnostics::Process;
 use corprof_tests::{Difference, Outcome, Run, Runtime, repetitions};
+
+use crate::detach::attach;
+use crate::diagnostics::{PATIENCE, Program, command, profiler_named, runtimes};
 
 /// A hundred thousand questions take long on a busy machine.
 const LONGEST: Duration = Duration::from_secs(240);
@@ -22,8 +26,13 @@ fn unharmed(runtime: &Runtime, profiler: &str, app: &str, args: &[&str]) -> Resu
 
 /// The line of the profiler that begins like this.
 fn told<'o>(outcome: &'o Outcome, begin: &str) -> Result<&'o str> {
-    let mut lines = outcome.stderr.lines().filter_map(|line| line.strip_prefix("attacks| "));
-    lines.find(|line| line.starts_with(begin)).with_context(|| format!("no {begin:?} in {outcome}"))
+    told_in(&outcome.stderr, begin).with_context(|| outcome.to_string())
+}
+
+/// The same, in its standard error.
+fn told_in<'o>(stderr: &'o str, begin: &str) -> Result<&'o str> {
+    let mut lines = stderr.lines().filter_map(|line| line.strip_prefix("attacks| "));
+    lines.find(|line| line.starts_with(begin)).with_context(|| format!("no {begin:?} in {stderr}"))
 }
 
 /// The profiler's count under `name`.
@@ -435,6 +444,120 @@ fn threads_of_the_profiler_search_for_code_while_it_is_removed() -> Result<()> {
         let told = told(&outcome, "searched: ")?;
         eprintln!("{runtime}: {told}");
         ensure!(count(told, "answered")? > count(told, "refused")?, "{outcome}");
+    }
+    Ok(())
+}
+
+/// Each frame of a method has room for all of its local variables.
+#[test]
+fn local_variables_fill_no_stack() -> Result<()> {
+    // Some are left out, as nothing names them, and the others are refused.
+    let many = [("numbers", "1024", 0), ("objects", "60000", 5), ("structs", "1000", 0), ("probes", "10", 0)];
+    for runtime in &Runtime::all()? {
+        for (kind, most, refused) in many {
+            let args = ["4", "400", "10"];
+            let run = Run::new(runtime, "Deep").args(args).env("ATTACKS_BLOATS", kind).env("ATTACKS_MOST", most);
+            let outcome = run.profiler_named("attacks", "Bloats").timeout(LONGEST).run()?;
+            outcome.exited_with(0).with_context(|| format!("{most} {kind}"))?;
+            ensure!(outcome.stdout == "reached 4\n", "{most} {kind}: {outcome}");
+            let told = told(&outcome, "edited=")?;
+            ensure!(told == format!("edited={} refused={refused}", 5 - refused), "{most} {kind}: {outcome}");
+        }
+    }
+    Ok(())
+}
+
+/// The runtime follows type arguments by recursion when it loads a class.
+#[test]
+fn types_that_nest_too_deep_are_not_loaded() -> Result<()> {
+    for runtime in &Runtime::all()? {
+        let outcome = unharmed(runtime, "NestsTypes", "World", &[])?;
+        ensure!(told(&outcome, "structs=")? == "structs=127 classes=127", "{outcome}");
+    }
+    Ok(())
+}
+
+/// The stacks are deeper than a sampler keeps, so each round cuts them.
+#[test]
+fn stacks_that_are_cut_take_no_more_memory_from_round_to_round() -> Result<()> {
+    for runtime in Runtime::all()?.iter().filter(|runtime| !runtime.is_windows() && !runtime.is_emulated()) {
+        for _ in 0..repetitions(1, 20) {
+            unharmed(runtime, "FollowsChains", "Edge", &[repetitions("10", "40")])?;
+        }
+    }
+    Ok(())
+}
+
+/// An application may use as much of a stack as the runtime advises, and compile, throw and allocate there.
+#[test]
+fn profilers_find_room_at_the_ends_of_stacks() -> Result<()> {
+    let profilers = [
+        ("attacks", "FollowsLinks"),
+        ("corprof_profilers", "Tracer"),
+        ("corprof_profilers", "Exceptions"),
+        ("values", "WritesValues"),
+    ];
+    let app = |runtime| Run::new(runtime, "Edge").args([repetitions("1", "4")]).timeout(LONGEST);
+    for runtime in Runtime::all()?.iter().filter(|runtime| !runtime.is_slow()) {
+        let bare = app(runtime).run()?;
+        bare.exited_with(0)?;
+        for (library, name) in profilers {
+            let outcome = app(runtime).env("TRACER_FILTER", "Edge*").profiler_named(library, name).run()?;
+            outcome.exited_with(0).with_context(|| name.to_owned())?;
+            ensure!(outcome.stdout == bare.stdout && !outcome.stderr.contains("panicked"), "{name}: {outcome}");
+        }
+    }
+    Ok(())
+}
+
+/// The profilers of a library share its memory, but each hears only of what goes during its own session.
+#[test]
+fn what_is_kept_from_one_attach_to_the_next_is_refused_once_its_module_has_gone() -> Result<()> {
+    for runtime in &runtimes()? {
+        for _ in 0..repetitions(1, 60) {
+            let (clsid, library) = profiler_named(runtime, "attacks", "KeepsIds")?;
+            let mut program = Program::ready(command(runtime)?)?;
+            let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);
+            attach(&client, clsid, &library, b"keeps")?;
+            for command in ["load 4", "throw 1", "unload", "collect 2"] {
+                program.tell(command)?;
+            }
+            attach(&client, clsid, &library, b"asks")?;
+            program.tell("throw 1")?;
+            let stderr = program.end()?;
+            ensure!(!stderr.contains("panicked"), "{runtime}: {stderr}");
+            let told = told_in(&stderr, "answered=")?;
+            eprintln!("{runtime}: {told}");
+            ensure!(count(told, "answered")? > 100 && count(told, "unexpected")? == 0, "{runtime}: {stderr}");
+            // Two calls are made about each module.
+            for (kind, least) in [("assemblies", 4), ("modules", 8), ("classes", 50), ("functions", 50)] {
+                ensure!(count(told, kind)? >= least, "{runtime}: {kind}: {stderr}");
+            }
+            let bodies = told_in(&stderr, "bodies=")?;
+            ensure!(count(bodies, "bodies")? > 20 && count(bodies, "taken")? == 0, "{runtime}: {stderr}");
+            ensure!(told_in(&stderr, "links: Ok(")? == "links: Ok(Unknown)", "{runtime}: {stderr}");
+            told_in(&stderr, "links: Err(Error { call: \"Links::follow\", code: COR_E_OBJECTDISPOSED")?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn identifiers_of_a_profiler_beside_are_refused_once_their_module_has_gone() -> Result<()> {
+    for runtime in &runtimes()? {
+        for _ in 0..repetitions(1, 60) {
+            let (clsid, library) = profiler_named(runtime, "attacks", "AsksBeside")?;
+            let beside = format!("{}={{{clsid}}};", library.display());
+            let run = Run::new(runtime, "Unloads").args(["6"]).env("CORECLR_ENABLE_NOTIFICATION_PROFILERS", "1");
+            let run = run.env("CORECLR_NOTIFICATION_PROFILERS", beside).profiler_named("attacks", "KeepsIds");
+            let outcome = run.timeout(LONGEST).run()?;
+            outcome.exited_with(0)?;
+            ensure!(!outcome.stderr.contains("panicked"), "{outcome}");
+            let told = told(&outcome, "answered=")?;
+            eprintln!("{runtime}: {told}");
+            ensure!(count(told, "answered")? > 100 && count(told, "unexpected")? == 0, "{outcome}");
+            ensure!(count(told, "classes")? > 50 && count(told, "modules")? > 5, "{outcome}");
+        }
     }
     Ok(())
 }

@@ -48,7 +48,7 @@ impl Visited {
 }
 
 /// Attaches a profiler as soon as the one before has left; returns how long that took the runtime.
-fn attach(client: &Client, clsid: Uuid, library: &Path, told: &[u8]) -> Result<Duration> {
+pub(crate) fn attach(client: &Client, clsid: Uuid, library: &Path, told: &[u8]) -> Result<Duration> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let begin = Instant::now();

@@ -131,6 +131,11 @@ pub(crate) fn profiler(runtime: &Runtime, name: &str) -> Result<(Uuid, PathBuf)>
     set_by(&Run::new(runtime, "Diagnosed").profiler(name))
 }
 
+/// The same of one of several profilers in an example's library.
+pub(crate) fn profiler_named(runtime: &Runtime, library: &str, name: &str) -> Result<(Uuid, PathBuf)> {
+    set_by(&Run::new(runtime, "Diagnosed").profiler_named(library, name))
+}
+
 /// The same of a built-in profiler.
 pub(crate) fn built_in(runtime: &Runtime, name: &str) -> Result<(Uuid, PathBuf)> {
     set_by(&Run::new(runtime, "Diagnosed").built_in(name))

@@ -40,6 +40,7 @@ const APPS: &[App] = &[
     ("Stress", &["1", "20", "whole"], 0, false),
     ("Chain", &[], 0, false),
     ("Tails", &[], 0, false),
+    ("Edge", &["2"], 0, false),
 ];
 
 /// Settings of the runtime; each seed has one.

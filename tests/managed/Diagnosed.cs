@@ -6,16 +6,22 @@
 // collect N: collects N times, one after the other. throw N: throws and catches N exceptions. compact N: compacts the heap of
 // large objects. allocate N: allocates 10 MB. contend N: has a thread wait for a lock. pool N: has the thread pool do something.
 // sleep N: waits for a handle. pid: says its process id. storm: two threads throw and one collects from now on, until calm.
-// churn: two threads make dynamic methods, call and drop them, and one collects, until calm. end, or the end of the input: ends.
+// churn: two threads make dynamic methods, call and drop them, and one collects, until calm. load N: loads Generics.dll into N
+// contexts, and runs it in each. unload: unloads them. end, or the end of the input: ends.
 using System;
+using System.Collections.Generic;
+using System.IO;
+using System.Reflection;
 using System.Reflection.Emit;
 using System.Runtime;
+using System.Runtime.CompilerServices;
 using System.Threading;
 
 static class Diagnosed
 {
     static volatile bool isStorm;
     static Thread[] storm = new Thread[0];
+    static readonly List<object> contexts = new List<object>();
 
     static int Main()
     {
@@ -27,6 +33,7 @@ static class Diagnosed
             if (words[0] == "storm") Storm();
             else if (words[0] == "churn") Churn();
             else if (words[0] == "calm") Calm();
+            else if (words[0] == "unload") Unload();
             else if (words[0] == "pid") Answer("pid " + System.Diagnostics.Process.GetCurrentProcess().Id);
             else for (int i = 0; i < count; i++)
             {
@@ -36,6 +43,7 @@ static class Diagnosed
                     case "compact": Compact(); break;
                     case "allocate": Allocate(); break;
                     case "contend": Contend(); break;
+                    case "load": Load(); break;
                     case "pool": Pool(); break;
                     case "sleep": new ManualResetEvent(false).WaitOne(1); break;
                     default: Throw(); break;
@@ -64,6 +72,45 @@ static class Diagnosed
     static void Allocate()
     {
         for (int i = 0; i < 1000; i++) GC.KeepAlive(new byte[10000]);
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Load()
+    {
+        // By reflection, because the compiler's libraries do not have it.
+        Type type = Type.GetType("System.Runtime.Loader.AssemblyLoadContext, System.Private.CoreLib", true);
+        object context = Activator.CreateInstance(type, new object[] { "loaded", true });
+        string path = Path.Combine(Path.GetDirectoryName(Assembly.GetExecutingAssembly().Location), "Generics.dll");
+        Assembly assembly = (Assembly)type.GetMethod("LoadFromAssemblyPath").Invoke(context, new object[] { path });
+        TextWriter console = Console.Out;
+        Console.SetOut(TextWriter.Null);
+        MethodInfo main = assembly.EntryPoint;
+        main.Invoke(null, main.GetParameters().Length == 0 ? null : new object[] { new[] { "1" } });
+        Console.SetOut(console);
+        contexts.Add(context);
+    }
+
+    static void Unload()
+    {
+        List<WeakReference> going = BeginUnload();
+        for (int i = 0; i < 100 && going.Exists(context => context.IsAlive); i++)
+        {
+            GC.Collect();
+            GC.WaitForPendingFinalizers();
+        }
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static List<WeakReference> BeginUnload()
+    {
+        List<WeakReference> going = new List<WeakReference>();
+        foreach (object context in contexts)
+        {
+            context.GetType().GetMethod("Unload").Invoke(context, null);
+            going.Add(new WeakReference(context));
+        }
+        contexts.Clear();
+        return going;
     }
 
     static void Contend()

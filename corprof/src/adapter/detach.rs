@@ -133,7 +133,10 @@ impl<P: Profiler> Adapter<P> {
             let are_over = info.calls().close();
             if self.wait("calls of other threads to end", are_over) {
                 match stays {
-                    None => self.ask(info),
+                    None => {
+                        info.liveness().session_ended();
+                        self.ask(info);
+                    }
                     Some(why) => _ = ending.advance(Stage::Stays(why)),
                 }
             }

@@ -117,6 +117,7 @@ pub(crate) unsafe extern "system" fn profiler_detach_succeeded<P: Profiler>(this
         while !are_over() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
+        info.liveness().session_ended();
     }
     adapter.state.ending.detached();
     code
@@ -171,6 +172,9 @@ impl<P: Profiler> Adapter<P> {
         if self.info.get().is_some_and(|info| Self::stays(info)) {
             self.state.ending.loaded();
             return S_OK;
+        }
+        if let Some(info) = self.info.get() {
+            info.liveness().session_ended();
         }
         self.state.ending.not_loaded();
         code

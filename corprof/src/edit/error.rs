@@ -140,7 +140,7 @@ pub enum Refusal {
     /// The profiler is being shut down or was disabled, before the method was looked at.
     #[error("the profiler is being shut down, or was disabled")]
     Stopped,
-    /// A method has at most 65,535 local variables.
+    /// A method has at most 65,535 local variables, and an edit adds at most 1,024.
     #[error("too many local variables")]
     TooManyLocals,
     /// The method has a `tail.` call, after which nothing of it is left: its end cannot be seen.

@@ -1,11 +1,13 @@
 //! [`MethodEdit`]: a body together with the metadata of its module.
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::fmt;
 
-use corprof_il::Body;
 use corprof_il::body::Encoded;
+use corprof_il::body::Operand;
 use corprof_il::verify::{MethodContext, Verifier};
+use corprof_il::{Body, Instruction, Opcode};
 use corprof_sys as sys;
 
 use super::calls::Proofs;
@@ -16,9 +18,13 @@ use super::{EditError, Refusal};
 use crate::context::InCallback;
 use crate::id::ModuleId;
 use crate::info::Row;
-use crate::metadata::signature::{MethodSignature, Signature, Type};
+use crate::metadata::signature::{MethodSignature, Primitive, Signature, Type};
 use crate::metadata::{MetadataEmit, MetadataImport, MethodDef, StandAloneSignature, Table, dispatches_tail_calls};
 use crate::session::liveness::Lifeline;
+
+/// How many local variables edits add to a method at most: each frame of it has room for all of them, and a thread's
+/// stack ends.
+const MOST_ADDED_LOCALS: usize = 1024;
 
 /// A body that is being edited, in its module. [`InCallback::edit_method`] lends it to a closure.
 pub struct MethodEdit<'cb> {
@@ -31,7 +37,8 @@ pub struct MethodEdit<'cb> {
     context: MethodContext,
     body: Body,
     locals: Vec<Type>,
-    has_new_locals: bool,
+    /// How many of them the method has by itself.
+    own_locals: usize,
     has_new_rows: Cell<bool>,
     /// Whether the body names rows that another edit may have added.
     uses_rows: Cell<bool>,
@@ -100,8 +107,8 @@ impl<'cb> MethodEdit<'cb> {
             method,
             context,
             body,
+            own_locals: locals.len(),
             locals,
-            has_new_locals: false,
             has_new_rows: Cell::new(false),
             uses_rows: Cell::new(false),
             sites: Vec::new(),
@@ -130,17 +137,32 @@ impl<'cb> MethodEdit<'cb> {
     /// Adds a local variable; returns its number for `ldloc` and `stloc`.
     ///
     /// It holds references and structs with references at null until it is written; others may begin with any value, if
-    /// the method does not ask for zeroes ([`Body::init_locals`]).
+    /// the method does not ask for zeroes ([`Body::init_locals`]). One that no instruction names takes no room.
     ///
     /// # Errors
     /// [`Refusal::TooManyLocals`].
     pub fn add_local(&mut self, ty: Type) -> Result<Local, EditError> {
+        if self.locals.len() - self.own_locals == MOST_ADDED_LOCALS {
+            return Err(Refusal::TooManyLocals.into());
+        }
         // 65,535 is not an index.
         let number = u16::try_from(self.locals.len()).ok().filter(|number| *number < u16::MAX);
         let number = number.ok_or(Refusal::TooManyLocals)?;
         self.locals.push(ty);
-        self.has_new_locals = true;
         Ok(Local(number))
+    }
+
+    /// Leaves out the added local variables that no instruction names, or makes them small where a later one is named.
+    fn shrink_locals(&mut self) {
+        let named: HashSet<usize> = self.body.iter().filter_map(|(_, insn)| local_of(insn)).map(usize::from).collect();
+        let added = self.own_locals..self.locals.len();
+        let last = added.clone().rev().find(|number| named.contains(number));
+        self.locals.truncate(last.map_or(self.own_locals, |last| last + 1));
+        for number in added.filter(|number| !named.contains(number)) {
+            if let Some(unnamed) = self.locals.get_mut(number) {
+                *unnamed = Type::Primitive(Primitive::UInt8);
+            }
+        }
     }
 
     /// The metadata as the verifier asks for them.
@@ -227,7 +249,8 @@ impl<'cb> MethodEdit<'cb> {
 
     /// Verifies and writes the edited body.
     pub(super) fn finish(mut self) -> Result<Finished, EditError> {
-        if self.has_new_locals {
+        self.shrink_locals();
+        if self.locals.len() > self.own_locals {
             let token = self.signature_blob(Type::encode_locals(&self.locals)?)?;
             self.body.set_locals(Some(token.into()));
         }
@@ -238,6 +261,16 @@ impl<'cb> MethodEdit<'cb> {
         let has_new_rows = self.has_new_rows.get() || may_use_pending;
         Ok(Finished { body, has_new_rows, sites: self.sites })
     }
+}
+
+/// The local variable that an instruction names.
+fn local_of(insn: &Instruction) -> Option<u16> {
+    let loaded_or_stored = insn.as_ldloc().or_else(|| insn.as_stloc());
+    let address = match (insn.opcode(), insn.operand()) {
+        (Opcode::Ldloca | Opcode::Ldloca_S, Operand::Variable(number)) => Some(*number),
+        _ => None,
+    };
+    loaded_or_stored.or(address)
 }
 
 impl fmt::Debug for MethodEdit<'_> {

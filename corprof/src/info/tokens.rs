@@ -1,5 +1,7 @@
 //! Finds the loaded class or function for a metadata token.
 
+use std::collections::BTreeSet;
+
 use corprof_sys as sys;
 
 use crate::context::{InCallback, InNoGc};
@@ -10,6 +12,9 @@ use crate::info::Info;
 use crate::metadata::{MethodDef, Token, TypeDef};
 
 use super::nested::Nested;
+
+/// How deep type arguments may nest: the runtime follows them by recursion where it loads a class, without a limit.
+const MOST_DEPTH: usize = 128;
 
 impl InNoGc<'_> {
     /// The function for `method`, a [`MethodDef`] or [`MemberRef`](crate::metadata::MemberRef) of `module`.
@@ -33,13 +38,37 @@ impl InNoGc<'_> {
         self.function(function).ok_or(Error::new(E_INVALIDARG, CALL))
     }
 
-    /// Checks that `owner` has as many generic parameters in the metadata as there are type arguments. The runtime does
-    /// not check this when it makes instantiations.
+    /// Checks that `owner` has as many generic parameters in the metadata as there are type arguments, and that these do
+    /// not nest too deep. The runtime checks neither when it makes instantiations.
     fn check_type_args(&self, call: &'static str, module: ModuleId, owner: Token, type_args: &[ClassId]) -> Result<()> {
-        if self.metadata(module)?.generic_params(owner)?.len() == type_args.len() {
-            return Ok(());
+        let refused = |rule| Err(Error::new(E_INVALIDARG, call).about("type arguments", rule));
+        if self.metadata(module)?.generic_params(owner)?.len() != type_args.len() {
+            return refused("pass one for each generic parameter");
         }
-        Err(Error::new(E_INVALIDARG, call).about("type arguments", "pass one for each generic parameter"))
+        if self.nest_too_deep(type_args) {
+            return refused("they nest more than 128 deep, and the runtime may run out of stack there");
+        }
+        Ok(())
+    }
+
+    /// Whether classes have parts (type arguments, elements of arrays) that have parts, and so on, too often.
+    fn nest_too_deep(&self, classes: &[ClassId]) -> bool {
+        let mut level: BTreeSet<ClassId> = classes.iter().copied().collect();
+        for _ in 0..MOST_DEPTH {
+            if level.is_empty() {
+                return false;
+            }
+            level = level.into_iter().flat_map(|class| self.parts(class)).collect();
+        }
+        true
+    }
+
+    /// The type arguments of a class, or the class of its elements; none of one that the runtime says nothing of.
+    fn parts(&self, class: ClassId) -> Vec<ClassId> {
+        match self.array_class(class) {
+            Ok(Some(array)) => array.element.into_iter().collect(),
+            _ => self.class_info(class).map_or_else(|_| Vec::new(), |info| info.type_args),
+        }
     }
 }
 
@@ -67,7 +96,8 @@ impl InCallback<'_> {
     /// wait for the finalizer thread (`GC.WaitForPendingFinalizers`) or for the unload: both would wait for ever.
     #[doc = contract!(GetClassFromTokenAndTypeArgs)]
     ///
-    /// `E_INVALIDARG`: the class has more or fewer generic parameters. `CORPROF_E_RUNTIME_UNINITIALIZED`: too early,
+    /// `E_INVALIDARG`: the class has more or fewer generic parameters, or the type arguments nest more than 128 deep.
+    /// `CORPROF_E_RUNTIME_UNINITIALIZED`: too early,
     /// the runtime's own classes are not loaded. If the class cannot be loaded, the code of the exception.
     /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: `class_load_finished`, or another callback that this call makes, loads
     /// classes recursively, a dozen deep.
@@ -111,7 +141,8 @@ impl InCallback<'_> {
     /// The note at [`class_from_token`](Self::class_from_token) on code that runs meanwhile applies here as well.
     #[doc = contract!(GetFunctionFromTokenAndTypeArgs)]
     ///
-    /// `E_INVALIDARG`: `class` does not declare the method, or the method has more or fewer generic parameters.
+    /// `E_INVALIDARG`: `class` does not declare the method, the method has more or fewer generic parameters, or the type
+    /// arguments nest more than 128 deep.
     /// `CORPROF_E_CLASSID_IS_ARRAY` and `CORPROF_E_CLASSID_IS_COMPOSITE`: `class` declares no methods. corprof checks
     /// all of these in the metadata before the call, because the runtime does not.
     #[doc(alias = "GetFunctionFromTokenAndTypeArgs")]

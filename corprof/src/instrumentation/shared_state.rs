@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn callers_are_free_when_no_older_request_is_in_effect() {
-        let liveness = Arc::new(Liveness::new());
+        let liveness = Arc::new(Liveness::of_runtime(0));
         let lifeline = Lifeline::to(&liveness, ModuleId::from_raw(8).unwrap(), "X").unwrap();
         let mut request_table = RequestTable::default();
         assert_eq!(request_table.begin_round(), 1);

@@ -12,6 +12,9 @@ use crate::walk::stack_writer::{SampledFrame, StackMarks, StackWriter};
 /// The initial capacity in frames, for all stacks together: some 50 threads of 300 frames.
 const FIRST_ROOM: usize = 16 * 1024;
 
+/// The most frames that there is room for: 2,000 threads of 2,000 frames, in 64 MB.
+const MOST_ROOM: usize = 1 << 22;
+
 /// The stacks of one round.
 #[derive(Debug)]
 pub(crate) struct SampleBuffer {
@@ -48,16 +51,18 @@ impl SampleBuffer {
     }
 
     /// Empties the buffer and makes room for the stacks of `threads` threads. If the last round ran out of room, there
-    /// is more now.
+    /// is more now, as far as there is memory.
     pub(crate) fn prepare(&mut self, threads: usize) {
-        let was_full = self.stacks.iter().any(|stack| stack.marks.is_cut && stack.end - stack.start < self.depth);
-        let room = if was_full { 2 * self.frames.capacity() } else { FIRST_ROOM.max(threads * 64) };
+        let was_full = self.stacks.iter().any(|stack| stack.marks.lacks_room);
+        let wanted = if was_full { 2 * self.frames.capacity() } else { FIRST_ROOM.max(threads * 64) };
+        let room = wanted.min(MOST_ROOM);
         self.frames.clear();
         self.stacks.clear();
         self.unshown.clear();
-        self.frames.reserve(room);
-        self.unshown.reserve(room);
-        self.stacks.reserve(threads);
+        // Without, there is as much as before.
+        let _ = self.frames.try_reserve(room);
+        let _ = self.unshown.try_reserve(room);
+        let _ = self.stacks.try_reserve(threads);
     }
 
     /// Lets `walk` write the stack of a thread, and records its result, unless that is none. Allocates no memory.
@@ -224,7 +229,8 @@ mod tests {
         let mut buffer = SampleBuffer::new(10);
         buffer.prepare(2);
         write(&mut buffer, 0, 11);
-        assert!(buffer.stacks()[0].marks.is_cut);
+        let marks = buffer.stacks()[0].marks;
+        assert!(marks.is_cut && !marks.lacks_room);
         assert_eq!(buffer.frames(&buffer.stacks()[0]).len(), 10);
         // One more than it was prepared for: not recorded, and no memory allocated.
         let room = buffer.stacks.capacity();
@@ -239,5 +245,30 @@ mod tests {
         assert_eq!(buffer.frames(&buffer.stacks()[0]).len(), room);
         buffer.prepare(1);
         assert!(buffer.frames.capacity() >= 2 * room, "the next round has more room");
+    }
+
+    #[test]
+    fn stacks_that_are_too_deep_take_no_more_memory_from_round_to_round() {
+        let mut buffer = SampleBuffer::new(10);
+        buffer.prepare(1);
+        let room = buffer.frames.capacity();
+        for _ in 0..10 {
+            write(&mut buffer, 0, 11);
+            buffer.frames[3].function = None;
+            buffer.unshown.push(3);
+            buffer.show_dynamic_methods(|_| None);
+            assert_eq!(buffer.frames(&buffer.stacks()[0]).len(), 9, "less than are wanted, and none for lack of room");
+            buffer.prepare(1);
+        }
+        assert_eq!(buffer.frames.capacity(), room);
+
+        let mut buffer = SampleBuffer::new(usize::MAX);
+        buffer.prepare(1);
+        for _ in 0..30 {
+            write(&mut buffer, 0, 1);
+            buffer.stacks[0].marks.lacks_room = true;
+            buffer.prepare(1);
+        }
+        assert!(buffer.frames.capacity() <= MOST_ROOM, "{}", buffer.frames.capacity());
     }
 }

@@ -108,12 +108,14 @@ impl Info {
         phase: Phase,
         profiler: Arc<ProfilerState>,
     ) -> Result<Self, UnsupportedRuntime> {
+        let runtime = Runtime::negotiate(runtime, phase == Phase::Attached)?;
+        let liveness = Arc::new(Liveness::of_runtime(runtime.number()));
         let session = Arc::new(Session {
-            runtime: Runtime::negotiate(runtime, phase == Phase::Attached)?,
+            runtime,
             startup: Startup::new(phase == Phase::Attached),
             phase: AtomicU8::new(phase as u8),
             is_mask_sealed: Mutex::new(false),
-            liveness: Arc::new(Liveness::new()),
+            liveness,
             names: NameStore::new(),
             profiler,
             thread_names: ThreadNames::default(),

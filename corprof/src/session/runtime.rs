@@ -165,6 +165,12 @@ impl Runtime {
         }
     }
 
+    /// The number by which the runtime differs from others in the process; 0 if it does not say.
+    pub(super) fn number(&self) -> u16 {
+        let info = self.as_version::<sys::ICorProfilerInfo3>("GetRuntimeInformation");
+        info.and_then(|info| RuntimeInfo::read_with_number(&info)).map_or(0, |(number, ..)| number)
+    }
+
     /// The count of calls under way.
     pub(super) fn calls(&self) -> &Calls {
         &self.calls

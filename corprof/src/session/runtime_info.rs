@@ -21,6 +21,11 @@ pub struct RuntimeInfo {
 impl RuntimeInfo {
     /// Asks the runtime for its family and version.
     pub(crate) fn read(info: &sys::ICorProfilerInfo3) -> Result<(sys::COR_PRF_RUNTIME_TYPE, Self)> {
+        Self::read_with_number(info).map(|(_, family, version)| (family, version))
+    }
+
+    /// The same, and the number by which the runtime differs from others in the process.
+    pub(super) fn read_with_number(info: &sys::ICorProfilerInfo3) -> Result<(u16, sys::COR_PRF_RUNTIME_TYPE, Self)> {
         let mut instance = 0;
         let mut family = sys::COR_PRF_RUNTIME_TYPE::default();
         let mut major = 0;
@@ -42,7 +47,7 @@ impl RuntimeInfo {
             )
         };
         Error::check(code, "GetRuntimeInformation")?;
-        Ok((family, Self { major, minor, build }))
+        Ok((instance, family, Self { major, minor, build }))
     }
 }
 

@@ -434,7 +434,7 @@ impl InfoAnswers for InfoFace {
         let says = if release.0 < 5 { (4, 0) } else { (release.0 as u16, release.1 as u16) };
         // SAFETY: the trait's promise.
         unsafe {
-            put(instance, 9);
+            put(instance, self.runtime.id as u16);
             put(kind, sys::COR_PRF_CORE_CLR);
             put(major, says.0);
             put(minor, says.1);

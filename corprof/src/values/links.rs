@@ -5,11 +5,14 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
+use corprof_sys as sys;
+
 use crate::context::{InCallback, InNoGc};
 use crate::error::{E_INVALIDARG, Error, Result};
 use crate::id::{ClassId, ObjectId};
 use crate::lock::unpoisoned;
-use crate::session::{Interests, Observer};
+use crate::session::liveness::Liveness;
+use crate::session::{Info, Interests, Observer};
 use crate::suspension;
 
 use super::live::{Lookup, layout_of};
@@ -56,8 +59,11 @@ const FOLLOW: &str = "Links::follow";
 /// }
 /// ```
 ///
-/// When a module is unloaded, all is forgotten: a class may have gone with it, and the next one may get its number.
+/// When a module is unloaded, all is forgotten: a class may have gone with it, and the next one may get its number. Only
+/// the session in which they were made hears of that, so contexts of another one are refused.
 pub struct Links<K> {
+    /// That of the session.
+    liveness: Arc<Liveness>,
     unloads: Arc<AtomicUsize>,
     table: RwLock<Table<K>>,
     unknown: Mutex<Vec<Unknown>>,
@@ -109,9 +115,18 @@ pub enum ChainEnd {
     Limit,
 }
 
-/// How often modules have begun or ended to be unloaded.
-#[derive(Default)]
+/// How often modules have begun or ended to be unloaded, from another number on in each session: a cache may have come
+/// from an earlier one.
 struct Unloads(Arc<AtomicUsize>);
+
+impl Default for Unloads {
+    fn default() -> Self {
+        /// More than there are unloads in a session.
+        const DISTANCE: usize = 1 << (usize::BITS / 2);
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        Self(Arc::new(AtomicUsize::new(NEXT.fetch_add(DISTANCE, Ordering::Relaxed))))
+    }
+}
 
 impl Unloads {
     fn note(&self) {
@@ -143,7 +158,22 @@ impl<K: Copy> Links<K> {
         cx.add_events(crate::EventMask::MONITOR_MODULE_LOADS)?;
         let unloads = Arc::clone(&cx.extension::<Unloads>().0);
         let table = Table { unloads: unloads.load(Ordering::Acquire), classes: HashMap::new() };
-        Ok(Self { unloads, table: RwLock::new(table), unknown: Mutex::default() })
+        let liveness = Arc::clone(cx.liveness());
+        Ok(Self { liveness, unloads, table: RwLock::new(table), unknown: Mutex::default() })
+    }
+
+    /// Whether the context is of the session in which they were made.
+    #[inline]
+    fn is_of(&self, cx: &Info) -> bool {
+        Arc::ptr_eq(&self.liveness, cx.liveness())
+    }
+
+    #[inline]
+    fn check_session(&self, cx: &Info, call: &'static str) -> Result<()> {
+        if self.is_of(cx) {
+            return Ok(());
+        }
+        Err(Error::new(sys::COR_E_OBJECTDISPOSED, call).about("links", "they are of another session: make them anew"))
     }
 
     /// The cache of a thread.
@@ -152,8 +182,11 @@ impl<K: Copy> Links<K> {
     }
 
     /// The classes that hooks have met and of which nothing is known. They are told again when they are met again, until
-    /// they are [learned](Self::learn).
+    /// they are [learned](Self::learn). None in another session.
     pub fn take_unknown(&self, cx: &InCallback<'_>) -> Vec<ClassId> {
+        if !self.is_of(cx) {
+            return Vec::new();
+        }
         // What is alive now stays until this is dropped.
         let _look_up = cx.liveness().look_up();
         suspension::forbid("the links of classes");
@@ -176,9 +209,10 @@ impl<K: Copy> Links<K> {
     /// before. An empty path: nothing leads on.
     ///
     /// # Errors
-    /// `E_INVALIDARG`: there is no such field, or it has no reference or no struct in it. Otherwise the runtime's error
-    /// about the class.
+    /// `E_INVALIDARG`: there is no such field, or it has no reference or no struct in it. `COR_E_OBJECTDISPOSED`: they
+    /// are of another session. Otherwise the runtime's error about the class.
     pub fn learn(&self, cx: &mut InCallback<'_>, class: ClassId, kind: K, path: &[&str]) -> Result<()> {
+        self.check_session(cx, LEARN)?;
         let unloads = self.unloads.load(Ordering::Acquire);
         let offset = if path.is_empty() { None } else { Some(reference_offset(cx, class, path)?) };
         suspension::forbid("the links of classes");
@@ -203,8 +237,8 @@ impl<K: Copy> Links<K> {
     /// Call class: **sync**, allowed after attach, never starts a GC.
     ///
     /// # Errors
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: objects may move in this place. Otherwise the runtime's error about an
-    /// object.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: objects may move in this place. `COR_E_OBJECTDISPOSED`: they are of another
+    /// session. Otherwise the runtime's error about an object.
     #[inline]
     pub fn follow(
         &self,
@@ -216,6 +250,7 @@ impl<K: Copy> Links<K> {
     ) -> Result<ChainEnd> {
         cx.check_still(FOLLOW)?;
         cx.check_unmarked(FOLLOW)?;
+        self.check_session(cx, FOLLOW)?;
         let unloads = self.unloads.load(Ordering::Acquire);
         if cache.unloads != unloads {
             cache.unloads = unloads;

@@ -27,8 +27,10 @@ pub struct SampledFrame {
 /// What a walk has found out about a stack, besides its frames.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct StackMarks {
-    /// There was no room for all frames.
+    /// Outer frames are missing: there are more than are wanted, or no room for all.
     pub(crate) is_cut: bool,
+    /// There was no room for all that are wanted.
+    pub(crate) lacks_room: bool,
     /// It was unwound to its end without the runtime.
     pub(crate) is_unwound: bool,
     /// It is a sample even without a managed frame.
@@ -43,6 +45,8 @@ pub(crate) struct StackWriter<'t> {
     #[cfg_attr(not(all(windows, target_arch = "x86_64")), allow(dead_code))]
     start: usize,
     end: usize,
+    /// Whether it is the room that ends there.
+    is_end_of_room: bool,
     marks: StackMarks,
     /// The indices of frames that the runtime does not show.
     unshown: &'t mut Vec<usize>,
@@ -57,8 +61,11 @@ impl<'t> StackWriter<'t> {
     /// indices of frames that the runtime does not show go to `unshown`, as far as there is room.
     pub(crate) fn new(frames: &'t mut Vec<SampledFrame>, depth: usize, unshown: &'t mut Vec<usize>) -> Self {
         let start = frames.len();
-        let end = frames.capacity().min(start.saturating_add(depth));
-        Self { frames, start, end, marks: StackMarks::default(), unshown, last: None, suspended_thread: None }
+        let wanted = start.saturating_add(depth);
+        let end = frames.capacity().min(wanted);
+        let is_end_of_room = end < wanted;
+        let marks = StackMarks::default();
+        Self { frames, start, end, is_end_of_room, marks, unshown, last: None, suspended_thread: None }
     }
 
     /// Says whose stack it is: the runtime has suspended this thread, and may have interrupted it in code that it does
@@ -79,6 +86,7 @@ impl<'t> StackWriter<'t> {
             true
         } else {
             self.marks.is_cut = true;
+            self.marks.lacks_room |= self.is_end_of_room;
             false
         }
     }
@@ -117,6 +125,7 @@ impl<'t> StackWriter<'t> {
     pub(crate) fn restart(&mut self) {
         self.frames.truncate(self.start);
         self.marks.is_cut = false;
+        self.marks.lacks_room = false;
         self.marks.is_waiting = false;
     }
 

@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "that is how they fail")]
 #![forbid(unsafe_code)]
 
+mod bloats;
 mod blobs;
 mod calls;
 mod chains;
+mod deep_types;
 mod departs;
 mod early;
 mod edits;
@@ -24,11 +26,14 @@ mod recursion;
 mod rewriters;
 mod searches;
 mod sessions;
+mod yesterday;
 
 corprof::export!(
+    bloats::Bloats,
     blobs::Blobs,
     calls::Misuses,
     chains::FollowsChains,
+    deep_types::NestsTypes,
     departs::Departs,
     early::Early,
     edits::KeepsBodies,
@@ -50,4 +55,6 @@ corprof::export!(
     rewriters::Rewriters,
     searches::Searches,
     sessions::Sessions,
+    yesterday::AsksBeside,
+    yesterday::KeepsIds,
 );

@@ -171,7 +171,7 @@ fn weigh(recording: &mut Recording, threads: &[SampledThread], elapsed: Duration
             }
             Mode::Cpu => elapsed,
             Mode::Wall => {
-                if are_kept && is_worth_keeping(stack, frames, options.depth) {
+                if are_kept && is_worth_keeping(stack, frames) {
                     activity.keep_stack(thread, stack, frames);
                 }
                 elapsed
@@ -181,8 +181,7 @@ fn weigh(recording: &mut Recording, threads: &[SampledThread], elapsed: Duration
 }
 
 /// Whether a stack may be shown again in the next round, if its thread has not run until then.
-fn is_worth_keeping(stack: &Stack, frames: &[SampledFrame], depth: usize) -> bool {
-    // The next round has more room.
-    let lacks_room = stack.marks.is_cut && frames.len() < depth;
-    !stack.is_repeated && !lacks_room && Verdict::of_frames(stack, frames) != Verdict::Failed
+fn is_worth_keeping(stack: &Stack, frames: &[SampledFrame]) -> bool {
+    // If it lacks room, the next round has more.
+    !stack.is_repeated && !stack.marks.lacks_room && Verdict::of_frames(stack, frames) != Verdict::Failed
 }

@@ -16,12 +16,14 @@
 //!   Calls that find things without an identifier hold up every unload (`lookups.rs`);
 //! - **dynamic methods**: until `DynamicMethodUnloaded`.
 //!
-//! After an attach, the ends of what began to end before are not announced (`attach.rs`).
+//! After an attach, the ends of what began to end before are not announced (`attach.rs`). What another session was told
+//! of is refused if it could die (`sessions.rs`).
 
 mod attach;
 mod lookups;
 mod neighbours;
 mod owners;
+mod sessions;
 mod subject;
 mod table;
 #[cfg(test)]
@@ -45,6 +47,7 @@ pub(crate) use lookups::LookUp;
 use lookups::LookUps;
 use neighbours::ImmortalCode;
 use owners::Owners;
+use sessions::MortalIds;
 pub(crate) use subject::Subject;
 use table::{Entry, Pages, State, Table};
 use unload::{Kind, Records};
@@ -68,6 +71,9 @@ pub(crate) struct Liveness {
     /// How many times a module was loaded or began to unload.
     changes: AtomicU64,
     attach: Attach,
+    /// Whether the session has ended: from then on nothing is heard of ends.
+    is_over: AtomicBool,
+    of_all_sessions: Arc<MortalIds>,
     assemblies: Table,
     modules: Table,
     classes: Table,
@@ -157,16 +163,22 @@ macro_rules! mortals {
 }
 
 mortals! {
-    AssemblyId "assembly" |liveness, id| liveness.if_unloading(&liveness.assemblies, id), |_, _| false,
+    AssemblyId "assembly" |liveness, id| liveness.if_unloading(&liveness.assemblies, id),
+        |liveness, id| MortalIds::is_foreign(&liveness.assemblies, &liveness.of_all_sessions.assemblies, id),
         "the assembly has been unloaded: ask before `module_unload_started` of its module returns";
-    ModuleId "module" |liveness, id| liveness.if_unloading(&liveness.modules, id), |_, _| false,
+    ModuleId "module" |liveness, id| liveness.if_unloading(&liveness.modules, id),
+        |liveness, id| MortalIds::is_foreign(&liveness.modules, &liveness.of_all_sessions.modules, id),
         "the module has been unloaded: ask before its `module_unload_started` returns";
-    ClassId "class" |liveness, id| liveness.if_unloading(&liveness.classes, id), |_, _| false,
+    ClassId "class" |liveness, id| liveness.if_unloading(&liveness.classes, id),
+        |liveness, id| MortalIds::is_foreign(&liveness.classes, &liveness.of_all_sessions.classes, id),
         "the class went with its module, or with that of a type argument: ask before `module_unload_started` returns";
     FunctionId "function" |liveness, id| liveness.if_unloading(&liveness.functions, id),
         // Only the name and the signature of a dynamic method end with it; the runtime keeps the rest and reuses it for
         // the next one.
-        |liveness, id| liveness.dynamic_method(id).is_some_and(|entry| entry.state() == State::Dead),
+        |liveness, id| {
+            liveness.dynamic_method(id).is_some_and(|entry| entry.state() == State::Dead)
+                || MortalIds::is_foreign(&liveness.functions, &liveness.of_all_sessions.functions, id)
+        },
         "the function went with its module, or is a dynamic method that has ended: ask before `module_unload_started`, or \
          `dynamic_method_unloaded`, returns";
     // A thread that was never handed out as running may never have begun to run, and then the runtime does not report
@@ -306,7 +318,12 @@ impl Liveness {
         self.delayed.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn new() -> Self {
+    /// The identifiers of another session of the runtime with this number.
+    pub(crate) fn of_runtime(number: u16) -> Self {
+        Self::new(MortalIds::of_runtime(number))
+    }
+
+    fn new(of_all_sessions: Arc<MortalIds>) -> Self {
         Self {
             is_unloading_possible: AtomicBool::new(false),
             dynamic_pages: Pages::new(),
@@ -319,6 +336,8 @@ impl Liveness {
             threads_started: AtomicU64::new(0),
             changes: AtomicU64::new(0),
             attach: Attach::new(),
+            is_over: AtomicBool::new(false),
+            of_all_sessions,
             assemblies: Table::new(),
             modules: Table::new(),
             classes: Table::new(),
@@ -328,6 +347,16 @@ impl Liveness {
             dynamic_methods_ended: AtomicU64::new(0),
             threads: Table::new(),
         }
+    }
+
+    /// The session has ended: its identifiers are no others' any more.
+    pub(crate) fn session_ended(&self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        let all = &self.of_all_sessions;
+        MortalIds::take(&all.assemblies, &self.assemblies);
+        MortalIds::take(&all.modules, &self.modules);
+        MortalIds::take(&all.classes, &self.classes);
+        MortalIds::take(&all.functions, &self.functions);
     }
 
     #[inline]
@@ -486,6 +515,10 @@ impl Lifeline {
     #[inline]
     pub(crate) fn pin(&self, call: &'static str) -> Result<Option<Pinned<'_, ModuleId>>> {
         let Some((liveness, module, life)) = &self.0 else { return Ok(None) };
+        // A value of that session may have come into another one.
+        if liveness.is_over.load(Ordering::Relaxed) {
+            return Err(dead::<ModuleId>(call));
+        }
         let held = liveness.pin(*module, call)?;
         // No other life begins while this one is pinned.
         match held.entry {

@@ -59,6 +59,10 @@ impl State {
 }
 
 impl Entry {
+    pub(super) fn id(&self) -> usize {
+        self.id
+    }
+
     pub(super) fn state(&self) -> State {
         State::of(self.word.load(Ordering::Acquire))
     }

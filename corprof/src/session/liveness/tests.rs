@@ -10,7 +10,7 @@ fn claim(liveness: &Liveness) -> Option<WalkCandidate<'_>> {
 
 #[test]
 fn a_thread_at_its_end_waits_for_its_walk_and_is_not_walked_again() {
-    let liveness = Liveness::new();
+    let liveness = Liveness::new(Arc::new(MortalIds::new()));
     liveness.thread_created(THREAD);
     let claimed = claim(&liveness).unwrap();
     let held = claimed.pin().unwrap();
@@ -44,7 +44,7 @@ fn a_thread_at_its_end_waits_for_its_walk_and_is_not_walked_again() {
 #[test]
 fn no_thread_ends_while_it_is_walked() {
     const ROUNDS: usize = 2000;
-    let liveness = Liveness::new();
+    let liveness = Liveness::new(Arc::new(MortalIds::new()));
     let memory = AtomicBool::new(true);
     liveness.thread_created(THREAD);
     std::thread::scope(|scope| {
@@ -71,7 +71,7 @@ fn no_thread_ends_while_it_is_walked() {
 #[test]
 fn metadata_is_that_of_its_module_and_not_of_the_next_one_at_the_address() {
     const MODULE: usize = 64;
-    let liveness = Arc::new(Liveness::new());
+    let liveness = Arc::new(Liveness::new(Arc::new(MortalIds::new())));
     liveness.is_unloading_possible.store(true, SeqCst);
     let module = ModuleId::from_raw(MODULE).unwrap();
     let entry = liveness.modules.insert(MODULE, State::Dead);
@@ -90,4 +90,25 @@ fn metadata_is_that_of_its_module_and_not_of_the_next_one_at_the_address() {
         let next = Lifeline::of(&liveness, &liveness.pin(module, "X").ok().unwrap());
         assert!(next.pin("X").is_ok());
     }
+}
+
+#[test]
+fn what_could_die_is_refused_in_other_sessions_and_metadata_once_its_session_has_ended() {
+    const RUNTIME: u16 = u16::MAX - 1;
+    const CLASS: usize = 64;
+    let first = Arc::new(Liveness::of_runtime(RUNTIME));
+    first.is_unloading_possible.store(true, SeqCst);
+    first.modules.insert(8, State::Mortal);
+    first.classes.insert(CLASS, State::Mortal);
+    let lifeline = Lifeline::to(&first, ModuleId::from_raw(8).unwrap(), "X").unwrap();
+    assert!(lifeline.pin("X").is_ok());
+    first.session_ended();
+    assert!(lifeline.pin("X").is_err());
+
+    let second = Liveness::of_runtime(RUNTIME);
+    let class = ClassId::from_raw(CLASS).unwrap();
+    assert_eq!(second.pin(class, "X").map(drop).unwrap_err().kind(), crate::error::ErrorKind::Gone);
+    assert!(second.pin(ClassId::from_raw(CLASS + 8).unwrap(), "X").is_ok());
+    second.classes.insert(CLASS, State::Immortal);
+    assert!(second.pin(class, "X").is_ok(), "the runtime has handed it out in this session");
 }

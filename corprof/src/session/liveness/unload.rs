@@ -17,7 +17,7 @@ use corprof_sys as sys;
 
 use super::owners::{Owners, parts};
 use super::table::{Entry, State, Table};
-use super::{Liveness, Subject, end};
+use super::{Liveness, MortalIds, Subject, end};
 use crate::id::{AssemblyId, ClassId, CodeAddress, FunctionId, ModuleId};
 use crate::lock::unpoisoned;
 use crate::session::Runtime;
@@ -113,6 +113,14 @@ impl Liveness {
         }
     }
 
+    fn table_of_all_sessions(&self, kind: Kind) -> &Table {
+        match kind {
+            Kind::Module => &self.of_all_sessions.modules,
+            Kind::Class => &self.of_all_sessions.classes,
+            Kind::Function => &self.of_all_sessions.functions,
+        }
+    }
+
     fn owners(&self, runtime: &Runtime, kind: Kind, id: usize) -> Owners {
         let owners = match kind {
             Kind::Module => None,
@@ -155,20 +163,26 @@ impl Liveness {
                 place.insert(Loaded { load, dependents: Vec::new() });
                 records.loads = load;
                 begin_life(&self.modules, module, State::Mortal);
+                self.of_all_sessions.modules.insert(module, State::Mortal);
             }
             if let Some(assembly) = assembly {
                 self.assemblies.insert(assembly.as_raw(), State::Mortal).set(State::Mortal);
+                self.of_all_sessions.assemblies.insert(assembly.as_raw(), State::Mortal);
             }
         } else {
             // This address may have held a collectible module before.
             let _records = self.records(); // one thread at a time begins lives
-            let revive = |entry: &Entry| {
-                if !entry.is_alive() {
+            let revive = |own: &Table, all: &Table, id: usize| {
+                if let Some(entry) = own.get(id).filter(|entry| !entry.is_alive()) {
                     entry.begin_life(State::Immortal);
+                } else if MortalIds::is_foreign(own, all, id) {
+                    own.insert(id, State::Immortal);
                 }
             };
-            self.modules.get(module).map(revive);
-            assembly.and_then(|assembly| self.assemblies.get(assembly.as_raw())).map(revive);
+            revive(&self.modules, &self.of_all_sessions.modules, module);
+            if let Some(assembly) = assembly {
+                revive(&self.assemblies, &self.of_all_sessions.assemblies, assembly.as_raw());
+            }
         }
     }
 
@@ -205,6 +219,9 @@ impl Liveness {
         records.code_in_doubt.remove(&id);
         let life = begin_life(self.table(kind), id, if is_immortal { State::Immortal } else { State::Mortal });
         let dependent = Dependent { kind, id, life };
+        if !owners.modules.is_empty() {
+            self.table_of_all_sessions(kind).insert(id, State::Mortal);
+        }
         for module in &owners.modules {
             if let Some(module) = records.modules.get_mut(module) {
                 module.dependents.push(dependent);
