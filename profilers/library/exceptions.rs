@@ -10,8 +10,7 @@
 //! Where the thrower runs in a resumed async method, a row has the methods that await it (`async_callers`).
 //!
 //! The thrower is the innermost method of the application. The message is the one that the exception object holds: what
-//! a class composes in its property `Message` is not there. Reading it takes longer than throwing, so it is not read
-//! for more than a share of the time.
+//! a class composes in its property `Message` is not there. Reading takes longer than throwing, so not all are read.
 //!
 //! The runtime does not report everything. The following holds for .NET 10 and .NET 8 (x64):
 //! - A finally or catch block that another exception leaves has no end: see `may_be_over`.
@@ -430,21 +429,20 @@ impl Row {
     fn message(&self) -> String {
         let Some(first) = self.messages.first() else { return String::new() };
         let text = first.text.replace(char::is_control, " ");
-        let others = self.messages.len() - 1;
-        let more = if self.other_messages > 0 { "more than " } else { "" };
+        let others = match (self.messages.len() - 1, self.other_messages) {
+            (0, 0) => return format!(": {text}"),
+            (others, 0) => others.to_string(),
+            (others, _) => format!("more than {others}"),
+        };
         let read = self.messages.iter().map(|message| message.count).sum::<u64>() + self.other_messages;
-        match (others, self.unread_messages) {
-            (0, _) if more.is_empty() => format!(": {text}"),
-            (_, 0) => format!(": {text} ({} times, and {more}{others} other messages)", first.count),
-            _ => format!(": {text} ({} of the {read} that were read, and {more}{others} other messages)", first.count),
-        }
+        let of = if self.unread_messages == 0 { "times".to_owned() } else { format!("of the {read} that were read") };
+        format!(": {text} ({} {of}, and {others} other messages)", first.count)
     }
 
     /// The methods of the application among the most frequent callers, and how many others there are.
     fn callers(&self) -> Option<String> {
         let first = self.callers.first()?;
         let own: Vec<&str> = first.frames.iter().map(String::as_str).filter(|name| !is_framework(name)).collect();
-        // Of frameworks, the document has the others.
         let shown = if own.is_empty() { first.frames.first()?.clone() } else { own.join(" < ") };
         let others = self.callers.len() - 1;
         let more = if self.other_callers > 0 { "more than " } else { "" };
