@@ -287,6 +287,22 @@ fn chains_are_followed_by_any_fields_while_objects_move_and_assemblies_go() -> R
 mod differs {
     use super::*;
 
+    /// .NET 8 follows the table of a thread's fields while the thread replaces it.
+    #[test]
+    fn fields_of_threads_are_found_while_they_use_more() -> Result<()> {
+        for runtime in &Runtime::all()? {
+            for _ in 0..repetitions(1, 20) {
+                let outcome = unharmed(runtime, "AsksForThreadStatics", "Slots", &[repetitions("60", "400")])?;
+                let told = told(&outcome, "found=")?;
+                eprintln!("{runtime}: {told}");
+                let is_found = count(told, "found")? > 100;
+                ensure!(is_found == runtime.has(Difference::StaticsOfOtherThreads), "{outcome}");
+                ensure!(count(told, "refused")? > 100, "{outcome}");
+            }
+        }
+        Ok(())
+    }
+
     /// Hooks in destructors of pthread keys come after the states of their threads have ended.
     #[test]
     fn managed_code_on_threads_that_are_nearly_gone_has_no_hooks() -> Result<()> {

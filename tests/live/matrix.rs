@@ -115,17 +115,18 @@ fn check_answer(contracts: &Contracts, runtime: &Runtime, line: &Line<'_>, is_un
         .iter()
         .any(|row| (row.0 == "*" || row.0 == place) && (row.1 == "*" || row.1 == method) && row.2 == answer)
         || answer == NOT_ALLOWED && is_session_refused(place, method);
-    // corprof's own refusals where the runtime would read memory that an unload has freed: for good, or while the
-    // unload lasts.
-    let is_of_unload = answer == NOT_ALLOWED
+    // corprof's own refusals where the runtime would read memory that an unload, or another thread, has freed: for good,
+    // or while the unload lasts.
+    let is_of_freed = answer == NOT_ALLOWED
         && match method {
             "EnumerateNonGCObjects" => !runtime.has(Difference::ListOfFrozenObjects),
+            "GetThreadStaticAddress2" => !runtime.has(Difference::StaticsOfOtherThreads),
             "EnumJITedFunctions" | "EnumJITedFunctions2" => {
                 runtime.has(Difference::NoListsWhileUnloading) && is_unloading
             }
             _ => false,
         };
-    let is_expected = is_expected || is_of_unload;
+    let is_expected = is_expected || is_of_freed;
     let is_right =
         if is_there { answer == "ok" || is_expected } else { ["E_NOINTERFACE", NOTHING_YET].contains(&answer) };
     // corprof's own refusals come also where the runtime lacks the call.

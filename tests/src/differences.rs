@@ -15,6 +15,9 @@ pub enum Difference {
     CallsFromNative,
     /// It says of a thread's static field that it is not there yet, where others know no such field.
     MissingThreadStatics,
+    /// Static fields of another thread are found under a lock; elsewhere corprof refuses that, as the runtime would read
+    /// what the thread may be freeing.
+    StaticsOfOtherThreads,
     /// The class of fields with an address in the file counts as initialized, so that the address is answered.
     AddressesInTheFile,
     /// It has ICorProfilerInfo15.
@@ -85,6 +88,7 @@ impl Difference {
             Self::ClassOfSharedCode
             | Self::CallsFromNative
             | Self::ListOfFrozenObjects
+            | Self::StaticsOfOtherThreads
             | Self::NoListsWhileUnloading
             | Self::ManagedInitialization
             | Self::FramesAtCatch

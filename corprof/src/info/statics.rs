@@ -12,6 +12,10 @@ use crate::id::{AppDomainId, ClassId, ThreadId};
 use crate::metadata::FieldDef;
 use crate::session::liveness::Pinned;
 
+/// The first runtime that has been seen to lock a thread's table of fields while another thread reads it. In .NET 8 the
+/// thread may replace the table meanwhile, and frees the old one; .NET 9 was not tested.
+const FIRST_WITH_LOCK: u16 = 10;
+
 /// Explains an error of [`static_field_info`](InNoGc::static_field_info).
 fn explain_kind(error: Error) -> Error {
     if error.code() != E_INVALIDARG {
@@ -40,6 +44,17 @@ impl InNoGc<'_> {
             "static field",
             "the class is not initialized yet, or the thread has not used the field yet: ask again after the application has",
         )
+    }
+
+    /// Refuses to read the fields of another thread where that thread may replace them meanwhile.
+    fn refuse_other_thread(&self, thread: ThreadId, call: &'static str) -> Result<()> {
+        if self.current_thread()? == Some(thread) || self.runtime_info()?.major >= FIRST_WITH_LOCK {
+            return Ok(());
+        }
+        Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, call).about(
+            "another thread",
+            "this runtime would read a table of fields that the thread may be freeing: ask on the thread itself",
+        ))
     }
 
     /// The kind of the static field `field` of `class`; empty for an instance field.
@@ -101,7 +116,8 @@ impl InNoGc<'_> {
     ///
     /// `E_INVALIDARG`: the field is of another kind, see [`static_field_info`](Self::static_field_info).
     /// `CORPROF_E_DATAINCOMPLETE`: the class is not initialized yet, or is generic, or the thread does not have the
-    /// field yet. Up to .NET 8 a field of a generic class gets `E_INVALIDARG`.
+    /// field yet. Up to .NET 8 a field of a generic class gets `E_INVALIDARG`. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`:
+    /// before .NET 10, of another thread than the calling one.
     #[doc(alias = "GetThreadStaticAddress2")]
     #[doc(alias = "GetThreadStaticAddress")]
     pub fn thread_static_address(
@@ -114,11 +130,15 @@ impl InNoGc<'_> {
         const CALL: &str = "GetThreadStaticAddress2";
         let class = self.pin(class, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo3>(CALL)?;
+        if let Some(thread) = thread {
+            self.refuse_other_thread(thread, CALL)?;
+        }
         let thread = thread.map(|thread| self.pin(thread, CALL)).transpose()?;
         let thread = thread.as_ref().map_or(0, Pinned::as_raw);
         let mut address = std::ptr::null_mut();
-        // SAFETY: the class and the thread are pinned; the call writes one address and keeps nothing (fact: pinned,
-        // outputs).
+        // SAFETY: the class and the thread are pinned, and the thread is this one or its fields have a lock (test: live
+        // attacks::differs::fields_of_threads_are_found_while_they_use_more); the call writes one address and keeps
+        // nothing (fact: pinned, outputs).
         let code = unsafe {
             info.GetThreadStaticAddress2(class.as_raw(), field.as_raw(), app_domain.as_raw(), thread, &mut address)
         };

@@ -26,6 +26,7 @@ mod recursion;
 mod rewriters;
 mod searches;
 mod sessions;
+mod thread_statics;
 mod yesterday;
 
 corprof::export!(
@@ -55,6 +56,7 @@ corprof::export!(
     rewriters::Rewriters,
     searches::Searches,
     sessions::Sessions,
+    thread_statics::AsksForThreadStatics,
     yesterday::AsksBeside,
     yesterday::KeepsIds,
 );

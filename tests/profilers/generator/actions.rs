@@ -17,6 +17,7 @@ use super::act;
 use super::edits;
 use super::plan::{self, Detach};
 use super::pools;
+use super::readers;
 use super::sessions;
 
 type OnAnyThread = (&'static str, fn(&Info, &mut Rng) -> Option<()>);
@@ -162,6 +163,7 @@ pub(super) const IN_NO_GC: &[InAnyCallback] = &[
         };
         cx.walk_own_stack(ask).ok()
     }),
+    ("statics", readers::statics),
     ("EnumJITedFunctions", |cx, random| {
         pools::FUNCTIONS.put_all(random, cx.jitted_functions().ok()?.into_iter().take(50));
         Some(())
@@ -176,6 +178,8 @@ pub(super) const OF_OBJECTS: &[OfObject] = &[
         pools::CLASSES.put_all(random, cx.class_of(object).ok());
         Some(())
     }),
+    ("object: value", |cx, object, random| readers::read(cx, object, random, 0)),
+    ("links: follow", readers::follow),
     ("object: what it refers to", |cx, object, random| {
         let _ = cx.enumerate_object_references(object, |_| ControlFlow::Continue(()));
         pools::HANDLES.put_all(random, cx.create_handle(object, HandleKind::Weak).ok().map(Arc::new));
@@ -206,6 +210,7 @@ pub(super) const IN_CALLBACK: &[WithTriggers] = &[
         pools::FUNCTIONS.put_all(random, cx.function_from_token_and_type_args(class, method, &arguments).ok());
         Some(())
     }),
+    ("links: learn", readers::learn),
     ("edit: a method", |cx, random| edits::edit_method(cx, random)),
     ("edit: a function once", |cx, random| edits::edit_once(cx, random)),
     ("edit: hand over a kept body", |cx, random| cx.set_checked_body(&pools::BODIES.pick(random)?).ok()),

@@ -24,6 +24,7 @@ mod pools;
 #[path = "../matrix/fire/prices.rs"]
 mod prices;
 mod raw;
+mod readers;
 #[path = "../matrix/rows.rs"]
 mod rows;
 mod sessions;
@@ -58,6 +59,11 @@ fn start_sampler(cx: &InCallback<'_>, random: &mut Rng) -> Option<()> {
     let mode = if random.bool() { Mode::Cpu } else { Mode::Wall };
     let sampler =
         Sampler::every(Duration::from_micros(random.u64(500..20_000))).mode(mode).budget(0.3).strategy(strategy);
+    let info = Info::clone(cx);
+    let sampler = sampler.threads(move |_| {
+        act::anywhere(&info, "choice of threads");
+        true
+    });
     let mut rounds = random.u32(1..2000);
     let see = move |round: &mut corprof::sampler::Round<'_, '_>| {
         for frame in round.samples().flat_map(|sample| sample.frames().iter()) {
@@ -65,6 +71,7 @@ fn start_sampler(cx: &InCallback<'_>, random: &mut Rng) -> Option<()> {
                 keep(&pools::FUNCTIONS, function);
             }
         }
+        with_random(|random| readers::ask_round(round, random));
         act::on_own_thread(round.cx_mut(), "round of the sampler");
         rounds -= 1;
         if rounds == 0 {

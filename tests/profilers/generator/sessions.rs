@@ -1,14 +1,15 @@
 //! Event pipe sessions, providers and heap snapshots.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use corprof::events::{KeywordSet, Level};
-use corprof::info::{EventPipePayload, EventPipeProviderConfig};
+use corprof::info::{EventPipePayload, EventPipeProviderConfig, EventPipeProviderListener, EventPipeProviderState};
 use corprof::prelude::*;
 use fastrand::Rng;
 
 use super::facts::event;
-use super::{may_walk_heap, pools};
+use super::{act, may_walk_heap, pools, readers};
 
 fn set(cx: &InCallback<'_>, random: &mut Rng) -> KeywordSet {
     const SETS: [KeywordSet; 5] = [
@@ -22,8 +23,27 @@ fn set(cx: &InCallback<'_>, random: &mut Rng) -> KeywordSet {
     SETS[random.usize(0..kinds)]
 }
 
+/// For listeners, which are given no context.
+static INFO: OnceLock<Info> = OnceLock::new();
+
+struct Listener;
+
+impl EventPipeProviderListener for Listener {
+    fn changed(_state: EventPipeProviderState<'_>) {
+        if let Some(info) = INFO.get() {
+            act::anywhere(info, "listener of a provider");
+        }
+    }
+}
+
 pub(super) fn provide(cx: &mut InCallback<'_>, random: &mut Rng) -> Option<()> {
-    let provider = cx.event_pipe_create_provider(&format!("Corprof-Generated-{}", random.u32(0..5))).ok()?;
+    let name = format!("Corprof-Generated-{}", random.u32(0..5));
+    let provider = if random.bool() {
+        INFO.get_or_init(|| Info::clone(cx));
+        cx.event_pipe_create_provider_with::<Listener>(&name).ok()?
+    } else {
+        cx.event_pipe_create_provider(&name).ok()?
+    };
     let event = cx.event_pipe_define_event(provider, &event(random.u32(1..100))).ok()?;
     pools::PROVIDERS.put(random, (provider, event));
     cx.event_pipe_write_event(event, &EventPipePayload::new(), None, None).ok()
@@ -80,10 +100,8 @@ pub(super) fn snapshot(cx: &mut ProfilerThread<'_>, random: &mut Rng) -> Option<
         return None;
     }
     let deadline = Duration::from_millis(random.u64(0..2000));
-    let mut left = if random.bool() { random.u32(0..50) } else { u32::MAX };
-    let sink = move |_, _: &[u8]| {
-        left = left.saturating_sub(1);
-        if left > 0 { Ok(()) } else { Err(std::io::ErrorKind::Other.into()) }
-    };
-    cx.take_heap_snapshot(deadline, sink).ok().map(drop)
+    let left = if random.bool() { random.u32(0..50) } else { u32::MAX };
+    let sink = readers::Sink { info: Info::clone(cx), left };
+    let fields = readers::some_fields(cx, random);
+    cx.take_heap_snapshot_with_fields(deadline, sink, fields).ok().map(drop)
 }
