@@ -357,6 +357,7 @@ impl Liveness {
         MortalIds::take(&all.modules, &self.modules);
         MortalIds::take(&all.classes, &self.classes);
         MortalIds::take(&all.functions, &self.functions);
+        all.forget_if_empty();
     }
 
     #[inline]

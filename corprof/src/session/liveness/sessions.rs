@@ -53,6 +53,17 @@ impl MortalIds {
         ids
     }
 
+    /// A session has ended. If it was the only one so far, and had nothing that can die, nothing is kept of it.
+    pub(super) fn forget_if_empty(self: &Arc<Self>) {
+        /// The list's reference and that of the session.
+        const ONE_SESSION: usize = 2;
+        let mut all = unpoisoned(ALL.lock());
+        let tables = [&self.assemblies, &self.modules, &self.classes, &self.functions];
+        if tables.into_iter().all(Table::is_empty) && Arc::strong_count(self) == ONE_SESSION {
+            all.retain(|_, ids| !Arc::ptr_eq(ids, self));
+        }
+    }
+
     /// Whether `id` is in the table of all sessions, and not in that of the asking one.
     #[inline]
     pub(super) fn is_foreign(own: &Table, all: &Table, id: usize) -> bool {
@@ -84,6 +95,23 @@ mod tests {
         assert!(!MortalIds::is_foreign(&own, &second.functions, 8));
         own.insert(8, State::Immortal);
         assert!(!MortalIds::is_foreign(&own, &second.classes, 8));
+    }
+
+    #[test]
+    fn nothing_is_kept_of_a_session_without_anything_that_can_die() {
+        const RUNTIME: u16 = u16::MAX - 2;
+        let is_kept = || unpoisoned(ALL.lock()).contains_key(&RUNTIME);
+        let only = MortalIds::of_runtime(RUNTIME);
+        only.forget_if_empty();
+        assert!(!is_kept());
+        let first = MortalIds::of_runtime(RUNTIME);
+        let second = MortalIds::of_runtime(RUNTIME);
+        first.forget_if_empty();
+        assert!(is_kept(), "another session has it");
+        drop(second);
+        first.modules.insert(8, State::Mortal);
+        first.forget_if_empty();
+        assert!(is_kept());
     }
 
     #[test]

@@ -116,6 +116,11 @@ pub(super) struct Table {
 }
 
 impl Table {
+    /// Whether nothing was ever inserted.
+    pub(super) fn is_empty(&self) -> bool {
+        self.chains.get().is_none()
+    }
+
     pub(super) const fn new() -> Self {
         Self { chains: OnceLock::new() }
     }
