@@ -74,8 +74,9 @@ fn samples_have_the_requests_that_they_are_of() -> Result<()> {
         let [slow, quick] = ["Shop.Slow(", "Shop.Quick("].map(|name| (weight(&rare, name), weight(&slowest, name)));
         println!("{runtime}: Slow {slow:?}, Quick {quick:?}");
         ensure_or_longer!(slow.0 > 20 * SAMPLE && quick.0 > 20 * SAMPLE, "{runtime}: {slow:?} and {quick:?}");
-        ensure!(slow.1 * 10 >= slow.0 * 8, "{runtime}: {slow:?}");
-        ensure!(quick.1 * 10 <= quick.0 * 2, "{runtime}: {quick:?}");
+        // On a busy machine, others may be slower at times.
+        ensure_or_longer!(slow.1 * 10 >= slow.0 * 8, "{runtime}: {slow:?}");
+        ensure_or_longer!(quick.1 * 10 <= quick.0 * 2, "{runtime}: {quick:?}");
         // The same file for the command that is about requests.
         let output = corprof()?.arg("requests").arg(&file).arg("--json").output()?;
         ensure!(output.status.success(), "{runtime}: {output:?}");
