@@ -60,7 +60,6 @@ pub(crate) fn attach(
     data: &[u8],
     timeout: Duration,
 ) -> Result<(), Failure> {
-    leave_alone_if_stopped(process.pid())?;
     send(process, chosen, library, data, timeout)?.map_err(|error| refusal(&error, process.pid(), chosen))
 }
 

@@ -106,6 +106,7 @@ impl Place {
     /// # Errors
     /// If the process could not load it, or the runtime refuses.
     pub(crate) fn attach(&self, process: &Process, name: &str, settings: &[(&str, &OsStr)]) -> Result<(), Failure> {
+        attach_request::leave_alone_if_stopped(self.pid)?;
         attach_request::leave_alone_if_compiled_ahead(self.pid)?;
         leave_alone_if_profiled(self.pid)?;
         let chosen = profiler_choice::choose(Path::new(name), None)?;

@@ -152,17 +152,28 @@ impl<'cb> MethodEdit<'cb> {
         Ok(Local(number))
     }
 
+    /// Gives the body a signature of all local variables.
+    fn declare_locals(&mut self) -> Result<(), EditError> {
+        let token = self.signature_blob(Type::encode_locals(&self.locals)?)?;
+        self.body.set_locals(Some(token.into()));
+        Ok(())
+    }
+
     /// Leaves out the added local variables that no instruction names, or makes them small where a later one is named.
-    fn shrink_locals(&mut self) {
+    /// Returns whether there are any.
+    fn shrink_locals(&mut self) -> bool {
         let named: HashSet<usize> = self.body.iter().filter_map(|(_, insn)| local_of(insn)).map(usize::from).collect();
         let added = self.own_locals..self.locals.len();
         let last = added.clone().rev().find(|number| named.contains(number));
         self.locals.truncate(last.map_or(self.own_locals, |last| last + 1));
+        let mut has_unnamed = false;
         for number in added.filter(|number| !named.contains(number)) {
+            has_unnamed = true;
             if let Some(unnamed) = self.locals.get_mut(number) {
                 *unnamed = Type::Primitive(Primitive::UInt8);
             }
         }
+        has_unnamed
     }
 
     /// The metadata as the verifier asks for them.
@@ -249,13 +260,19 @@ impl<'cb> MethodEdit<'cb> {
 
     /// Verifies and writes the edited body.
     pub(super) fn finish(mut self) -> Result<Finished, EditError> {
-        self.shrink_locals();
-        if self.locals.len() > self.own_locals {
-            let token = self.signature_blob(Type::encode_locals(&self.locals)?)?;
-            self.body.set_locals(Some(token.into()));
+        let own_signature = self.body.locals();
+        let has_added = self.locals.len() > self.own_locals;
+        if has_added {
+            self.declare_locals()?;
         }
         let live = LiveMetadata::with(&self.import, Others::new(self.cx, self.module, &self.lifeline));
         Verifier::new(&live).finish(&mut self.body, &self.context).map_err(EditError::Rejected)?;
+        if has_added && self.shrink_locals() {
+            match self.locals.len() > self.own_locals {
+                true => self.declare_locals()?,
+                false => self.body.set_locals(own_signature),
+            }
+        }
         let body = self.body.encode_mapped()?;
         let may_use_pending = self.uses_rows.get() && self.cx.defined_rows().is_pending(self.module.as_raw());
         let has_new_rows = self.has_new_rows.get() || may_use_pending;
