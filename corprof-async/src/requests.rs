@@ -10,6 +10,9 @@ use crate::request::{Activity, ActivityKind, Call, Request, RequestLimits};
 use crate::step::{Change, Step};
 use crate::sub_event::DispatcherId;
 
+/// The sources of activities of connections: `Experimental.System.Net.Http.Connections` and others.
+const CONNECTIONS: &str = "Experimental.";
+
 /// Something that waits for its turn.
 #[derive(Debug)]
 enum Item {
@@ -285,7 +288,9 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
         let dispatcher = running.as_ref().map_or(0, |running| running.dispatcher);
         let by_span = self.spans.get(&activity.parent_span_id).map(|(serial, _)| *serial);
         // One that says that it is part of nothing may begin where another has ended: what goes on there was made in that.
-        let is_root = span != 0 && activity.parent_span_id == 0;
+        // Connections, which requests share, say so as well.
+        let is_of_connection = activity.source.starts_with(CONNECTIONS);
+        let is_root = span != 0 && activity.parent_span_id == 0 && !is_of_connection;
         let outer = if is_root { None } else { by_span.or_else(|| self.request_of(dispatcher, thread)) };
         let is_within = activity.kind != ActivityKind::Server && outer.is_some();
         if let (true, Some(serial)) = (is_within, outer) {

@@ -115,12 +115,17 @@ fn activities_that_are_part_of_nothing_are_requests() {
         source.stop(from + 3, span + 10);
         source.step(1, from + 4, 100, Change::Suspended);
         source.resume(1, from + 8, 100, 9);
+        // A connection is made for it, and says that it is part of nothing.
+        let connections = "Experimental.System.Net.Http.Connections".to_owned();
+        let connection = Activity { source: connections, span_id: span + 20, ..Activity::default() };
+        source.requests.start(1, from + 8, connection, |_| panic!("nothing has ended"));
+        source.stop(from + 8, span + 20);
         source.stop(from + 9, span);
         source.step(1, from + 10, 100, Change::Suspended);
     }
     let told = source.finish();
     let found: Vec<_> = told.iter().map(|request| (request.from, request.to, request.calls.len())).collect();
-    assert_eq!(found, [(11, 19, 1), (31, 39, 1), (51, 59, 1)]);
+    assert_eq!(found, [(11, 19, 2), (31, 39, 2), (51, 59, 2)]);
     assert_eq!(told.iter().map(Request::running).collect::<Vec<_>>(), [4; 3]);
 }
 
