@@ -242,6 +242,16 @@ impl<T> HeldStacks<T> {
     }
 }
 
+/// The method whose code has an address that the runtime has told of an async operation.
+///
+/// # Errors
+/// If the runtime does not answer just now.
+pub(crate) fn method_at(cx: &InNoGc<'_>, address: u64) -> Result<Option<FunctionId>> {
+    let Ok(address) = usize::try_from(address) else { return Ok(None) };
+    // SAFETY: the runtime has told the address of a method that was suspended, so it has run (fact: addresses).
+    cx.function_from_ip(unsafe { CodeAddress::from_raw(address) })
+}
+
 /// Finds methods: of places on the stack of a sample, and of addresses that the runtime has told.
 struct Found<'a> {
     cx: &'a InNoGc<'a>,
@@ -262,9 +272,7 @@ impl Found<'_> {
         if let Some(known) = self.functions.borrow().get(&address) {
             return *known;
         }
-        // SAFETY: the runtime has told the address of a method that was suspended, so it has run (fact: addresses).
-        let code = unsafe { CodeAddress::from_raw(usize::try_from(address).ok()?) };
-        match self.cx.function_from_ip(code) {
+        match method_at(self.cx, address) {
             Ok(function) => {
                 let mut functions = self.functions.borrow_mut();
                 if functions.len() >= MOST_ADDRESSES {

@@ -15,6 +15,7 @@ use corprof::id::Inert;
 use corprof::prelude::*;
 
 use held_stacks::HeldStacks;
+pub(crate) use held_stacks::method_at;
 pub(crate) use later::{Later, LaterCallers};
 pub(crate) use probe::Machine;
 use probe::{AsyncProbe, ProbeCallers};

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use corprof::args::EventPipeEvent;
 use corprof::events::views::GcSuspendBegin;
 use corprof::events::{Event, KeywordSet, Level, SuspendReason};
-use corprof::id::{CodeAddress, EventPipeSessionId, Inert};
+use corprof::id::{EventPipeSessionId, Inert};
 use corprof::info::{EventPipeProviderConfig, RuntimeEvents};
 use corprof::prelude::*;
 use corprof::profiler_thread::ProfilerThread;
@@ -27,7 +27,7 @@ use corprof_nettrace::Metadata;
 
 use super::trace_file::TraceThread;
 use super::{EventPlaces, FoundCode, UnknownCode, find_code};
-use crate::async_callers::Joins;
+use crate::async_callers::{Joins, method_at};
 use crate::sampler::State;
 
 /// How many bytes of events may wait. They are taken many times a second.
@@ -212,7 +212,7 @@ impl EventInbox {
         for event in held.events.iter_mut().filter(|event| event.kind.0 == Source::Operations) {
             let addresses = addresses_of(&mut decoder, &event.payload).into_iter();
             let found = addresses.filter_map(|address| {
-                let function = *functions.entry(address).or_insert_with(|| method_at(cx, address));
+                let function = *functions.entry(address).or_insert_with(|| method_at(cx, address).ok().flatten());
                 function.zip(usize::try_from(address).ok())
             });
             event.methods = found.collect();
@@ -282,13 +282,6 @@ fn addresses_of(decoder: &mut Decoder, payload: &[u8]) -> HashSet<u64> {
     });
     let addresses = stacks.flat_map(|stack| stack.frames.map(|frame| frame.address));
     addresses.filter(|address| *address != 0).collect()
-}
-
-/// The method whose code has an address that the runtime has told.
-fn method_at(cx: &InNoGc<'_>, address: u64) -> Option<FunctionId> {
-    // SAFETY: the runtime has told the address of a method that was suspended, so it has run (fact: addresses).
-    let code = unsafe { CodeAddress::from_raw(usize::try_from(address).ok()?) };
-    cx.function_from_ip(code).ok().flatten()
 }
 
 /// The system's number of this thread, where that can be asked for.
