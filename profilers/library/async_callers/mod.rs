@@ -81,16 +81,17 @@ impl Role {
 
 /// Whether it is by a method with this name that boxes go on.
 fn is_of_box(name: &str) -> bool {
-    // The thread pool calls the second of these, into which the compiler puts the first.
-    const BOXES: [(&str, &str, &str); 3] = [
-        ("AsyncTaskMethodBuilder<", ">.AsyncStateMachineBox<", ">.MoveNext(System.Threading.Thread)"),
-        ("AsyncTaskMethodBuilder<", ">.AsyncStateMachineBox<", ">.ExecuteFromThreadPool(System.Threading.Thread)"),
-        ("PoolingAsyncValueTaskMethodBuilder<", ">.StateMachineBox<", ">.MoveNext()"),
+    const BOXES: [(&str, &str); 2] = [
+        ("AsyncTaskMethodBuilder<", ">.AsyncStateMachineBox<"),
+        ("PoolingAsyncValueTaskMethodBuilder<", ">.StateMachineBox<"),
     ];
+    // Each calls the first, or a compiler has put that into it.
+    const METHODS: [&str; 4] = ["MoveNext", "Execute", "ExecuteFromThreadPool", "ExecuteDirectly"];
     let Some(rest) = name.strip_prefix("System.Runtime.CompilerServices.") else { return false };
-    BOXES
-        .iter()
-        .any(|(builder, class, method)| rest.starts_with(builder) && rest.contains(class) && rest.ends_with(method))
+    let Some((rest, _)) = rest.rsplit_once('(') else { return false };
+    let Some((class, method)) = rest.rsplit_once('.') else { return false };
+    let is_box = BOXES.iter().any(|(builder, of_box)| class.starts_with(builder) && class.contains(of_box));
+    is_box && METHODS.contains(&method)
 }
 
 /// A frame of a stack.
@@ -370,8 +371,26 @@ mod tests {
                 Role::Box,
             ),
             (
+                "System.Runtime.CompilerServices.AsyncTaskMethodBuilder<int>.AsyncStateMachineBox<Shop.<Load>d__2>\
+                 .MoveNext()"
+                    .to_owned(),
+                Role::Box,
+            ),
+            (
+                "System.Runtime.CompilerServices.AsyncTaskMethodBuilder<int>.AsyncStateMachineBox<Shop.<Load>d__2>\
+                 .ExecutionContextCallback(object)"
+                    .to_owned(),
+                Role::Other,
+            ),
+            (
                 "System.Runtime.CompilerServices.PoolingAsyncValueTaskMethodBuilder<int>.StateMachineBox<Shop.<Read>d__3>\
                  .MoveNext()"
+                    .to_owned(),
+                Role::Box,
+            ),
+            (
+                "System.Runtime.CompilerServices.PoolingAsyncValueTaskMethodBuilder<int>.StateMachineBox<Shop.<Read>d__3>\
+                 .System.Threading.IThreadPoolWorkItem.Execute()"
                     .to_owned(),
                 Role::Box,
             ),

@@ -67,11 +67,12 @@ impl StandingCallers {
         let mut resumed = Vec::new();
         for sample in round.samples() {
             let Some(innermost) = Innermost::of(round.cx(), &sample) else { continue };
-            let Innermost::Box(place, function) = innermost else {
+            if matches!(innermost, Innermost::Runtime) {
                 callers.by_runtime += 1;
                 continue;
-            };
+            }
             callers.unknown += 1;
+            let Innermost::Box(place, function) = innermost else { continue };
             if !sample.is_waiting() {
                 continue;
             }
@@ -127,6 +128,8 @@ impl StandingCallers {
 /// The innermost frame by which a method was resumed.
 enum Innermost {
     Box(usize, FunctionId),
+    /// The box's methods were inlined into the thread pool's.
+    Inlined,
     /// The runtime has resumed a method itself.
     Runtime,
 }
@@ -135,11 +138,25 @@ impl Innermost {
     fn of(cx: &InNoGc<'_>, sample: &Sample<'_>) -> Option<Self> {
         // A method of .NET 11, without which no method of runtime async is resumed.
         const RESUMES: &str = "System.Runtime.CompilerServices.AsyncHelpers.RuntimeAsyncTask<";
+        const RUNS: &str = "System.Threading.ExecutionContext.Run";
+        // Mostly inlined into the machine's, or that into this.
+        const BY_BOX: &str = ".ExecutionContextCallback(object)";
+        let mut is_run = false;
+        let mut callee = Role::Other;
         for (place, frame) in sample.frames().iter().enumerate() {
             let Some(function) = frame.function else { continue };
             let name = cx.names().csharp().function(function);
-            if Role::of(&name) == Role::Box {
+            let role = Role::of(&name);
+            if role == Role::Box {
                 return Some(Self::Box(place, function));
+            }
+            // A box calls this, and this the machine.
+            if is_run {
+                return Some(Self::Inlined);
+            }
+            is_run = callee == Role::StateMachine && name.starts_with(RUNS);
+            if !name.ends_with(BY_BOX) {
+                callee = role;
             }
             if name.starts_with(RESUMES) && name.contains(">.DispatchContinuations(") {
                 return Some(Self::Runtime);

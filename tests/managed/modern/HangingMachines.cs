@@ -1,9 +1,12 @@
 // target: 8.0
 // Threads that hang in resumed methods, which other methods await, beside a suspended method of the same kind.
-// Says `ready`, until its input ends.
+// Says `ready`, until its input ends. With `warm` all methods have run for that many milliseconds before, and are
+// optimised.
 //
-//     HangingMachines
+//     HangingMachines [warm MILLISECONDS]
 using System;
+using System.Diagnostics;
+using System.Runtime.CompilerServices;
 using System.Threading;
 using System.Threading.Tasks;
 
@@ -11,9 +14,15 @@ static class Hanging
 {
     static readonly ManualResetEventSlim end = new();
     static readonly CountdownEvent hanging = new(4);
+    static volatile bool isWarm;
 
+    [MethodImpl(MethodImplOptions.NoInlining)]
     static void Hangs(string name)
     {
+        if (!isWarm)
+        {
+            return;
+        }
         Thread.CurrentThread.Name = name;
         hanging.Signal();
         end.Wait();
@@ -50,8 +59,22 @@ static class Hanging
         Hangs("decoy");
     }
 
-    static int Main()
+    static void WarmUp(int milliseconds)
     {
+        Stopwatch watch = Stopwatch.StartNew();
+        while (watch.ElapsedMilliseconds < milliseconds)
+        {
+            Task.WaitAll(First("first"), Second("second"), Third("third"), Fifth("fifth"));
+        }
+    }
+
+    static int Main(string[] args)
+    {
+        if (args.Length == 2)
+        {
+            WarmUp(int.Parse(args[1]));
+        }
+        isWarm = true;
         TaskCompletionSource never = new();
         Task[] all = { First("of first"), Second("of second"), Third("of third"), Fifth("of fifth"), Decoy(never) };
         hanging.Wait();

@@ -34,7 +34,9 @@ impl ProbeCallers {
         let physical = Joined::physical(frames);
         let Some(innermost) = frames.iter().position(is_box) else { return physical };
         self.resumed += 1;
-        let depth = frames.iter().filter(|frame| is_box(frame)).count();
+        // Methods of one box may call each other: `ExecuteFromThreadPool` calls `MoveNext`.
+        let depth =
+            frames.chunk_by(|inner, outer| is_box(inner) == is_box(outer)).filter(|run| is_box(&run[0])).count();
         let Some((run, methods)) = self.run(sample, depth) else { return physical };
         let (inner, _) = frames.split_at(innermost);
         let resumed = methods.first().and_then(|resumed| {
