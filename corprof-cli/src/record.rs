@@ -4,7 +4,6 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::builder::PossibleValuesParser;
@@ -13,7 +12,6 @@ use corprof_export::Format;
 use corprof_launch::bundled;
 use corprof_launch::folder::Folder;
 use corprof_launch::launch::{Ended, Launch};
-use corprof_launch::processes;
 use corprof_launch::stop_file::StopFile;
 use corprof_launch::vigil::Vigil;
 use corprof_profilers::settings::SettingError;
@@ -238,7 +236,7 @@ pub fn run(args: &Args) -> Outcome {
         Failure::new(code, anyhow!("there is no profile: {why}{death}"))
     };
     let result_of = |pid| SamplerResult::read(&stop.answer(pid));
-    let survivors = finish_survivors(&ended, &stop)?;
+    let survivors = stop.ask_survivors(&ended.loaded)?;
     if let Some(output) = &output {
         let files_of = |pid| output.files_of(pid, &stop);
         let missing_files = output.missing(&ended, files_of, result_of);
@@ -284,25 +282,6 @@ fn refuse_number(command: &[OsString]) -> Result<(), Failure> {
         }
         None => Ok(()),
     }
-}
-
-/// How long processes that outlive the application may take to write their files.
-const LAST_WORDS: Duration = Duration::from_secs(10);
-
-/// Has the processes that outlive the application, such as a server that it has started, write their files now: at
-/// their end nobody would tell of the files. Returns these processes.
-fn finish_survivors(ended: &Ended, stop: &StopFile) -> Result<Vec<u32>> {
-    if cfg!(not(unix)) {
-        // Other systems do not show whether a process lives.
-        return Ok(Vec::new());
-    }
-    let alive = ended.loaded.iter().copied().filter(|pid| processes::is_there(*pid));
-    let alive: Vec<u32> = alive.collect();
-    if alive.is_empty() {
-        return Ok(alive);
-    }
-    stop.ask_and_wait(&alive, LAST_WORDS)?;
-    Ok(alive.into_iter().filter(|pid| processes::is_there(*pid)).collect())
 }
 
 /// What to say about the processes of the SDK whose files were removed.

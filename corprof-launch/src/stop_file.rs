@@ -3,18 +3,21 @@
 //! A signal is not enough: from .NET 10 on SIGTERM ends an application without `shutdown` of its profiler, unless the
 //! application has a handler of its own, as SIGINT always has.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 
 use crate::processes;
 
 /// The interval at which it looks for answers.
 const LOOK: Duration = Duration::from_millis(10);
+/// How long processes that outlive the application may take to answer.
+const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// The files of one recording. Dropping this value removes them.
 #[derive(Debug)]
@@ -65,6 +68,24 @@ impl StopFile {
         Ok(true)
     }
 
+    /// Has the processes that outlive the application, such as a server that it has started, answer now: at their end nobody
+    /// would read it. Returns these of the processes that have loaded the profiler.
+    ///
+    /// # Errors
+    /// If the file cannot be made.
+    pub fn ask_survivors(&self, loaded: &BTreeSet<u32>) -> Result<Vec<u32>> {
+        if cfg!(not(unix)) {
+            // Other systems do not show whether a process lives.
+            return Ok(Vec::new());
+        }
+        let alive: Vec<u32> = loaded.iter().copied().filter(|pid| processes::is_there(*pid)).collect();
+        if alive.is_empty() {
+            return Ok(alive);
+        }
+        self.ask_and_wait(&alive, LAST_WORDS)?;
+        Ok(alive.into_iter().filter(|pid| processes::is_there(*pid)).collect())
+    }
+
     /// Whether the sampler of a process has written its profile, for whatever reason.
     pub fn is_done(&self, pid: u32) -> bool {
         self.answer(pid).exists()
@@ -72,7 +93,25 @@ impl StopFile {
 
     /// The file by which the sampler of a process confirms that. It contains what became of sent profiles.
     pub fn answer(&self, pid: u32) -> PathBuf {
-        self.folder.join(format!("{}.{pid}", self.name))
+        self.file_of(pid, "")
+    }
+
+    /// A file of a process for the command, with this ending.
+    pub fn file_of(&self, pid: u32, ending: &str) -> PathBuf {
+        self.folder.join(format!("{}.{pid}{ending}", self.name))
+    }
+
+    /// The processes that have written a file with one of these endings.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn answered(&self, endings: &[&str]) -> Result<BTreeSet<u32>> {
+        let entries = fs::read_dir(&self.folder).context("cannot list the answers")?;
+        let pid_of = |name: &str| {
+            let rest = name.strip_prefix(&self.name)?.strip_prefix('.')?;
+            endings.iter().find_map(|ending| rest.strip_suffix(ending))?.parse().ok()
+        };
+        Ok(entries.flatten().filter_map(|entry| pid_of(entry.file_name().to_str()?)).collect())
     }
 }
 
@@ -101,6 +140,9 @@ mod tests {
         stop.ask().unwrap();
         fs::write(format!("{}.7", stop.path().display()), "").unwrap();
         assert!(stop.path().exists() && stop.is_done(7) && !stop.is_done(8));
+        fs::write(stop.file_of(8, ".answer"), "").unwrap();
+        fs::write(stop.file_of(9, ".calls"), "").unwrap();
+        assert_eq!(stop.answered(&[".answer", ".calls"]).unwrap(), BTreeSet::from([8, 9]));
         fs::write(folder.path().join("profile.html"), "").unwrap();
         // That of a process which has ended, or of none, is not waited for.
         assert!(stop.ask_and_wait(&[7], Duration::ZERO).unwrap());

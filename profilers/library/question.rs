@@ -5,11 +5,10 @@
 //! end of the application, on request of `corprof detach PID`, and when the command that has attached it was killed
 //! (`lease`) or its folder is gone.
 //!
-//! The answer of a profiler that has a stop file and was attached is for the command: it goes into the file
-//! /tmp/it/stop.4711.answer, with the process id. So does a document (LOCKS_FORMAT=json), if there is a stop file. Any
-//! other answer is printed on standard error. Then the profiler makes the
-//! file /tmp/it/stop.4711, and after the detach /tmp/it/stop.4711.left, which contains the reason if it could not
-//! detach: one with hooks stays in the process, and rests.
+//! The answer of a profiler that has a stop file goes into the file /tmp/it/stop.4711.answer, with the process id: what
+//! an application has as its standard error may be read by nobody. Without one it is printed there. Then the profiler
+//! makes the file /tmp/it/stop.4711, and after the detach /tmp/it/stop.4711.left, which contains the reason if it could
+//! not detach: one with hooks stays in the process, and rests.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -288,14 +287,16 @@ impl Asker {
     }
 
     fn answer_marked(&self, mark: &str, say: impl FnOnce(&mut Answer)) {
-        let is_for_command = self.is_command();
-        let prefix = if is_for_command { String::new() } else { format!("{}: ", self.name) };
+        let prefix = if self.is_command() { String::new() } else { format!("{}: ", self.name) };
         let mut answer = Answer { text: String::new(), prefix };
         say(&mut answer);
+        let is_wanted = !answer.text.is_empty() && !crate::sdk::is_tool();
         match self.stop.as_deref() {
-            Some(stop) if is_for_command => write(self.name, &of_process(stop, ".answer"), &answer.text),
-            _ if answer.text.is_empty() => {}
-            _ => report!("{}", answer.text.trim_end_matches('\n')),
+            Some(stop) if is_wanted || self.is_attached => {
+                write(self.name, &of_process(stop, ".answer"), &answer.text);
+            }
+            None if is_wanted => eprintln!("{}", answer.text.trim_end_matches('\n')),
+            _ => {}
         }
         if let Some(stop) = &self.stop {
             write(self.name, &of_process(stop, ""), mark);

@@ -74,6 +74,13 @@ struct Report {
 /// # Errors
 /// If there is no such process or program.
 pub fn run(args: &Args) -> Outcome {
+    if let [pid, option, ..] = args.target.as_slice()
+        && pid.to_str().is_some_and(|word| word.parse::<u32>().is_ok())
+        && option.to_str().is_some_and(|word| word.starts_with('-'))
+    {
+        let right = format!("corprof doctor {} {}", option.display(), pid.display());
+        return Err(Failure::new(exit::USAGE, anyhow!("options come before the process id: {right}")));
+    }
     let report = match (args.pid(), args.target.is_empty()) {
         (Some(pid), _) => of_process(pid, Duration::from_secs(args.wait.max(1)))?,
         (None, false) => of_command(args)?,

@@ -4,15 +4,14 @@
 //! The profiler gathers until it is asked by a stop file (`profilers/library/question.rs`). In a running process it
 //! writes its answer into the folder of the attached profiler, and this command prints it.
 
+mod answers;
 mod options;
 mod text;
 mod threads;
 
-use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io::{self, ErrorKind, Write};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,7 +19,7 @@ use anyhow::{Context, Result, anyhow};
 use corprof_diagnostics::Process;
 use corprof_launch::bundled;
 use corprof_launch::folder::Folder;
-use corprof_launch::launch::{Ended, Launch};
+use corprof_launch::launch::{self, Ended, Launch};
 use corprof_launch::stop_file::StopFile;
 use corprof_launch::vigil::Vigil;
 use corprof_profilers::settings;
@@ -33,7 +32,10 @@ use crate::options::given;
 use crate::output;
 use crate::profiler_choice;
 use crate::signals::Signals;
+use answers::Answers;
 
+/// The interval at which it looks for answers while the application runs.
+const LOOK: Duration = Duration::from_millis(100);
 /// The setting with the threads of a process.
 const LOCKS_THREADS: &str = "LOCKS_THREADS";
 /// In the file of a profiler that has ended, if it could not answer: also in profilers/library/question.rs.
@@ -118,8 +120,8 @@ impl Question {
             let why = "the process has ended, or was killed, before the profiler had answered";
             return Err(Failure::new(exit::NOT_LOADED, anyhow!("there is no answer of process {pid}: {why}")));
         }
-        for ending in [".calls", ".answer"] {
-            print(&place.of_process(&stop.path(), ending))?;
+        for ending in answers::ENDINGS {
+            answers::print(&place.of_process(&stop.path(), ending), &mut output::stdout())?;
         }
         let taken = match (&page, &self.output) {
             (Some(page), Some(output)) => take(page, output, self.is_quiet),
@@ -225,6 +227,8 @@ impl Question {
 /// Runs an application under a built-in profiler. At Ctrl-C, and after `duration`, the profiler answers first. With
 /// `must_load` the exit code tells if it was not loaded.
 ///
+/// The answers come as files: the standard error of an application may lead elsewhere, as that of a test host does.
+///
 /// # Errors
 /// If the application is not started, or has given no answer at Ctrl-C.
 pub(crate) fn run_until_asked(
@@ -236,17 +240,18 @@ pub(crate) fn run_until_asked(
     let temporary = Folder::new().context("cannot make a folder")?;
     let stop = StopFile::new(temporary.path());
     let setting = profiler.stop().context("the profiler has no stop file")?;
+    let is_quiet = launch.is_quiet;
     let mut launch = Launch { stop: Some(&stop), ..launch };
     launch.changes.insert(setting.variable.to_owned(), Some(stop.path().into_os_string()));
+    let format = profiler.format().and_then(|setting| launch::value_of(&launch.changes, setting.variable));
+    let mut answers = Answers::new(&stop, format.is_some_and(|format| format == "json"));
     let ended = thread::scope(|scope| {
         let (running, is_running) = mpsc::channel::<()>();
         if let Some(duration) = duration {
+            let answers = &mut answers;
             let stop = &stop;
             scope.spawn(move || {
-                // The channel is closed at the end of the application.
-                if is_running.recv_timeout(duration) == Err(mpsc::RecvTimeoutError::Timeout)
-                    && let Err(error) = stop.ask()
-                {
+                if let Err(error) = ask_after(duration, &is_running, stop, answers) {
                     eprintln!("corprof: {error:#}");
                 }
             });
@@ -255,23 +260,34 @@ pub(crate) fn run_until_asked(
         drop(running);
         ended
     })?;
-    print_documents(temporary.path())?;
+    if is_of(profiler) {
+        let survivors = stop.ask_survivors(&ended.loaded)?;
+        for pid in survivors.into_iter().filter(|_| !is_quiet) {
+            eprintln!("corprof: process {pid} runs on, and has answered");
+        }
+    }
+    answers.print(|pid| ended.command(pid).map(str::to_owned))?;
     if must_load && !ended.is_loaded {
         return Ok(exit::NOT_LOADED.into());
     }
     code(&ended, &stop)
 }
 
-/// Prints what the processes of an application have answered with --json: beside the stop file, each in files of its own.
-fn print_documents(folder: &Path) -> Result<()> {
-    let entries = fs::read_dir(folder).context("cannot list the answers")?;
-    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    // The calls of a process come before its answer.
-    files.sort_by_key(|file| (file.file_stem().map(OsStr::to_owned), file.extension() != Some(OsStr::new("calls"))));
-    let is_answer = |file: &&PathBuf| {
-        file.extension().is_some_and(|extension| [OsStr::new("calls"), OsStr::new("answer")].contains(&extension))
-    };
-    files.iter().filter(is_answer).try_for_each(|file| print(file))
+/// Asks after this time, and prints answers when they come. The channel is closed at the end of the application.
+fn ask_after(
+    duration: Duration,
+    is_running: &mpsc::Receiver<()>,
+    stop: &StopFile,
+    answers: &mut Answers<'_>,
+) -> Result<()> {
+    if is_running.recv_timeout(duration) == Err(RecvTimeoutError::Disconnected) {
+        return Ok(());
+    }
+    stop.ask()?;
+    while is_running.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+        answers.print_early()?;
+    }
+    Ok(())
 }
 
 /// The exit code of an application: success, if the user ended it by Ctrl-C and has the answer.
@@ -305,18 +321,6 @@ fn take(page: &Path, output: &Path, is_quiet: bool) -> Result<()> {
         eprintln!("corprof: {} is written", output.display());
     }
     Ok(())
-}
-
-/// Prints a file of the profiler, if it has made it.
-fn print(file: &Path) -> Result<()> {
-    let mut reader = match attached_profiler::folder::reader(file) {
-        Ok(reader) => reader,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(anyhow!(error).context("cannot read the answer of the profiler")),
-    };
-    let mut out = output::stdout();
-    io::copy(&mut reader, &mut out).context("cannot print the answer")?;
-    Ok(out.flush()?)
 }
 
 #[cfg(test)]

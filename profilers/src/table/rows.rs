@@ -76,9 +76,9 @@ const fn stop(variable: &'static str) -> Setting {
         variable,
         Kind::Path,
         "",
-        "a stop file: when it exists, the profiler answers and ends, and makes a file of that name with the process id appended. An \
-         attached one answers into a file that ends in `.answer`, detaches, and makes another one that ends in `.left`. `corprof` \
-         uses it for Ctrl-C",
+        "a stop file: when it exists, the profiler ends, answers into a file of that name with the process id and `.answer` \
+         appended, and makes one without `.answer`. An attached one detaches, and makes another one that ends in `.left`. \
+         `corprof` uses it for Ctrl-C",
     )
 }
 
@@ -101,8 +101,7 @@ const fn format(variable: &'static str, option: &'static str) -> Setting {
         Kind::Word(&["text", "json"]),
         "text",
         option,
-        "the form of the answer: `json` is one JSON document on one line, whose fields are in [Answers as JSON](json.md). With a stop \
-         file it goes into a file of its name with the process id and `.answer` appended, else to standard error",
+        "the form of the answer: `json` is one JSON document on one line, whose fields are in [Answers as JSON](json.md)",
     )
 }
 

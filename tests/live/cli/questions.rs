@@ -322,6 +322,30 @@ fn a_wrong_option_is_refused_before_anything_is_done() -> Result<()> {
     Ok(())
 }
 
+/// Test runners read what the process of the tests writes on standard error. Each of several answers says whose it is.
+#[test]
+fn answers_do_not_depend_on_the_standard_error_of_the_application() -> Result<()> {
+    for runtime in runtimes()? {
+        let words = application(&runtime, "Asked")?;
+        let quoted: Vec<_> = words.iter().map(|word| format!("'{}'", word.to_string_lossy())).collect();
+        let application = format!("{} exceptions 2>/dev/null", quoted.join(" "));
+        for count in [1, 2] {
+            let script = vec![application.clone(); count].join("; ");
+            let mut command = corprof()?;
+            command.args(["exceptions", "--", "sh", "-c", &format!("{script}; exit 7")]);
+            let program = Program::start(command)?;
+            program.expect("ready")?;
+            thread::sleep(Duration::from_millis(300));
+            let (code, stderr) = program.end()?;
+            ensure!(code == Some(7), "{runtime}: {code:?}: {stderr}");
+            ensure!(stderr.matches("InvalidOperationException: asked for").count() >= count, "{runtime}: {stderr}");
+            let heads = stderr.matches("corprof: the answer of process ").count();
+            ensure!(heads == if count == 1 { 0 } else { count }, "{runtime}: {heads} heads: {stderr}");
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn a_second_interrupt_ends_the_application_at_once() -> Result<()> {
     for runtime in runtimes()? {

@@ -280,13 +280,22 @@ mod long {
             package("xunit", "2.9.3"),
             package("xunit.runner.visualstudio", "3.1.5"),
         ];
-        let source =
-            "public class Tests { [Xunit.Fact] public void Burns() => System.Threading.Thread.SpinWait(100_000_000); }";
+        let source = r#"
+public class Tests
+{
+    [Xunit.Fact] public void Burns() => System.Threading.Thread.SpinWait(100_000_000);
+    [Xunit.Fact] public void Fails() => Xunit.Assert.Throws<System.FormatException>(() => int.Parse("seven"));
+}
+"#;
         let folder = sdk.project("Tests", "", &packages.concat(), source)?;
         let recorded = sdk.record(&folder, &["--", "dotnet", "test"])?;
-        ensure!(recorded.stdout.contains("Passed!  - Failed:     0, Passed:     1"), "{}", recorded.stdout);
+        ensure!(recorded.stdout.contains("Passed!  - Failed:     0, Passed:     2"), "{}", recorded.stdout);
         recorded.is_of("Tests.Burns(")?;
         recorded.leaves_out("csc, dotnet test, vstest.console")?;
+        // The runner keeps the standard error of the process of the tests.
+        let mut command = sdk.prepare(corprof()?, &folder);
+        let (_, stderr) = texts(&command.args(["exceptions", "--", "dotnet", "test", "--no-build"]).output()?);
+        ensure!(stderr.matches("System.FormatException: ").count() == 1, "{stderr}");
         ensure!(sdk.alive()?.is_empty(), "{}", recorded.stderr);
         Ok(())
     }

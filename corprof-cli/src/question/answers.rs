@@ -1,0 +1,71 @@
+//! What the processes of an application answer: beside the stop file, each in files of its own.
+
+use std::collections::BTreeSet;
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow};
+use corprof_launch::processes::Program;
+use corprof_launch::stop_file::StopFile;
+
+use crate::attached_profiler::folder;
+use crate::output;
+
+/// The endings of the files of a process, in the order in which they are printed: the calls come before the answer.
+pub(super) const ENDINGS: [&str; 2] = [".calls", ".answer"];
+
+/// Prints each answer once. A text goes to standard error, as the output is the application's; a document goes to standard
+/// output.
+pub(super) struct Answers<'s> {
+    stop: &'s StopFile,
+    is_json: bool,
+    printed: BTreeSet<u32>,
+}
+
+impl<'s> Answers<'s> {
+    pub(super) fn new(stop: &'s StopFile, is_json: bool) -> Self {
+        Self { stop, is_json, printed: BTreeSet::new() }
+    }
+
+    /// Prints the texts that are there, while the application runs.
+    pub(super) fn print_early(&mut self) -> Result<()> {
+        if self.is_json {
+            return Ok(());
+        }
+        self.print(|pid| Program::of(pid).map(|program| program.command))
+    }
+
+    /// Prints what was not printed yet. `command` is what a process runs: if there are several answers, each says whose it is.
+    pub(super) fn print(&mut self, command: impl Fn(u32) -> Option<String>) -> Result<()> {
+        let answered = self.stop.answered(&ENDINGS)?;
+        let new: Vec<u32> = answered.difference(&self.printed).copied().collect();
+        self.printed.extend(&new);
+        for pid in new {
+            if self.is_json {
+                self.print_files(pid, &mut output::stdout())?;
+                continue;
+            }
+            if self.printed.len() > 1 {
+                let command = command(pid).map(|command| format!(": {command}")).unwrap_or_default();
+                eprintln!("corprof: the answer of process {pid}{command}");
+            }
+            self.print_files(pid, &mut io::stderr())?;
+        }
+        Ok(())
+    }
+
+    fn print_files(&self, pid: u32, out: &mut impl Write) -> Result<()> {
+        ENDINGS.iter().try_for_each(|ending| print(&self.stop.file_of(pid, ending), out))
+    }
+}
+
+/// Prints a file of the profiler, if it has made it.
+pub(super) fn print(file: &Path, out: &mut impl Write) -> Result<()> {
+    let mut reader = match folder::reader(file) {
+        Ok(reader) => reader,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(anyhow!(error).context("cannot read the answer of the profiler")),
+    };
+    io::copy(&mut reader, out).context("cannot print the answer")?;
+    Ok(out.flush()?)
+}
