@@ -20,6 +20,9 @@ use crate::exit::{Failure, Outcome};
 /// The places that the table shows of an endpoint, and the least share of the waiting time that one of them has.
 const PLACES: usize = 3;
 const LEAST_SHARE: f64 = 0.05;
+/// From this share on, a line says what is in no column.
+const LEAST_UNTOLD: f64 = 0.1;
+const UNTOLD: &str = "before the session, or not told by an application that ended by itself (Ctrl-C has it told)";
 /// The slow requests on a page.
 const ON_PAGE: usize = 20;
 /// The least share of a slow request that a line of its timeline has. The rest is summed up.
@@ -108,6 +111,14 @@ struct Waited {
     place: Place,
     ms: f64,
     queued_ms: Option<f64>,
+}
+
+impl Endpoint {
+    /// What is in no column.
+    fn untold_ms(&self) -> f64 {
+        let told = self.running_ms + self.waiting_ms + self.queued_ms.unwrap_or_default();
+        (self.total_ms - told).max(0.0)
+    }
 }
 
 impl Waited {
@@ -261,6 +272,12 @@ fn print(report: &Report, out: &mut impl Write) -> Result<()> {
             let waiting = format!("{:.2}", each(wait.ms));
             writeln!(out, "{waiting:>52} {queued:>10}  {percent:>3.0} %  waits at {}", wait.place)?;
         }
+        let untold = endpoint.untold_ms();
+        if untold >= LEAST_UNTOLD * endpoint.total_ms {
+            let percent = 100.0 * untold / endpoint.total_ms;
+            let mean = format!("{:.2}", each(untold));
+            writeln!(out, "{mean:>19} {:>43}  {percent:>3.0} %  in no column: {UNTOLD}", "")?;
+        }
     }
     for slow in &report.slowest {
         writeln!(out)?;
@@ -281,4 +298,42 @@ fn print(report: &Report, out: &mut impl Write) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_that_is_in_no_column_is_told() {
+        let printed = |running_ms: f64| {
+            let endpoint = Endpoint {
+                endpoint: "GET /orders".to_owned(),
+                requests: 2,
+                mean_ms: 15.0,
+                p99_ms: 16.0,
+                total_ms: 30.0,
+                running_ms,
+                waiting_ms: 8.0,
+                queued_ms: None,
+                waits: Vec::new(),
+            };
+            let report = Report {
+                title: String::new(),
+                seconds: 1.0,
+                requests: 2,
+                endpoints: vec![endpoint],
+                slowest: Vec::new(),
+            };
+            let mut out = Vec::new();
+            print(&report, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert!(
+            printed(4.0).contains("  9.00   ") && printed(4.0).contains(" 60 %  in no column: before"),
+            "{}",
+            printed(4.0)
+        );
+        assert!(!printed(20.0).contains("in no column"));
+    }
 }
