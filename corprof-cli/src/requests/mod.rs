@@ -38,7 +38,7 @@ const LEAST_PART: f64 = 0.005;
 /// A request runs while a thread works for it. It waits while none does: for input and output, timers, locks, other
 /// requests, or a thread of the pool; for the last it is `queued`, not `waiting`: what resumes it is in the queue of
 /// the thread pool. Where it waits is the innermost method of the application that awaits; `in` names
-/// the framework's method below. Where several operations of a request wait at once, the one counts that was made last, of
+/// the framework's method below. Where several operations of a request wait at once, the one counts that goes on first, of
 /// those of the application if there are some.
 ///
 /// With a command, starts the application, whose runtime waits for the session before it runs managed code: no request is

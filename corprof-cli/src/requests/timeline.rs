@@ -9,7 +9,7 @@ pub(super) struct Part {
     pub(super) from: u64,
     pub(super) to: u64,
     pub(super) does: Does,
-    /// The methods of the operation that ran, the innermost first; of those that waited, what was made last comes first.
+    /// The methods of the operation that ran, the innermost first; of those that waited, what goes on first comes first.
     pub(super) chains: Vec<Chain>,
 }
 
@@ -49,8 +49,8 @@ impl Part {
 }
 
 /// The parts of a request's time, which add up to the whole. Where several of its operations run or wait at once, a run
-/// counts, and then what was made last: usually that is what the others wait for. It is not if an operation is suspended
-/// because of an inner one, as a method of the framework by a state machine: then it is made after that.
+/// counts, and then what goes on first: what the others wait for ends before they go on. When they were made does not tell
+/// it: at its first wait, an inner method is suspended before those that await it, at others it was called by these.
 pub(super) fn parts(request: &Request) -> Vec<Part> {
     let spans = spans(request);
     let mut bounds: Vec<u64> = spans.iter().flat_map(|span| [span.from, span.to]).collect();
@@ -60,8 +60,7 @@ pub(super) fn parts(request: &Request) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for (from, to) in bounds.iter().zip(bounds.iter().skip(1)) {
         let mut there: Vec<&Span<'_>> = spans.iter().filter(|span| span.from <= *from && *to <= span.to).collect();
-        // What was made last comes first.
-        there.reverse();
+        there.sort_by_key(|span| span.goes_on);
         let shown = there.iter().find(|span| span.does == Does::Runs).or(there.first()).copied();
         let does = shown.map_or(Does::Nothing, |span| span.does);
         let chains = match shown {
@@ -95,6 +94,8 @@ struct Span<'r> {
     to: u64,
     does: Does,
     chain: Option<&'r Chain>,
+    /// When the run or the whole wait ends.
+    goes_on: u64,
 }
 
 /// What one operation of a request did, in order of time.
@@ -115,24 +116,24 @@ fn spans(request: &Request) -> Vec<Span<'_>> {
 
 fn spans_of<'r>(request: &Request, operation: &'r Operation) -> Vec<Span<'r>> {
     let mut spans = Vec::new();
-    let mut add = |from: u64, to: Option<u64>, does, chain| {
+    let mut add = |from: u64, to: Option<u64>, does, chain, goes_on: Option<u64>| {
         let from = from.max(request.from);
         let to = to.unwrap_or(request.to).min(request.to);
         if from < to {
-            spans.push(Span { from, to, does, chain });
+            spans.push(Span { from, to, does, chain, goes_on: goes_on.unwrap_or(u64::MAX) });
         }
     };
     for run in &operation.runs {
-        add(run.from, run.to, Does::Runs, run.chain.as_ref());
+        add(run.from, run.to, Does::Runs, run.chain.as_ref(), run.to);
     }
     for wait in operation.waits() {
         let Some(queued) = wait.queued else {
-            add(wait.from, wait.to, Does::Waits, wait.place);
+            add(wait.from, wait.to, Does::Waits, wait.place, wait.to);
             continue;
         };
-        add(wait.from, Some(queued.from), Does::Waits, wait.place);
-        add(queued.from, Some(queued.to), Does::Queued, wait.place);
-        add(queued.to, wait.to, Does::Waits, wait.place);
+        add(wait.from, Some(queued.from), Does::Waits, wait.place, wait.to);
+        add(queued.from, Some(queued.to), Does::Queued, wait.place, wait.to);
+        add(queued.to, wait.to, Does::Waits, wait.place, wait.to);
     }
     spans
 }
@@ -196,6 +197,35 @@ mod tests {
         ];
         assert_eq!(shown, expected);
         assert_eq!(found.iter().map(Part::length).sum::<u64>(), 100);
+    }
+
+    /// As in a service with a middleware: the inner method was suspended first, and then what awaits it. The thread that
+    /// resumed it was taken from the queue once for all.
+    #[test]
+    fn waits_are_at_the_innermost_method() {
+        let mut outer = operation(111, &[(172, 180)], 30);
+        outer.runs[0].queued = Some(Queued { from: 140, to: 148 });
+        let mut inner = operation(110, &[(150, 160)], 20);
+        inner.runs[0].queued = Some(Queued { from: 140, to: 148 });
+        let mut next = operation(158, &[(170, 172)], 20);
+        next.runs[0].queued = Some(Queued { from: 165, to: 170 });
+        let request = Request {
+            activity: None,
+            from: 100,
+            to: 200,
+            operations: vec![operation(100, &[(100, 112), (190, 200)], 10), inner, outer, next],
+            calls: Vec::new(),
+            is_whole: true,
+            left_out: 0,
+        };
+        let found = parts(&request);
+        let waits: Vec<(u64, u64, u64)> = found
+            .iter()
+            .filter(|part| part.does.is_wait())
+            .map(|part| (part.from, part.to, part.chains[0][0].address))
+            .collect();
+        let expected = [(112, 140, 21), (140, 148, 21), (148, 150, 21), (160, 165, 21), (165, 170, 21), (180, 190, 11)];
+        assert_eq!(waits, expected);
     }
 
     #[test]
