@@ -32,6 +32,8 @@ struct Open {
     has_ended: bool,
     /// Whether the next end of a run of the root ends the request.
     is_ending: bool,
+    /// The operations of iterators that go on by another number: their methods, and the indexes of the operations.
+    renumbered: Vec<(u64, usize)>,
 }
 
 /// An operation that runs.
@@ -263,7 +265,8 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
         let operations = operation.into_iter().collect();
         let calls = Vec::new();
         let request = Request { activity, from, to: from, operations, calls, is_whole: false, left_out: 0 };
-        let open = Open { request, root: dispatcher, running: 0, has_ended: false, is_ending: false };
+        let open =
+            Open { request, root: dispatcher, running: 0, has_ended: false, is_ending: false, renumbered: Vec::new() };
         self.open.insert(serial, open);
         if dispatcher != 0 {
             self.roots.insert(dispatcher, serial);
@@ -360,6 +363,9 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
             }
             Change::Suspended => self.pause(thread, ticks, dispatcher),
             Change::Completed => {
+                if self.end_before_anew(thread, ticks, dispatcher).is_some() {
+                    return None;
+                }
                 let ended = self.pause(thread, ticks, dispatcher);
                 self.complete(ticks, dispatcher).or(ended)
             }
@@ -435,6 +441,7 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
         kind: Kind,
         chain: Option<Chain>,
     ) -> Option<u64> {
+        self.adopt(thread, dispatcher);
         // What the thread ran for a request outside of operations is over.
         self.threads.remove(&thread);
         let is_loop = chain.as_ref().is_some_and(|chain| (self.is_loop)(chain));
@@ -479,6 +486,56 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
         }
         self.end(serial, ticks);
         Some(serial)
+    }
+
+    /// Ends the run of an iterator that was made anew in the meantime, as [`Waits`](crate::Waits) has it. It goes on by
+    /// another number. Nothing if the operation was not made anew.
+    fn end_before_anew(&mut self, thread: u64, ticks: u64, dispatcher: DispatcherId) -> Option<()> {
+        let (serial, index) = *self.members.get(&dispatcher)?;
+        let open = self.open.get_mut(&serial)?;
+        let (earlier, anew) = open.request.operations.split_at_mut_checked(index)?;
+        if !anew.first()?.runs.is_empty() {
+            return None;
+        }
+        let earlier = earlier.iter_mut().rfind(|operation| operation.dispatcher == dispatcher)?;
+        let run = earlier.runs.last_mut().filter(|run| run.to.is_none())?;
+        run.to = Some(ticks);
+        earlier.completed = Some(ticks);
+        let method = run.chain.as_ref().and_then(|chain| chain.first())?.address;
+        open.renumbered.push((method, index));
+        self.members.remove(&dispatcher);
+        if let Some(stack) = self.running.get_mut(&thread) {
+            stack.retain(|running| running.dispatcher != dispatcher);
+        }
+        Some(())
+    }
+
+    /// An operation of a request is resumed on a thread. If what the thread runs until then is known to nobody and has
+    /// the method of an iterator of that request, it is this iterator, and has yielded an element.
+    fn adopt(&mut self, thread: u64, dispatcher: DispatcherId) -> Option<()> {
+        let (serial, _) = *self.members.get(&dispatcher)?;
+        let running = self.running.get(&thread)?.last()?;
+        let number = running.dispatcher;
+        if self.members.contains_key(&number) || self.roots.contains_key(&number) {
+            return None;
+        }
+        let method = running.chain.as_ref().and_then(|chain| chain.first())?.address;
+        let open = self.open.get_mut(&serial)?;
+        let place = open.renumbered.iter().position(|(renumbered, _)| *renumbered == method)?;
+        let (_, index) = open.renumbered.remove(place);
+        let operation = open.request.operations.get_mut(index)?;
+        operation.dispatcher = number;
+        let queued = self.queue.of(thread);
+        operation.runs.push(Run {
+            thread,
+            from: running.from,
+            to: None,
+            chain: running.chain.clone(),
+            place: None,
+            queued,
+        });
+        self.members.insert(number, (serial, index));
+        Some(())
     }
 
     /// Ends an operation. Answers with the request that it was made for.

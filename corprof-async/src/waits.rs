@@ -1,6 +1,6 @@
 //! How long operations wait, and where.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use crate::frame::{Chain, Kind};
 use crate::order::InOrder;
@@ -36,6 +36,10 @@ pub struct Wait {
 /// It holds the steps until the caller [releases](Self::release) a time, because an operation is suspended on one
 /// thread and resumed on another.
 ///
+/// An async iterator is one object for all its elements. The run that yields an element resumes the consumer, which asks
+/// for the next one: so the iterator is made anew, by its number, before that run ends. Then it goes on by another number,
+/// which nothing announces. It is known by its method; of several that wait, the one that has waited longest goes on.
+///
 /// ```
 /// use corprof_async::{LogicalStacks, Waits};
 ///
@@ -55,10 +59,17 @@ pub struct Waits {
     steps: InOrder<Item>,
     queue: WorkQueue,
     waiting: HashMap<DispatcherId, Waiting>,
+    /// The methods of the operations that run.
+    running: HashMap<DispatcherId, Method>,
+    /// The waits of iterators that go on by another number, by their methods, the oldest first.
+    renumbered: HashMap<Method, VecDeque<(DispatcherId, Waiting)>>,
     most_steps: usize,
     most_waiting: usize,
     forgotten: u64,
 }
+
+/// The address of the innermost method of an operation.
+type Method = u64;
 
 /// Something that waits for its turn.
 #[derive(Debug)]
@@ -87,6 +98,8 @@ impl Waits {
             steps: InOrder::new(),
             queue: WorkQueue::default(),
             waiting: HashMap::new(),
+            running: HashMap::new(),
+            renumbered: HashMap::new(),
             most_steps,
             most_waiting,
             forgotten: 0,
@@ -134,7 +147,8 @@ impl Waits {
 
     /// The operations that wait at the time of the last release: the operation, since when, and where.
     pub fn waiting(&self) -> impl Iterator<Item = (DispatcherId, u64, Option<&Chain>)> {
-        let waiting = self.waiting.iter().filter(|(_, waiting)| waiting.is_suspended);
+        let renumbered = self.renumbered.values().flatten().map(|(id, waiting)| (id, waiting));
+        let waiting = self.waiting.iter().chain(renumbered).filter(|(_, waiting)| waiting.is_suspended);
         waiting.map(|(id, waiting)| (*id, waiting.last, waiting.place.as_ref()))
     }
 
@@ -142,14 +156,23 @@ impl Waits {
         let Step { ticks, thread, dispatcher, kind, change } = step;
         match change {
             Change::Created { .. } => self.begin(dispatcher, ticks, true),
-            Change::Suspended => self.begin(dispatcher, ticks, false),
+            Change::Suspended => {
+                self.running.remove(&dispatcher);
+                self.begin(dispatcher, ticks, false);
+            }
             Change::WaitsAt { chain } => {
                 let waiting = self.waiting.entry(dispatcher).or_default();
                 waiting.last = ticks;
                 waiting.place = Some(chain);
             }
             Change::Resumed { chain } => {
-                let Some(waiting) = self.waiting.remove(&dispatcher) else { return };
+                let method = chain.as_ref().and_then(|chain| chain.first()).map(|frame| frame.address);
+                let waiting = self.waiting.remove(&dispatcher);
+                let Some(waiting) = waiting.or_else(|| self.take_renumbered(method?)) else {
+                    self.runs(dispatcher, method);
+                    return;
+                };
+                self.runs(dispatcher, method);
                 if waiting.is_suspended {
                     let place = waiting.place.or(chain);
                     let Waiting { last: from, is_first, .. } = waiting;
@@ -158,10 +181,34 @@ impl Waits {
                 }
             }
             Change::Completed => {
-                self.waiting.remove(&dispatcher);
+                let method = self.running.remove(&dispatcher);
+                let waiting = self.waiting.remove(&dispatcher);
+                if let (Some(method), Some(waiting)) = (method, waiting) {
+                    self.renumbered.entry(method).or_default().push_back((dispatcher, waiting));
+                }
             }
         }
         self.forget();
+    }
+
+    /// An operation runs that has this method.
+    fn runs(&mut self, dispatcher: DispatcherId, method: Option<Method>) {
+        if self.running.len() >= self.most_waiting {
+            self.running.clear();
+        }
+        if let Some(method) = method {
+            self.running.insert(dispatcher, method);
+        }
+    }
+
+    /// The oldest wait of an iterator with this method that goes on by another number.
+    fn take_renumbered(&mut self, method: Method) -> Option<Waiting> {
+        let waiting = self.renumbered.get_mut(&method)?;
+        let oldest = waiting.pop_front();
+        if waiting.is_empty() {
+            self.renumbered.remove(&method);
+        }
+        oldest.map(|(_, waiting)| waiting)
     }
 
     fn begin(&mut self, dispatcher: DispatcherId, ticks: u64, is_first: bool) {
@@ -178,6 +225,9 @@ impl Waits {
 
     /// Forgets half of the operations if there are too many.
     fn forget(&mut self) {
+        if self.renumbered.len() > self.most_waiting {
+            self.renumbered.clear();
+        }
         if self.waiting.len() <= self.most_waiting {
             return;
         }

@@ -1,6 +1,6 @@
 //! Requests of steps and activities that no trace of the repository has.
 
-use corprof_async::{Activity, ActivityKind, Change, Frame, Kind, Request, RequestLimits, Requests, Step};
+use corprof_async::{Activity, ActivityKind, Change, Frame, Kind, Request, RequestLimits, Requests, Step, Waits};
 use fastrand::Rng;
 
 type NoLoop = fn(&[Frame]) -> bool;
@@ -39,6 +39,46 @@ impl<F: Fn(&[Frame]) -> bool> Source<F> {
         self.requests.finish(|request| self.told.push(request));
         self.told
     }
+}
+
+/// The steps of an iterator whose elements a method takes, as .NET 11 tells them: 33, which was made, goes on as 42.
+fn iterator(mut step: impl FnMut(u64, u64, Change)) {
+    let resumed = |method| Change::Resumed { chain: Some([Frame { address: method, state: 0 }].into()) };
+    step(10, 33, Change::Created { parent: 6 });
+    step(12, 34, Change::Created { parent: 6 });
+    step(20, 33, resumed(8));
+    step(22, 34, resumed(9));
+    step(25, 33, Change::Created { parent: 34 });
+    step(26, 34, Change::Suspended);
+    step(27, 33, Change::Completed);
+    step(40, 42, resumed(8));
+    step(43, 34, resumed(9));
+    step(46, 34, Change::Completed);
+    step(48, 42, Change::Completed);
+}
+
+#[test]
+fn iterators_go_on_by_other_numbers() {
+    let mut source = by_activities(RequestLimits::default());
+    source.resume(1, 1, 6, 7);
+    source.start(1, 5, ActivityKind::Server, 1, 0);
+    iterator(|ticks, dispatcher, change| source.step(1, ticks, dispatcher, change));
+    source.stop(50, 1);
+    let told = source.finish();
+    let [request] = &told[..] else { panic!("{told:?}") };
+    assert!(request.is_whole, "{request:?}");
+    assert_eq!(times(request), (5, 50, vec![(6, 45), (33, 7), (34, 7), (42, 8)]));
+    let waits = request.operations.iter().flat_map(|operation| operation.waits().map(|wait| (wait.from, wait.to)));
+    assert_eq!(waits.collect::<Vec<_>>(), [(10, Some(20)), (12, Some(22)), (26, Some(43)), (25, Some(40))]);
+
+    let mut waits = Waits::new(100, 100);
+    let mut found = Vec::new();
+    iterator(|ticks, dispatcher, change| {
+        let step = Step { ticks, thread: 1, dispatcher, kind: Kind::StateMachine, change };
+        waits.push(step, |wait| found.push((wait.from, wait.to)));
+    });
+    waits.release(u64::MAX, |wait| found.push((wait.from, wait.to)));
+    assert_eq!(found, [(10, 20), (12, 22), (25, 40), (26, 43)]);
 }
 
 fn by_activities(limits: RequestLimits) -> Source<NoLoop> {
