@@ -5,8 +5,10 @@ use corprof_export::{Frame, FrameKind};
 /// Stands for a method whose name is not known.
 pub(super) const UNKNOWN: &str = "[unknown method]";
 
-/// The class of the task of an async method with a state machine, before the state machine's class.
-const BOXES: [&str; 2] = [".AsyncStateMachineBox<", ".DebugFinalizableAsyncStateMachineBox<"];
+/// The class of the task of an async method with a state machine, before the state machine's class. .NET 11 makes the last
+/// while somebody listens to async operations.
+const BOXES: [&str; 3] =
+    [".AsyncStateMachineBox<", ".DebugFinalizableAsyncStateMachineBox<", ".AsyncProfilerAsyncStateMachineBox<"];
 
 /// The classes of tasks by which one awaits something, and what it is.
 const KNOWN: [(&str, &str); 16] = [

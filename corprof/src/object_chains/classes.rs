@@ -69,6 +69,11 @@ impl Classes {
         Ok(())
     }
 
+    /// What is in the place of the base class, if this is a class.
+    pub(super) fn base(&self, class: usize) -> Option<usize> {
+        read(&mut Evidence::default(), class, self.parent)
+    }
+
     /// Whether this is a class. What is read for it becomes evidence.
     pub(super) fn has(&self, class: usize, evidence: &mut Evidence) -> bool {
         let mut current = class;

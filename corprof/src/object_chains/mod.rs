@@ -57,7 +57,7 @@ pub struct ChainStart<'r> {
     pub frame: usize,
     /// The index of the outermost frame that may have one.
     pub outermost: usize,
-    /// The class of the object, or the one whose code it shares.
+    /// The class of the object or its base class, or the one whose code it shares.
     pub class: ClassId,
     /// How far behind the beginning of the object the pointer leads, in bytes.
     pub offset: usize,
@@ -175,7 +175,7 @@ fn find<K: Clone>(index: usize, start: &ChainStart<'_>, known: &Known<K>, classe
     let (from, to) = part_of(&stack, start.sample.frames(), start.frame, start.outermost)?;
     let mut evidence = Evidence::default();
     let address = |place: usize| stack_pointer + place * size_of::<usize>();
-    let first = first_object(start, stack.get(from..to)?)?;
+    let first = first_object(start, stack.get(from..to)?, classes)?;
     for place in [from, to, from + first.place] {
         if evidence.word(address(place))? != *stack.get(place)? {
             return None;
@@ -237,15 +237,20 @@ struct FirstObject {
 }
 
 /// The only object there of this class with this mark.
-fn first_object(start: &ChainStart<'_>, stack: &[usize]) -> Option<FirstObject> {
+fn first_object(start: &ChainStart<'_>, stack: &[usize], classes: &Classes) -> Option<FirstObject> {
     let mut objects = BTreeMap::new();
     for (place, pointer) in stack.iter().enumerate() {
         let Some(object) = pointer.checked_sub(start.offset).filter(|object| object.is_multiple_of(8)) else {
             continue;
         };
         let (mark_offset, mark) = start.mark;
+        if object.checked_add(mark_offset).and_then(number) != Some(mark) {
+            continue;
+        }
         let Some(class) = word(object) else { continue };
-        if has_code_of(class, start.class) && object.checked_add(mark_offset).and_then(number) == Some(mark) {
+        // A frame tells the class that declares its method.
+        let mut with_base = [Some(class), classes.base(class)].into_iter().flatten();
+        if with_base.any(|class| has_code_of(class, start.class)) {
             objects.insert(object, place);
         }
     }
