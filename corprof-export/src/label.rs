@@ -37,6 +37,8 @@ impl Machine {
         match caller {
             Some(name) if name.contains("AsyncIteratorMethodBuilder") => Self::AsyncIterator,
             Some(name) if name.starts_with("System.Runtime.CompilerServices.Async") => Self::Async,
+            // Who awaits it is not known, but who started the operation.
+            Some("[started by]") => Self::Async,
             // What goes on with a method that has waited, where the builder's box was inlined.
             Some(name) if name.starts_with("System.Threading.") => Self::Async,
             Some(name) if name.contains("MethodBuilder") || name.contains("AsyncStateMachine") => Self::Async,

@@ -26,6 +26,16 @@ pub(crate) fn install<H: FunctionHooks>(
     }
 }
 
+/// What a hooked function is called. Inserted code is in the body that all instantiations of a generic method share: it has
+/// the name of the definition.
+pub(crate) fn name_of(cx: &InCallback<'_>, function: FunctionId, is_inserted: bool) -> Name {
+    let names = cx.names().csharp();
+    match cx.function_info(function) {
+        Ok(info) if is_inserted => names.method_def(info.module, info.token),
+        _ => names.function(function),
+    }
+}
+
 /// What became of the methods, in lines. `done` is what the profiler does with them: `timed`.
 pub(crate) fn lines(cx: &InCallback<'_>, done: &str, hooked: &HookedFunctions) -> Vec<String> {
     let mut lines = Vec::new();

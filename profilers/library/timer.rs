@@ -16,7 +16,7 @@ use corprof_profilers::table::TIMER;
 use globset::{Glob, GlobMatcher};
 use serde::Serialize;
 
-use crate::hooked_by::{HookedBy, hooked_by, install, lines};
+use crate::hooked_by::{HookedBy, hooked_by, install, lines, name_of};
 use crate::question::{Answer, Asker, Head, Report, answer_when_asked, milliseconds};
 
 /// The number of methods to print.
@@ -74,6 +74,8 @@ impl Options {
 struct Hooks {
     options: Options,
     times: CallProfiler,
+    /// Whether inserted code calls the hooks.
+    is_inserted: bool,
 }
 
 impl FunctionHooks for Hooks {
@@ -84,7 +86,7 @@ impl FunctionHooks for Hooks {
     const SUSPENDS: bool = true;
 
     fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<u32> {
-        let name = cx.names().csharp().function(function);
+        let name = name_of(cx, function, self.is_inserted);
         let filter = &self.options.filter;
         if !filter.is_match(&*name) {
             return Hook::No;
@@ -203,10 +205,11 @@ fn row<'a>(name: &'a str, totals: &CallTotals) -> Method<'a> {
 }
 
 impl Hooks {
-    fn new(settings: &Settings) -> Result<Arc<Self>, SettingError> {
+    fn new(settings: &Settings, is_attached: bool) -> Result<Arc<Self>, SettingError> {
         let options = Options::read(settings)?;
         let times = CallProfiler::with_bound(options.path_limit);
-        Ok(Arc::new(Self { options, times }))
+        let is_inserted = is_attached || options.hooked_by.is_some();
+        Ok(Arc::new(Self { options, times, is_inserted }))
     }
 
     fn report(&self) -> TimerReport {
@@ -238,6 +241,16 @@ impl Hooks {
                 })
                 .collect(),
         }
+    }
+
+    /// What inserted code does not see of async methods, if there were any.
+    fn note_of_async_methods(&self) -> Option<String> {
+        let tree = self.times.tree();
+        let mut names = tree.functions().into_iter().map(|(name, _)| name);
+        let has_parts = self.is_inserted && names.any(|name| name.ends_with(".MoveNext()"));
+        has_parts.then(|| {
+            "of an async method each part that runs is a call here, and its waits are in no column: `corprof waits` has them".to_owned()
+        })
     }
 
     /// Writes the file, if one is wanted. The notes say where it is.
@@ -275,7 +288,7 @@ impl Callbacks for Timer {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let settings = Settings::of_environment(&TIMER)?;
         let asker = Asker::of_start(cx, &settings)?;
-        let hooks = Hooks::new(&settings)?;
+        let hooks = Hooks::new(&settings, false)?;
         let hooked = install(cx, Arc::clone(&hooks), hooks.options.hooked_by)?;
         answer_when_asked(cx, &asker)?;
         Ok(Self { hooks, hooked, asker })
@@ -284,7 +297,7 @@ impl Callbacks for Timer {
     /// An attached profiler cannot have the runtime call hooks.
     fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
         let settings = Settings::of_attach(&TIMER, data)?;
-        let hooks = Hooks::new(&settings)?;
+        let hooks = Hooks::new(&settings, true)?;
         let asker = Asker::of_attach(cx, &settings)?;
         let hooked = cx.hooks(Arc::clone(&hooks)).install()?;
         answer_when_asked(cx, &asker)?;
@@ -293,6 +306,8 @@ impl Callbacks for Timer {
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {
         let files = self.hooks.write(&self.asker).unwrap_or_else(|error| vec![error.to_string()]);
-        self.asker.report(&lines(cx, "timed", &self.hooked), &self.hooks.report(), &files);
+        let mut notes = lines(cx, "timed", &self.hooked);
+        notes.extend(self.hooks.note_of_async_methods());
+        self.asker.report(&notes, &self.hooks.report(), &files);
     }
 }

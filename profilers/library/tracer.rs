@@ -23,7 +23,7 @@ use corprof_profilers::table::TRACER;
 use globset::{Glob, GlobMatcher};
 use serde::Serialize;
 
-use crate::hooked_by::{HookedBy, hooked_by, install, lines};
+use crate::hooked_by::{HookedBy, hooked_by, install, lines, name_of};
 use crate::question::{Answer, Asker, Head, Report, answer_when_asked, milliseconds};
 
 /// The time between two reads of the threads' buffers.
@@ -69,6 +69,8 @@ impl Options {
 struct Hooks {
     filter: GlobMatcher,
     log: CallLog<Call>,
+    /// Whether inserted code calls the hooks.
+    is_inserted: bool,
 }
 
 /// A call, or the rest of one that was suspended.
@@ -93,7 +95,7 @@ impl FunctionHooks for Hooks {
     const SUSPENDS: bool = true;
 
     fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<&'static str> {
-        let name = cx.names().csharp().function(function).to_string();
+        let name = name_of(cx, function, self.is_inserted).to_string();
         if !self.filter.is_match(&name) {
             return Hook::No;
         }
@@ -224,7 +226,8 @@ impl Hooks {
     fn start(cx: &InCallback<'_>, settings: &Settings, asker: &Asker) -> Result<(Arc<Self>, HookedBy), BoxError> {
         let Options { filter, output, shortest, hooked_by } = Options::read(settings)?;
         let log = CallLog::new(BUFFER, THREADS).folding(shortest);
-        let hooks = Arc::new(Self { filter, log });
+        let is_inserted = asker.is_attached() || hooked_by.is_some();
+        let hooks = Arc::new(Self { filter, log, is_inserted });
         match output {
             Some(path) => {
                 let trace = Trace::create(path, std::process::id(), &application_name())?;

@@ -120,6 +120,12 @@ fn state_machines_are_their_method() {
 }
 
 #[test]
+fn what_an_operation_begins_with_is_async() {
+    assert_eq!(Machine::of("Throws", Some("[started by]")), Machine::Async);
+    assert_eq!(Machine::of("Items", Some("Shop.Truth.Sum()")), Machine::Iterator);
+}
+
+#[test]
 fn iterators_are_their_method() {
     let iterator = |name| managed(name, Machine::Iterator);
     assert_eq!(iterator("Shop.Truth+<Items>d__3.MoveNext()"), "Truth.Items (iterator)");

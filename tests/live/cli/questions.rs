@@ -129,6 +129,29 @@ fn timer_of_a_running_process() -> Result<()> {
     asks("timer")
 }
 
+/// Inserted code is in the body that all instantiations share.
+#[test]
+fn a_generic_method_of_a_running_process_is_named_as_it_is_defined() -> Result<()> {
+    for runtime in runtimes()? {
+        let program = asked(&runtime, "timer")?;
+        let pid = program.child.id().to_string();
+        let mut command = corprof()?;
+        let output = command.args(["timer", &pid, "--duration", "2", "--filter", "Asked.*", "--json"]).output()?;
+        let (stdout, stderr) = texts(&output);
+        let answer: serde_json::Value = serde_json::from_str(&stdout).with_context(|| format!("{runtime}: {output:?}"))?;
+        let rows = answer["top"].as_array().context("no methods")?;
+        let calls = |name: &str| rows.iter().find(|row| row["method"] == name)?["calls"].as_u64();
+        let same = calls("Asked.Same<T>(T)").with_context(|| format!("{runtime}: {stdout}{stderr}"))?;
+        let outer = calls("Asked.Outer()").with_context(|| format!("{runtime}: {stdout}{stderr}"))?;
+        // A call that runs when the hooks come has no hook itself.
+        ensure!(same.abs_diff(2 * outer) <= 2, "{runtime}: {same} calls in {outer}: {stdout}");
+        let instances = rows.iter().filter(|row| row["method"].as_str().is_some_and(|name| name.contains("Same")));
+        ensure!(instances.count() == 1, "{runtime}: {stdout}");
+        is_unharmed(program, &runtime)?;
+    }
+    Ok(())
+}
+
 #[test]
 fn tracer_of_a_running_process() -> Result<()> {
     asks("tracer")

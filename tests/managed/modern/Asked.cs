@@ -6,7 +6,8 @@
 //
 // locks: a thread `keeper` sleeps with a lock in Holds, for which another one waits in Wants. starvation: work of the pool blocks in
 // Blocks on other work of the pool. pauses: Trims collects. exceptions: Throws throws, and Catches catches. allocations: Parses makes
-// an Order three times for each byte[] of Reads. leaks: a static list keeps each Node. timer, tracer: Outer calls Inner twice.
+// an Order three times for each byte[] of Reads. leaks: a static list keeps each Node. timer, tracer: Outer calls Inner twice,
+// and Same with two types.
 using System;
 using System.Collections.Generic;
 using System.Runtime.CompilerServices;
@@ -106,7 +107,10 @@ static class Asked
     static void Leaks() { kept.Add(new Node()); }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
-    static void Outer() { Inner(); Inner(); }
+    static void Outer() { Inner(); Inner(); Same(1); Same(1.0); }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static T Same<T>(T value) => value;
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void Inner() { sum++; }
