@@ -32,7 +32,6 @@ use corprof_profilers::settings::Settings;
 use corprof_profilers::table::SAMPLER;
 
 use self::methods::Methods;
-use self::native_threads::NativeThreads;
 use self::options::Options;
 use self::push::Push;
 use self::quota::Quota;
@@ -41,6 +40,7 @@ use self::recording::{
     move_events,
 };
 use self::slow_calls::SlowCallStore;
+use self::unsampled_time::UnsampledTime;
 use self::waits::WaitsOf;
 use crate::async_callers::{
     AsyncSource, AsyncWork, Caller, Callers as AsyncCallers, Joined, Joins, STARTED_BY, StackFrame, ThreadKey, Waiting,
@@ -52,7 +52,6 @@ use crate::question::leave;
 use crate::report_files::{of_process, write};
 
 mod methods;
-mod native_threads;
 mod options;
 mod push;
 mod quota;
@@ -60,6 +59,7 @@ mod recording;
 mod result_file;
 mod slow_calls;
 mod traced_calls;
+mod unsampled_time;
 mod waits;
 
 /// The name in messages.
@@ -114,7 +114,7 @@ struct State {
     is_attached: bool,
     report: Report,
     quota: Option<Quota>,
-    native_threads: NativeThreads,
+    unsampled: UnsampledTime,
     /// The second of the last report.
     reported: u64,
     /// The time of the last snapshot, since the start.
@@ -188,7 +188,7 @@ impl State {
             is_attached,
             report: Report::default(),
             quota: Quota::of_process(),
-            native_threads: NativeThreads::default(),
+            unsampled: UnsampledTime::default(),
             reported: 0,
             written: Duration::ZERO,
         }
@@ -277,7 +277,7 @@ impl State {
         self.settle(round.cx(), false);
         self.report = round.report().clone();
         if self.report.mode == Mode::Cpu {
-            self.native_threads.see(self.report.cpu_time);
+            self.unsampled.see(self.report.cpu_time, self.report.weight);
         }
         let seconds = self.start.elapsed().as_secs();
         if self.is_reporting && seconds > self.reported {
@@ -436,7 +436,7 @@ impl State {
         if let Some(slow_calls) = &mut self.slow_calls {
             slow_calls.forget();
         }
-        self.native_threads.see_writer();
+        self.unsampled.see_writer();
         let elapsed = self.elapsed();
         // A recording is not written anew.
         let is_early = elapsed < SNAPSHOT || self.recording.is_some();
@@ -513,8 +513,11 @@ impl State {
         profile.set_skipped("rounds during collections", report.skipped.busy);
         profile.set_skipped("threads that came and went between rounds", report.unseen);
         profile.set_skipped("events of the runtime that were lost", lost);
-        if let Some(note) = self.native_threads.note() {
+        if let Some(note) = self.unsampled.note_of_native() {
             profile.set_note("native threads", note);
+        }
+        if let Some(note) = self.unsampled.note_of_missed() {
+            profile.set_note("missed work", note);
         }
         if self.waits > 0 {
             profile.set_note("waits", format!("{} samples of threads that wait", self.waits));

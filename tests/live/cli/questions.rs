@@ -138,7 +138,8 @@ fn a_generic_method_of_a_running_process_is_named_as_it_is_defined() -> Result<(
         let mut command = corprof()?;
         let output = command.args(["timer", &pid, "--duration", "2", "--filter", "Asked.*", "--json"]).output()?;
         let (stdout, stderr) = texts(&output);
-        let answer: serde_json::Value = serde_json::from_str(&stdout).with_context(|| format!("{runtime}: {output:?}"))?;
+        let answer: serde_json::Value =
+            serde_json::from_str(&stdout).with_context(|| format!("{runtime}: {output:?}"))?;
         let rows = answer["top"].as_array().context("no methods")?;
         let calls = |name: &str| rows.iter().find(|row| row["method"] == name)?["calls"].as_u64();
         let same = calls("Asked.Same<T>(T)").with_context(|| format!("{runtime}: {stdout}{stderr}"))?;
