@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::anyhow;
 use corprof_diagnostics::Process;
 use corprof_launch::checks;
 use corprof_launch::environment::{self, Configured};
@@ -112,6 +113,10 @@ impl Place {
         let chosen = profiler_choice::choose(Path::new(name), None)?;
         let library = self.folder.library(&embedded::for_process(chosen.library.clone(), self.pid)?)?;
         attach_request::leave_alone_if_unloadable(process, &library)?;
+        if let Some((name, value)) = settings.iter().find(|(_, value)| value.as_encoded_bytes().contains(&b'\n')) {
+            let why = "a running process is told its settings line by line: choose a name without a line break";
+            return Err(Failure::new(exit::USAGE, anyhow!("{name}={value:?}: {why}")));
+        }
         let lines: String = settings.iter().map(|(name, value)| format!("{name}={}\n", value.display())).collect();
         attach_request::attach(process, &chosen, &library, lines.as_bytes(), PATIENCE)
     }
