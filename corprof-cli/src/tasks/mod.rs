@@ -168,6 +168,9 @@ impl Row {
             write!(out, ": can never go on")?;
         }
         writeln!(out)?;
+        if methods.is_empty() {
+            writeln!(out, "    [its methods are not known while it runs: corprof stacks]")?;
+        }
         let most = if all { methods.len() } else { METHODS };
         for (method, place) in methods.iter().zip(places).take(most) {
             write!(out, "    {method}")?;

@@ -55,7 +55,18 @@ pub(super) fn task(class: &str, is_work: bool) -> String {
         return "code of Task.Run or a TaskFactory, which is queued or runs".to_owned();
     }
     let known = KNOWN.iter().find(|(name, _)| of(class, name));
-    known.map_or_else(|| format!("a task of the class {}", short(class)), |(_, meaning)| (*meaning).to_owned())
+    match (known, pooled(class)) {
+        (Some((_, meaning)), _) => (*meaning).to_owned(),
+        (None, Some(method)) => format!("{method}, by a pooled ValueTask"),
+        (None, None) => format!("a task of the class {}", short(class)),
+    }
+}
+
+/// The async method whose pooled box has this class.
+fn pooled(class: &str) -> Option<String> {
+    let rest = class.strip_prefix("System.Runtime.CompilerServices.PoolingAsyncValueTaskMethodBuilder<")?;
+    let machine = rest.split_once(">.StateMachineBox<")?.1.strip_suffix('>')?;
+    Some(Frame::managed(&format!("{machine}.MoveNext()")).label())
 }
 
 /// Whether a class is this one, with or without type arguments.
@@ -109,6 +120,9 @@ mod tests {
         assert_eq!(task("System.Threading.Tasks.Task<int>", false), "a promise (TaskCompletionSource)");
         assert_eq!(task("System.Threading.Tasks.Task.WhenAllPromise<int>", false), "Task.WhenAll");
         assert_eq!(task("Shop.Own<int>", false), "a task of the class Own<int>");
+        let pooled =
+            "System.Runtime.CompilerServices.PoolingAsyncValueTaskMethodBuilder<int>.StateMachineBox<Shop.<Read>d__3>";
+        assert_eq!(task(pooled, false), "Shop.Read (async), by a pooled ValueTask");
         assert!(task("System.Threading.Tasks.Task<int>", true).contains("Task.Run"));
         assert!(leads_to_awaiter("System.Threading.Tasks.ContinueWithTaskContinuation"));
         assert!(leads_to_awaiter("System.Collections.Generic.List<object>") && leads_to_awaiter("object[]"));
