@@ -15,6 +15,10 @@ use crate::event_pipe_samples::LIMITS;
 use crate::inspect;
 use crate::screen::{Pressed, Scroll};
 
+/// Of less processor time, and of a smaller part of it, it is not said what no sample stands for, in per cent.
+const LEAST_PERCENT: f64 = 5.0;
+const LEAST_MISSED: f64 = 20.0;
+
 /// The columns before the method: keyword of `--sort`, title, width.
 const COLUMNS: [(Column, &str, u16); 4] = [
     (Column::Own, "own %", 7),
@@ -168,14 +172,28 @@ fn summary(counts: &Counts) -> String {
     match last.suspended {
         Some(suspended) => {
             let suspended = 100.0 * suspended.as_secs_f64() / seconds;
+            let unsampled = unsampled(counts);
             format!(
-                "processor {percent:.0} %  threads {threads}  {seconds:.0} s  {rounds:.0} samplings/s suspended it for {suspended:.1} % of the time"
+                "processor {percent:.0} %{unsampled}  threads {threads}  {seconds:.0} s  {rounds:.0} samplings/s suspended it for {suspended:.1} % of the time"
             )
         }
         None => {
             format!("managed code {percent:.0} %  threads {threads}  {seconds:.0} s  {rounds:.0} samplings/s {LIMITS}")
         }
     }
+}
+
+/// What of the processor time no sample stands for, if that is much: short work on many threads.
+fn unsampled(counts: &Counts) -> String {
+    let rows = counts.rows(Column::Own);
+    // Lines are only those of the application.
+    if rows.iter().any(|row| row.place.is_some()) {
+        return String::new();
+    }
+    let sampled: f64 = rows.iter().map(|row| row.own_percent).sum();
+    let all = counts.processor_percent();
+    let missed = 100.0 * (all - sampled) / all;
+    if all < LEAST_PERCENT || missed < LEAST_MISSED { String::new() } else { format!(" ({missed:.0} % unsampled)") }
 }
 
 /// Rates of events, each chosen by `rate`.
@@ -293,7 +311,7 @@ mod tests {
     fn the_table_is_drawn() {
         let expected = [
             "corprof top  process 4711  dotnet Pool.dll",
-            "processor 150 %  threads 9  2 s  95 samplings/s suspended it for 1.0 % of the time",
+            "processor 150 % (49 % unsampled)  threads 9  2 s  95 samplings/s suspended it for 1.0 % of the time",
             "allocated 12.3 MB/s  exceptions 3.0/s  collections 4.0 1.0 0.0/s  in GC 2 %  heap 45 MB",
             "",
             " ▼own %  total %     own s   total s method",
