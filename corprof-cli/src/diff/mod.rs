@@ -100,9 +100,10 @@ pub fn run(args: &Args) -> Outcome {
         let error = anyhow!("{}: differences are written as a page: name a file that ends in .html", path.display());
         return Err(Failure::new(exit::USAGE, error));
     }
-    let base = read(args, &args.base)?;
-    let new = read(args, &args.new)?;
+    let mut base = read(args, &args.base)?;
+    let mut new = read(args, &args.new)?;
     require_same(&base, &new)?;
+    Picture::agree([&mut base, &mut new]);
     let scale = Scale::of(args.normalise, &new);
     let rule = Rule { chance: args.chance / 100.0, least: args.least / 100.0 };
     let rows = compare([&base, &new], &By::Method, args.only_my_code, args.normalise, rule)?;

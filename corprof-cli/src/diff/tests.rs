@@ -59,6 +59,26 @@ fn recording_of(most: usize, mut method: impl FnMut(f64) -> Option<usize>) -> Pi
     picture
 }
 
+/// An async method whose samples have this caller.
+fn called_by(caller: &str) -> Picture {
+    let mut picture = Picture::default();
+    let frame = |name: &str| Frame { name: name.to_owned(), module: None, kind: FrameKind::Managed, place: None };
+    let outer = picture.frames.insert_full(frame(caller)).0 as u32;
+    let inner = picture.frames.insert_full(frame("Shop.<Load>d__1.MoveNext()")).0 as u32;
+    let root = picture.stacks.insert_full((crate::recording::picture::NO_FRAMES, outer)).0 as u32;
+    picture.stacks.insert((root, inner));
+    picture
+}
+
+#[test]
+fn a_state_machine_has_one_name_in_both_recordings() {
+    let mut base = called_by("Shop.Work()");
+    let mut new = called_by("System.Runtime.CompilerServices.AsyncMethodBuilderCore.Start<Shop.<Load>d__1>()");
+    assert_ne!(base.shown_names()[1], new.shown_names()[1]);
+    Picture::agree([&mut base, &mut new]);
+    assert_eq!([&base, &new].map(|picture| picture.shown_names()[1].clone()), ["Shop.Load (async)"; 2]);
+}
+
 /// A program that calls twelve methods in any order, for 20 ms on average: samples of one call come together.
 fn clustered(seed: u64) -> Picture {
     let mut chance = Chance(seed);

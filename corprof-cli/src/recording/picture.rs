@@ -34,6 +34,8 @@ pub(crate) struct Picture {
     pub(crate) has_runtime_frames: bool,
     /// How methods are spelt where they are shown.
     pub(crate) names: Names,
+    /// How state machines are shown that another picture has as well, by their names.
+    pub(crate) agreed: FxHashMap<String, String>,
     /// None if times were not asked for, or there are too many samples.
     pub(crate) timed: Option<Vec<Timed>>,
     /// None if they were not asked for, or there are several files.
@@ -158,7 +160,37 @@ impl Picture {
                 *name = shown;
             }
         }
+        for (name, frame) in names.iter_mut().zip(&self.frames) {
+            if let Some(agreed) = self.agreed.get(&*frame.name) {
+                name.clone_from(agreed);
+            }
+        }
         names
+    }
+
+    /// Has both pictures show a state machine by one name, though it may have had other callers in the other one.
+    pub(crate) fn agree(pictures: [&mut Self; 2]) {
+        // One caller of an async method is enough.
+        let rank = |shown: &str| match shown {
+            _ if shown.ends_with(" (async)") || shown.ends_with(" (async iterator)") => 2,
+            _ if shown.ends_with(" (iterator)") => 1,
+            _ => 0,
+        };
+        let mut agreed: FxHashMap<String, String> = FxHashMap::default();
+        for picture in &pictures {
+            for (frame, shown) in picture.frames.iter().zip(picture.shown_names()) {
+                if !frame.name.contains("MoveNext(") {
+                    continue;
+                }
+                let best = agreed.entry(frame.name.to_string()).or_default();
+                if best.is_empty() || rank(&shown) > rank(best) {
+                    *best = shown;
+                }
+            }
+        }
+        let [one, other] = pictures;
+        one.agreed.clone_from(&agreed);
+        other.agreed = agreed;
     }
 
     fn shown_name(&self, frame: &Frame, caller: Option<&str>) -> String {
