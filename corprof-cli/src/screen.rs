@@ -1,5 +1,6 @@
 //! The screen of a live table.
 
+use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -43,6 +44,12 @@ impl Scroll {
         }
         Pressed::Change
     }
+}
+
+/// Whether there is a terminal on which a table can be drawn, and keys can be read.
+pub(crate) fn is_there() -> bool {
+    let is_dumb = std::env::var_os("TERM").is_some_and(|name| name == "dumb");
+    !is_dumb && io::stdout().is_terminal() && io::stdin().is_terminal()
 }
 
 /// What the next key within this time does, by `press`. None without one.

@@ -6,7 +6,7 @@ mod session;
 mod table;
 
 use std::collections::BTreeSet;
-use std::io::{self, IsTerminal, Write};
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
@@ -141,10 +141,9 @@ pub fn run(args: &Args) -> Outcome {
         () if args.csv => Some(Lines::Csv),
         () => None,
     };
-    let is_live = io::stdout().is_terminal() && io::stdin().is_terminal();
     match lines {
         Some(lines) => stream(watched, lines, &signals)?,
-        None if is_live => live(watched, &signals)?,
+        None if screen::is_there() => live(watched, &signals)?,
         None => once(watched, &signals)?,
     }
     Ok(ExitCode::SUCCESS)

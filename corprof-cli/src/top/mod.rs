@@ -9,7 +9,7 @@ mod rates;
 mod table;
 
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -168,7 +168,7 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn watch(args: &Args, pid: u32) -> Outcome {
-    let is_live = !args.once && !args.json && io::stdout().is_terminal() && io::stdin().is_terminal();
+    let is_live = !args.once && !args.json && screen::is_there();
     let process = Process::open(pid)?;
     let signals = Signals::catch().context("cannot catch signals")?;
     let place = Place::new(&process)?;
