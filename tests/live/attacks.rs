@@ -111,6 +111,22 @@ fn whatever_was_started_before_initialize_fails_the_application_runs() -> Result
     Ok(())
 }
 
+/// Nothing tells such a profiler any more what is unloaded.
+#[test]
+fn what_a_profiler_keeps_whose_initialize_has_failed_asks_nothing() -> Result<()> {
+    for runtime in Runtime::all()?.iter().filter(|runtime| !runtime.is_windows()) {
+        let bare = Run::new(runtime, "Unloads").args(["20"]).run()?;
+        for end in ["fails", "panics"] {
+            let run = Run::new(runtime, "Unloads").args(["20"]).env("ATTACKS_FAILING", format!("numbers {end}"));
+            let outcome = run.profiler_named("attacks", "Failing").timeout(LONGEST).run()?;
+            outcome.exited_with(0)?;
+            ensure!(outcome.stdout == bare.stdout, "the application prints something else: {outcome}");
+            ensure!(told(&outcome, "answers").is_err(), "it is answered: {outcome}");
+        }
+    }
+    Ok(())
+}
+
 /// The runtime tells managed code of a session, which cannot run in cooperative mode, needs classes and methods that
 /// may be being loaded or compiled right now, and must not wait on another thread for a lock of the runtime's that this
 /// one has.
