@@ -111,6 +111,51 @@ fn whatever_was_started_before_initialize_fails_the_application_runs() -> Result
     Ok(())
 }
 
+/// Nothing tells such a profiler any more what is unloaded.
+#[test]
+fn what_a_profiler_keeps_whose_initialize_has_failed_asks_nothing() -> Result<()> {
+    for runtime in Runtime::all()?.iter().filter(|runtime| !runtime.is_windows()) {
+        let bare = Run::new(runtime, "Unloads").args(["20"]).run()?;
+        for end in ["fails", "panics"] {
+            let run = Run::new(runtime, "Unloads").args(["20"]).env("ATTACKS_FAILING", format!("numbers {end}"));
+            let outcome = run.profiler_named("attacks", "Failing").timeout(LONGEST).run()?;
+            outcome.exited_with(0)?;
+            ensure!(outcome.stdout == bare.stdout, "the application prints something else: {outcome}");
+            ensure!(told(&outcome, "answers").is_err(), "it is answered: {outcome}");
+        }
+    }
+    Ok(())
+}
+
+/// What the profiler of `Hot` does.
+const HOT: [&str; 7] =
+    ["edits", "once", "edits fast", "edits slow exact", "fast-by-il", "slow-by-il exact", "edits calm slow"];
+
+/// Methods of every shape, in the last tier: also those that native code calls, which inserted calls must not bring back
+/// in cooperative mode.
+fn hot(runtime: &Runtime, does: &str, seconds: u32, settings: &[(&str, &str)]) -> Result<()> {
+    let bare = Run::new(runtime, "Hot").args(["0.1"]).run()?;
+    let run = Run::new(runtime, "Hot").args([seconds.to_string()]).env("ATTACKS_HOT", does);
+    let run = settings.iter().fold(run, |run, (name, value)| run.env(name, value));
+    let outcome = run.profiler_named("attacks", "Hot").timeout(LONGEST).run()?;
+    outcome.exited_with(0).with_context(|| format!("{does}, {settings:?}"))?;
+    ensure!(outcome.stdout == bare.stdout, "{does}, {settings:?}: {outcome}");
+    ensure!(!outcome.stderr.contains("panicked"), "{outcome}");
+    let told = told_in(&outcome.stderr, "hooks=")?;
+    ensure!(count(told, "hooks")? + count(told, "probes")? > 0, "{does}: {outcome}");
+    eprintln!("{runtime}, {does}, {settings:?}: {told}");
+    Ok(())
+}
+
+#[test]
+fn methods_of_every_shape_are_edited_and_hooked_while_they_run() -> Result<()> {
+    for runtime in Runtime::all_for_modern("Hot")?.iter().filter(|runtime| !runtime.is_windows()) {
+        hot(runtime, "edits", 1, &[])?;
+        hot(runtime, "once", 1, &[("DOTNET_TieredCompilation", "0")])?;
+    }
+    Ok(())
+}
+
 /// The runtime tells managed code of a session, which cannot run in cooperative mode, needs classes and methods that
 /// may be being loaded or compiled right now, and must not wait on another thread for a lock of the runtime's that this
 /// one has.
@@ -344,6 +389,32 @@ mod differs {
 
 mod long {
     use super::*;
+
+    #[test]
+    fn methods_of_every_shape_are_edited_and_hooked_in_all_tiers() -> Result<()> {
+        const SETTINGS: [&[(&str, &str)]; 4] = [
+            &[],
+            &[
+                ("DOTNET_TieredPGO", "1"),
+                ("DOTNET_TC_BackgroundWorkerTimeoutMs", "0"),
+                ("DOTNET_TC_CallCountThreshold", "3"),
+            ],
+            &[("DOTNET_TieredCompilation", "0")],
+            &[
+                ("DOTNET_ReadyToRun", "0"),
+                ("DOTNET_OSR_HitLimit", "1"),
+                ("DOTNET_TC_OnStackReplacement_InitialCounter", "1"),
+            ],
+        ];
+        for runtime in Runtime::all_for_modern("Hot")?.iter().filter(|runtime| !runtime.is_windows()) {
+            for does in HOT {
+                for settings in SETTINGS {
+                    hot(runtime, does, repetitions(2, 10), settings)?;
+                }
+            }
+        }
+        Ok(())
+    }
 
     /// Contexts go on the finalizer thread, where corprof finds out what goes with each module. If that takes longer
     /// than to load one, they pile up, and what is found out about each takes longer still.

@@ -9,9 +9,12 @@ use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use anyhow::{Context, Result, bail, ensure};
+use corprof_diagnostics::{Error, HResult, Process};
 use corprof_tests::{Outcome, Run, Runtime, minutes, number};
 use fastrand::Rng;
 use xtask::stress::any_number;
+
+use crate::diagnostics::{PATIENCE, Program, command, profiler_named};
 
 /// The profiler acts for 8 seconds at most. A machine on which everything is compiled at once is thirty times as slow.
 const LONGEST: Duration = Duration::from_secs(300);
@@ -167,6 +170,66 @@ impl<'r> Runs<'r> {
     }
 }
 
+/// What the program is told between visits.
+const COMMANDS: [&str; 12] = [
+    "collect 2",
+    "throw 3",
+    "load 2",
+    "load 1",
+    "unload",
+    "unload",
+    "storm",
+    "churn",
+    "calm",
+    "contend 1",
+    "pool 1",
+    "allocate 1",
+];
+
+/// A program that generated profilers visit, one after another. Each has what the ones before have kept.
+fn visits(runtime: &Runtime, seed: u64, log: &Path) -> Result<u32> {
+    /// How long a profiler may need to leave. One that has changed code stays.
+    const LEAVES: Duration = Duration::from_secs(15);
+    const MOST: u32 = 20;
+    let mut random = Rng::with_seed(seed);
+    random.u64(..);
+    let (clsid, library) = profiler_named(runtime, "generator", "Visits")?;
+    let mut start = command(runtime)?;
+    start.env("GENERATOR_LOG", log);
+    let mut program = Program::ready(start)?;
+    let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);
+    let mut attached = 0;
+    let mut is_there_since = Instant::now();
+    for visit in 0..200 {
+        for _ in 0..random.usize(0..4) {
+            program.tell(COMMANDS[random.usize(0..COMMANDS.len())])?;
+        }
+        let data = (seed.wrapping_mul(100) + visit).to_string();
+        let answer = client.attach_profiler(clsid, &library, data.as_bytes(), PATIENCE);
+        match answer.as_ref().err().map(Error::code) {
+            None => {
+                attached += 1;
+                is_there_since = Instant::now();
+                if attached == MOST {
+                    break;
+                }
+            }
+            Some(Some(HResult::PROFILER_ALREADY_ACTIVE)) if is_there_since.elapsed() > LEAVES => break,
+            // It is still leaving, or fails as planned.
+            Some(Some(_)) => std::thread::sleep(Duration::from_millis(100)),
+            Some(None) => drop(answer?),
+        }
+    }
+    program.tell("calm")?;
+    let stderr = program.end()?;
+    let panics = stderr.lines().filter(|line| line.contains("panicked at")).count();
+    ensure!(panics <= stderr.matches("as planned").count(), "it panicked: {stderr}");
+    for line in stderr.lines().filter(|line| line.contains("it stays")) {
+        println!("{line}");
+    }
+    Ok(attached)
+}
+
 /// Whether the generator is for this runtime. Under Wine and in an emulator a run takes minutes.
 fn runtimes() -> Result<Vec<Runtime>> {
     Ok(Runtime::all()?.into_iter().filter(|runtime| !runtime.is_slow()).collect())
@@ -218,6 +281,35 @@ mod long {
         if !failures.is_empty() {
             bail!("{} failed, see above: {}", failures.len(), failures.join(", "));
         }
+        Ok(())
+    }
+
+    #[test]
+    fn whatever_safe_profilers_do_between_attach_and_detach_the_application_runs() -> Result<()> {
+        let runtimes = runtimes()?;
+        let mut failures = Vec::new();
+        for runtime in &runtimes {
+            let begin = Instant::now();
+            let first = number("GENERATOR_SEED")?.unwrap_or_else(any_number);
+            println!("{runtime}: from seed {first} on");
+            let folder = Runs::new(runtime)?.folder;
+            let time = minutes(3.0) / u32::try_from(runtimes.len())?;
+            for seed in (first..).take_while(|_| begin.elapsed() < time) {
+                let log = folder.join(format!("visits-{seed}.log"));
+                let _ = fs::remove_file(&log);
+                match visits(runtime, seed, &log) {
+                    Ok(attached) => {
+                        println!("{runtime}, visits of seed {seed}: {attached} attached: ok");
+                        let _ = fs::remove_file(&log);
+                    }
+                    Err(error) => {
+                        println!("{runtime}, visits of seed {seed}: FAILED: {error:?}\n{}", last_actions(&log));
+                        failures.push(format!("{runtime}: seed {seed}"));
+                    }
+                }
+            }
+        }
+        ensure!(failures.is_empty(), "{} failed, see above: {}", failures.len(), failures.join(", "));
         Ok(())
     }
 }

@@ -276,7 +276,7 @@ pub(crate) unsafe fn jit_inlining(info: &Info, _caller: usize, callee: usize) ->
     let group = Interests::COMPILATIONS;
     let Some((function, _subject)) = observed_function(info, group, callee) else { return true };
     // SAFETY: the same promise.
-    info.observers(group).all(|observer| unsafe { observer.may_inline(function) })
+    info.observers(group).all(|observer| unsafe { observer.may_inline(info, function) })
 }
 
 /// The function that the current callback is about, which keeps it alive, if anybody observes the group.

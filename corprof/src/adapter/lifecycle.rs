@@ -182,13 +182,15 @@ impl<P: Profiler> Adapter<P> {
 
     /// Ends what a profiler that failed has started. Returns whether something of it is left: after a failure the
     /// runtime deletes the object behind `Info`, and goes on calling sessions. Then the runtime gets a success, and all
-    /// events are turned off, as far as the runtime turns them off; the gate keeps the others from the profiler.
+    /// events are turned off, as far as the runtime turns them off; the gate keeps the others from the profiler. Calls
+    /// return errors: without events nothing says which identifiers die.
     fn stays(info: &Info) -> bool {
         info.profiler_threads().join(); // a joined thread has dropped its `Info`
         let has_sessions = info.stop_event_pipe_sessions().is_err();
         let is_left = has_sessions || info.is_shared();
         if is_left {
             let _ = info.silence();
+            drop(info.calls().close());
         }
         is_left
     }

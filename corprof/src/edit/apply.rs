@@ -154,6 +154,9 @@ impl InCallback<'_> {
     fn hand_over(&mut self, body: &CheckedBody) -> Result<()> {
         // The module of this body, not the next one at its address, from here to the end of the call.
         let _loaded = body.lifeline.pin("SetILFunctionBody")?;
+        if !body.sites.is_empty() {
+            self.keep_apart(body.module, body.method)?;
+        }
         // SAFETY: the body was made for this method from its own, and verified with the metadata of this module. What
         // was inserted is of known types, or its author has promised so in `body_mut` (test: live
         // il::what_the_verifier_takes_is_compiled). No code of the first tier goes on in it (test: live

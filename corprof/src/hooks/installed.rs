@@ -397,7 +397,7 @@ impl<H: FunctionHooks> Observer for &'static Installed<H> {
         }
     }
 
-    unsafe fn may_inline(&self, function: FunctionId) -> bool {
+    unsafe fn may_inline(&self, _: &Info, function: FunctionId) -> bool {
         let Some(_inside) = self.gate().enter() else { return true };
         if self.suspendables.is_to_stay_apart(function) {
             return false;

@@ -141,8 +141,9 @@ impl InNoGc<'_> {
     /// The objects of the heap that is not collected: they neither move nor die.
     #[doc = contract!(EnumerateNonGCObjects)]
     ///
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: before .NET 10, once an assembly has been unloaded. Objects of its
-    /// classes stay in this heap, and the runtime would read their size from freed memory.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: before .NET 10, once an assembly has been unloaded, or after an attach,
+    /// before which one may have been. Objects of its classes stay in this heap, and the runtime would read their size
+    /// from freed memory.
     #[doc(alias = "EnumerateNonGCObjects")]
     #[doc(alias = "EnumModuleFrozenObjects")]
     pub fn enumerate_non_gc_objects(&self) -> Result<Vec<ObjectId<'_>>> {
@@ -151,11 +152,12 @@ impl InNoGc<'_> {
         let liveness = self.liveness();
         // No module begins to unload before this is dropped.
         let _look_up = liveness.look_up();
-        if liveness.has_unloaded() && self.runtime_info()?.major < FIRST_WITHOUT_COLLECTIBLE {
+        let may_have_unloaded = liveness.has_unloaded() || self.phase() == Phase::Attached;
+        if may_have_unloaded && self.runtime_info()?.major < FIRST_WITHOUT_COLLECTIBLE {
             return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, CALL).about(
                 "after an unload",
-                "an assembly has been unloaded, and this runtime would read freed classes of its objects: make this call before the \
-                 first `module_unload_started`, or on .NET 10",
+                "an assembly may have been unloaded, and this runtime would read freed classes of its objects: make this call before the \
+                 first `module_unload_started` of a profiler that is there from the start, or on .NET 10",
             ));
         }
         // SAFETY: to get from one object to the next, the runtime reads the class of each. All classes are in memory:

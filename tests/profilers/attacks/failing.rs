@@ -1,5 +1,7 @@
 //! Starts what it can in `initialize`, and fails then.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::Duration;
 
 use corprof::events::Level;
@@ -8,7 +10,7 @@ use corprof::prelude::*;
 use corprof::sampler::Sampler;
 
 /// Words in `ATTACKS_FAILING` say what it starts: `detach`, `session`, `thread`, `sampler`, `hooks`, `provider`,
-/// `instrumentation`, `clone`; and whether it `panics`, `succeeds`, or else returns an error.
+/// `instrumentation`, `clone`, `numbers`; and whether it `panics`, `succeeds`, or else returns an error.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1241", no_export)]
 pub(crate) struct Failing;
@@ -27,6 +29,42 @@ impl FunctionHooks for Hooks {
     fn thread_started(&self) {}
 
     fn enter(&self, _cx: &InHook<'_>, _thread: &mut (), (): &()) {}
+}
+
+/// Where code may be, as the system says.
+fn executable() -> Vec<Range<usize>> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let is_code = |line: &&str| line.split(' ').nth(1).is_some_and(|access| access.contains('x'));
+    let range = |line: &str| {
+        let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+        Some(usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?)
+    };
+    maps.lines().filter(is_code).filter_map(range).collect()
+}
+
+/// Finds functions by numbers, keeps them, and asks about all that it has.
+fn ask_for_numbers(info: &Info) {
+    let mut kept = BTreeSet::new();
+    let mut answers = 0_u64;
+    loop {
+        for range in executable() {
+            // Elsewhere there is no code that was compiled, and each look takes a millisecond.
+            if info.code_address(range.start).is_none() {
+                continue;
+            }
+            for address in range.step_by(64).filter_map(|address| info.code_address(address)) {
+                kept.extend(info.function_from_ip(address).ok().flatten());
+            }
+        }
+        for &function in &kept {
+            answers += u64::from(info.function_info(function).is_ok());
+            std::hint::black_box(info.native_code(function).is_ok());
+        }
+        if answers > 0 {
+            eprintln!("attacks| answers: {answers}");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[callbacks]
@@ -63,6 +101,10 @@ impl Callbacks for Failing {
         if is_told("clone") {
             let info = Info::clone(cx);
             std::thread::Builder::new().spawn(move || while info.current_thread().is_ok() {})?;
+        }
+        if is_told("numbers") {
+            let info = Info::clone(cx);
+            std::thread::Builder::new().spawn(move || ask_for_numbers(&info))?;
         }
         if let Some(detacher) = detacher {
             eprintln!("attacks| detach: {}", detacher.detach().is_ok());

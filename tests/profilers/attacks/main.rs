@@ -14,6 +14,7 @@ mod edits;
 mod emits;
 mod failing;
 mod farewells;
+mod hot;
 mod idle;
 mod late_edits;
 mod links;
@@ -41,6 +42,7 @@ corprof::export!(
     emits::Emits,
     failing::Failing,
     farewells::Farewells,
+    hot::Hot,
     idle::Idle,
     late_edits::LateEdits,
     links::FollowsLinks,

@@ -10,6 +10,7 @@
 
 mod act;
 mod actions;
+mod attached;
 mod callbacks;
 mod edits;
 #[allow(dead_code, reason = "the matrix gathers subjects of its own")]
@@ -89,7 +90,7 @@ pub(crate) fn may_walk_heap(cx: &InCallback<'_>) -> bool {
 }
 
 /// What the profiler has from the beginning.
-fn begin(cx: &mut InInitialize<'_>, plan: &Plan) -> Result<(), BoxError> {
+fn begin(cx: &mut InInitialize<'_>, plan: &'static Plan) -> Result<(), BoxError> {
     let detacher = if plan.detach.is_some() { Some(cx.detacher()?) } else { None };
     let is_left_out = |(at, _): &(usize, EventMask)| plan.without_events >> (at % 64) & 1 == 1;
     let without =
@@ -102,6 +103,26 @@ fn begin(cx: &mut InInitialize<'_>, plan: &Plan) -> Result<(), BoxError> {
     if plan.has_instrumentation {
         keep(&pools::INSTRUMENTATION, cx.start_instrumentation()?);
     }
+    begin_anywhere(cx, plan)?;
+    if let Some(detacher) = detacher {
+        keep(&pools::DETACHERS, detacher.clone());
+        match plan.detach {
+            Some(Detach::AtOnce) => drop(detacher.detach()),
+            Some(Detach::ByThread(after)) => {
+                std::thread::Builder::new().spawn(move || {
+                    std::thread::sleep(after);
+                    let _ = detacher.detach();
+                    let _ = detacher.wait();
+                })?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// What it may have at an attach as well.
+fn begin_anywhere(cx: &mut InCallback<'_>, plan: &'static Plan) -> Result<(), BoxError> {
     for _ in 0..plan.own_threads {
         cx.spawn_profiler_thread("acts", |cx| {
             while cx.wait(Duration::from_micros(fastrand::u64(..3000))).is_continue() {
@@ -127,25 +148,12 @@ fn begin(cx: &mut InInitialize<'_>, plan: &Plan) -> Result<(), BoxError> {
         sessions::start_of_runtime(cx, &mut random);
     }
     act::in_callback(cx, "initialize");
-    if let Some(detacher) = detacher {
-        keep(&pools::DETACHERS, detacher.clone());
-        match plan.detach {
-            Some(Detach::AtOnce) => drop(detacher.detach()),
-            Some(Detach::ByThread(after)) => {
-                std::thread::Builder::new().spawn(move || {
-                    std::thread::sleep(after);
-                    let _ = detacher.detach();
-                    let _ = detacher.wait();
-                })?;
-            }
-            _ => {}
-        }
-    }
     Ok(())
 }
 
 fn initialize(cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
-    let plan = plan::make();
+    let seed = std::env::var("GENERATOR_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_default();
+    let plan = plan::make(seed, false, act::count());
     act::open();
     eprintln!("generator| {plan}");
     begin(cx, plan)?;
@@ -157,4 +165,4 @@ fn initialize(cx: &mut InInitialize<'_>) -> Result<(), BoxError> {
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E3101", no_export)]
 struct Generated;
 
-corprof::export!(Generated);
+corprof::export!(Generated, attached::Visits);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{LazyLock, OnceLock};
+use std::sync::{LazyLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
@@ -55,6 +55,10 @@ pub(super) struct Plan {
     pub(super) depth: u32,
     /// The action that panics.
     pub(super) panic_at: Option<u64>,
+    /// How long the profiler acts.
+    pub(super) longest: Duration,
+    /// Whether it comes by an attach, and leaves after that time.
+    pub(super) is_visit: bool,
 }
 
 /// Actions that are left out, by the beginnings of their names, to narrow a fault down.
@@ -66,24 +70,40 @@ static WITHOUT: LazyLock<Vec<String>> = LazyLock::new(|| {
 /// The profiler acts for so long. With all that it has begun, the application needs time to end as well.
 pub(super) const LONGEST: Duration = Duration::from_secs(8);
 
-static PLAN: OnceLock<(Plan, Instant)> = OnceLock::new();
+/// The plan of the session, its beginning, and how many actions had begun before.
+#[derive(Clone, Copy)]
+struct Current {
+    plan: &'static Plan,
+    begun: Instant,
+    before: u64,
+}
 
-/// The plan, made by the first call: in `initialize`.
-pub(super) fn make() -> &'static Plan {
-    let seed = std::env::var("GENERATOR_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_default();
-    &PLAN.get_or_init(|| (Plan::new(seed), Instant::now())).0
+static CURRENT: RwLock<Option<Current>> = RwLock::new(None);
+
+/// The plan of a session that begins, when so many actions have begun in earlier ones.
+pub(super) fn make(seed: u64, is_visit: bool, before: u64) -> &'static Plan {
+    let plan = Plan::new(seed);
+    let plan = if is_visit { plan.of_visit() } else { plan };
+    let plan: &'static Plan = Box::leak(Box::new(plan));
+    let current = Current { plan, begun: Instant::now(), before };
+    *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = Some(current);
+    plan
+}
+
+fn known() -> Option<Current> {
+    *CURRENT.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The plan, while there is something to do by it.
 pub(super) fn current() -> Option<&'static Plan> {
-    let (plan, begun) = PLAN.get()?;
-    (begun.elapsed() < LONGEST).then_some(plan)
+    let Current { plan, begun, .. } = known()?;
+    (begun.elapsed() < plan.longest).then_some(plan)
 }
 
 /// How many actions may have begun by now. Those of a fifth of a second are there at once.
 pub(super) fn budget() -> u64 {
-    let Some((plan, begun)) = PLAN.get() else { return 0 };
-    plan.rate / 5 + plan.rate * u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX) / 1000
+    let Some(Current { plan, begun, before }) = known() else { return 0 };
+    before + plan.rate / 5 + plan.rate * u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX) / 1000
 }
 
 impl Plan {
@@ -128,7 +148,16 @@ impl Plan {
             rate: [300, 1000, 3000, 10_000][random.usize(0..4)],
             depth: random.u32(1..4),
             panic_at: (random.u32(0..20) == 0).then(|| random.u64(0..2000)),
+            longest: LONGEST,
+            is_visit: false,
         }
+    }
+
+    /// The same for a profiler that is attached, and leaves.
+    fn of_visit(self) -> Self {
+        let longest = Duration::from_millis(self.number("longest") % 1500);
+        let stays = self.number("stays").is_multiple_of(10);
+        Self { detach: None, hooks: Hooks::No, has_instrumentation: stays, longest, is_visit: true, ..self }
     }
 
     /// Whether this seed has this action at all: some profilers make few different calls.
@@ -137,6 +166,11 @@ impl Plan {
             return false;
         }
         let is_of = |kinds: &[&str]| kinds.iter().any(|kind| action.starts_with(kind));
+        // After these the runtime does not let it leave.
+        let is_for_good = ["edit: ", "events: add", "Request", "SetILFunctionBody", "SetILInstrumentedCodeMap"];
+        if self.is_visit && !self.has_instrumentation && is_of(&is_for_good) {
+            return false;
+        }
         if is_of(&["rewrite: ", "selection: "]) && !self.has_instrumentation
             || is_of(&["detach: begin"]) && !matches!(self.detach, Some(Detach::Anywhere(_)))
             || is_of(&["detach: state"]) && self.detach.is_none()

@@ -4,17 +4,25 @@
 //! That is an unmanaged call with `CallConvSuppressGCTransition`. Where the compiler makes a stub for it (in handlers),
 //! the runtime loads this type. A trimmed application may lack it, and gets a call by the managed convention: in 64-bit
 //! processes it passes integers as the native one does, and makes no transition either.
+//!
+//! A method that native code calls (`UnmanagedCallersOnly`) always gets the latter. After an unmanaged call without a
+//! transition the code checks whether a collection waits. The compilers of .NET 10 and 11 put that check at the end of
+//! the block, in such a method after it has left cooperative mode. The check returns in cooperative mode, so the
+//! process dies in the next call of such a method. Elsewhere the managed convention would be wrong in a loop: the
+//! compiler takes the call for a place where a collection can stop the thread. `apart.rs` keeps these calls out of
+//! other methods.
 
 use std::sync::OnceLock;
 
 use corprof_il::signature::{CallingConvention, MethodSignature, Primitive, Type};
+use corprof_sys as sys;
 
 use super::super::{EditError, MethodEdit};
 use crate::context::InCallback;
 use crate::error::Result;
 use crate::info::Row;
 use crate::metadata::{
-    AssemblyIdentity, AssemblyRef, CORE_LIBRARY, MetadataImport, StandAloneSignature, Token, TypeDefOrRef,
+    AssemblyIdentity, AssemblyRef, CORE_LIBRARY, MetadataImport, NATIVE, StandAloneSignature, Token, TypeDefOrRef,
 };
 use crate::session::Observer;
 use crate::values::Lookup;
@@ -71,11 +79,18 @@ impl MethodEdit<'_> {
 
     /// The modifier in the method's module; none where the managed convention is used.
     fn suppression(&self) -> Result<Option<TypeDefOrRef>> {
-        if self.context().extension::<HasSuppression>().0.get() != Some(&true) {
+        if self.context().extension::<HasSuppression>().0.get() != Some(&true) || self.is_called_by_native_code()? {
             return Ok(None);
         }
         let token = self.found_row(Row::Suppression, || self.find_suppression(), || self.define_suppression())?;
         Ok(TypeDefOrRef::from_token(token))
+    }
+
+    fn is_called_by_native_code(&self) -> Result<bool> {
+        let import = self.metadata();
+        let method = self.method();
+        let is_static = import.method(method)?.flags.contains(sys::mdStatic);
+        Ok(is_static && import.custom_attribute_named(method, NATIVE)?.is_some())
     }
 
     /// That of the core library itself, or the module's own reference.

@@ -2,6 +2,7 @@
 //!
 //! `weave` adds the calls to a body, `convention` says how compiled code makes them, and `site` is where they arrive.
 
+mod apart;
 mod convention;
 mod copies;
 mod entries;
@@ -132,8 +133,9 @@ impl MethodEdit<'_> {
     /// library are [unreadable](crate::values::Unreadable::AmbiguousType) as well, since another version of that
     /// assembly may yet be loaded.
     ///
-    /// The method is not inlined any more if exceptions are wanted, and line numbers in its stack traces are lost. Each
-    /// call of this keeps some memory until the process ends, also if the edit is not used.
+    /// The method is not inlined any more: [`set_checked_body`](crate::InCallback::set_checked_body) sets
+    /// `MONITOR_JIT_COMPILATION` for that. Line numbers in its stack traces are lost. Each call of this keeps some
+    /// memory until the process ends, also if the edit is not used.
     ///
     /// # Errors
     /// [`EditError::Refused`]: [`Refusal::TailCall`](super::Refusal::TailCall) and [`Refusal::Jmp`](super::Refusal::Jmp), if ends
