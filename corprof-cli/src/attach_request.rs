@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use corprof_diagnostics::{Error, HResult, Process, Uuid};
@@ -13,6 +14,10 @@ use corprof_launch::processes;
 
 use crate::exit::{self, Failure};
 use crate::{detach, embedded, inspect};
+
+/// How long a runtime that has just started is asked, and how often.
+const PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Checks the library as the process would load it.
 ///
@@ -49,7 +54,8 @@ pub(crate) fn leave_alone_if_stopped(pid: u32) -> Result<(), Failure> {
     Err(Failure::new(exit::NO, anyhow!("process {pid} {text}: kill -CONT {pid}")))
 }
 
-/// Has the runtime load a profiler, which it calls `library`.
+/// Has the runtime load a profiler, which it calls `library`. One that is not ready yet is asked again: the process has just
+/// started.
 ///
 /// # Errors
 /// If the runtime refuses, or does not answer in time.
@@ -60,7 +66,19 @@ pub(crate) fn attach(
     data: &[u8],
     timeout: Duration,
 ) -> Result<(), Failure> {
-    send(process, chosen, library, data, timeout)?.map_err(|error| refusal(&error, process.pid(), chosen))
+    let start = Instant::now();
+    loop {
+        match send(process, chosen, library, data, timeout)? {
+            Ok(()) => return Ok(()),
+            Err(error) if is_early(&error) && start.elapsed() < PATIENCE => thread::sleep(PAUSE),
+            Err(error) => return Err(refusal(&error, process.pid(), chosen)),
+        }
+    }
+}
+
+/// Whether the runtime was asked before it was ready.
+pub(crate) fn is_early(error: &Error) -> bool {
+    matches!(error.code(), Some(HResult::NOT_YET_AVAILABLE | HResult::RUNTIME_UNINITIALIZED))
 }
 
 /// Has the runtime load a profiler, and returns the runtime's answer.

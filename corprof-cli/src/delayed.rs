@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
 use anyhow::{Context, anyhow};
-use corprof_diagnostics::{Error, HResult, Process};
+use corprof_diagnostics::Process;
 use corprof_launch::application::{Application, Wait};
 use corprof_launch::environment::{self, Chosen};
 use corprof_launch::folder::Folder;
@@ -253,7 +253,7 @@ impl Visitor {
             if let Some(process) = processes::family(self.pid).into_iter().find_map(application) {
                 attach_request::leave_alone_if_unloadable(&process, &self.profiler.library)?;
                 match attach_request::send(&process, &self.profiler, &self.profiler.library, &self.data, PATIENCE)? {
-                    Err(error) if is_early(&error) => {}
+                    Err(error) if attach_request::is_early(&error) => {}
                     Err(error) => return Err(attach_request::refusal(&error, process.pid(), &self.profiler)),
                     Ok(()) => return Ok(Some(process.pid())),
                 }
@@ -270,11 +270,6 @@ impl Visitor {
 fn application(pid: u32) -> Option<Process> {
     let process = Process::open(pid).ok()?;
     Program::of(pid).is_none_or(|program| !program.is_of_sdk).then_some(process)
-}
-
-/// Whether the runtime was asked before it was ready.
-fn is_early(error: &Error) -> bool {
-    matches!(error.code(), Some(HResult::NOT_YET_AVAILABLE | HResult::RUNTIME_UNINITIALIZED))
 }
 
 /// The settings of a profiler, for its `initialize_for_attach`: a line for each variable of the application.

@@ -428,6 +428,8 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
         let earlier = files.len().saturating_sub(1);
         tell(args, &[Written { path, pid: process.inner_pid(), command: None, earlier }], &stop);
     }
+    let is_whole =
+        SamplerResult::read(&stop.answer(process.inner_pid())).is_none_or(|told| told.why_missing().is_none());
     let pushed = args.push.tell(answer, args.quiet);
     match place.wait(&stop.path(), &signals) {
         // It was said before.
@@ -435,7 +437,7 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
         left => attached_profiler::tell("sampler", pid, &left),
     }
     pushed?;
-    Ok(ExitCode::SUCCESS)
+    Ok(if is_whole { exit::OK } else { exit::FAILED }.into())
 }
 
 /// How long a process is recorded, in words.

@@ -276,8 +276,8 @@ fn print(stacks: &Stacks, args: &Args) -> Result<()> {
     if stacks.callers_unknown > 0 {
         writeln!(
             out,
-            "\nWho awaits the resumed methods of {} threads is not known: a thread runs, its method is of a debug build, or \
-             several would fit",
+            "\nWho awaits the resumed methods of {} threads is not known: a thread runs, its method is of a debug build, \
+             what resumed it was inlined, or several would fit",
             stacks.callers_unknown
         )?;
     }

@@ -81,12 +81,21 @@ impl Role {
 
 /// Whether it is by a method with this name that boxes go on.
 fn is_of_box(name: &str) -> bool {
-    const BOXES: [(&str, &str); 2] = [
+    // .NET 11 makes the second while somebody listens to async operations.
+    const BOXES: [(&str, &str); 3] = [
         ("AsyncTaskMethodBuilder<", ">.AsyncStateMachineBox<"),
+        ("AsyncTaskMethodBuilder<", ">.AsyncProfilerAsyncStateMachineBox<"),
         ("PoolingAsyncValueTaskMethodBuilder<", ">.StateMachineBox<"),
     ];
     // Each calls the first, or a compiler has put that into it.
-    const METHODS: [&str; 4] = ["MoveNext", "Execute", "ExecuteFromThreadPool", "ExecuteDirectly"];
+    const METHODS: [&str; 6] = [
+        "MoveNext",
+        "Execute",
+        "ExecuteFromThreadPool",
+        "ExecuteDirectly",
+        "InstrumentedMoveNext",
+        "MoveNextAsDispatcher",
+    ];
     let Some(rest) = name.strip_prefix("System.Runtime.CompilerServices.") else { return false };
     let Some((rest, _)) = rest.rsplit_once('(') else { return false };
     let Some((class, method)) = rest.rsplit_once('.') else { return false };

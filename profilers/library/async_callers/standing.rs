@@ -5,8 +5,8 @@
 //! in a field. So the chain is read from the objects (`Round::object_chains`). It counts if the box is of the class of the
 //! two frames, if its method runs (its state is -1), and if it is the only one of which this is true.
 //!
-//! Not known are those of threads that run, of state machines that are classes (debug builds), and of methods that the
-//! runtime suspends itself (runtime async).
+//! Not known are those of threads that run, of state machines that are classes (debug builds), of boxes whose methods were
+//! inlined into the thread pool's, and of methods that the runtime suspends itself (runtime async).
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -173,6 +173,11 @@ fn resumed_of<'r>(cx: &InNoGc<'_>, sample: Sample<'r>, place: usize, of_box: Fun
     let frame = inner.iter().rposition(|frame| frame.function.is_some_and(is_machine))?;
     let function = inner.get(frame)?.function?;
     let class = cx.function_info(of_box).ok()?.class?;
+    // The class that has the machine may be the base class of that of the method.
+    let class = match field(cx, class, &[MACHINE]) {
+        Some(_) => class,
+        None => cx.class_info(class).ok()?.parent?,
+    };
     let machine = *cx.class_info(class).ok()?.type_args.last()?;
     let machine_info = cx.class_info(machine).ok()?;
     let base = cx.names().csharp().class(machine_info.parent?);

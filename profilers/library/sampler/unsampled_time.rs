@@ -74,7 +74,7 @@ impl UnsampledTime {
         let share = self.share(missed)?;
         Some(format!(
             "{:.0} % of the processor time is in no sample ({:.1} s): of threads that work for shorter than the time \
-             between two rounds, and were met at work too rarely",
+             between two rounds, and were met at work too rarely. Shares may be far off",
             100.0 * share,
             missed.as_secs_f64()
         ))

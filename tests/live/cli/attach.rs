@@ -1,5 +1,6 @@
 //! `corprof attach`.
 
+use corprof_diagnostics::Process;
 use corprof_tests::{ensure_or_longer, patiently};
 
 use super::*;
@@ -31,6 +32,34 @@ fn a_profiler_is_attached_and_a_second_one_is_refused_with_a_reason() -> Result<
         ensure!(code == Some(0), "{runtime}: {stderr}");
         ensure!(stderr.contains("attached| given [97, 98]\n"), "{runtime}: {stderr}");
         ensure!(stderr.contains("attached| exceptions: 3\n"), "{runtime}: {stderr}");
+    }
+    Ok(())
+}
+
+/// As a process that has just started: its diagnostics port is there before it can load a profiler.
+#[test]
+fn a_runtime_that_is_not_ready_yet_is_asked_again() -> Result<()> {
+    for runtime in runtimes()? {
+        let run = Run::new(&runtime, "Asked").args(["timer"]).env("DOTNET_DefaultDiagnosticPortSuspend", "1");
+        let program = Program::start(run.command()?)?;
+        let pid = program.child.id();
+        let start = Instant::now();
+        let process = loop {
+            match Process::open(pid) {
+                Ok(process) => break process,
+                Err(error) => ensure!(start.elapsed() < Duration::from_secs(60), "{runtime}: {error}"),
+            }
+            thread::sleep(Duration::from_millis(10));
+        };
+        let mut command = corprof()?;
+        command.args(["exceptions", &pid.to_string(), "--duration", "1"]);
+        let asked = Program::start(command)?;
+        thread::sleep(Duration::from_millis(500));
+        process.client().resume_runtime().with_context(|| runtime.to_string())?;
+        let (code, stderr) = asked.end()?;
+        ensure!(code == Some(0), "{runtime}: {stderr}");
+        program.expect("ready")?;
+        program.end()?;
     }
     Ok(())
 }
