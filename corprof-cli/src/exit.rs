@@ -19,8 +19,8 @@ Exit codes:
 
     0  success; no check failed
     1  `il check` refused a body, the runtime refused the profiler of `attach`, `stacks`,
-       `top`, `record -p` or a question (`locks` and so on) or would have refused it, the
-       profiler stays despite `detach`, or `doctor` has findings
+       `tasks`, `top`, `record -p` or a question (`locks` and so on) or would have refused
+       it, the profiler stays despite `detach`, or `doctor` has findings
     2  the command line is wrong
     3  the command could not do its work: no such process, an unreadable file
 

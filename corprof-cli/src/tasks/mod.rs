@@ -11,12 +11,12 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow};
 use corprof_diagnostics::Process;
 use serde::Serialize;
 
 use crate::attach_request;
-use crate::exit::Outcome;
+use crate::exit::{self, Failure, Outcome};
 use crate::heap::inside::{self, TaskFields};
 use crate::options::Names;
 use crate::{output, signals};
@@ -107,17 +107,18 @@ pub fn run(args: &Args) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn ask(args: &Args, process: &Process) -> anyhow::Result<Answer> {
+fn ask(args: &Args, process: &Process) -> Result<Answer, Failure> {
     let timeout = Duration::from_secs(args.timeout.max(1));
     let info = process.client().with_timeout(timeout).process_info()?;
     let stop = signals::stop_requests()?;
     let mut fields = TaskFields::default();
-    let (graph, cost) = inside::take(process, &info, timeout, &stop, Some(&mut fields))??;
+    let taken = inside::take(process, &info, timeout, &stop, Some(&mut fields))?;
+    let (graph, cost) = taken.map_err(|refused| Failure::new(exit::NO, refused))?;
     // The class has objects in every process: those that have ended are kept.
-    ensure!(
-        !fields.tasks.is_empty(),
-        "the profiler could read no task: does the system let a process read its own memory (process_vm_readv)?"
-    );
+    if fields.tasks.is_empty() {
+        let why = "does the system let a process read its own memory (process_vm_readv)?";
+        return Err(anyhow!("the profiler could read no task: {why}").into());
+    }
     let tasks = pending::pending(&graph, &fields);
     let chains = chains::chains(&graph, &fields, &tasks, &mut Lines::of(args.pid), args.names);
     let standstill = cost.pauses.iter().sum::<Duration>();

@@ -27,6 +27,10 @@ fn a_profiler_is_attached_and_a_second_one_is_refused_with_a_reason() -> Result<
         let (_, stderr) = texts(&output);
         ensure!(stderr.contains("libattached.so"), "the other one is not named: {runtime}: {stderr}");
 
+        let output = corprof()?.args(["tasks", &pid]).output()?;
+        ensure!(output.status.code() == Some(1), "{runtime}: {output:?}");
+        ensure!(texts(&output).1.contains("CORPROF_E_PROFILER_ALREADY_ACTIVE"), "{runtime}: {output:?}");
+
         program.tell("throw 3")?;
         let (code, stderr) = program.end()?;
         ensure!(code == Some(0), "{runtime}: {stderr}");
