@@ -145,7 +145,8 @@ impl<'r> Runs<'r> {
         let bare = self.bare.get(&what).context("it was just run")?;
         let log = self.folder.join(format!("{seed}.log"));
         let _ = fs::remove_file(&log);
-        let run = case.run(self.runtime).profiler("generator").env("GENERATOR_SEED", seed.to_string());
+        let run =
+            case.run(self.runtime).profiler_named("generator", "Generated").env("GENERATOR_SEED", seed.to_string());
         let begin = Instant::now();
         let result = run.env("GENERATOR_LOG", &log).run().and_then(|outcome| check(&case, &outcome, bare));
         let runtime = self.runtime;

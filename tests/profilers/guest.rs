@@ -211,7 +211,9 @@ impl Callbacks for FailsWithAThread {
         std::thread::spawn(move || {
             for _ in 0..20 {
                 std::thread::sleep(std::time::Duration::from_millis(2));
-                assert_eq!(info.current_thread(), Ok(None));
+                // Nothing is answered any more once the failure is known.
+                let answer = info.current_thread();
+                assert!(answer == Ok(None) || answer.is_err(), "{answer:?}");
             }
             eprintln!("asked twenty times, and for events: {:?}", info.add_events(EventMask::MONITOR_THREADS).is_ok());
         });

@@ -226,7 +226,7 @@ fn what_makes_no_sense_is_refused_before_the_application_starts() -> Result<()> 
 
 #[test]
 fn the_profilers_that_are_built_in_are_run_by_name() -> Result<()> {
-    for runtime in runtimes()? {
+    patiently(runtimes()?, |runtime, _times| {
         let folder = tempfile::tempdir()?;
         for name in
             table::ALL.iter().filter(|profiler| profiler.loading != Loading::ByAttach).map(|profiler| profiler.name)
@@ -235,24 +235,26 @@ fn the_profilers_that_are_built_in_are_run_by_name() -> Result<()> {
             // Only the sampler looks at it.
             command.env("SAMPLER_MODE", "wall");
             command.current_dir(folder.path()).args(["run", "--require-load", name, "--"]);
-            let output = command.args(application(&runtime, "Hello")?).arg("you").output()?;
+            let output = command.args(application(runtime, "Hello")?).arg("you").output()?;
             let (_, stderr) = texts(&output);
             ensure!(output.status.code() == Some(42), "{runtime}: {name}: {output:?}");
             ensure!(stderr.contains(&format!("corprof: {name} was loaded in process")), "{runtime}: {stderr}");
             if name == "sampler" {
                 let page = names(folder.path())?.into_iter().find(|name| name.ends_with(".html"));
-                let page = folder.path().join(page.context("no page")?);
+                // On a busy machine so short a run may have no round.
+                ensure_or_longer!(page.is_some(), "{runtime}: no page: {stderr}");
+                let page = folder.path().join(page.unwrap_or_default());
                 ensure!(stderr.contains(&format!("corprof: {} is written", page.display())), "{runtime}: {stderr}");
             }
         }
         let mut command = corprof()?;
         let file = folder.path().join("times.csv");
         command.current_dir(folder.path()).args(["run", "timer", "--env", "TIMER_OUT=times.csv", "--"]);
-        let output = command.args(application(&runtime, "Hello")?).output()?;
+        let output = command.args(application(runtime, "Hello")?).output()?;
         ensure!(fs::read_to_string(&file)?.contains("Hello"), "{runtime}: {output:?}");
         ensure!(texts(&output).1.contains("times.csv is written"), "{runtime}: {output:?}");
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 #[test]
