@@ -511,7 +511,7 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
     }
 
     /// An operation of a request is resumed on a thread. If what the thread runs until then is known to nobody and has
-    /// the method of an iterator of that request, it is this iterator, and has yielded an element.
+    /// the method of an iterator that this operation consumes, it is this iterator, and has yielded an element.
     fn adopt(&mut self, thread: u64, dispatcher: DispatcherId) -> Option<()> {
         let (serial, _) = *self.members.get(&dispatcher)?;
         let running = self.running.get(&thread)?.last()?;
@@ -521,7 +521,9 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
         }
         let method = running.chain.as_ref().and_then(|chain| chain.first())?.address;
         let open = self.open.get_mut(&serial)?;
-        let place = open.renumbered.iter().position(|(renumbered, _)| *renumbered == method)?;
+        let operations = &open.request.operations;
+        let is_its = |index: usize| operations.get(index).is_some_and(|operation| operation.parent == dispatcher);
+        let place = open.renumbered.iter().position(|(of, index)| *of == method && is_its(*index))?;
         let (_, index) = open.renumbered.remove(place);
         let operation = open.request.operations.get_mut(index)?;
         operation.dispatcher = number;

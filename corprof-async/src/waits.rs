@@ -38,7 +38,9 @@ pub struct Wait {
 ///
 /// An async iterator is one object for all its elements. The run that yields an element resumes the consumer, which asks
 /// for the next one: so the iterator is made anew, by its number, before that run ends. Then it goes on by another number,
-/// which nothing announces. It is known by its method; of several that wait, the one that has waited longest goes on.
+/// which nothing announces. It is known by its method and by the consumer, which the thread resumes next; if it resumes
+/// another one, of several iterators the one that has waited longest goes on. So its wait comes with the next step of its
+/// thread.
 ///
 /// ```
 /// use corprof_async::{LogicalStacks, Waits};
@@ -63,6 +65,9 @@ pub struct Waits {
     running: HashMap<DispatcherId, Method>,
     /// The waits of iterators that go on by another number, by their methods, the oldest first.
     renumbered: HashMap<Method, VecDeque<(DispatcherId, Waiting)>>,
+    renumbered_count: usize,
+    /// What each thread has resumed last, if nothing had announced its number.
+    unannounced: HashMap<u64, (Method, Resumption)>,
     most_steps: usize,
     most_waiting: usize,
     forgotten: u64,
@@ -84,8 +89,38 @@ struct Waiting {
     /// The time of its last step.
     last: u64,
     is_suspended: bool,
-    is_first: bool,
+    /// The operation that made it, if it has not run since.
+    maker: Option<DispatcherId>,
     place: Option<Chain>,
+}
+
+/// An operation is resumed.
+#[derive(Debug)]
+struct Resumption {
+    dispatcher: DispatcherId,
+    kind: Kind,
+    ticks: u64,
+    thread: u64,
+    chain: Option<Chain>,
+    queued: Option<Queued>,
+}
+
+impl Resumption {
+    /// The wait that it ends.
+    fn ends(self, waiting: Waiting) -> Option<Wait> {
+        let Self { dispatcher, kind, ticks: to, thread, chain, queued } = self;
+        let from = waiting.last;
+        waiting.is_suspended.then(|| Wait {
+            dispatcher,
+            kind,
+            from,
+            to,
+            is_first: waiting.maker.is_some(),
+            thread,
+            place: waiting.place.or(chain),
+            queued: queued.and_then(|queued| queued.within(from, to)),
+        })
+    }
 }
 
 impl Waits {
@@ -100,6 +135,8 @@ impl Waits {
             waiting: HashMap::new(),
             running: HashMap::new(),
             renumbered: HashMap::new(),
+            renumbered_count: 0,
+            unannounced: HashMap::new(),
             most_steps,
             most_waiting,
             forgotten: 0,
@@ -128,6 +165,10 @@ impl Waits {
     /// order of their end.
     pub fn release(&mut self, until: u64, mut wait: impl FnMut(Wait)) {
         self.advance(Some(until), &mut wait);
+        if until == u64::MAX {
+            let threads: Vec<u64> = self.unannounced.keys().copied().collect();
+            threads.into_iter().for_each(|thread| self.settle(thread, None, &mut wait));
+        }
     }
 
     fn advance(&mut self, until: Option<u64>, wait: &mut impl FnMut(Wait)) {
@@ -154,11 +195,13 @@ impl Waits {
 
     fn take(&mut self, step: Step, wait: &mut impl FnMut(Wait)) {
         let Step { ticks, thread, dispatcher, kind, change } = step;
+        let resumed = matches!(change, Change::Resumed { .. }).then_some(dispatcher);
+        self.settle(thread, resumed, wait);
         match change {
-            Change::Created { .. } => self.begin(dispatcher, ticks, true),
+            Change::Created { parent } => self.begin(dispatcher, ticks, Some(parent)),
             Change::Suspended => {
                 self.running.remove(&dispatcher);
-                self.begin(dispatcher, ticks, false);
+                self.begin(dispatcher, ticks, None);
             }
             Change::WaitsAt { chain } => {
                 let waiting = self.waiting.entry(dispatcher).or_default();
@@ -167,17 +210,17 @@ impl Waits {
             }
             Change::Resumed { chain } => {
                 let method = chain.as_ref().and_then(|chain| chain.first()).map(|frame| frame.address);
-                let waiting = self.waiting.remove(&dispatcher);
-                let Some(waiting) = waiting.or_else(|| self.take_renumbered(method?)) else {
-                    self.runs(dispatcher, method);
-                    return;
-                };
                 self.runs(dispatcher, method);
-                if waiting.is_suspended {
-                    let place = waiting.place.or(chain);
-                    let Waiting { last: from, is_first, .. } = waiting;
-                    let queued = self.queue.of(thread).and_then(|queued| queued.within(from, ticks));
-                    wait(Wait { dispatcher, kind, from, to: ticks, is_first, thread, place, queued });
+                let resumption = Resumption { dispatcher, kind, ticks, thread, chain, queued: self.queue.of(thread) };
+                match (self.waiting.remove(&dispatcher), method) {
+                    (Some(waiting), _) => resumption.ends(waiting).into_iter().for_each(wait),
+                    (None, Some(method)) if self.renumbered.contains_key(&method) => {
+                        if self.unannounced.len() >= self.most_waiting {
+                            self.unannounced.clear();
+                        }
+                        self.unannounced.insert(thread, (method, resumption));
+                    }
+                    (None, _) => {}
                 }
             }
             Change::Completed => {
@@ -185,6 +228,7 @@ impl Waits {
                 let waiting = self.waiting.remove(&dispatcher);
                 if let (Some(method), Some(waiting)) = (method, waiting) {
                     self.renumbered.entry(method).or_default().push_back((dispatcher, waiting));
+                    self.renumbered_count += 1;
                 }
             }
         }
@@ -201,31 +245,43 @@ impl Waits {
         }
     }
 
-    /// The oldest wait of an iterator with this method that goes on by another number.
-    fn take_renumbered(&mut self, method: Method) -> Option<Waiting> {
-        let waiting = self.renumbered.get_mut(&method)?;
-        let oldest = waiting.pop_front();
-        if waiting.is_empty() {
-            self.renumbered.remove(&method);
-        }
-        oldest.map(|(_, waiting)| waiting)
+    /// Ends the wait of the iterator that a thread has resumed, if it was one. `resumed` is what it resumes next.
+    fn settle(&mut self, thread: u64, resumed: Option<DispatcherId>, wait: &mut impl FnMut(Wait)) {
+        let Some((method, resumption)) = self.unannounced.remove(&thread) else { return };
+        let waiting = self.take_renumbered(method, resumed);
+        waiting.and_then(|waiting| resumption.ends(waiting)).into_iter().for_each(wait);
     }
 
-    fn begin(&mut self, dispatcher: DispatcherId, ticks: u64, is_first: bool) {
+    /// The wait of an iterator with this method that goes on by another number: that of this consumer, or else the oldest.
+    fn take_renumbered(&mut self, method: Method, consumer: Option<DispatcherId>) -> Option<Waiting> {
+        let waits = self.renumbered.get_mut(&method)?;
+        let is_its = |waiting: &Waiting| consumer.is_some() && waiting.maker == consumer;
+        let place = waits.iter().position(|(_, waiting)| is_its(waiting)).unwrap_or_default();
+        let (_, waiting) = waits.remove(place)?;
+        self.renumbered_count -= 1;
+        if waits.is_empty() {
+            self.renumbered.remove(&method);
+        }
+        Some(waiting)
+    }
+
+    fn begin(&mut self, dispatcher: DispatcherId, ticks: u64, maker: Option<DispatcherId>) {
         let waiting = self.waiting.entry(dispatcher).or_default();
         // The place of a suspension comes before it, at the same time; what is older is of an operation that had the
         // same number.
-        if waiting.last != ticks || is_first {
+        if waiting.last != ticks || maker.is_some() {
             waiting.place = None;
         }
         waiting.last = ticks;
         waiting.is_suspended = true;
-        waiting.is_first = is_first;
+        waiting.maker = maker;
     }
 
     /// Forgets half of the operations if there are too many.
     fn forget(&mut self) {
-        if self.renumbered.len() > self.most_waiting {
+        if self.renumbered_count > self.most_waiting {
+            self.forgotten += self.renumbered_count as u64;
+            self.renumbered_count = 0;
             self.renumbered.clear();
         }
         if self.waiting.len() <= self.most_waiting {

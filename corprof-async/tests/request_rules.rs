@@ -81,6 +81,29 @@ fn iterators_go_on_by_other_numbers() {
     assert_eq!(found, [(10, 20), (12, 22), (25, 40), (26, 43)]);
 }
 
+/// Another iterator of the same method waits all the time: its wait is not taken for that of the busy one.
+#[test]
+fn iterators_are_told_apart_by_their_consumers() {
+    let mut waits = Waits::new(100, 100);
+    let mut found = Vec::new();
+    let mut step = |thread, ticks, dispatcher, change| {
+        let step = Step { ticks, thread, dispatcher, kind: Kind::StateMachine, change };
+        waits.push(step, |wait| found.push((wait.from, wait.to)));
+    };
+    let resumed = |method| Change::Resumed { chain: Some([Frame { address: method, state: 0 }].into()) };
+    step(2, 1, 50, resumed(8));
+    step(2, 2, 51, resumed(9));
+    step(2, 3, 50, Change::Created { parent: 51 });
+    step(2, 4, 51, Change::Suspended);
+    step(2, 5, 50, Change::Completed);
+    iterator(|ticks, dispatcher, change| step(1, ticks, dispatcher, change));
+    waits.release(u64::MAX, |wait| found.push((wait.from, wait.to)));
+    assert_eq!(found, [(10, 20), (12, 22), (25, 40), (26, 43)]);
+    let mut still: Vec<(u64, u64)> = waits.waiting().map(|(number, since, _)| (number, since)).collect();
+    still.sort_unstable();
+    assert_eq!(still, [(50, 3), (51, 4)]);
+}
+
 fn by_activities(limits: RequestLimits) -> Source<NoLoop> {
     Source::new(limits, |_| false)
 }

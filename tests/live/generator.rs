@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use corprof_diagnostics::{Error, HResult, Process};
 use corprof_tests::{Outcome, Run, Runtime, minutes, number};
 use fastrand::Rng;
@@ -258,9 +258,26 @@ const QUICK: &[u64] = &[11, 12, 16];
 mod long {
     use super::*;
 
-    /// All failures are collected: a fault that is found often must not hide others.
     #[test]
     fn whatever_safe_profilers_do_the_application_runs() -> Result<()> {
+        with_many_seeds(|runs, seed| runs.one(seed))
+    }
+
+    #[test]
+    fn whatever_safe_profilers_do_between_attach_and_detach_the_application_runs() -> Result<()> {
+        with_many_seeds(|runs, seed| {
+            let runtime = runs.runtime;
+            let log = runs.folder.join(format!("visits-{seed}.log"));
+            let _ = fs::remove_file(&log);
+            let attached = visits(runtime, seed, &log).with_context(|| last_actions(&log))?;
+            println!("{runtime}, visits of seed {seed}: {attached} attached: ok");
+            let _ = fs::remove_file(&log);
+            Ok(())
+        })
+    }
+
+    /// As many seeds as the time allows. All failures are collected: a fault that is found often must not hide others.
+    fn with_many_seeds(mut run: impl FnMut(&mut Runs<'_>, u64) -> Result<()>) -> Result<()> {
         let runtimes = runtimes()?;
         let mut failures = Vec::new();
         for runtime in &runtimes {
@@ -272,43 +289,12 @@ mod long {
             let mut done = 0;
             for seed in (first..).take_while(|_| begin.elapsed() < time) {
                 done += 1;
-                if let Err(error) = runs.one(seed) {
+                if let Err(error) = run(&mut runs, seed) {
                     println!("{error:?}");
                     failures.push(format!("{runtime}: seed {seed}"));
                 }
             }
             println!("{runtime}: {done} seeds from {first} on");
-        }
-        if !failures.is_empty() {
-            bail!("{} failed, see above: {}", failures.len(), failures.join(", "));
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn whatever_safe_profilers_do_between_attach_and_detach_the_application_runs() -> Result<()> {
-        let runtimes = runtimes()?;
-        let mut failures = Vec::new();
-        for runtime in &runtimes {
-            let begin = Instant::now();
-            let first = number("GENERATOR_SEED")?.unwrap_or_else(any_number);
-            println!("{runtime}: from seed {first} on");
-            let folder = Runs::new(runtime)?.folder;
-            let time = minutes(3.0) / u32::try_from(runtimes.len())?;
-            for seed in (first..).take_while(|_| begin.elapsed() < time) {
-                let log = folder.join(format!("visits-{seed}.log"));
-                let _ = fs::remove_file(&log);
-                match visits(runtime, seed, &log) {
-                    Ok(attached) => {
-                        println!("{runtime}, visits of seed {seed}: {attached} attached: ok");
-                        let _ = fs::remove_file(&log);
-                    }
-                    Err(error) => {
-                        println!("{runtime}, visits of seed {seed}: FAILED: {error:?}\n{}", last_actions(&log));
-                        failures.push(format!("{runtime}: seed {seed}"));
-                    }
-                }
-            }
         }
         ensure!(failures.is_empty(), "{} failed, see above: {}", failures.len(), failures.join(", "));
         Ok(())

@@ -202,6 +202,17 @@ impl Counts {
         })
     }
 
+    /// What samples stand for in the last seconds, likewise. None for lines, which are only those of the application.
+    pub(super) fn sampled_percent(&self) -> Option<f64> {
+        if self.methods.values().any(|method| method.place.is_some()) {
+            return None;
+        }
+        Some(self.percent(match self.window {
+            Some(_) => self.intervals.iter().flat_map(|interval| &interval.methods).map(|(_, times)| times.own).sum(),
+            None => self.methods.values().map(|method| method.times.own).sum(),
+        }))
+    }
+
     /// The length of the last seconds.
     fn length(&self) -> Duration {
         match self.window {

@@ -185,12 +185,7 @@ fn summary(counts: &Counts) -> String {
 
 /// What of the processor time no sample stands for, if that is much: short work on many threads.
 fn unsampled(counts: &Counts) -> String {
-    let rows = counts.rows(Column::Own);
-    // Lines are only those of the application.
-    if rows.iter().any(|row| row.place.is_some()) {
-        return String::new();
-    }
-    let sampled: f64 = rows.iter().map(|row| row.own_percent).sum();
+    let Some(sampled) = counts.sampled_percent() else { return String::new() };
     let all = counts.processor_percent();
     let missed = 100.0 * (all - sampled) / all;
     if all < LEAST_PERCENT || missed < LEAST_MISSED { String::new() } else { format!(" ({missed:.0} % unsampled)") }
