@@ -12,6 +12,7 @@
 //! |---|---|---|
 //! | `Physical` | what the async method has called, and the method itself | the stack of the thread |
 //! | `Awaiting` | the methods that await it, each the one before | the chain of the operation |
+//! | `Awaiting` | the methods of other operations that await this one, as by `Task.WhenAll` or an iterator | what a thread resumes at its end |
 //! | `Creator` | the method that started the operation, with what awaited it then, and who started that | creations |
 //!
 //! [`Waits`] tell how long operations waited, and where. [`Requests`] put together what operations did for each

@@ -235,6 +235,153 @@ fn a_chain_that_was_cut_goes_on_with_its_creator() {
     assert_eq!(parts(&stack), [vec![320], vec![], vec![110, 210]]);
 }
 
+fn create(stacks: &mut LogicalStacks, id: StreamId, ticks: u64, kind: Kind, parent: u64, dispatcher: u64) {
+    take(stacks, id, ticks, Action::Create { kind, parent, dispatcher });
+}
+
+fn method_ends(stacks: &mut LogicalStacks, id: StreamId, ticks: u64, kind: Kind) {
+    take(stacks, id, ticks, Action::MethodComplete { kind });
+}
+
+fn complete(stacks: &mut LogicalStacks, id: StreamId, ticks: u64, kind: Kind) {
+    take(stacks, id, ticks, Action::Complete { kind });
+}
+
+/// An endpoint of ASP.NET Core 11 behind a middleware: methods that the runtime suspends await state machines, and these
+/// await them. Each runs within the end of the one before.
+#[test]
+fn what_goes_on_at_the_end_of_an_operation_awaits_it() {
+    let mut stacks = started();
+    resume(&mut stacks, T, 1, Runtime, 4, &[410]);
+    create(&mut stacks, T, 2, StateMachine, 4, 40);
+    create(&mut stacks, T, 3, Runtime, 4, 29);
+    create(&mut stacks, T, 4, StateMachine, 4, 30);
+    create(&mut stacks, T, 5, Runtime, 4, 31);
+    take(&mut stacks, T, 6, Action::Suspend { kind: Runtime });
+    // The endpoint goes on, and then as another operation.
+    resume(&mut stacks, U, 10, StateMachine, 40, &[110, 210]);
+    method_ends(&mut stacks, U, 12, StateMachine);
+    create(&mut stacks, U, 13, StateMachine, 40, 41);
+    complete(&mut stacks, U, 14, StateMachine);
+    let told = |stacks: &LogicalStacks, ticks, physical| parts(&join(stacks, U, ticks, &[physical]));
+    assert_eq!(told(&stacks, 11, 120), [vec![120], vec![210], vec![410]]);
+    assert!(stacks.awaits_an_end(U.thread, 11, 0));
+    assert!(!stacks.awaits_an_end(U.thread, 11, 3), "it began long ago");
+    resume(&mut stacks, U, 20, StateMachine, 41, &[110, 210]);
+    method_ends(&mut stacks, U, 22, StateMachine);
+    method_ends(&mut stacks, U, 23, StateMachine);
+    resume(&mut stacks, U, 24, Runtime, 29, &[0, 510]);
+    complete(&mut stacks, U, 26, Runtime);
+    resume(&mut stacks, U, 27, StateMachine, 30, &[610]);
+    method_ends(&mut stacks, U, 29, StateMachine);
+    resume(&mut stacks, U, 30, Runtime, 31, &[0, 710]);
+    assert!(stacks.awaits_an_end(U.thread, 11, 0), "the last may have an awaiter");
+    complete(&mut stacks, U, 31, Runtime);
+    resume(&mut stacks, U, 32, Runtime, 4, &[0, 410]);
+    take(&mut stacks, U, 33, Action::Suspend { kind: Runtime });
+    complete(&mut stacks, U, 34, StateMachine);
+    complete(&mut stacks, U, 35, StateMachine);
+    let expected = [vec![120], vec![210, 510, 610, 710, 410], vec![]];
+    assert_eq!([told(&stacks, 11, 120), told(&stacks, 21, 120)], [expected.clone(), expected]);
+    assert_eq!(told(&stacks, 28, 620), [vec![620], vec![710, 410], vec![]]);
+    assert!(!stacks.awaits_an_end(U.thread, 11, 0), "what has made it need not end");
+    stacks.release(40);
+    assert_eq!(active(&stacks, U, 41), None);
+}
+
+/// `Task.WhenAll` goes on at the end of the last.
+#[test]
+fn who_awaits_several_awaits_each() {
+    let mut stacks = started();
+    resume(&mut stacks, T, 1, Runtime, 4, &[410]);
+    create(&mut stacks, T, 2, StateMachine, 4, 5);
+    create(&mut stacks, T, 3, StateMachine, 4, 6);
+    create(&mut stacks, T, 4, StateMachine, 4, 7);
+    // It is made by the same operation, later, and nobody awaits it.
+    create(&mut stacks, T, 5, StateMachine, 4, 8);
+    take(&mut stacks, T, 6, Action::Suspend { kind: Runtime });
+    resume(&mut stacks, U, 10, StateMachine, 5, &[110]);
+    method_ends(&mut stacks, U, 12, StateMachine);
+    complete(&mut stacks, U, 13, StateMachine);
+    assert!(stacks.awaits_an_end(U.thread, 11, 0));
+    resume(&mut stacks, T, 20, StateMachine, 6, &[110]);
+    method_ends(&mut stacks, T, 22, StateMachine);
+    resume(&mut stacks, T, 23, StateMachine, 7, &[210]);
+    method_ends(&mut stacks, T, 24, StateMachine);
+    resume(&mut stacks, T, 25, Runtime, 4, &[0, 410]);
+    take(&mut stacks, T, 26, Action::Suspend { kind: Runtime });
+    complete(&mut stacks, T, 27, StateMachine);
+    complete(&mut stacks, T, 28, StateMachine);
+    resume(&mut stacks, U, 30, StateMachine, 8, &[110]);
+    method_ends(&mut stacks, U, 32, StateMachine);
+    complete(&mut stacks, U, 33, StateMachine);
+    for (id, ticks) in [(U, 11), (T, 21)] {
+        assert_eq!(parts(&join(&stacks, id, ticks, &[120])), [vec![120], vec![210, 410], vec![]]);
+        assert!(!stacks.awaits_an_end(id.thread, ticks, 0));
+    }
+    assert_eq!(parts(&join(&stacks, U, 31, &[120])), [vec![120], vec![], vec![410]]);
+    assert!(!stacks.awaits_an_end(U.thread, 31, 0));
+}
+
+/// The runtime does not tell that methods of iterators end, and resumes them by other numbers.
+#[test]
+fn who_takes_elements_awaits_the_iterator() {
+    let mut stacks = started();
+    resume(&mut stacks, T, 1, StateMachine, 4, &[410]);
+    create(&mut stacks, T, 2, StateMachine, 4, 5);
+    create(&mut stacks, T, 3, StateMachine, 4, 6);
+    complete(&mut stacks, T, 4, StateMachine);
+    let element = |stacks: &mut LogicalStacks, ticks: u64, number| {
+        resume(stacks, U, ticks, StateMachine, number, &[110]);
+        resume(stacks, U, ticks + 5, StateMachine, 6, &[210, 410]);
+    };
+    let is_over = |stacks: &mut LogicalStacks, ticks: u64| {
+        take(stacks, U, ticks + 7, Action::Suspend { kind: StateMachine });
+        complete(stacks, U, ticks + 8, StateMachine);
+    };
+    element(&mut stacks, 10, 5);
+    create(&mut stacks, U, 16, StateMachine, 6, 5);
+    is_over(&mut stacks, 10);
+    // The last element.
+    element(&mut stacks, 20, 7);
+    is_over(&mut stacks, 20);
+    for ticks in [11, 21] {
+        assert_eq!(parts(&join(&stacks, U, ticks, &[120])), [vec![120], vec![210, 410], vec![]]);
+    }
+    // With a method that the runtime suspends, each element is made by the same operation.
+    resume(&mut stacks, T, 30, Runtime, 8, &[0, 510]);
+    create(&mut stacks, T, 31, StateMachine, 8, 9);
+    take(&mut stacks, T, 32, Action::Suspend { kind: Runtime });
+    resume(&mut stacks, U, 40, StateMachine, 9, &[310]);
+    resume(&mut stacks, U, 41, Runtime, 8, &[0, 510]);
+    take(&mut stacks, U, 42, Action::Suspend { kind: Runtime });
+    take(&mut stacks, U, 43, Action::Suspend { kind: StateMachine });
+    assert_eq!(parts(&join(&stacks, U, 40, &[320])), [vec![320], vec![510], vec![]]);
+}
+
+#[test]
+fn what_a_thread_runs_next_need_not_await_what_it_has_ended() {
+    let mut stacks = started();
+    resume(&mut stacks, T, 1, Runtime, 4, &[410]);
+    create(&mut stacks, T, 2, Runtime, 4, 5);
+    create(&mut stacks, T, 3, Runtime, 4, 6);
+    take(&mut stacks, T, 4, Action::Suspend { kind: Runtime });
+    // Two parts of one operation, each from the queue of the pool, and then what has made both.
+    resume(&mut stacks, U, 10, Runtime, 5, &[110]);
+    complete(&mut stacks, U, 12, Runtime);
+    resume(&mut stacks, U, 12, Runtime, 6, &[210]);
+    complete(&mut stacks, U, 14, Runtime);
+    resume(&mut stacks, U, 14, Runtime, 4, &[0, 410]);
+    // A method that completes a source of others before its own end.
+    resume(&mut stacks, U, 20, StateMachine, 8, &[510]);
+    resume(&mut stacks, U, 21, StateMachine, 9, &[610]);
+    complete(&mut stacks, U, 22, StateMachine);
+    let told = |ticks, physical: &[u64]| parts(&join(&stacks, U, ticks, physical));
+    assert_eq!(told(11, &[120, 100_000]), [vec![120], vec![], vec![410]]);
+    assert_eq!(told(13, &[220, 100_000]), [vec![220], vec![410], vec![]]);
+    assert_eq!(told(20, &[520]), [vec![520], vec![], vec![]]);
+}
+
 /// Each await makes an operation whose parent is that of the await before: these came before, and did not call.
 #[test]
 fn a_loop_of_state_machines_keeps_who_started_it() {

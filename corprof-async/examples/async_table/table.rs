@@ -6,8 +6,8 @@ use std::error::Error;
 use corprof_async::trace::nettrace::Reader;
 use corprof_async::trace::{TraceEvent, add_method, classify};
 use corprof_async::{
-    Action, Buffer, Decoder, Frame, LogicalStack, LogicalStacks, MethodTable, Methods, Outcome, SubEvent, Wait, Waits,
-    WrapperMatch,
+    Action, Buffer, Decoder, Frame, Limits, LogicalStack, LogicalStacks, MethodTable, Methods, Outcome, SubEvent, Wait,
+    Waits, WrapperMatch,
 };
 use serde_json::{Map, Value, json};
 
@@ -25,7 +25,10 @@ pub(crate) fn table(bytes: &[u8], leaf: &str, marks: &[String]) -> Result<Value>
         add_method(&event, &mut methods);
     }
     let mut counts = Counts::default();
-    let mut stacks = LogicalStacks::new();
+    // The other decoder follows chains and creators alone.
+    let mut limits = Limits::default();
+    limits.awaiters = 0;
+    let mut stacks = LogicalStacks::with_limits(limits);
     let mut waits = Waits::new(usize::MAX, usize::MAX);
     let mut totals = WaitTotals { methods: &methods, frequency: frequency as f64, places: HashMap::new() };
     let mut decoder = Decoder::new();

@@ -113,8 +113,14 @@ impl LogicalStacks {
         stack.outcome = if position < chain.len() { Outcome::Stitched } else { Outcome::Beyond };
         stack.push_physical(physical.get(..count).unwrap_or(physical));
         stack.push(chain.get(position.saturating_add(1)..).unwrap_or_default(), Origin::Awaiting);
+        let mut dispatcher = active.dispatcher();
         let mut outermost = last_method(chain, methods);
-        for segment in self.creators(active.dispatcher()) {
+        for awaiter in self.awaiters.of(dispatcher).take(self.limits.awaiters) {
+            stack.push(&awaiter.chain, Origin::Awaiting);
+            dispatcher = awaiter.dispatcher;
+            outermost = last_method(&awaiter.chain, methods);
+        }
+        for segment in self.creators(dispatcher) {
             let creators_outermost = last_method(segment.frames(), methods);
             // In state machines, each await may make an operation whose parent is that of the await before, with the
             // same callers: it came before, and did not call.

@@ -1,5 +1,6 @@
 //! Logical stacks: what each thread runs, who awaits it, and who made it.
 
+mod awaiters;
 mod chains;
 mod creators;
 mod history;
@@ -9,6 +10,7 @@ mod turn;
 
 use std::borrow::Borrow;
 
+use awaiters::Awaiters;
 use chains::Chains;
 use creators::Creators;
 pub use creators::Segment;
@@ -38,13 +40,17 @@ pub struct Limits {
     /// they ran. Of more, the older half is forgotten. A change takes 40 bytes, and a resumption about 100 besides.
     pub states: usize,
     /// Operations that have not ended and whose creator is known, and a sixteenth of the methods of their creators. Of
-    /// more, the oldest are forgotten. An operation takes about 150 bytes, and 40 for each of its creators.
+    /// more, the oldest are forgotten. An operation takes about 150 bytes, and 40 for each of its creators. About as many
+    /// are remembered for who awaited them, of 150 bytes each.
     pub operations: usize,
+    /// Operations in a stack that are known to await each other only since the inner one has ended. With 0, awaiting
+    /// methods are those of one chain alone, and others are creators.
+    pub awaiters: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { threads: 16_384, depth: 256, frames: 1024, states: 1 << 20, operations: 1 << 17 }
+        Self { threads: 16_384, depth: 256, frames: 1024, states: 1 << 20, operations: 1 << 17, awaiters: 16 }
     }
 }
 
@@ -81,9 +87,12 @@ pub struct LogicalStacks {
     streams: FxHashMap<StreamId, Stream>,
     threads: FxHashMap<u64, History>,
     creators: Creators,
+    awaiters: Awaiters,
     chains: Chains,
     /// How many wrappers the runtime has, if it has told.
     wrappers: Option<u8>,
+    /// Ticks a second, if the runtime has told.
+    frequency: Option<u64>,
     /// The sum of the weights of all histories.
     weight: usize,
     next: u64,
@@ -170,8 +179,10 @@ impl LogicalStacks {
             stream: self.streams.entry(id).or_default(),
             history,
             creators: &mut self.creators,
+            awaiters: &mut self.awaiters,
             chains: &mut self.chains,
             wrappers: &mut self.wrappers,
+            frequency: &mut self.frequency,
             next: &mut self.next,
             stats: &mut self.stats,
             step: &mut step,
@@ -223,6 +234,14 @@ impl LogicalStacks {
         self.creators.trail(dispatcher)
     }
 
+    /// Whether buffers that have not come may tell more of who awaited what the thread ran: an operation, or one that
+    /// awaited it, has not ended. What began before `since` is taken for one that does not end.
+    #[must_use]
+    pub fn awaits_an_end(&self, thread: u64, ticks: u64, since: u64) -> bool {
+        self.active(thread, ticks)
+            .is_some_and(|active| self.awaiters.is_open(active.dispatcher(), since, self.limits.awaiters))
+    }
+
     /// The operation that made another one, while that has not ended.
     #[must_use]
     pub fn parent(&self, dispatcher: DispatcherId) -> Option<DispatcherId> {
@@ -238,6 +257,7 @@ impl LogicalStacks {
             self.weight -= before - history.weight();
         }
         self.creators.release(until);
+        self.awaiters.release(until);
     }
 
     /// Counts of what was taken and forgotten.

@@ -12,10 +12,21 @@ pub(super) struct Stream {
     pub(super) stack: Vec<Running>,
     /// The operation that was resumed and whose callstack has not come, and when it was.
     pub(super) resumed: Option<(u64, DispatcherId, Kind)>,
+    /// The operation of runtime async whose end was the last sub-event, and when.
+    pub(super) just_ended: Option<(u64, DispatcherId)>,
+    /// The operation whose end has resumed the one whose callstack has not come.
+    pub(super) awaited: Option<Awaited>,
     /// The operation that was made last.
     pub(super) created: DispatcherId,
     /// The time of its last sub-event.
     pub(super) last: u64,
+}
+
+/// An operation that has ended, and that another one probably awaits.
+#[derive(Debug)]
+pub(super) struct Awaited {
+    pub(super) dispatcher: DispatcherId,
+    pub(super) is_certain: bool,
 }
 
 /// An operation that runs now.
@@ -27,6 +38,15 @@ pub(super) struct Running {
     pub(super) chain: Option<Chain>,
     pub(super) base: i64,
     pub(super) completed: u32,
+    /// Whether its end has resumed another one.
+    pub(super) has_been_followed: bool,
+}
+
+impl Running {
+    /// Whether all its methods have ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.chain.as_ref().is_some_and(|chain| self.completed as usize >= chain.len())
+    }
 }
 
 impl Stream {

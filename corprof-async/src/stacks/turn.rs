@@ -1,9 +1,10 @@
 //! What one sub-event changes.
 
+use super::awaiters::{Awaiter, Awaiters};
 use super::chains::Chains;
 use super::creators::{Creators, Segment};
 use super::history::{History, Run, State};
-use super::stream::{Running, Stream};
+use super::stream::{Awaited, Running, Stream};
 use super::{Limits, Stats};
 use crate::decoder::StreamId;
 use crate::frame::{Chain, Frame, Kind};
@@ -13,6 +14,17 @@ use crate::sub_event::{Action, Callstack, DispatcherId, Moment, SubEvent};
 /// The wrappers of .NET 11, should the metadata be lost.
 const WRAPPERS: u8 = 32;
 
+/// What awaits an operation of runtime async goes on within this part of a second: measured, 1.3 µs, and 6.3 µs in 99 of 100
+/// times.
+const SOON: u64 = 20_000;
+
+/// An operation that the last sub-event has ended.
+#[derive(Clone, Copy)]
+struct Ended {
+    dispatcher: DispatcherId,
+    is_soon: bool,
+}
+
 /// A sub-event at a time, with all that it changes.
 pub(super) struct Turn<'a> {
     pub(super) id: StreamId,
@@ -21,8 +33,10 @@ pub(super) struct Turn<'a> {
     pub(super) stream: &'a mut Stream,
     pub(super) history: &'a mut History,
     pub(super) creators: &'a mut Creators,
+    pub(super) awaiters: &'a mut Awaiters,
     pub(super) chains: &'a mut Chains,
     pub(super) wrappers: &'a mut Option<u8>,
+    pub(super) frequency: &'a mut Option<u64>,
     pub(super) next: &'a mut u64,
     pub(super) stats: &'a mut Stats,
     pub(super) step: &'a mut dyn FnMut(Step),
@@ -35,7 +49,10 @@ impl Turn<'_> {
         let action = &sub_event.action;
         match action {
             Action::Reset => return self.reset(),
-            Action::Metadata(metadata) => *self.wrappers = Some(metadata.wrappers),
+            Action::Metadata(metadata) => {
+                *self.wrappers = Some(metadata.wrappers);
+                *self.frequency = Some(metadata.frequency);
+            }
             _ => {}
         }
         if !self.stream.is_live {
@@ -43,17 +60,18 @@ impl Turn<'_> {
             return;
         }
         self.stats.sub_events += 1;
+        let just_ended = self.just_ended();
         if !self.completes_resume(action) {
             self.tell_resumed(None);
         }
         match action {
             Action::Create { kind, parent, dispatcher } => self.create(*kind, *parent, *dispatcher),
-            Action::Resume { kind, dispatcher } => self.resume(*kind, *dispatcher),
+            Action::Resume { kind, dispatcher } => self.resume(*kind, *dispatcher, just_ended),
             Action::Suspend { kind } => self.pop(*kind, Change::Suspended),
             Action::Complete { kind } => self.pop(*kind, Change::Completed),
             Action::Unwind { kind, frames } => self.leave(*kind, *frames),
             Action::MethodComplete { kind } => self.complete_method(*kind),
-            Action::Stack(callstack) => self.callstack(callstack),
+            Action::Stack(callstack) => self.callstack(callstack, just_ended),
             Action::WrapperIndex => self.next_wrappers(),
             _ => {}
         }
@@ -61,6 +79,7 @@ impl Turn<'_> {
 
     fn reset(&mut self) {
         self.stream.is_live = true;
+        self.stream.just_ended = None;
         self.tell_resumed(None);
         while let Some(running) = self.stream.stack.pop() {
             self.history.end(running.number, self.ticks);
@@ -106,11 +125,26 @@ impl Turn<'_> {
         });
         let forgotten = self.creators.create(self.ticks, dispatcher, parent, rest, self.limits.operations);
         self.stats.forgotten_operations += forgotten;
+        self.awaiters.create(self.ticks, dispatcher, parent, self.limits.operations);
+        self.follow_iterator(dispatcher, parent);
         self.tell(self.ticks, dispatcher, kind, Change::Created { parent });
     }
 
+    /// An iterator that an operation consumes is made anew while it runs, below the operation that it has resumed. The runtime
+    /// does not tell that its methods end, and resumes it by another number.
+    fn follow_iterator(&mut self, dispatcher: DispatcherId, parent: DispatcherId) {
+        let [.., iterator, consumer] = &self.stream.stack[..] else { return };
+        if iterator.dispatcher != dispatcher || consumer.dispatcher != parent {
+            return;
+        }
+        let (Some(of_iterator), Some(of_consumer)) = (&iterator.chain, &consumer.chain) else { return };
+        self.awaiters.consumes(of_consumer, of_iterator);
+        let awaiter = Awaiter { dispatcher: parent, chain: of_consumer.clone() };
+        self.awaiters.went_on(self.ticks, dispatcher, awaiter);
+    }
+
     /// An operation 0 was resumed before the source began to tell, and its end is not told.
-    fn resume(&mut self, kind: Kind, dispatcher: DispatcherId) {
+    fn resume(&mut self, kind: Kind, dispatcher: DispatcherId, just_ended: Option<Ended>) {
         if dispatcher == 0 {
             return;
         }
@@ -118,17 +152,46 @@ impl Turn<'_> {
             self.stats.too_deep += 1;
             return;
         }
+        self.stream.awaited = self.awaited_by(dispatcher, just_ended);
         let number = self.next_number();
         self.history.begin(number, Run { kind, dispatcher, chain: None, end: None });
-        self.stream.stack.push(Running { number, kind, dispatcher, chain: None, base: 0, completed: 0 });
+        let running =
+            Running { number, kind, dispatcher, chain: None, base: 0, completed: 0, has_been_followed: false };
+        self.stream.stack.push(running);
         self.stream.resumed = Some((self.ticks, dispatcher, kind));
         self.remember();
     }
 
-    fn callstack(&mut self, callstack: &Callstack<'_>) {
+    /// The operation of runtime async that ended by the last sub-event.
+    fn just_ended(&mut self) -> Option<Ended> {
+        let (ticks, dispatcher) = self.stream.just_ended.take()?;
+        let soon = self.frequency.map_or(0, |frequency| frequency / SOON);
+        Some(Ended { dispatcher, is_soon: self.ticks.saturating_sub(ticks) <= soon })
+    }
+
+    /// The operation whose end has this one go on. The end of a state machine runs what awaits it before it is told,
+    /// that of a method of runtime async after that. So if the thread runs the end of a state machine, what ended just now
+    /// on it is awaited.
+    fn awaited_by(&mut self, dispatcher: DispatcherId, just_ended: Option<Ended>) -> Option<Awaited> {
+        if let Some(running) = self.stream.stack.last_mut()
+            && running.kind == Kind::StateMachine
+            && running.has_ended()
+        {
+            let is_first = !std::mem::replace(&mut running.has_been_followed, true);
+            let ended = just_ended.map(|ended| ended.dispatcher);
+            let awaited = ended.or(is_first.then_some(running.dispatcher))?;
+            return Some(Awaited { dispatcher: awaited, is_certain: true });
+        }
+        // Since then the thread may have taken other work from the queue of the pool, which seldom comes as soon.
+        let ended = just_ended.filter(|ended| ended.is_soon)?.dispatcher;
+        let has_made_it = self.awaiters.parent(ended) == Some(dispatcher);
+        has_made_it.then_some(Awaited { dispatcher: ended, is_certain: false })
+    }
+
+    fn callstack(&mut self, callstack: &Callstack<'_>, just_ended: Option<Ended>) {
         let Callstack { kind, dispatcher, moment, .. } = *callstack;
         match moment {
-            Moment::Resume => self.resumed_callstack(callstack),
+            Moment::Resume => self.resumed_callstack(callstack, just_ended),
             Moment::Append => self.append(callstack),
             Moment::Create { parent } => {
                 if self.stream.created != dispatcher {
@@ -144,10 +207,10 @@ impl Turn<'_> {
         }
     }
 
-    fn resumed_callstack(&mut self, callstack: &Callstack<'_>) {
+    fn resumed_callstack(&mut self, callstack: &Callstack<'_>, just_ended: Option<Ended>) {
         let is_expected = self.stream.resumed.is_some();
         if !is_expected {
-            self.resume(callstack.kind, callstack.dispatcher);
+            self.resume(callstack.kind, callstack.dispatcher, just_ended);
         }
         // Neither an operation 0 nor one that is too deep.
         if self.stream.resumed.is_none() {
@@ -159,8 +222,29 @@ impl Turn<'_> {
             running.chain = Some(chain.clone());
             self.history.set_chain(running.number, chain.clone());
         }
+        self.awaiters.run(self.ticks, callstack.dispatcher, &chain, self.limits.operations);
+        let awaits_a_task = chain.first().is_some_and(|frame| frame.address == 0);
+        let awaited = self.stream.awaited.take().filter(|awaited| awaited.is_certain || awaits_a_task);
+        let awaited = awaited.map(|awaited| awaited.dispatcher).or_else(|| self.consumed());
+        if let Some(awaited) = awaited {
+            let awaiter = Awaiter { dispatcher: callstack.dispatcher, chain: chain.clone() };
+            self.awaiters.went_on(self.ticks, awaited, awaiter);
+        }
         self.tell_resumed(Some(chain));
         self.remember();
+    }
+
+    /// The iterator that the thread runs, if what it has just resumed consumes it: it has made that, or it is known to.
+    fn consumed(&mut self) -> Option<DispatcherId> {
+        let [.., iterator, consumer] = &self.stream.stack[..] else { return None };
+        if iterator.kind != Kind::StateMachine {
+            return None;
+        }
+        let (of_consumer, of_iterator) = (consumer.chain.as_ref()?, iterator.chain.as_ref()?);
+        if self.awaiters.parent(iterator.dispatcher) == Some(consumer.dispatcher) {
+            self.awaiters.consumes(of_consumer, of_iterator);
+        }
+        self.awaiters.is_consumer(of_consumer, of_iterator).then_some(iterator.dispatcher)
     }
 
     /// From now on the operation has more methods: those that have begun to await it since it was resumed.
@@ -190,6 +274,9 @@ impl Turn<'_> {
         self.history.end(running.number, self.ticks);
         if change == Change::Completed {
             self.creators.complete(self.ticks, running.dispatcher, self.limits.operations);
+            let is_whole = kind == Kind::Runtime || running.has_ended();
+            self.awaiters.end(self.ticks, running.dispatcher, is_whole);
+            self.stream.just_ended = (kind == Kind::Runtime).then_some((self.ticks, running.dispatcher));
         }
         self.tell(self.ticks, running.dispatcher, kind, change);
         self.remember();

@@ -109,6 +109,14 @@ impl<T> HeldStacks<T> {
         until.max(self.answered_until) >= sample.ticks
     }
 
+    /// Whether the thread is still to tell who awaits what it ran, as an operation does that ends soon. While many samples
+    /// wait, none waits for that.
+    fn may_have_more_callers(&self, sample: &Waiting<T>) -> bool {
+        let Some(os_id) = sample.thread.1.filter(|_| self.frames < MOST_FRAMES / 2) else { return false };
+        let since = self.seconds.front().copied().unwrap_or_default();
+        self.stacks.awaits_an_end(os_id.into(), sample.ticks, since)
+    }
+
     /// The time of the oldest sample that waits, in ticks.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.waiting.iter().map(|sample| sample.ticks).min()
@@ -142,7 +150,7 @@ impl<T> HeldStacks<T> {
             || self.frames > MOST_FRAMES
             || sample.has_waited_long()
             || !sample.may_be_async()
-            || self.is_known(sample);
+            || self.is_known(sample) && !self.may_have_more_callers(sample);
         if !is_due {
             return None;
         }

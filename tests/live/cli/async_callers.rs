@@ -16,10 +16,10 @@ const ENTRIES: [(&str, &str, f64); 4] = [
     ("Stock", "Witness.Of5(", 500.0 / 101.0),
 ];
 
-/// State machines, and the methods that the runtime suspends itself: those are known only where the runtime tells them. The short
-/// form of a test takes the one of this number, if there are several.
+/// State machines, and where the runtime tells them the methods that it suspends itself, and both. The short form of a test takes
+/// the one of this number, if there are several.
 fn kinds(runtime: &Runtime, in_short: usize) -> &'static [&'static str] {
-    let all: &[&str] = if runtime.has(Difference::AsyncOperations) { &["shop", "machines"] } else { &["machines"] };
+    let all: &[&str] = if runtime.has(Difference::AsyncOperations) { &["shop", "machines", "mixed"] } else { &["machines"] };
     let one = all.get(in_short..=in_short).unwrap_or(all);
     repetitions(one, all)
 }
@@ -160,7 +160,7 @@ fn callers_are_those_that_await_after_an_attach_and_stacks_are_physical_on_reque
             return Ok(());
         }
         let folder = tempfile::tempdir()?;
-        for kind in kinds(runtime, 1) {
+        for kind in kinds(runtime, 2) {
             let program = Program::start(Run::new(runtime, "AsyncShares").args([kind]).command()?)?;
             program.expect("ready")?;
             let pid = program.child.id().to_string();

@@ -2,13 +2,14 @@
 // option: -features:runtime-async=on
 // option: -nowarn:SYSLIB5007
 // Four async entry methods burn processor time in one helper, below awaits, in known shares: 48, 29, 19 and 5 parts of 101. The
-// methods of Shop are suspended by the runtime itself, those of Machines are state machines. On .NET 10 it needs
-// DOTNET_RuntimeAsync=1.
+// methods of Shop are suspended by the runtime itself, those of Machines are state machines, and those of Mixed are both, as in an
+// ASP.NET Core application. On .NET 10 it needs DOTNET_RuntimeAsync=1.
 //
-//     AsyncShares shop|machines [MILLISECONDS]
+//     AsyncShares shop|machines|mixed [MILLISECONDS]
 //
 // It says `ready`, works until its input ends, or for this long, and says how many rounds it has made in how much processor time.
 using System;
+using System.Collections.Generic;
 using System.Diagnostics;
 using System.Linq;
 using System.Runtime.CompilerServices;
@@ -151,11 +152,96 @@ static class Machines
     }
 }
 
+static class Mixed
+{
+    [RuntimeAsyncMethodGeneration(false)]
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static async Task<long> Query(int parts)
+    {
+        await Task.Delay(1);
+        return Helper.Burn(parts);
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static async Task<long> Load(int parts) => await Query(parts) + 1;
+
+    [RuntimeAsyncMethodGeneration(false)]
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static async IAsyncEnumerable<long> List(int parts)
+    {
+        yield return await Query(parts);
+        await Task.Yield();
+        yield return 1;
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static async Task Fail(int parts)
+    {
+        await Query(parts);
+        throw new InvalidOperationException();
+    }
+
+    [RuntimeAsyncMethodGeneration(false)]
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public static async Task<long> Orders() => await Load(48) + 1;
+
+    [RuntimeAsyncMethodGeneration(false)]
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public static async Task<long> Users()
+    {
+        await Task.WhenAll(Query(29), Task.Delay(2));
+        return 2;
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public static async Task<long> Reports()
+    {
+        long sum = 0;
+        await foreach (long found in List(19))
+        {
+            sum += found;
+        }
+        return sum;
+    }
+
+    [RuntimeAsyncMethodGeneration(false)]
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public static async Task Stock()
+    {
+        try
+        {
+            await Fail(5);
+        }
+        catch (InvalidOperationException)
+        {
+        }
+    }
+
+    public static async Task<long> Work()
+    {
+        long rounds = 0;
+        while (!Helper.IsOver)
+        {
+            await Orders();
+            await Users();
+            await Reports();
+            await Stock();
+            rounds++;
+        }
+        return rounds;
+    }
+}
+
 static class Program
 {
     static async Task<int> Main(string[] arguments)
     {
-        Func<Task<long>> work = arguments[0] == "machines" ? Machines.Work : Shop.Work;
+        Func<Task<long>> work = arguments[0] switch
+        {
+            "machines" => Machines.Work,
+            "mixed" => Mixed.Work,
+            _ => Shop.Work,
+        };
         Task<long>[] workers = Enumerable.Range(0, 8).Select(_ => Task.Run(work)).ToArray();
         Console.WriteLine("ready");
         if (arguments.Length > 1)

@@ -1,0 +1,282 @@
+//! Who goes on when an operation has ended, so awaited it: another operation, which its thread resumes then.
+//!
+//! A chain is told as far as methods of one kind await each other. Where a method of the other kind awaits the last of
+//! them, or where several are awaited at once, the operation that goes on is another one. It is known only at the end.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::frame::{Chain, Frame};
+use crate::sub_event::DispatcherId;
+
+/// An operation that awaited another one.
+#[derive(Debug, Clone)]
+pub(super) struct Awaiter {
+    pub(super) dispatcher: DispatcherId,
+    /// Its methods when it went on.
+    pub(super) chain: Chain,
+}
+
+/// What is known of operations, by their numbers. Threads tell in any order, so each fact may come first.
+#[derive(Debug, Default)]
+pub(super) struct Awaiters {
+    operations: FxHashMap<DispatcherId, Operation>,
+    /// Of operations that one has made and that have the same outermost method: who awaited one of them, as
+    /// `Task.WhenAll` goes on when the last has ended.
+    gathered: FxHashMap<(DispatcherId, Address), Gathered>,
+    /// The outermost methods of async iterators, each with the method that consumes its elements.
+    consumers: FxHashSet<(Address, Address)>,
+}
+
+/// The address of a method, the same at each await of a state machine.
+type Address = u64;
+
+#[derive(Debug, Default)]
+struct Operation {
+    /// When it was made, and by which one.
+    made: Option<(u64, DispatcherId)>,
+    /// When the first was made that it goes on from: a state machine may be another operation after each await.
+    began: Option<u64>,
+    /// Its outermost method, once it has run.
+    outermost: Option<Address>,
+    end: Option<End>,
+    awaiter: Option<Awaiter>,
+    /// The last operation at whose end it went on.
+    awaited: Option<DispatcherId>,
+    /// The last operation that it has made, and when.
+    child: Option<(u64, DispatcherId)>,
+    /// The time of the last fact.
+    last: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct End {
+    /// Whether all its methods had ended. Otherwise they go on as another operation.
+    is_whole: bool,
+}
+
+#[derive(Debug)]
+struct Gathered {
+    ticks: u64,
+    /// What was made before is awaited.
+    before: u64,
+    awaiter: Awaiter,
+}
+
+/// Who goes on after an operation.
+enum Next<'a> {
+    Awaiter(&'a Awaiter),
+    /// That may still be told.
+    Open,
+    /// Nobody, or that is not told.
+    Unknown,
+}
+
+/// How many operations a state machine is followed through.
+const MOST_TURNS: usize = 256;
+
+/// How many methods of iterators are remembered. A service has some dozens.
+const MOST_CONSUMERS: usize = 4096;
+
+/// The innermost method of a chain.
+fn innermost(chain: &[Frame]) -> Option<Address> {
+    chain.iter().find(|frame| frame.address != 0).map(|frame| frame.address)
+}
+
+/// The outermost method of a chain.
+fn outermost(chain: &[Frame]) -> Option<Address> {
+    chain.iter().rfind(|frame| frame.address != 0).map(|frame| frame.address)
+}
+
+impl Awaiters {
+    /// An operation was made. Of more than `most`, half are forgotten.
+    pub(super) fn create(&mut self, ticks: u64, dispatcher: DispatcherId, parent: DispatcherId, most: usize) {
+        self.forget(most);
+        if let Some(before) = self.operations.get_mut(&dispatcher)
+            && before.made.is_some()
+        {
+            // Its number comes again.
+            *before = Operation::default();
+        }
+        let operation = self.at(dispatcher, ticks);
+        operation.made = Some((ticks, parent));
+        operation.began = Some(ticks);
+        if parent != 0 {
+            let maker = self.at(parent, ticks);
+            maker.child = maker.child.max(Some((ticks, dispatcher)));
+        }
+        self.gather(dispatcher);
+    }
+
+    /// An operation runs that has these methods. Of more than `most`, half are forgotten.
+    pub(super) fn run(&mut self, ticks: u64, dispatcher: DispatcherId, chain: &[Frame], most: usize) {
+        self.forget(most);
+        let Some(method) = outermost(chain) else { return };
+        let operation = self.at(dispatcher, ticks);
+        operation.outermost = Some(method);
+        operation.began.get_or_insert(ticks);
+        let made = operation.made;
+        let maker = made.and_then(|(_, parent)| self.operations.get(&parent));
+        let is_turn = |maker: &&Operation| maker.outermost == Some(method);
+        let began = maker.filter(is_turn).and_then(|maker| maker.began);
+        if let (Some(began), Some(operation)) = (began, self.operations.get_mut(&dispatcher)) {
+            operation.began = Some(began);
+        }
+    }
+
+    /// An operation has ended.
+    pub(super) fn end(&mut self, ticks: u64, dispatcher: DispatcherId, is_whole: bool) {
+        if let Some(operation) = self.operations.get_mut(&dispatcher) {
+            operation.last = operation.last.max(ticks);
+            operation.end = Some(End { is_whole });
+        }
+    }
+
+    /// An operation went on because another one had ended.
+    pub(super) fn went_on(&mut self, ticks: u64, awaited: DispatcherId, awaiter: Awaiter) {
+        let dispatcher = awaiter.dispatcher;
+        if let Some(operation) = self.operations.get_mut(&awaited) {
+            operation.awaiter = Some(awaiter);
+        }
+        self.at(dispatcher, ticks).awaited = Some(awaited);
+        self.gather(dispatcher);
+    }
+
+    /// Remembers who went on at the end of an operation for the others that the same one has made. That is who made them,
+    /// or what that has made after them.
+    fn gather(&mut self, dispatcher: DispatcherId) -> Option<()> {
+        let operation = self.operations.get(&dispatcher)?;
+        let awaited = self.operations.get(&operation.awaited?)?;
+        let awaiter = awaited.awaiter.as_ref().filter(|awaiter| awaiter.dispatcher == dispatcher)?;
+        let (_, parent) = awaited.made?;
+        let ticks = operation.last;
+        let is_maker = parent == dispatcher;
+        let before = if is_maker { ticks } else { operation.made.filter(|(_, maker)| *maker == parent)?.0 };
+        if parent != 0 {
+            let gathered = Gathered { ticks, before, awaiter: awaiter.clone() };
+            self.gathered.insert((parent, awaited.outermost?), gathered);
+        }
+        Some(())
+    }
+
+    /// An operation takes elements of an iterator: the one has resumed the other while it ran.
+    pub(super) fn consumes(&mut self, consumer: &[Frame], iterator: &[Frame]) {
+        if self.consumers.len() >= MOST_CONSUMERS {
+            self.consumers.clear();
+        }
+        self.consumers.extend(outermost(iterator).zip(innermost(consumer)));
+    }
+
+    /// Whether an operation with one chain consumes elements of the iterator with the other.
+    pub(super) fn is_consumer(&self, consumer: &[Frame], iterator: &[Frame]) -> bool {
+        let methods = outermost(iterator).zip(innermost(consumer));
+        methods.is_some_and(|methods| self.consumers.contains(&methods))
+    }
+
+    /// The operation that made another one.
+    pub(super) fn parent(&self, dispatcher: DispatcherId) -> Option<DispatcherId> {
+        let (_, parent) = self.operations.get(&dispatcher)?.made?;
+        (parent != 0).then_some(parent)
+    }
+
+    /// Who awaited an operation, who awaited that, and so on.
+    pub(super) fn of(&self, dispatcher: DispatcherId) -> impl Iterator<Item = &Awaiter> {
+        let first = self.awaiter(dispatcher);
+        std::iter::successors(first, |awaiter| self.awaiter(awaiter.dispatcher))
+    }
+
+    /// Whether more may be told of who awaited an operation: it, or one that awaited it, has not ended. What began before
+    /// `since` is taken for one that does not end, and nobody needs the end of what has made the operation.
+    pub(super) fn is_open(&self, dispatcher: DispatcherId, since: u64, most_awaiters: usize) -> bool {
+        let mut next = dispatcher;
+        for _ in 0..most_awaiters {
+            let began = self.operations.get(&next).and_then(|operation| operation.began);
+            if began.is_none_or(|began| began < since) {
+                return false;
+            }
+            match self.next(next) {
+                Next::Awaiter(awaiter) if self.has_made(awaiter.dispatcher, dispatcher) => return false,
+                Next::Awaiter(awaiter) => next = awaiter.dispatcher,
+                Next::Open => return true,
+                Next::Unknown => return false,
+            }
+        }
+        false
+    }
+
+    /// All up to this time has come.
+    pub(super) fn release(&mut self, until: u64) {
+        self.operations.retain(|_, operation| operation.end.is_none() || operation.last > until);
+        self.gathered.retain(|_, gathered| gathered.ticks > until);
+    }
+
+    fn at(&mut self, dispatcher: DispatcherId, ticks: u64) -> &mut Operation {
+        let operation = self.operations.entry(dispatcher).or_default();
+        operation.last = operation.last.max(ticks);
+        operation
+    }
+
+    fn awaiter(&self, dispatcher: DispatcherId) -> Option<&Awaiter> {
+        if let Next::Awaiter(awaiter) = self.next(dispatcher) { Some(awaiter) } else { None }
+    }
+
+    /// Whether an operation has made another one, or one that has made that.
+    fn has_made(&self, maker: DispatcherId, made: DispatcherId) -> bool {
+        let parents = std::iter::successors(self.parent(made), |parent| self.parent(*parent));
+        parents.take(MOST_TURNS).any(|parent| parent == maker)
+    }
+
+    fn next(&self, dispatcher: DispatcherId) -> Next<'_> {
+        let mut operation = self.operations.get(&dispatcher);
+        for _ in 0..MOST_TURNS {
+            let Some(known) = operation else { return Next::Unknown };
+            if let Some(awaiter) = &known.awaiter {
+                return Next::Awaiter(awaiter);
+            }
+            let Some(end) = known.end else { return Next::Open };
+            if end.is_whole {
+                return self.gathered(known);
+            }
+            // What it goes on as is made last: what its methods call is made before they wait.
+            let turn = known.child.and_then(|(_, child)| self.operations.get(&child));
+            let Some(turn) = turn else { return Next::Unknown };
+            if turn.outermost.is_none() {
+                return Next::Open;
+            }
+            operation = Some(turn).filter(|turn| turn.outermost == known.outermost);
+        }
+        Next::Unknown
+    }
+
+    /// Who goes on after an operation whose end resumed nobody: perhaps who awaits several at once.
+    fn gathered(&self, ended: &Operation) -> Next<'_> {
+        let (Some((made, parent)), Some(method)) = (ended.made, ended.outermost) else { return Next::Unknown };
+        if let Some(gathered) = self.gathered.get(&(parent, method))
+            && gathered.before > made
+        {
+            return Next::Awaiter(&gathered.awaiter);
+        }
+        let child = self.operations.get(&parent).and_then(|parent| parent.child);
+        let is_last = child.is_none_or(|(ticks, _)| ticks <= made);
+        if is_last { Next::Unknown } else { Next::Open }
+    }
+
+    /// Forgets half of the operations if there are too many.
+    fn forget(&mut self, most: usize) {
+        if self.gathered.len() > most {
+            self.gathered.clear();
+        }
+        if self.operations.len() <= most {
+            return;
+        }
+        let mut times: Vec<u64> = self.operations.values().map(|operation| operation.last).collect();
+        let half = times.len() / 2;
+        let (_, median, _) = times.select_nth_unstable(half);
+        let median = *median;
+        let mut excess = self.operations.len() - half;
+        self.operations.retain(|_, operation| {
+            let goes = operation.last <= median && excess > 0;
+            excess -= usize::from(goes);
+            !goes
+        });
+    }
+}
