@@ -122,15 +122,33 @@ pub(crate) fn state_machine(name: &str) -> Option<String> {
 }
 
 fn of_path(types: &[&str], method: &str, machine: Machine) -> String {
-    let holder = types.iter().rev().find_map(|component| type_name(component)).unwrap_or_default();
+    let holder = outer_types(types).iter().rev().find_map(|component| type_name(component)).unwrap_or_default();
     within_holder(&holder, types, method, machine)
+}
+
+/// Where the innermost state machine is among the components.
+fn machine_position(types: &[&str]) -> Option<usize> {
+    types.iter().rposition(|component| machine_source(component).is_some())
+}
+
+/// The types around a method. After a state machine, there are the components of an interface that it implements explicitly.
+fn outer_types<'t>(types: &'t [&'t str]) -> &'t [&'t str] {
+    machine_position(types).and_then(|position| types.get(..position)).unwrap_or(types)
+}
+
+/// The construct behind a state machine, if an interface that it implements explicitly tells.
+fn of_interface(interface: &[&str]) -> Option<Machine> {
+    let name = interface.last()?;
+    let machine = if name.starts_with("IAsyncEnumer") { Machine::AsyncIterator } else { Machine::Iterator };
+    ["IAsyncEnumer", "IEnumer"].iter().any(|prefix| name.starts_with(prefix)).then_some(machine)
 }
 
 /// The method in the type that holds it, `holder`.
 fn within_holder(holder: &str, types: &[&str], method: &str, machine: Machine) -> String {
     let within = |inner: String| if holder.is_empty() { inner } else { format!("{holder}.{inner}") };
     let last = types.last().copied().unwrap_or_default();
-    if let Some(position) = types.iter().rposition(|component| machine_source(component).is_some()) {
+    if let Some(position) = machine_position(types) {
+        let machine = types.get(position + 1..).and_then(of_interface).unwrap_or(machine);
         let source = types.get(position).and_then(|component| machine_source(component)).unwrap_or_default();
         // An explicit implementation is the last word of `System.Collections.IEnumerator.Reset`.
         let part = match method {

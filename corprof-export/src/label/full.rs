@@ -2,8 +2,8 @@
 //! compiler has made of a name is turned back.
 
 use super::{
-    Machine, class_in_source, fsharp_closure, generated, is_closure, is_of_vb, machine_source, outside_brackets, split,
-    state_machine, type_name, within_holder,
+    Machine, class_in_source, fsharp_closure, generated, is_closure, is_of_vb, machine_position, machine_source,
+    outer_types, outside_brackets, split, type_name, within_holder,
 };
 
 /// A managed method with its namespace and parameters.
@@ -23,7 +23,7 @@ pub(crate) fn full(name: &str, machine: Machine) -> String {
     }
     let (path, parameters) = split(name);
     let Some((method, types)) = path.split_last() else { return name.to_owned() };
-    let holder: Vec<String> = types.iter().filter_map(|component| full_type_name(component)).collect();
+    let holder: Vec<String> = outer_types(types).iter().filter_map(|component| full_type_name(component)).collect();
     let holder = holder.join(".");
     let shown = match path.iter().any(|component| is_generated(component)) {
         true => within_holder(&holder, types, method, machine),
@@ -33,8 +33,8 @@ pub(crate) fn full(name: &str, machine: Machine) -> String {
     if shown.is_empty() {
         return name.to_owned();
     }
-    // Those of `MoveNext` are not those of the method in the source.
-    let parameters = if state_machine(name).is_some() { String::new() } else { of_types(parameters) };
+    // Those of a state machine's methods are not those of the method in the source.
+    let parameters = if machine_position(types).is_some() { String::new() } else { of_types(parameters) };
     format!("{shown}{parameters}")
 }
 
@@ -148,6 +148,10 @@ mod tests {
         is("<dynamic method lambda_method7>", "lambda_method7 (dynamic)");
         is("<stub IL_STUB_AsyncResume>", "IL_STUB_AsyncResume (stub)");
         assert_eq!(full("Shop.Api.<Items>d__2.MoveNext()", Machine::Iterator), "Shop.Api.Items (iterator)");
+        is(
+            "Shop.Api.<Items>d__2.System.Collections.Generic.IAsyncEnumerator<System.Int32>.MoveNextAsync()",
+            "Shop.Api.Items.MoveNextAsync (async iterator)",
+        );
     }
 
     #[test]

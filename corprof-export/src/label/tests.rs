@@ -135,6 +135,7 @@ fn iterators_are_their_method() {
         "Truth.GetEnumerator (iterator)"
     });
     assert_eq!(managed("Shop.Truth+<Items>d__3.MoveNext()", Machine::AsyncIterator), "Truth.Items (async iterator)");
+    is("Shop.Truth+<Items>d__3.System.Collections.IEnumerator.Reset()", "Truth.Items.Reset (iterator)");
     assert_eq!(state_machine("Shop.Truth+<Items>d__3.MoveNext()").as_deref(), Some("Items"));
     assert_eq!(state_machine("Shop.Truth+Enumerator.MoveNext()"), None);
     assert_eq!(state_machine("Shop.Truth+<Items>d__3.Dispose()"), None);
