@@ -105,6 +105,8 @@ struct EndedWaits {
     by_chain: HashMap<Option<Chain>, Sum>,
     /// Waits of chains beyond the limit.
     left_out: u64,
+    /// Waits that have ended before do not count.
+    begin: u64,
     /// Waits that end later do not count.
     end: Option<u64>,
 }
@@ -128,6 +130,10 @@ impl Listener for Sums {
         self.waits.work_taken(ticks, thread, work, |wait| self.ended.add(wait));
     }
 
+    fn begin(&mut self, at: u64) {
+        self.ended.begin = at;
+    }
+
     fn end(&mut self, at: u64) {
         self.ended.end = Some(at);
     }
@@ -139,7 +145,7 @@ impl Listener for Sums {
 
 impl EndedWaits {
     fn add(&mut self, wait: Wait) {
-        if self.end.is_some_and(|end| wait.to > end) {
+        if wait.to < self.begin || self.end.is_some_and(|end| wait.to > end) {
             return;
         }
         if self.by_chain.len() >= CHAINS && !self.by_chain.contains_key(&wait.place) {

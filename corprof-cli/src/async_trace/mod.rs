@@ -109,6 +109,8 @@ pub(crate) trait Listener {
     fn work_queued(&mut self, ticks: u64, work: u64);
     /// A thread took work from there.
     fn work_taken(&mut self, ticks: u64, thread: u64, work: u64);
+    /// What has ended before does not count: threads hold what they have done since an earlier session.
+    fn begin(&mut self, _at: u64) {}
     /// What ends later does not count: not all of it is told before the session ends.
     fn end(&mut self, at: u64);
     /// Nothing from before this time will come any more.
@@ -228,8 +230,7 @@ fn read(path: &Path, listener: &mut impl Listener) -> Result<(Traced, bool)> {
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     let mut follower = Follower::new(listener);
     let mut reader = Reader::new(BufReader::new(file));
-    let frequency = frequency(&mut reader).with_context(|| format!("{} is not a .nettrace", path.display()))?;
-    follower.frequency = frequency;
+    follower.begin(&mut reader).with_context(|| format!("{} is not a .nettrace", path.display()))?;
     loop {
         match reader.next_event() {
             Ok(None) => break,
@@ -244,11 +245,6 @@ fn read(path: &Path, listener: &mut impl Listener) -> Result<(Traced, bool)> {
     let lost = reader.stats().lost;
     let tells_operations = follower.buffers > 0;
     Ok((follower.finish(path.display().to_string(), None, lost), tells_operations))
-}
-
-fn frequency<R: Read>(reader: &mut Reader<R>) -> Result<f64> {
-    #[allow(clippy::cast_precision_loss, reason = "10 MHz or 1 GHz")]
-    Ok(reader.trace()?.ticks_per_second as f64)
 }
 
 fn of_process(
@@ -300,7 +296,7 @@ impl Target<'_> {
         }
         let mut reader = Reader::new(session);
         let mut follower = Follower::new(listener);
-        follower.frequency = frequency(&mut reader)?;
+        follower.begin(&mut reader)?;
         reader.get_mut().set_read_timeout(Some(POLL));
         let until = duration.map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {} s", time.as_secs_f64()));
         eprintln!("corprof: listening to process {pid} {until}");
@@ -419,6 +415,16 @@ impl<'l, L: Listener> Follower<'l, L> {
             damaged: 0,
             tells_queue: false,
         }
+    }
+
+    /// Reads the beginning of the trace.
+    fn begin<R: Read>(&mut self, reader: &mut Reader<R>) -> Result<()> {
+        let trace = reader.trace()?;
+        #[allow(clippy::cast_precision_loss, reason = "10 MHz or 1 GHz")]
+        let frequency = trace.ticks_per_second as f64;
+        self.frequency = frequency;
+        self.listener.begin(trace.started_ticks);
+        Ok(())
     }
 
     fn take(&mut self, event: &Event<'_>) {
