@@ -2,9 +2,10 @@
 //! instead.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use corprof_launch::signals::Requests;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
@@ -15,9 +16,27 @@ const REQUESTS: [i32; 3] = [SIGINT, SIGTERM, signal_hook::consts::SIGQUIT];
 const REQUESTS: [i32; 2] = [SIGINT, SIGTERM];
 
 /// A flag that Ctrl-C, or another request to end, sets from now on. The second one ends this process.
+#[cfg(unix)]
 pub(crate) fn stop_requests() -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
+    let is_requested = Arc::clone(&flag);
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+    std::thread::Builder::new().name("corprof-signals".to_owned()).spawn(move || {
+        let mut requests = Requests::default();
+        for _ in signals.forever() {
+            if requests.is_new() && is_requested.swap(true, Ordering::Relaxed) {
+                std::process::exit(130);
+            }
+        }
+    })?;
+    Ok(flag)
+}
+
+/// A flag that Ctrl-C, or another request to end, sets from now on. The second one ends this process.
+#[cfg(not(unix))]
+pub(crate) fn stop_requests() -> io::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in REQUESTS {
         // In this order the first only sets the flag.
         flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag))?;
         flag::register(signal, Arc::clone(&flag))?;
@@ -31,6 +50,8 @@ pub(crate) struct Signals {
     /// Set when the terminal goes away.
     hangups: Arc<AtomicBool>,
     was_interrupted: AtomicBool,
+    /// The requests that were taken.
+    taken: Mutex<Requests>,
 }
 
 impl Signals {
@@ -42,10 +63,10 @@ impl Signals {
         }
         #[cfg(unix)]
         flag::register(signal_hook::consts::SIGHUP, Arc::clone(&hangups))?;
-        Ok(Self { requests, hangups, was_interrupted: AtomicBool::new(false) })
+        Ok(Self { requests, hangups, was_interrupted: AtomicBool::new(false), taken: Mutex::default() })
     }
 
-    /// Whether there was a request since the last call.
+    /// Whether there was a request since the last call, other than one that repeats the last.
     ///
     /// A terminal that goes away is the first request or none: shell and system report it one after the other, which is
     /// not a user who interrupts a second time.
@@ -53,7 +74,8 @@ impl Signals {
         let is_requested = self.requests.swap(false, Ordering::Relaxed);
         let has_hung_up = self.hangups.swap(false, Ordering::Relaxed);
         let is_first = !self.was_interrupted.load(Ordering::Relaxed);
-        let is_interrupted = is_requested || has_hung_up && is_first;
+        let is_request = is_requested || has_hung_up && is_first;
+        let is_interrupted = is_request && self.taken.lock().unwrap_or_else(PoisonError::into_inner).is_new();
         self.was_interrupted.fetch_or(is_interrupted, Ordering::Relaxed);
         is_interrupted
     }
@@ -63,6 +85,8 @@ impl Signals {
 mod tests {
     use signal_hook::consts::SIGHUP;
     use signal_hook::low_level::raise;
+
+    use corprof_launch::signals::SAME_REQUEST;
 
     use super::*;
 
@@ -75,6 +99,10 @@ mod tests {
             raise(signal).unwrap();
             assert_eq!(signals.is_interrupted(), is_interrupted, "signal {signal}");
             assert!(!signals.is_interrupted());
+            // `timeout` sends it twice.
+            raise(signal).unwrap();
+            assert!(!signals.is_interrupted());
+            std::thread::sleep(SAME_REQUEST);
         }
     }
 }

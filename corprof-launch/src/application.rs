@@ -11,7 +11,7 @@ use anyhow::{Context, anyhow};
 
 use crate::exit::{self, Failure};
 use crate::running;
-use crate::signals::{Forwarding, Interrupt};
+use crate::signals::{Forwarding, Interrupt, Requests};
 
 /// What other threads report.
 enum Event {
@@ -27,6 +27,7 @@ pub struct Application {
     events: Receiver<Event>,
     /// For [`Application::waker`].
     sender: Sender<Event>,
+    requests: Requests,
     status: Option<ExitStatus>,
     _forwarding: Forwarding,
 }
@@ -36,8 +37,8 @@ pub struct Application {
 pub enum Wait {
     /// The application has ended.
     Ended(ExitStatus),
-    /// A signal has come, and was passed on; with [`Interrupt::Stop`]: Ctrl-C or SIGTERM has come, and was not passed
-    /// on.
+    /// A signal has come, and was passed on; with [`Interrupt::Stop`]: Ctrl-C, SIGTERM or SIGHUP has come, and was not
+    /// passed on.
     Signal,
     /// Another thread has ended the wait, by [`Application::waker`].
     Woken,
@@ -62,7 +63,8 @@ impl Application {
         })?;
         let at_end = sender.clone();
         running::at_end(&child, move || _ = at_end.send(Event::Ended)).context("cannot watch the application")?;
-        Ok(Self { child, interrupt, events, sender, status: None, _forwarding: forwarding })
+        let requests = Requests::default();
+        Ok(Self { child, interrupt, events, sender, requests, status: None, _forwarding: forwarding })
     }
 
     /// The process id.
@@ -94,7 +96,12 @@ impl Application {
                     self.status = Some(status);
                     return Ok(Wait::Ended(status));
                 }
-                Ok(Event::Signal(signal)) if self.interrupt.pass_on(signal, self.id()) => return Ok(Wait::Signal),
+                Ok(Event::Signal(signal)) if self.interrupt.pass_on(signal, self.id()) => {
+                    let is_repeated = self.interrupt == Interrupt::Stop && !self.requests.is_new();
+                    if !is_repeated {
+                        return Ok(Wait::Signal);
+                    }
+                }
                 Ok(Event::Signal(_)) => {}
                 Ok(Event::Woken) => return Ok(Wait::Woken),
                 Err(_) => return Ok(Wait::TimedOut),

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 pub(crate) use system::Forwarding;
 
@@ -12,6 +13,27 @@ pub enum Interrupt {
     PassOn,
     /// None: this process first has the profiler write its file, and then ends the application.
     Stop,
+}
+
+/// Requests to end that come this soon after one another are one: `timeout` sends SIGTERM to a process and to its group, and
+/// the system and a shell both tell that the terminal is gone.
+pub const SAME_REQUEST: Duration = Duration::from_millis(500);
+
+/// Tells a request to end from one that repeats it.
+#[derive(Debug, Default)]
+pub struct Requests {
+    last: Option<Instant>,
+}
+
+impl Requests {
+    /// A request has come now. Whether it is another one than the last.
+    pub fn is_new(&mut self) -> bool {
+        let is_same = self.last.is_some_and(|last| last.elapsed() < SAME_REQUEST);
+        if !is_same {
+            self.last = Some(Instant::now());
+        }
+        !is_same
+    }
 }
 
 impl Interrupt {
@@ -32,6 +54,7 @@ impl Interrupt {
 mod system {
     use std::fs::File;
     use std::io;
+    use std::os::unix::process::CommandExt;
     use std::path::Path;
     use std::process::Command;
     use std::thread;
@@ -70,7 +93,7 @@ mod system {
     }
 
     pub(super) fn pass_on(interrupt: Interrupt, signal: i32, pid: u32) -> bool {
-        if [SIGINT, SIGTERM].contains(&signal) && interrupt == Interrupt::Stop {
+        if [SIGINT, SIGTERM, SIGHUP].contains(&signal) && interrupt == Interrupt::Stop {
             return true;
         }
         // A terminal sends these to the application as well, which would get them twice.
@@ -87,11 +110,16 @@ mod system {
         match interrupt {
             Interrupt::PassOn => Command::new(program),
             Interrupt::Stop => {
-                // A terminal sends Ctrl-C to the application too, and a .NET program without a handler of its own dies
-                // of it, and loses the unwritten data of its profiler. A signal that a shell ignores stays ignored
-                // after `exec`.
+                // A terminal sends Ctrl-C to the application too, and that it is gone, and a .NET program without a handler
+                // of its own dies of it, and loses the unwritten data of its profiler. A signal that a shell ignores stays
+                // ignored after `exec`.
                 let mut command = Command::new("/bin/sh");
-                command.args(["-c", "trap '' INT; exec \"$0\" \"$@\""]).arg(program);
+                command.args(["-c", "trap '' INT HUP; exec \"$0\" \"$@\""]).arg(program);
+                // Others, such as `timeout`, send SIGTERM to the group of this process. In the foreground, the application
+                // needs that group to read from the terminal.
+                if !is_in_foreground() {
+                    command.process_group(0);
+                }
                 command
             }
         }

@@ -19,7 +19,8 @@ const ENTRIES: [(&str, &str, f64); 4] = [
 /// State machines, and where the runtime tells them the methods that it suspends itself, and both. The short form of a test takes
 /// the one of this number, if there are several.
 fn kinds(runtime: &Runtime, in_short: usize) -> &'static [&'static str] {
-    let all: &[&str] = if runtime.has(Difference::AsyncOperations) { &["shop", "machines", "mixed"] } else { &["machines"] };
+    let all: &[&str] =
+        if runtime.has(Difference::AsyncOperations) { &["shop", "machines", "mixed"] } else { &["machines"] };
     let one = all.get(in_short..=in_short).unwrap_or(all);
     repetitions(one, all)
 }

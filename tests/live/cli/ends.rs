@@ -1,5 +1,6 @@
 //! What becomes of a profile when it has few samples, or when the application or the command ends before its time.
 
+use std::ffi::OsString;
 use std::fs;
 
 use super::*;
@@ -113,6 +114,48 @@ fn an_application_that_dies_leaves_a_profile_and_its_exit_code() -> Result<()> {
             ensure!(!stderr.contains("wrote no file"), "{what}");
             ensure!(fs::read_to_string(&file)?.contains("Ends.Work"), "{what}");
         }
+    }
+    Ok(())
+}
+
+/// `timeout` asks the command to end, and then the whole group of processes.
+#[test]
+fn the_answer_comes_before_the_end_when_the_group_is_ended() -> Result<()> {
+    for runtime in runtimes()? {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("p.folded");
+        let program = diagnosed(&runtime, None)?;
+        let pid = program.child.id().to_string();
+        let name = file.to_str().context("no text")?;
+        let ends = [application(&runtime, "Ends")?, vec!["60000".into(), "return".into()]].concat();
+        let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
+        let of_ends = |question: &str| [words(question), vec!["--".into()], ends.clone()].concat();
+        let timed = |words: &[OsString]| -> Result<String> {
+            let corprof = corprof()?;
+            let mut timeout = Command::new("timeout");
+            timeout.arg("2.5").arg(corprof.get_program()).args(words);
+            let output = timeout.output()?;
+            // `timeout` tells nothing of the command by its code.
+            let (_, stderr) = texts(&output);
+            ensure!(
+                !stderr.contains("interrupted again") && !stderr.contains("there is no answer"),
+                "{runtime}: {output:?}"
+            );
+            Ok(stderr)
+        };
+        let stderr = timed(&of_ends("exceptions"))?;
+        ensure!(stderr.contains("exceptions"), "{runtime}: {stderr}");
+        for words in [of_ends(&format!("record -o {name}")), words(&format!("record -o {name} --mode wall -p {pid}"))] {
+            let stderr = timed(&words)?;
+            ensure!(
+                stderr.contains(".folded is written") && !stderr.contains("the process died"),
+                "{runtime}: {stderr}"
+            );
+            ensure!(file.is_file(), "{runtime}: {stderr}");
+            fs::remove_file(&file)?;
+        }
+        is_left_alone(program.child.id())?;
+        runs_on(program)?;
     }
     Ok(())
 }
@@ -325,6 +368,8 @@ fn a_second_interrupt_ends_the_command_and_the_profiler_writes_later() -> Result
         let stop = folder_of(command.id())?.join(format!(".corprof-{}.stop", command.id()));
         signal(command.id(), "-INT")?;
         until("the sampler is asked", || Ok(stop.exists()))?;
+        // Sooner, it would be the same request.
+        std::thread::sleep(Duration::from_millis(600));
         signal(command.id(), "-INT")?;
         let mut said = String::new();
         says.read_to_string(&mut said)?;
