@@ -24,8 +24,8 @@ pub enum Error {
     /// The process has no diagnostics port that this one can see.
     #[error(
         "process {pid} has no diagnostics port here: it is not a .NET process (or of a version before 3.0), it is only just \
-         starting, DOTNET_EnableDiagnostics or DOTNET_EnableDiagnostics_IPC is 0 in its environment, or its TMPDIR is \
-         another one than {}", places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
+         starting, DOTNET_EnableDiagnostics or DOTNET_EnableDiagnostics_IPC is 0 in its environment, its TMPDIR is \
+         another one than {}, or it could not write there when it started", places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
     )]
     NoPort {
         /// The process.

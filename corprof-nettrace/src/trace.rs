@@ -80,6 +80,29 @@ impl UtcTime {
         })
     }
 
+    /// The time of the system's clock. `None` before 1970, and if there is no such moment.
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use corprof_nettrace::UtcTime;
+    ///
+    /// let time = SystemTime::UNIX_EPOCH + Duration::from_millis(1_709_210_096_789);
+    /// assert_eq!(UtcTime::from_system_time(time).and_then(|utc| utc.to_system_time()), Some(time));
+    /// ```
+    #[must_use]
+    pub fn to_system_time(&self) -> Option<SystemTime> {
+        if !self.is_real() || self.year < 1970 {
+            return None;
+        }
+        let years: u64 = (1970..self.year).map(days_of_year).sum();
+        let months: u64 = (1..self.month).map(|month| days_of_month(self.year, month)).sum();
+        let days = years + months + u64::from(self.day) - 1;
+        let hours = days * 24 + u64::from(self.hour);
+        let seconds = (hours * 60 + u64::from(self.minute)) * 60 + u64::from(self.second);
+        let since_1970 = Duration::from_secs(seconds) + Duration::from_millis(self.millisecond.into());
+        SystemTime::UNIX_EPOCH.checked_add(since_1970)
+    }
+
     /// Whether there is such a moment.
     fn is_real(&self) -> bool {
         matches!((self.year, self.month), (1..=LAST_YEAR, 1..=12))

@@ -25,17 +25,10 @@ pub(super) fn of(new: &Picture, rows: &[Row], scale: Scale, only_mine: bool, bas
         let change = row.map_or(Change::Noise, |row| change(row));
         profile.set_change(frame, change, row.map_or(String::new(), |row| words(row, scale)));
     });
-    let columns = ["base", "new", "difference", "± 95 %", "chance", "changed", "of", "method"];
+    let columns = ["base", "new", "difference", "± 95 %", "chance", "numbers of", "changed", "method"];
     let mut table = Table::new(format!("Differences from {}, {}", base.display(), scale.unit), columns);
     for row in rows.iter().take(ROWS) {
-        let compared = row.shown().1;
-        let which = if row.own.is_changed {
-            "own"
-        } else if row.total.is_changed {
-            "total"
-        } else {
-            ""
-        };
+        let (is_own, compared) = row.shown();
         let sign = if compared.difference.value < 0.0 { "−" } else { "+" };
         table.row([
             scale.number(compared.base),
@@ -43,8 +36,8 @@ pub(super) fn of(new: &Picture, rows: &[Row], scale: Scale, only_mine: bool, bas
             format!("{sign}{}", scale.number(compared.difference.value.abs())),
             scale.number(compared.difference.error),
             chance(compared.difference.chance),
-            which.to_owned(),
-            if row.shown().0 { "own" } else { "total" }.to_owned(),
+            if is_own { "own" } else { "total" }.to_owned(),
+            if compared.is_changed { "yes" } else { "" }.to_owned(),
             row.name.clone(),
         ]);
     }

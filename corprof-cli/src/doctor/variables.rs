@@ -33,8 +33,15 @@ pub(super) fn check<'a>(
     let configured = Configured::read(families, value_of);
     let mut findings = Vec::new();
     if let Some((name, value)) = environment::forbidding(|name| value_of(name).map(OsStr::new)) {
-        let what = format!("{name} is {}, which forbids profilers", value.display());
-        findings.push(Finding::new("profilers-forbidden", what, format!("unset {name}")));
+        let value = value.display();
+        let finding = if name.ends_with("_Profiler") {
+            let what = format!("{name} is {value}, which forbids profilers that start with the application");
+            Finding::new("profilers-forbidden", what, format!("unset {name}, or attach, which it does not forbid"))
+        } else {
+            let what = format!("{name} is {value}, which forbids profilers");
+            Finding::new("profilers-forbidden", what, format!("unset {name}"))
+        };
+        findings.push(finding);
     }
     if configured.is_empty() {
         findings.push(nothing(value_of, families));

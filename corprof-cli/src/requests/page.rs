@@ -140,7 +140,7 @@ fn text(
 }
 
 fn endpoints(out: &mut String, endpoints: &[Endpoint]) -> anyhow::Result<()> {
-    write!(out, "<h2>Endpoints</h2>\n<table>\n<tr>")?;
+    write!(out, "<h2>Endpoints</h2>\n<div class=\"table\"><table>\n<tr>")?;
     for head in ["requests", "mean ms", "p99 ms", "running", "waiting", "queued", "endpoint"] {
         write!(out, "<th>{head}</th>")?;
     }
@@ -161,7 +161,7 @@ fn endpoints(out: &mut String, endpoints: &[Endpoint]) -> anyhow::Result<()> {
             writeln!(out, "<td>waits at {}</td></tr>", escaped(&wait.place.to_string()))?;
         }
     }
-    writeln!(out, "</table>")?;
+    writeln!(out, "</table></div>")?;
     Ok(())
 }
 

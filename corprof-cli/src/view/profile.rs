@@ -35,10 +35,16 @@ pub(crate) fn with_frames(
         profile = profile.only_my_code();
     }
     profile = picture.names.profile(profile);
-    if let [file] = picture.files.as_slice()
-        && let Some(process) = file.process.and_then(|process| u32::try_from(process).ok())
-    {
-        profile = profile.of_process(process);
+    if let Measure::Cpu { interval: Some(interval) } = measure {
+        profile = profile.with_interval(Duration::from_nanos(interval));
+    }
+    if let [file] = picture.files.as_slice() {
+        if let Some(process) = file.process.and_then(|process| u32::try_from(process).ok()) {
+            profile = profile.of_process(process);
+        }
+        if let Some(started) = file.started.and_then(|started| started.to_system_time()) {
+            profile = profile.started_at(started);
+        }
     }
     let mut builder = Builder { profile, picture, frames: Vec::new(), stacks: Vec::new(), threads: Vec::new() };
     builder.fill();

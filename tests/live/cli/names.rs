@@ -1,9 +1,11 @@
 //! One spelling of methods in all formats and tables, and the runtime's own with `--raw-names`.
 
 use std::io::Read as _;
+use std::time::SystemTime;
 
 use corprof_tests::{ensure_or_longer, patiently, repetitions};
 use flate2::read::GzDecoder;
+use serde_json::Value;
 
 use super::*;
 
@@ -75,6 +77,11 @@ fn profiles_and_recordings_have_the_names_of_the_source_or_of_the_runtime() -> R
                 ensure!(output.status.success(), "{runtime}: {output:?}");
                 check(&text(&file)?, is_raw).with_context(|| format!("{runtime}: view -o {format}, raw: {is_raw}"))?;
             }
+            let profile: Value = serde_json::from_str(&text(&folder.path().join("view.json"))?)?;
+            let started = profile["meta"]["startTime"].as_f64().unwrap_or_default();
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs_f64() * 1e3;
+            ensure!((now - started).abs() < 3.6e6, "{runtime}: {}", profile["meta"]);
+            ensure!(profile["meta"]["interval"] == 1.0, "{runtime}: {}", profile["meta"]);
         }
         // What a table shows is found by that name, and by the runtime's.
         for name in METHODS.iter().flat_map(|(shown, raw)| [shown, raw]) {
