@@ -7,6 +7,7 @@
 //! the command was killed.
 
 pub(crate) mod folder;
+pub(crate) mod overdue;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

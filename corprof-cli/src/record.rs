@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::builder::PossibleValuesParser;
@@ -17,6 +18,7 @@ use corprof_profilers::settings::SettingError;
 use corprof_profilers::table::SAMPLER;
 
 use crate::attach_request::Occupied;
+use crate::attached_profiler::overdue::Overdue;
 use crate::attached_profiler::{self, Left, Place};
 use crate::exit::{self, Failure, Outcome};
 use crate::options::{self, Names};
@@ -381,17 +383,22 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
     }
     let mut vigil = Vigil::new(pid, place.folder());
     let mut is_asked = false;
+    let seconds = args.duration.map(|duration| duration + args.delay.unwrap_or_default());
+    let mut overdue = Overdue::after(pid, seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()));
     while !stop.is_done(process.inner_pid()) && !place.has_ended() {
-        if signals.is_interrupted() {
-            if std::mem::replace(&mut is_asked, true) {
-                // It sees that this command has gone.
-                let kept = file.filter(|_| place.is_shared());
-                let writes = kept.map(|file| format!(" writes {} by itself, and", file.display())).unwrap_or_default();
-                return Err(anyhow!("interrupted again: the sampler in process {pid}{writes} leaves").into());
-            }
+        let is_interrupted = signals.is_interrupted();
+        if is_interrupted && !is_asked {
             stop.ask()?;
+            overdue.asked();
+            is_asked = true;
+        } else if is_interrupted || overdue.check().is_err() {
+            // It sees that this command has gone.
+            let kept = file.filter(|_| place.is_shared());
+            let writes = kept.map(|file| format!(" writes {} by itself, and", file.display())).unwrap_or_default();
+            let why = overdue.check().map_or_else(|error| error.to_string(), |()| "interrupted again".to_owned());
+            return Err(anyhow!("{why}: the sampler in process {pid}{writes} leaves").into());
         }
-        vigil.wait();
+        vigil.wait(overdue.pause());
     }
     let mut files: Vec<PathBuf> = file.iter().cloned().collect();
     if args.rotation.is_wanted() {

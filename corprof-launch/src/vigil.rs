@@ -29,13 +29,8 @@ impl Vigil {
         }
     }
 
-    /// Returns when something may have happened.
-    pub fn wait(&mut self) {
-        self.wait_for(None);
-    }
-
-    /// The same, at the latest after `limit`.
-    pub fn wait_for(&mut self, limit: Option<Duration>) {
+    /// Returns when something may have happened, at the latest after `limit`.
+    pub fn wait(&mut self, limit: Option<Duration>) {
         #[cfg(target_os = "linux")]
         if let Some(reports) = &mut self.reports
             && reports.wait(limit).is_ok()

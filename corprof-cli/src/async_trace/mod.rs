@@ -30,6 +30,7 @@ pub(crate) use self::spread::Spread;
 
 use self::started::Started;
 
+use crate::attach_request::leave_alone_if_stopped;
 use crate::exit::{Failure, Outcome};
 use crate::inspect;
 use crate::options::{self, seconds};
@@ -253,6 +254,7 @@ fn of_process(
     duration: Option<Duration>,
     listener: &mut impl Listener,
 ) -> Result<Traced, Failure> {
+    leave_alone_if_stopped(pid)?;
     let process = Process::open(pid)?;
     let signals = Signals::catch().context("cannot catch signals")?;
     let mut target = Target { pid, client: &process.client(), is_starting: false, with_activities };

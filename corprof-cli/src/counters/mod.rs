@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use corprof_diagnostics::{Level, Process, Provider, SessionConfig};
+use corprof_launch::processes;
 use uuid::Uuid;
 
 pub(crate) use self::news::{News, Reading, Value};
@@ -21,6 +22,7 @@ pub(crate) use self::session::Session;
 use self::news::{Instrument, METERS, Series};
 use self::output::Lines;
 use self::table::{Counters, Row, View};
+use crate::attach_request::leave_alone_if_stopped;
 use crate::exit::Outcome;
 use crate::inspect::title;
 use crate::options::seconds;
@@ -37,6 +39,8 @@ const COUNTERS_ONLY: u64 = 1 << 43;
 const DURATION: Duration = Duration::from_secs(5);
 /// The time limit for a list of instruments.
 const LIST: Duration = Duration::from_secs(30);
+/// After so long without values it is asked whether the process is stopped.
+const SILENCE: Duration = Duration::from_secs(5);
 /// The time without values after which the command gives up.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The interval at which the terminal is asked for keys.
@@ -122,6 +126,7 @@ fn interval(text: &str) -> Result<f64, String> {
 /// # Errors
 /// If the process is not there, or sends no values.
 pub fn run(args: &Args) -> Outcome {
+    leave_alone_if_stopped(args.pid)?;
     let process = Process::open(args.pid)?;
     let signals = Signals::catch().context("cannot catch signals")?;
     if args.list {
@@ -202,6 +207,9 @@ impl Watched {
         let news = match self.session.next(LOOK) {
             Ok(news) => news.context("cannot read the counters")?,
             Err(RecvTimeoutError::Disconnected) => return Ok(Next::End),
+            Err(RecvTimeoutError::Timeout) if self.news.elapsed() > SILENCE && processes::is_stopped(self.pid) => {
+                bail!("process {0} is stopped, and sends no values. It runs on after: kill -CONT {0}", self.pid)
+            }
             Err(RecvTimeoutError::Timeout) if self.news.elapsed() > PATIENCE => bail!(self.silence()),
             Err(RecvTimeoutError::Timeout) => return Ok(self.pause()),
         };
@@ -224,7 +232,7 @@ impl Watched {
 
     fn silence(&self) -> String {
         format!(
-            "process {} has sent no values for {} s: is it stopped, or has it no such counters? See --list",
+            "process {} has sent no values for {} s: does it wait at its start to be resumed, or has it no such counters? See --list",
             self.pid,
             PATIENCE.as_secs()
         )

@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use corprof_diagnostics::{EventPipeSession, FullBuffer, KeywordSet, Level, Process, Provider, SessionConfig};
+use corprof_launch::processes;
 use corprof_nettrace::{Event, FormatErrorKind, Item, Reader, Sorter};
 
+use crate::attach_request::leave_alone_if_stopped;
 use crate::exit::{self, Failure, Outcome};
 use crate::recording;
 use crate::signals;
@@ -143,6 +145,8 @@ const POLL: Duration = Duration::from_millis(200);
 /// The most lines that wait for older events of other threads.
 const HELD: usize = 100_000;
 
+/// After so long it is asked whether the process is stopped.
+const SILENCE: Duration = Duration::from_secs(5);
 /// The time limit for the runtime to end the session.
 const END: Duration = Duration::from_secs(60);
 
@@ -196,6 +200,7 @@ fn of_file(args: &Args, path: &Path) -> Outcome {
 /// Prints the events of a process.
 fn of_process(args: &Args, pid: u32) -> Outcome {
     let stop = signals::stop_requests()?;
+    leave_alone_if_stopped(pid)?;
     let client = Process::open(pid)?.client();
     let full_buffer = if args.no_loss { FullBuffer::WaitIfPossible } else { FullBuffer::Drop };
     let config = SessionConfig::new(providers(args)).with_buffer_mb(args.buffer_mb).with_full_buffer(full_buffer);
@@ -262,6 +267,9 @@ fn follow(
             None if is_time => {
                 reader.get_mut().stop()?;
                 stopped = Some(Instant::now());
+            }
+            Some(since) if since.elapsed() > SILENCE && processes::is_stopped(pid) => {
+                bail!("process {pid} is stopped, and does not end the session. It runs on after: kill -CONT {pid}")
             }
             Some(since) if since.elapsed() > END => bail!("the runtime does not end the session"),
             _ => {}

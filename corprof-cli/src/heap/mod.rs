@@ -155,6 +155,7 @@ pub fn run(args: &Args) -> Outcome {
             diff([before, after], *count, *json, names)?;
         }
         (None, Some(pid)) => {
+            attach_request::leave_alone_if_stopped(pid)?;
             let process = Process::open(pid)?;
             // Its runtime sends a heap without the names of classes.
             attach_request::leave_alone_if_compiled_ahead(pid)?;

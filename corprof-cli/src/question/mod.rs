@@ -25,6 +25,7 @@ use corprof_launch::vigil::Vigil;
 use corprof_profilers::settings;
 use corprof_profilers::table::{ALLOCATIONS, LOCKS, Profiler};
 
+use crate::attached_profiler::overdue::Overdue;
 use crate::attached_profiler::{self, Left, Place};
 use crate::exit::{self, Failure, Outcome};
 use crate::file_hint;
@@ -190,6 +191,7 @@ impl Question {
         let name = self.profiler.name;
         let pid = process.pid();
         let mut deadline = self.duration.and_then(|duration| Instant::now().checked_add(duration));
+        let mut overdue = Overdue::after(pid, None);
         let mut vigil = Vigil::new(pid, place.folder());
         let mut is_asked = false;
         loop {
@@ -207,10 +209,15 @@ impl Question {
             }
             if is_interrupted || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 stop.ask()?;
+                overdue.asked();
                 is_asked = true;
                 deadline = None;
             }
-            vigil.wait_for(deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())));
+            overdue
+                .check()
+                .with_context(|| format!("there is no answer of the profiler `{name}`, which leaves by itself"))?;
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            vigil.wait(left.or(overdue.pause()));
         }
     }
 

@@ -400,3 +400,38 @@ fn the_folder_of_a_killed_command_is_removed_by_the_next() -> Result<()> {
     }
     Ok(())
 }
+
+mod long {
+    use super::*;
+
+    /// Commands that have begun end, and say why, when the process is stopped meanwhile.
+    #[test]
+    fn a_process_that_is_stopped_is_not_waited_for() -> Result<()> {
+        for runtime in runtimes()? {
+            let folder = tempfile::tempdir()?;
+            let file = folder.path().join("p.folded");
+            let name = file.to_str().context("no text")?;
+            let record = format!("record -o {name} --mode wall --duration 3 -p");
+            for command in [&record[..], "exceptions --duration 3", "events --duration 3"] {
+                let program = diagnosed(&runtime, None)?;
+                let pid = program.child.id().to_string();
+                let mut corprof = corprof()?;
+                corprof.args(command.split(' ')).arg(&pid).stdout(Stdio::null()).stderr(Stdio::piped());
+                let mut running = corprof.spawn()?;
+                thread::sleep(Duration::from_secs(2));
+                program.stop()?;
+                let start = Instant::now();
+                let mut said = String::new();
+                running.stderr.take().context("no stderr")?.read_to_string(&mut said)?;
+                let status = running.wait()?;
+                ensure!(start.elapsed() < Duration::from_secs(40), "{runtime}: {command}: {said}");
+                ensure!(status.code().is_some_and(|code| code != 0), "{runtime}: {command}: {status}, {said}");
+                ensure!(said.contains("is stopped") && said.contains("kill -CONT"), "{runtime}: {command}: {said}");
+                program.signal("-CONT")?;
+                is_left_alone(program.child.id())?;
+                runs_on(program)?;
+            }
+        }
+        Ok(())
+    }
+}
