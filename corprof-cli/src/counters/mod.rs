@@ -138,6 +138,7 @@ pub fn run(args: &Args) -> Outcome {
         session: Session::start(process.client(), config(args)),
         counters: Counters::of(names(args)),
         start: Instant::now(),
+        interval: Duration::from_secs_f64(args.interval),
         duration: args.duration.map(Duration::from_secs_f64),
         news: Instant::now(),
     };
@@ -185,6 +186,7 @@ struct Watched {
     session: Session,
     counters: Counters,
     start: Instant,
+    interval: Duration,
     duration: Option<Duration>,
     /// When the last value came.
     news: Instant,
@@ -224,10 +226,11 @@ impl Watched {
         Ok(Next::More)
     }
 
-    /// Between two intervals. There is no end before the first values.
+    /// Between two intervals. The first values come after two of them, on a busy machine later.
     fn pause(&self) -> Next {
-        let is_over = self.duration.is_some_and(|duration| self.start.elapsed() >= duration);
-        if is_over && !self.counters.is_empty() { Next::End } else { Next::Pause }
+        let late = self.duration.and_then(|duration| self.start.elapsed().checked_sub(duration));
+        let is_over = late.is_some_and(|late| !self.counters.is_empty() || late >= SILENCE + 2 * self.interval);
+        if is_over { Next::End } else { Next::Pause }
     }
 
     fn silence(&self) -> String {
@@ -244,7 +247,14 @@ impl Watched {
             eprintln!("corprof: {trouble}");
         }
         if self.counters.is_empty() {
-            bail!("process {} has sent no values before the end: has it such counters? See --list", self.pid);
+            bail!(
+                "process {} has sent no values before the end: does it wait at its start to be resumed, or has it no such \
+                 counters? See --list",
+                self.pid
+            );
+        }
+        for name in self.counters.without_values() {
+            eprintln!("corprof: no values of {name}: has the process such counters? See --list");
         }
         Ok(())
     }

@@ -103,6 +103,17 @@ impl Counters {
         is_wanted && !self.meters.contains(source)
     }
 
+    /// The wanted names of which there is no value.
+    pub(super) fn without_values(&self) -> Vec<&str> {
+        let has_value = |wanted: &&String| {
+            self.rows.keys().any(|series| match wanted.split_once('\\') {
+                Some((source, counter)) => series.source == source && series.name == counter,
+                None => series.source == **wanted,
+            })
+        };
+        self.wanted.iter().filter(|wanted| !has_value(wanted)).map(String::as_str).collect()
+    }
+
     /// Whether there is a value.
     pub(super) fn is_empty(&self) -> bool {
         self.rows.is_empty()
@@ -262,6 +273,13 @@ mod tests {
 
     fn rate(count: f64, seconds: Option<f64>) -> Value {
         Value::Rate { count: Some(count), total: Some(40.0), seconds }
+    }
+
+    #[test]
+    fn wanted_names_without_values_are_known() {
+        let mut counters = Counters::of(["Shop\\sold", "Shop\\sodl", "Shpo"].map(str::to_owned).to_vec());
+        counters.add(reading("Shop", "sold", "kind=tea", true, rate(30.0, None)));
+        assert_eq!(counters.without_values(), ["Shop\\sodl", "Shpo"]);
     }
 
     fn shop() -> Counters {
