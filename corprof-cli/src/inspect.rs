@@ -148,7 +148,7 @@ pub fn mapped_profilers(pid: u32, mapped: &BTreeSet<PathBuf>, named: &[PathBuf])
 /// A process with its command line, without the folder of its program.
 pub(crate) fn title(pid: u32) -> String {
     let command = processes::command_line(pid).unwrap_or_else(|| "?".to_owned());
-    format!("process {pid}: {}", without_folder(&command))
+    format!("process {pid}: {}", without_folder(&command).replace(char::is_control, " "))
 }
 
 /// A command line without the folder of its program.

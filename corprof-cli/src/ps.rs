@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> Outcome {
         let or_unknown = |text: &Option<String>| text.clone().unwrap_or_else(|| "?".into());
         let runtime = or_unknown(&process.runtime);
         let architecture = or_unknown(&process.architecture);
-        let command = or_unknown(&process.command);
+        let command = or_unknown(&process.command).replace(char::is_control, " ");
         let state = shown(process.profiler);
         let line = format!("{:>7}  {runtime:9} {architecture:6} {state:10}  ", process.pid);
         let room = width.map(|width| width.saturating_sub(line.chars().count()));

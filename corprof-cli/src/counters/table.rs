@@ -184,7 +184,7 @@ fn label(series: &Series, unit: &str) -> String {
     // The unit of a thing that is counted stands in braces, which say nothing to a reader.
     let unit = unit.trim_matches(['{', '}']);
     let unit = if unit.is_empty() { String::new() } else { format!("  ({unit})") };
-    format!("{}{tags}{unit}", series.name)
+    format!("{}{tags}{unit}", series.name).replace(char::is_control, " ")
 }
 
 /// A number in at most ten characters.
