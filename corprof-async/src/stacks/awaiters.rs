@@ -113,7 +113,6 @@ impl Awaiters {
         let Some(method) = outermost(chain) else { return };
         let operation = self.at(dispatcher, ticks);
         operation.outermost = Some(method);
-        operation.began.get_or_insert(ticks);
         let made = operation.made;
         let maker = made.and_then(|(_, parent)| self.operations.get(&parent));
         let is_turn = |maker: &&Operation| maker.outermost == Some(method);
@@ -185,7 +184,8 @@ impl Awaiters {
     }
 
     /// Whether more may be told of who awaited an operation: it, or one that awaited it, has not ended. What began before
-    /// `since` is taken for one that does not end, and nobody needs the end of what has made the operation.
+    /// `since`, or before the source began to tell, is taken for one that does not end, and nobody needs the end of what has
+    /// made the operation.
     pub(super) fn is_open(&self, dispatcher: DispatcherId, since: u64, most_awaiters: usize) -> bool {
         let mut next = dispatcher;
         for _ in 0..most_awaiters {

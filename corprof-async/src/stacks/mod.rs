@@ -235,7 +235,7 @@ impl LogicalStacks {
     }
 
     /// Whether buffers that have not come may tell more of who awaited what the thread ran: an operation, or one that
-    /// awaited it, has not ended. What began before `since` is taken for one that does not end.
+    /// awaited it, has not ended. What began before `since`, or before the source, is taken for one that does not end.
     #[must_use]
     pub fn awaits_an_end(&self, thread: u64, ticks: u64, since: u64) -> bool {
         self.active(thread, ticks)
