@@ -315,6 +315,15 @@ fn who_awaits_several_awaits_each() {
     resume(&mut stacks, U, 30, StateMachine, 8, &[110]);
     method_ends(&mut stacks, U, 32, StateMachine);
     complete(&mut stacks, U, 33, StateMachine);
+    // The same method in another run, whose awaiter goes on for another reason.
+    resume(&mut stacks, T, 34, Runtime, 4, &[410]);
+    create(&mut stacks, T, 35, StateMachine, 4, 9);
+    create(&mut stacks, T, 36, StateMachine, 4, 10);
+    take(&mut stacks, T, 37, Action::Suspend { kind: Runtime });
+    resume(&mut stacks, T, 38, StateMachine, 9, &[110]);
+    method_ends(&mut stacks, T, 39, StateMachine);
+    complete(&mut stacks, T, 40, StateMachine);
+    assert_eq!(parts(&join(&stacks, T, 38, &[120])), [vec![120], vec![], vec![410]]);
     for (id, ticks) in [(U, 11), (T, 21)] {
         assert_eq!(parts(&join(&stacks, id, ticks, &[120])), [vec![120], vec![210, 410], vec![]]);
         assert!(!stacks.awaits_an_end(id.thread, ticks, 0));
@@ -357,6 +366,46 @@ fn who_takes_elements_awaits_the_iterator() {
     take(&mut stacks, U, 42, Action::Suspend { kind: Runtime });
     take(&mut stacks, U, 43, Action::Suspend { kind: StateMachine });
     assert_eq!(parts(&join(&stacks, U, 40, &[320])), [vec![320], vec![510], vec![]]);
+}
+
+/// A caller that finds its callee at its end goes on at once. What it calls next is no reason to say that it awaited.
+#[test]
+fn what_has_ended_before_it_was_awaited_has_no_awaiter() {
+    let mut stacks = started();
+    resume(&mut stacks, T, 1, StateMachine, 4, &[410]);
+    create(&mut stacks, T, 2, StateMachine, 4, 5);
+    resume(&mut stacks, U, 3, StateMachine, 5, &[110]);
+    method_ends(&mut stacks, U, 5, StateMachine);
+    complete(&mut stacks, U, 6, StateMachine);
+    create(&mut stacks, T, 7, StateMachine, 4, 6);
+    create(&mut stacks, T, 8, StateMachine, 4, 7);
+    complete(&mut stacks, T, 9, StateMachine);
+    resume(&mut stacks, U, 10, StateMachine, 6, &[110]);
+    method_ends(&mut stacks, U, 12, StateMachine);
+    resume(&mut stacks, U, 13, StateMachine, 7, &[210, 410]);
+    assert_eq!(parts(&join(&stacks, U, 11, &[120])), [vec![120], vec![210, 410], vec![]]);
+    assert_eq!(parts(&join(&stacks, U, 4, &[120])), [vec![120], vec![], vec![410]]);
+}
+
+/// A method that goes on before its caller awaits it is told without callers at first.
+#[test]
+fn a_call_is_not_taken_for_the_next_one_of_its_caller() {
+    let mut stacks = started();
+    // The caller makes the next call at the end of this one, in the same operation.
+    create(&mut stacks, T, 1, StateMachine, 0, 5);
+    resume(&mut stacks, U, 2, StateMachine, 5, &[110]);
+    callstack(&mut stacks, U, 4, Moment::Append, StateMachine, 5, 0, &[210, 410]);
+    method_ends(&mut stacks, U, 5, StateMachine);
+    method_ends(&mut stacks, U, 6, StateMachine);
+    create(&mut stacks, U, 7, StateMachine, 5, 6);
+    complete(&mut stacks, U, 8, StateMachine);
+    // The next ends before it is awaited.
+    resume(&mut stacks, T, 10, StateMachine, 6, &[110]);
+    method_ends(&mut stacks, T, 11, StateMachine);
+    resume(&mut stacks, T, 12, StateMachine, 7, &[310, 410]);
+    assert_eq!(parts(&join(&stacks, U, 3, &[120])), [vec![120], vec![], vec![]]);
+    assert_eq!(parts(&join(&stacks, U, 4, &[120])), [vec![120], vec![210, 410], vec![]]);
+    assert_eq!(parts(&join(&stacks, T, 10, &[120]))[1], [310, 410]);
 }
 
 #[test]

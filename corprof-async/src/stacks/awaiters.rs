@@ -20,9 +20,9 @@ pub(super) struct Awaiter {
 #[derive(Debug, Default)]
 pub(super) struct Awaiters {
     operations: FxHashMap<DispatcherId, Operation>,
-    /// Of operations that one has made and that have the same outermost method: who awaited one of them, as
-    /// `Task.WhenAll` goes on when the last has ended.
-    gathered: FxHashMap<(DispatcherId, Address), Gathered>,
+    /// Of operations that one has made in the same run and that have the same outermost method: who awaited one of them,
+    /// as `Task.WhenAll` goes on when the last has ended.
+    gathered: FxHashMap<(Maker, Address), Gathered>,
     /// The outermost methods of async iterators, each with the method that consumes its elements.
     consumers: FxHashSet<(Address, Address)>,
 }
@@ -30,10 +30,18 @@ pub(super) struct Awaiters {
 /// The address of a method, the same at each await of a state machine.
 type Address = u64;
 
+/// A run of an operation, which makes others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Maker {
+    pub(super) dispatcher: DispatcherId,
+    /// When the run began, if that is known.
+    pub(super) began: Option<u64>,
+}
+
 #[derive(Debug, Default)]
 struct Operation {
-    /// When it was made, and by which one.
-    made: Option<(u64, DispatcherId)>,
+    /// When it was made, and by whom.
+    made: Option<(u64, Maker)>,
     /// When the first was made that it goes on from: a state machine may be another operation after each await.
     began: Option<u64>,
     /// Its outermost method, once it has run.
@@ -42,14 +50,15 @@ struct Operation {
     awaiter: Option<Awaiter>,
     /// The last operation at whose end it went on.
     awaited: Option<DispatcherId>,
-    /// The last operation that it has made, and when.
-    child: Option<(u64, DispatcherId)>,
+    /// The last operation that it has made, when, and when that run began.
+    child: Option<(u64, DispatcherId, Option<u64>)>,
     /// The time of the last fact.
     last: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct End {
+    ticks: u64,
     /// Whether all its methods had ended. Otherwise they go on as another operation.
     is_whole: bool,
 }
@@ -57,8 +66,8 @@ struct End {
 #[derive(Debug)]
 struct Gathered {
     ticks: u64,
-    /// What was made before is awaited.
-    before: u64,
+    /// The awaiter began to wait then, or later: it awaits what was made before and has ended since.
+    since: u64,
     awaiter: Awaiter,
 }
 
@@ -89,7 +98,7 @@ fn outermost(chain: &[Frame]) -> Option<Address> {
 
 impl Awaiters {
     /// An operation was made. Of more than `most`, half are forgotten.
-    pub(super) fn create(&mut self, ticks: u64, dispatcher: DispatcherId, parent: DispatcherId, most: usize) {
+    pub(super) fn create(&mut self, ticks: u64, dispatcher: DispatcherId, maker: Maker, most: usize) {
         self.forget(most);
         if let Some(before) = self.operations.get_mut(&dispatcher)
             && before.made.is_some()
@@ -98,11 +107,12 @@ impl Awaiters {
             *before = Operation::default();
         }
         let operation = self.at(dispatcher, ticks);
-        operation.made = Some((ticks, parent));
+        operation.made = Some((ticks, maker));
         operation.began = Some(ticks);
-        if parent != 0 {
-            let maker = self.at(parent, ticks);
-            maker.child = maker.child.max(Some((ticks, dispatcher)));
+        if maker.dispatcher != 0 {
+            let made = Some((ticks, dispatcher, maker.began));
+            let maker = self.at(maker.dispatcher, ticks);
+            maker.child = maker.child.max(made);
         }
         self.gather(dispatcher);
     }
@@ -114,7 +124,7 @@ impl Awaiters {
         let operation = self.at(dispatcher, ticks);
         operation.outermost = Some(method);
         let made = operation.made;
-        let maker = made.and_then(|(_, parent)| self.operations.get(&parent));
+        let maker = made.and_then(|(_, maker)| self.operations.get(&maker.dispatcher));
         let is_turn = |maker: &&Operation| maker.outermost == Some(method);
         let began = maker.filter(is_turn).and_then(|maker| maker.began);
         if let (Some(began), Some(operation)) = (began, self.operations.get_mut(&dispatcher)) {
@@ -126,7 +136,7 @@ impl Awaiters {
     pub(super) fn end(&mut self, ticks: u64, dispatcher: DispatcherId, is_whole: bool) {
         if let Some(operation) = self.operations.get_mut(&dispatcher) {
             operation.last = operation.last.max(ticks);
-            operation.end = Some(End { is_whole });
+            operation.end = Some(End { ticks, is_whole });
         }
     }
 
@@ -140,20 +150,21 @@ impl Awaiters {
         self.gather(dispatcher);
     }
 
-    /// Remembers who went on at the end of an operation for the others that the same one has made. That is who made them,
-    /// or what that has made after them.
+    /// Remembers who went on at the end of an operation for the others that were made in the same run of another one. That is
+    /// who made them, or what was made after them in that run.
     fn gather(&mut self, dispatcher: DispatcherId) -> Option<()> {
         let operation = self.operations.get(&dispatcher)?;
         let awaited = self.operations.get(&operation.awaited?)?;
         let awaiter = awaited.awaiter.as_ref().filter(|awaiter| awaiter.dispatcher == dispatcher)?;
-        let (_, parent) = awaited.made?;
+        let (_, maker) = awaited.made.filter(|(_, maker)| maker.began.is_some())?;
         let ticks = operation.last;
-        let is_maker = parent == dispatcher;
-        let before = if is_maker { ticks } else { operation.made.filter(|(_, maker)| *maker == parent)?.0 };
-        if parent != 0 {
-            let gathered = Gathered { ticks, before, awaiter: awaiter.clone() };
-            self.gathered.insert((parent, awaited.outermost?), gathered);
-        }
+        let since = if maker.dispatcher == dispatcher {
+            operation.child.filter(|(_, _, began)| *began == maker.began)?.0
+        } else {
+            operation.made.filter(|(_, other)| *other == maker)?.0
+        };
+        let gathered = Gathered { ticks, since, awaiter: awaiter.clone() };
+        self.gathered.insert((maker, awaited.outermost?), gathered);
         Some(())
     }
 
@@ -173,8 +184,8 @@ impl Awaiters {
 
     /// The operation that made another one.
     pub(super) fn parent(&self, dispatcher: DispatcherId) -> Option<DispatcherId> {
-        let (_, parent) = self.operations.get(&dispatcher)?.made?;
-        (parent != 0).then_some(parent)
+        let (_, maker) = self.operations.get(&dispatcher)?.made?;
+        (maker.dispatcher != 0).then_some(maker.dispatcher)
     }
 
     /// Who awaited an operation, who awaited that, and so on.
@@ -234,10 +245,10 @@ impl Awaiters {
             }
             let Some(end) = known.end else { return Next::Open };
             if end.is_whole {
-                return self.gathered(known);
+                return self.gathered(known, end.ticks);
             }
             // What it goes on as is made last: what its methods call is made before they wait.
-            let turn = known.child.and_then(|(_, child)| self.operations.get(&child));
+            let turn = known.child.and_then(|(_, child, _)| self.operations.get(&child));
             let Some(turn) = turn else { return Next::Unknown };
             if turn.outermost.is_none() {
                 return Next::Open;
@@ -248,16 +259,16 @@ impl Awaiters {
     }
 
     /// Who goes on after an operation whose end resumed nobody: perhaps who awaits several at once.
-    fn gathered(&self, ended: &Operation) -> Next<'_> {
-        let (Some((made, parent)), Some(method)) = (ended.made, ended.outermost) else { return Next::Unknown };
-        if let Some(gathered) = self.gathered.get(&(parent, method))
-            && gathered.before > made
+    fn gathered(&self, ended: &Operation, end: u64) -> Next<'_> {
+        let (Some((made, maker)), Some(method)) = (ended.made, ended.outermost) else { return Next::Unknown };
+        if let Some(gathered) = self.gathered.get(&(maker, method))
+            && (made..end).contains(&gathered.since)
         {
             return Next::Awaiter(&gathered.awaiter);
         }
-        let child = self.operations.get(&parent).and_then(|parent| parent.child);
-        let is_last = child.is_none_or(|(ticks, _)| ticks <= made);
-        if is_last { Next::Unknown } else { Next::Open }
+        let child = self.operations.get(&maker.dispatcher).and_then(|maker| maker.child);
+        let is_followed = child.is_some_and(|(ticks, _, began)| ticks > made && began == maker.began);
+        if is_followed { Next::Open } else { Next::Unknown }
     }
 
     /// Forgets half of the operations if there are too many.

@@ -35,6 +35,7 @@ pub(super) struct Running {
     pub(super) number: u64,
     pub(super) kind: Kind,
     pub(super) dispatcher: DispatcherId,
+    pub(super) began: u64,
     pub(super) chain: Option<Chain>,
     pub(super) base: i64,
     pub(super) completed: u32,

@@ -1,6 +1,6 @@
 //! What one sub-event changes.
 
-use super::awaiters::{Awaiter, Awaiters};
+use super::awaiters::{Awaiter, Awaiters, Maker};
 use super::chains::Chains;
 use super::creators::{Creators, Segment};
 use super::history::{History, Run, State};
@@ -125,7 +125,9 @@ impl Turn<'_> {
         });
         let forgotten = self.creators.create(self.ticks, dispatcher, parent, rest, self.limits.operations);
         self.stats.forgotten_operations += forgotten;
-        self.awaiters.create(self.ticks, dispatcher, parent, self.limits.operations);
+        let began = self.stream.run_of(parent).map(|running| running.began);
+        let maker = Maker { dispatcher: parent, began };
+        self.awaiters.create(self.ticks, dispatcher, maker, self.limits.operations);
         self.follow_iterator(dispatcher, parent);
         self.tell(self.ticks, dispatcher, kind, Change::Created { parent });
     }
@@ -155,9 +157,16 @@ impl Turn<'_> {
         self.stream.awaited = self.awaited_by(dispatcher, just_ended);
         let number = self.next_number();
         self.history.begin(number, Run { kind, dispatcher, chain: None, end: None });
-        let running =
-            Running { number, kind, dispatcher, chain: None, base: 0, completed: 0, has_been_followed: false };
-        self.stream.stack.push(running);
+        self.stream.stack.push(Running {
+            number,
+            kind,
+            dispatcher,
+            began: self.ticks,
+            chain: None,
+            base: 0,
+            completed: 0,
+            has_been_followed: false,
+        });
         self.stream.resumed = Some((self.ticks, dispatcher, kind));
         self.remember();
     }
@@ -260,6 +269,7 @@ impl Turn<'_> {
         let before = std::mem::replace(&mut running.number, number);
         running.chain = Some(chain.clone());
         let run = Run { kind: running.kind, dispatcher: running.dispatcher, chain: Some(chain), end: None };
+        self.awaiters.run(self.ticks, run.dispatcher, run.chain.as_deref().unwrap_or_default(), self.limits.operations);
         self.history.begin(number, run);
         self.history.end(before, self.ticks);
         self.remember();
