@@ -30,13 +30,13 @@ fn told<'o>(outcome: &'o Outcome, begin: &str) -> Result<&'o str> {
 }
 
 /// The same, in its standard error.
-fn told_in<'o>(stderr: &'o str, begin: &str) -> Result<&'o str> {
+pub(crate) fn told_in<'o>(stderr: &'o str, begin: &str) -> Result<&'o str> {
     let mut lines = stderr.lines().filter_map(|line| line.strip_prefix("attacks| "));
     lines.find(|line| line.starts_with(begin)).with_context(|| format!("no {begin:?} in {stderr}"))
 }
 
 /// The profiler's count under `name`.
-fn count(told: &str, name: &str) -> Result<u64> {
+pub(crate) fn count(told: &str, name: &str) -> Result<u64> {
     let value = told.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
     Ok(value.with_context(|| format!("no {name} in {told:?}"))?.parse()?)
 }
@@ -645,6 +645,38 @@ fn identifiers_of_a_profiler_beside_are_refused_once_their_module_has_gone() -> 
             ensure!(count(told, "answered")? > 100 && count(told, "unexpected")? == 0, "{outcome}");
             ensure!(count(told, "classes")? > 50 && count(told, "modules")? > 5, "{outcome}");
         }
+    }
+    Ok(())
+}
+
+/// What a profiler does, and where it leaves in the middle.
+const WATCHING: [&str; 10] = [
+    "signals walks threads in-round in=40",
+    "suspended locks chains threads in-destroyed in=20",
+    "suspended chains at-class in=5 after=50000",
+    "signals statics threads at-static in=60 after=50000 twice",
+    "snapshots threads at-block in=3 after=50000",
+    "suspended cpu locks walks at-frame in=100 twice",
+    "threads walks at-thread in=50 twice",
+    "signals locks collects in-gc in=3 after=50000",
+    "suspended locks at-filter in=50 after=50000",
+    "signals snapshots collects walks in-created in=30",
+];
+
+#[test]
+fn threads_come_and_go_while_profilers_come_and_go() -> Result<()> {
+    for runtime in &runtimes()? {
+        let (clsid, library) = profiler_named(runtime, "attacks", "Watches")?;
+        let mut program = Program::ready(Run::new(runtime, "Fleeting").command()?)?;
+        let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);
+        for words in WATCHING.iter().cycle().take(repetitions(5, 100)) {
+            attach(&client, clsid, &library, words.as_bytes()).with_context(|| format!("{runtime}: {words}"))?;
+        }
+        program.tell("collect")?;
+        let stderr = program.end()?;
+        ensure!(!stderr.contains("panicked"), "{runtime}: {stderr}");
+        let left = stderr.matches("leaves: Ok(())").count();
+        ensure!(left >= repetitions(4, 99), "{runtime}: {left} have left: {stderr}");
     }
     Ok(())
 }

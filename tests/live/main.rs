@@ -22,6 +22,8 @@ mod inserts;
 mod instrumentation;
 mod keeps;
 mod leaks;
+#[cfg(target_os = "linux")]
+mod notification;
 mod outputs;
 mod own_events;
 mod probes;

@@ -70,6 +70,9 @@ impl<P: Profiler> Adapter<P> {
         if let Some((what, rule)) = info.all_observers().find_map(Observer::detach_obstacle) {
             return error(code, what, rule);
         }
+        if let Some((what, rule)) = info.notification_obstacle() {
+            return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, DETACH).about(what, rule));
+        }
         if let Some(call) = info.what_prevents_detach() {
             return error(code, call, "the runtime does not detach a profiler that has made this call");
         }

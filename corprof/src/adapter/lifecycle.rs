@@ -15,6 +15,7 @@ use crate::profiler::{BoxError, Profiler};
 use crate::report;
 use crate::session::Attaching;
 use crate::session::ending::Stage;
+use crate::session::notification_profilers;
 use crate::session::panics::catch;
 use crate::session::wire;
 use crate::session::{UnsupportedRuntime, first_runtime_with};
@@ -27,6 +28,9 @@ use super::{Adapter, in_callback};
 /// short, but one may wait for a thread that the end of the process has already stopped, and the application must still
 /// end.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The callback of an attach, for messages.
+const ATTACH: &str = "InitializeForAttach";
 
 pub(crate) unsafe extern "system" fn initialize<P: Profiler>(this: *mut c_void, runtime: Ref<'_, IUnknown>) -> HRESULT {
     // SAFETY: the runtime holds a reference while it calls (fact: profiler-object).
@@ -48,15 +52,18 @@ pub(crate) unsafe extern "system" fn initialize_for_attach<P: Profiler>(
     data: *mut c_void,
     size: u32,
 ) -> HRESULT {
-    // A constant, as in the thunks.
-    if const { !P::EVENTS.contains(Event::InitializeForAttach) } {
-        let error = Error::new(sys::CORPROF_E_PROFILER_NOT_ATTACHABLE, "InitializeForAttach");
-        report::line(format_args!("the profiler {} is not attached: {error}", P::NAME));
-        return error.code();
-    }
     // SAFETY: the runtime holds a reference while it calls; the data is an array of `size` bytes or null
     // (fact: profiler-object, arguments).
     let (adapter, data): (&Adapter<P>, &[u8]) = unsafe { (Adapter::of(this), wire::slice(size, data.cast())) };
+    // A constant, as in the thunks.
+    if const { !P::EVENTS.contains(Event::InitializeForAttach) } {
+        return not_attached(adapter, Error::new(sys::CORPROF_E_PROFILER_NOT_ATTACHABLE, ATTACH));
+    }
+    if P::NOTIFICATION_ONLY {
+        const RULE: &str = "the runtime may make no callbacks to one that is attached: load it at start-up";
+        let error = Error::new(sys::CORPROF_E_PROFILER_NOT_ATTACHABLE, ATTACH);
+        return not_attached(adapter, error.about("notification_only", RULE));
+    }
     let _attaching = Attaching::begin();
     adapter.start(runtime.as_ref(), Phase::Attached, |info| {
         // SAFETY: the runtime has called `InitializeForAttach`, and waits for its result (fact: contexts).
@@ -64,6 +71,16 @@ pub(crate) unsafe extern "system" fn initialize_for_attach<P: Profiler>(
         settle::begin(&mut cx)?;
         P::initialize_for_attach(&mut cx, data)
     })
+}
+
+/// Refuses an attach. The end of a main profiler would harm notification-only ones, so it stays, and does nothing.
+fn not_attached<P: Profiler>(adapter: &Adapter<P>, error: Error) -> HRESULT {
+    report::line(format_args!("the profiler {} is not attached: {error}", P::NAME));
+    if P::NOTIFICATION_ONLY || !notification_profilers::may_exist() {
+        return error.code();
+    }
+    adapter.state.gate.disable();
+    S_OK
 }
 
 /// From here on the runtime reports what begins.
@@ -183,11 +200,13 @@ impl<P: Profiler> Adapter<P> {
     /// Ends what a profiler that failed has started. Returns whether something of it is left: after a failure the
     /// runtime deletes the object behind `Info`, and goes on calling sessions. Then the runtime gets a success, and all
     /// events are turned off, as far as the runtime turns them off; the gate keeps the others from the profiler. Calls
-    /// return errors: without events nothing says which identifiers die.
+    /// return errors: without events nothing says which identifiers die. So it is with a main profiler whose end would
+    /// harm notification-only ones.
     fn stays(info: &Info) -> bool {
         info.profiler_threads().join(); // a joined thread has dropped its `Info`
         let has_sessions = info.stop_event_pipe_sessions().is_err();
-        let is_left = has_sessions || info.is_shared();
+        let is_main = !P::NOTIFICATION_ONLY;
+        let is_left = has_sessions || info.is_shared() || is_main && notification_profilers::may_exist();
         if is_left {
             let _ = info.silence();
             drop(info.calls().close());

@@ -31,8 +31,8 @@
 //! ```
 //!
 //! A profiler cannot detach once it has changed code permanently (hooks, IL bodies, ReJIT, or `ENABLE_REJIT` in its
-//! event mask), or while a flag is set that can change in `initialize` only. [`detach`](Detacher::detach) then returns
-//! an error that says which, and changes nothing. [`retire`](Detacher::retire) ends it, and leaves it loaded.
+//! event mask), while a flag is set that can change in `initialize` only, or if it is notification-only or may have such
+//! profilers beside it. [`detach`](Detacher::detach) then returns an error that says which, and changes nothing. [`retire`](Detacher::retire) ends it, and leaves it loaded.
 
 mod listen;
 
@@ -92,6 +92,10 @@ impl Detacher {
     /// `CORPROF_E_IRREVERSIBLE_INSTRUMENTATION_PRESENT`: the profiler has hooks, or has made the named call, after
     /// which the runtime refuses to detach. `CORPROF_E_IMMUTABLE_FLAGS_SET`: the named event flag is set and cannot be
     /// cleared. After these errors the profiler goes on as before.
+    ///
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: the profiler is notification-only, or the process loads such profilers
+    /// (`CORECLR_ENABLE_NOTIFICATION_PROFILERS`): the runtime would make no more callbacks to them after a main profiler
+    /// has left, and crash when one of them leaves. The profiler goes on as before.
     ///
     /// `CORPROF_E_PROFILER_DETACHING`: a detach has begun before, or the application is ending. `E_OUTOFMEMORY`: the
     /// system could not make a thread.

@@ -11,7 +11,7 @@
 //! removal apart, and `searcher.rs` makes them for threads that have never run managed code. `startup.rs` knows when managed code
 //! can run. `compilations.rs` tracks which methods are being compiled, and `inlinings.rs` keeps inlining off requests to
 //! recompile. `wire.rs` converts the arguments of callbacks, and `catch_up.rs` keeps what is reported after an attach from
-//! being reported twice.
+//! being reported twice. `notification_profilers.rs` knows who must stay because of notification-only profilers.
 
 mod calls;
 pub(crate) mod catch_up;
@@ -26,6 +26,7 @@ pub(crate) mod gate;
 mod inlinings;
 pub(crate) mod liveness;
 pub(crate) mod names;
+pub(crate) mod notification_profilers;
 mod observer;
 pub(crate) mod panics;
 pub(crate) mod profiler_threads;

@@ -28,6 +28,7 @@ mod rewriters;
 mod searches;
 mod sessions;
 mod thread_statics;
+mod watches;
 mod yesterday;
 
 corprof::export!(
@@ -59,6 +60,8 @@ corprof::export!(
     searches::Searches,
     sessions::Sessions,
     thread_statics::AsksForThreadStatics,
+    watches::Watches,
+    watches::WatchesBeside,
     yesterday::AsksBeside,
     yesterday::KeepsIds,
 );

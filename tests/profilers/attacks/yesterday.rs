@@ -137,6 +137,24 @@ impl Callbacks for AsksBeside {
         Ok(Self)
     }
 
+    fn module_load_finished(&self, _cx: &mut InCallback<'_>, module: ModuleId, _status: Result<()>) {
+        keep([Kept::Module(module)]);
+    }
+
+    fn class_load_finished(&self, _cx: &mut InCallback<'_>, class: ClassId, _status: Result<()>) {
+        keep([Kept::Class(class)]);
+    }
+
+    fn jit_compilation_finished(
+        &self,
+        _cx: &mut InCallback<'_>,
+        function: FunctionId,
+        _status: Result<()>,
+        _is_safe_to_block: bool,
+    ) {
+        keep([Kept::Function(function)]);
+    }
+
     fn shutdown(&self, cx: &mut InCallback<'_>) {
         tell(ask_about_ids(cx));
     }
