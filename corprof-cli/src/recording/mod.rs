@@ -83,14 +83,27 @@ pub(crate) enum Moment {
     At(Duration),
     /// As a part of its time.
     Share(f64),
+    /// A time of the day, by UTC: since midnight.
+    Clock(Duration),
 }
 
 impl Moment {
-    fn at(self, duration: Duration) -> Duration {
-        match self {
-            Self::At(at) => at,
-            Self::Share(share) => duration.mul_f64(share),
-        }
+    /// Since the beginning of a recording that is this long and has begun then.
+    fn at(self, duration: Duration, started: Option<UtcTime>) -> Result<Duration> {
+        const HOUR: u64 = 3600;
+        let clock = match self {
+            Self::At(at) => return Ok(at),
+            Self::Share(share) => return Ok(duration.mul_f64(share)),
+            Self::Clock(clock) => clock,
+        };
+        let UtcTime { hour, minute, second, millisecond, .. } =
+            started.context("the text of perf has no times of the day: give --from and --to in seconds")?;
+        let seconds = u64::from(hour) * HOUR + u64::from(minute) * 60 + u64::from(second);
+        let begin = Duration::from_secs(seconds) + Duration::from_millis(millisecond.into());
+        // What is long before the time of the day at which the recording has begun is of the next day.
+        let is_of_next_day = clock + Duration::from_secs(12 * HOUR) < begin;
+        let clock = if is_of_next_day { clock + Duration::from_secs(24 * HOUR) } else { clock };
+        Ok(clock.saturating_sub(begin))
     }
 }
 
@@ -184,8 +197,13 @@ fn read(path: &Path, options: &Options) -> Result<Gathered> {
         bail!("the requests of standard input are not known before its end: give a file");
     }
     let whole = if needs_duration { duration(path)? } else { Duration::ZERO };
-    let from = options.from.map_or(Duration::ZERO, |moment| moment.at(whole));
-    let to = options.to.map_or(Duration::MAX, |moment| moment.at(whole));
+    let mut input = input(path)?;
+    let started = match &mut input {
+        Input::Trace(reader) => reader.trace().ok().map(|trace| trace.started_utc),
+        Input::Perf(_) => None,
+    };
+    let from = options.from.map_or(Ok(Duration::ZERO), |moment| moment.at(whole, started))?;
+    let to = options.to.map_or(Ok(Duration::MAX), |moment| moment.at(whole, started))?;
     if from >= to {
         let seconds = |time: Duration| time.as_secs_f64();
         bail!(
@@ -194,7 +212,7 @@ fn read(path: &Path, options: &Options) -> Result<Gathered> {
             seconds(to)
         );
     }
-    match input(path)? {
+    match input {
         Input::Trace(mut reader) => {
             let requests = if needs_requests { Some(requests_of(path, options)?) } else { None };
             let mut pass = Pass::new(options, from, to, requests.as_ref());

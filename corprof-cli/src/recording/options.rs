@@ -17,7 +17,8 @@ pub(crate) struct Looked {
     #[arg(long, value_name = "NAME")]
     pub(crate) event: Option<String>,
 
-    /// Only what is after this moment: seconds since the beginning, or a percentage of the time, such as 25%
+    /// Only what is after this moment: seconds since the beginning, a percentage of the time, such as 25%, or a time of the day
+    /// by UTC, such as 14:05 or 14:05:30.5
     #[arg(long, value_name = "WHEN", value_parser = moment)]
     pub(crate) from: Option<Moment>,
 
@@ -84,14 +85,32 @@ impl Looked {
 }
 
 fn moment(text: &str) -> Result<Moment, String> {
-    let wrong = || format!("`{text}` is not a moment: give seconds, such as 2.5, or a percentage, such as 25%");
+    let wrong = || {
+        format!(
+            "`{text}` is not a moment: give seconds, such as 2.5, a percentage up to 100%, such as 25%, or a time of the day by \
+             UTC, such as 14:05:30"
+        )
+    };
     let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
     if let Some(percent) = text.strip_suffix('%') {
         let percent = number(percent).filter(|percent| *percent <= 100.0).ok_or_else(wrong)?;
         return Ok(Moment::Share(percent / 100.0));
     }
+    if text.contains(':') {
+        return clock(text).map(Moment::Clock).ok_or_else(wrong);
+    }
     let seconds = number(text.strip_suffix('s').unwrap_or(text)).ok_or_else(wrong)?;
     Duration::try_from_secs_f64(seconds).map(Moment::At).map_err(|_| wrong())
+}
+
+/// The time since midnight of `HH:MM` or `HH:MM:SS`.
+fn clock(text: &str) -> Option<Duration> {
+    let mut parts = text.split(':');
+    let hours: u64 = parts.next()?.parse().ok().filter(|hours| *hours < 24)?;
+    let minutes: u64 = parts.next()?.parse().ok().filter(|minutes| *minutes < 60)?;
+    let seconds: f64 = parts.next().unwrap_or("0").parse().ok().filter(|seconds| (0.0..60.0).contains(seconds))?;
+    let since_midnight = Duration::from_secs(hours * 3600 + minutes * 60) + Duration::from_secs_f64(seconds);
+    parts.next().is_none().then_some(since_midnight)
 }
 
 fn part(text: &str) -> Result<f64, String> {
@@ -126,6 +145,13 @@ mod tests {
     fn moments_are_seconds_or_percentages() {
         assert_eq!(moment("2.5"), Ok(Moment::At(Duration::from_millis(2500))));
         assert_eq!(moment("25%"), Ok(Moment::Share(0.25)));
+        assert_eq!(moment("14:05"), Ok(Moment::Clock(Duration::from_secs(50_700))));
+        assert_eq!(moment("0:00:30.5"), Ok(Moment::Clock(Duration::from_millis(30_500))));
+        assert!(
+            ["24:00", "1:60", "1:00:60", "1:2:3:4", "a:b", ":", "1:-2", "1:00:-1"]
+                .iter()
+                .all(|text| moment(text).is_err())
+        );
         for wrong in ["", "-1", "NaN", "101%", "x%", "1e300"] {
             assert!(moment(wrong).is_err(), "{wrong}");
         }

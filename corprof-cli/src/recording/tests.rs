@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
+use corprof_nettrace::UtcTime;
 use tempfile::NamedTempFile;
 
 use super::picture::Picture;
 use super::table::{By, rows};
-use super::{Choice, Options, ThreadChoice};
+use super::{Choice, Moment, Options, ThreadChoice};
 use crate::options::Names;
 use crate::trace_methods::of_perf_map;
 
@@ -116,4 +118,18 @@ fn allocations_have_the_bytes_of_their_events() {
     assert_eq!(picture.total().samples, 13_618);
     assert_eq!(by_type.iter().map(|row| row.own.weight).sum::<u64>(), picture.total().weight);
     assert!(by_type.iter().any(|row| row.name == "string[]" && row.own.samples == 2_440), "{by_type:?}");
+}
+
+#[test]
+fn times_of_the_day_are_those_after_the_beginning() {
+    let late = SystemTime::UNIX_EPOCH + Duration::from_secs(24 * 3600 - 570);
+    let started = UtcTime::from_system_time(late).unwrap();
+    let at = |text: &str| {
+        let parts: Vec<u64> = text.split(':').map(|part| part.parse().unwrap()).collect();
+        let clock = Moment::Clock(Duration::from_secs((parts[0] * 60 + parts[1]) * 60 + parts[2]));
+        clock.at(Duration::ZERO, Some(started)).unwrap().as_secs()
+    };
+    assert_eq!([at("23:51:00"), at("0:00:30"), at("11:50:00")], [30, 600, 12 * 3600 - 30]);
+    assert_eq!(at("23:50:00"), 0, "before the beginning");
+    assert!(Moment::Clock(Duration::ZERO).at(Duration::ZERO, None).is_err());
 }

@@ -219,7 +219,14 @@ pub(crate) fn require_samples(looked: &Looked, picture: &Picture) -> anyhow::Res
     kinds.sort_by_key(|kind| std::cmp::Reverse(kind.stacks));
     kinds.dedup_by(|a, b| a.name == b.name && a.provider == b.provider);
     if picture.measure.is_some() {
-        return Err(anyhow!("no sample is left: give wider --from, --to, --thread, --label, --include or --exclude"));
+        return Err(anyhow!(
+            "no sample is left: give wider --from, --to, --thread, --process, --label, --include or --exclude"
+        ));
+    }
+    if picture.files.iter().all(|file| file.events == 0) {
+        return Err(anyhow!(
+            "there are no events: the recording was ended, or the application was killed, before any were written"
+        ));
     }
     if kinds.is_empty() {
         return Err(anyhow!(
