@@ -314,8 +314,8 @@ impl Target<'_> {
         live.read(&mut is_interrupted, Some(PATIENCE))?;
         if live.follower.buffers == 0 {
             return Err(anyhow!(
-                "process {pid} has told nothing of async operations: it has run none, it has ended before its threads \
-                 had written what they hold, or event sources are turned off \
+                "process {pid} has told nothing of async operations: it has run none, it waits at its start to be \
+                 resumed, it has ended before its threads had written what they hold, or event sources are turned off \
                  (System.Diagnostics.Tracing.EventSource.IsSupported)"
             )
             .into());
