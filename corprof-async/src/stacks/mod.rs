@@ -186,6 +186,7 @@ impl LogicalStacks {
             next: &mut self.next,
             stats: &mut self.stats,
             step: &mut step,
+            just_ended: None,
         };
         for sub_event in sub_events {
             turn.take(sub_event.borrow());

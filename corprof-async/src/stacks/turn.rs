@@ -18,10 +18,11 @@ const WRAPPERS: u8 = 32;
 /// times.
 const SOON: u64 = 20_000;
 
-/// An operation that the last sub-event has ended.
+/// An operation that has ended.
 #[derive(Clone, Copy)]
-struct Ended {
+pub(super) struct Ended {
     dispatcher: DispatcherId,
+    /// Whether that was a moment ago.
     is_soon: bool,
 }
 
@@ -40,6 +41,8 @@ pub(super) struct Turn<'a> {
     pub(super) next: &'a mut u64,
     pub(super) stats: &'a mut Stats,
     pub(super) step: &'a mut dyn FnMut(Step),
+    /// The operation of runtime async that the sub-event before has ended.
+    pub(super) just_ended: Option<Ended>,
 }
 
 impl Turn<'_> {
@@ -60,18 +63,18 @@ impl Turn<'_> {
             return;
         }
         self.stats.sub_events += 1;
-        let just_ended = self.just_ended();
+        self.just_ended = self.ended_before();
         if !self.completes_resume(action) {
             self.tell_resumed(None);
         }
         match action {
             Action::Create { kind, parent, dispatcher } => self.create(*kind, *parent, *dispatcher),
-            Action::Resume { kind, dispatcher } => self.resume(*kind, *dispatcher, just_ended),
+            Action::Resume { kind, dispatcher } => self.resume(*kind, *dispatcher),
             Action::Suspend { kind } => self.pop(*kind, Change::Suspended),
             Action::Complete { kind } => self.pop(*kind, Change::Completed),
             Action::Unwind { kind, frames } => self.leave(*kind, *frames),
             Action::MethodComplete { kind } => self.complete_method(*kind),
-            Action::Stack(callstack) => self.callstack(callstack, just_ended),
+            Action::Stack(callstack) => self.callstack(callstack),
             Action::WrapperIndex => self.next_wrappers(),
             _ => {}
         }
@@ -146,7 +149,7 @@ impl Turn<'_> {
     }
 
     /// An operation 0 was resumed before the source began to tell, and its end is not told.
-    fn resume(&mut self, kind: Kind, dispatcher: DispatcherId, just_ended: Option<Ended>) {
+    fn resume(&mut self, kind: Kind, dispatcher: DispatcherId) {
         if dispatcher == 0 {
             return;
         }
@@ -154,7 +157,7 @@ impl Turn<'_> {
             self.stats.too_deep += 1;
             return;
         }
-        self.stream.awaited = self.awaited_by(dispatcher, just_ended);
+        self.stream.awaited = self.awaited_by(dispatcher);
         let number = self.next_number();
         self.history.begin(number, Run { kind, dispatcher, chain: None, end: None });
         self.stream.stack.push(Running {
@@ -171,8 +174,8 @@ impl Turn<'_> {
         self.remember();
     }
 
-    /// The operation of runtime async that ended by the last sub-event.
-    fn just_ended(&mut self) -> Option<Ended> {
+    /// The operation of runtime async that the sub-event before has ended.
+    fn ended_before(&mut self) -> Option<Ended> {
         let (ticks, dispatcher) = self.stream.just_ended.take()?;
         let soon = self.frequency.map_or(0, |frequency| frequency / SOON);
         Some(Ended { dispatcher, is_soon: self.ticks.saturating_sub(ticks) <= soon })
@@ -181,26 +184,26 @@ impl Turn<'_> {
     /// The operation whose end has this one go on. The end of a state machine runs what awaits it before it is told,
     /// that of a method of runtime async after that. So if the thread runs the end of a state machine, what ended just now
     /// on it is awaited.
-    fn awaited_by(&mut self, dispatcher: DispatcherId, just_ended: Option<Ended>) -> Option<Awaited> {
+    fn awaited_by(&mut self, dispatcher: DispatcherId) -> Option<Awaited> {
         if let Some(running) = self.stream.stack.last_mut()
             && running.kind == Kind::StateMachine
             && running.has_ended()
         {
             let is_first = !std::mem::replace(&mut running.has_been_followed, true);
-            let ended = just_ended.map(|ended| ended.dispatcher);
+            let ended = self.just_ended.map(|ended| ended.dispatcher);
             let awaited = ended.or(is_first.then_some(running.dispatcher))?;
             return Some(Awaited { dispatcher: awaited, is_certain: true });
         }
         // Since then the thread may have taken other work from the queue of the pool, which seldom comes as soon.
-        let ended = just_ended.filter(|ended| ended.is_soon)?.dispatcher;
+        let ended = self.just_ended.filter(|ended| ended.is_soon)?.dispatcher;
         let has_made_it = self.awaiters.parent(ended) == Some(dispatcher);
         has_made_it.then_some(Awaited { dispatcher: ended, is_certain: false })
     }
 
-    fn callstack(&mut self, callstack: &Callstack<'_>, just_ended: Option<Ended>) {
+    fn callstack(&mut self, callstack: &Callstack<'_>) {
         let Callstack { kind, dispatcher, moment, .. } = *callstack;
         match moment {
-            Moment::Resume => self.resumed_callstack(callstack, just_ended),
+            Moment::Resume => self.resumed_callstack(callstack),
             Moment::Append => self.append(callstack),
             Moment::Create { parent } => {
                 if self.stream.created != dispatcher {
@@ -216,10 +219,10 @@ impl Turn<'_> {
         }
     }
 
-    fn resumed_callstack(&mut self, callstack: &Callstack<'_>, just_ended: Option<Ended>) {
+    fn resumed_callstack(&mut self, callstack: &Callstack<'_>) {
         let is_expected = self.stream.resumed.is_some();
         if !is_expected {
-            self.resume(callstack.kind, callstack.dispatcher, just_ended);
+            self.resume(callstack.kind, callstack.dispatcher);
         }
         // Neither an operation 0 nor one that is too deep.
         if self.stream.resumed.is_none() {
