@@ -9,12 +9,6 @@ use corprof_launch::signals::Requests;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// The signals by which users and supervisors request an end.
-#[cfg(unix)]
-const REQUESTS: [i32; 3] = [SIGINT, SIGTERM, signal_hook::consts::SIGQUIT];
-#[cfg(not(unix))]
-const REQUESTS: [i32; 2] = [SIGINT, SIGTERM];
-
 /// A flag that Ctrl-C, or another request to end, sets from now on. The second one ends this process.
 #[cfg(unix)]
 pub(crate) fn stop_requests() -> io::Result<Arc<AtomicBool>> {
@@ -23,8 +17,8 @@ pub(crate) fn stop_requests() -> io::Result<Arc<AtomicBool>> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
     std::thread::Builder::new().name("corprof-signals".to_owned()).spawn(move || {
         let mut requests = Requests::default();
-        for _ in signals.forever() {
-            if requests.is_new() && is_requested.swap(true, Ordering::Relaxed) {
+        for signal in signals.forever() {
+            if requests.is_new(signal) && is_requested.swap(true, Ordering::Relaxed) {
                 std::process::exit(130);
             }
         }
@@ -36,7 +30,7 @@ pub(crate) fn stop_requests() -> io::Result<Arc<AtomicBool>> {
 #[cfg(not(unix))]
 pub(crate) fn stop_requests() -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in REQUESTS {
+    for signal in [SIGINT, SIGTERM] {
         // In this order the first only sets the flag.
         flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag))?;
         flag::register(signal, Arc::clone(&flag))?;
@@ -47,23 +41,27 @@ pub(crate) fn stop_requests() -> io::Result<Arc<AtomicBool>> {
 /// From now on requests to end do not end this process.
 pub(crate) struct Signals {
     requests: Arc<AtomicBool>,
+    /// Set by supervisors.
+    terminations: Arc<AtomicBool>,
     /// Set when the terminal goes away.
     hangups: Arc<AtomicBool>,
     was_interrupted: AtomicBool,
-    /// The requests that were taken.
+    /// The requests of others than users that were taken.
     taken: Mutex<Requests>,
 }
 
 impl Signals {
     pub(crate) fn catch() -> io::Result<Self> {
         let requests = Arc::new(AtomicBool::new(false));
+        let terminations = Arc::new(AtomicBool::new(false));
         let hangups = Arc::new(AtomicBool::new(false));
-        for signal in REQUESTS {
-            flag::register(signal, Arc::clone(&requests))?;
-        }
+        flag::register(SIGINT, Arc::clone(&requests))?;
+        flag::register(SIGTERM, Arc::clone(&terminations))?;
+        #[cfg(unix)]
+        flag::register(signal_hook::consts::SIGQUIT, Arc::clone(&requests))?;
         #[cfg(unix)]
         flag::register(signal_hook::consts::SIGHUP, Arc::clone(&hangups))?;
-        Ok(Self { requests, hangups, was_interrupted: AtomicBool::new(false), taken: Mutex::default() })
+        Ok(Self { requests, terminations, hangups, was_interrupted: AtomicBool::new(false), taken: Mutex::default() })
     }
 
     /// Whether there was a request since the last call, other than one that repeats the last.
@@ -72,10 +70,12 @@ impl Signals {
     /// not a user who interrupts a second time.
     pub(crate) fn is_interrupted(&self) -> bool {
         let is_requested = self.requests.swap(false, Ordering::Relaxed);
+        let is_terminated = self.terminations.swap(false, Ordering::Relaxed);
         let has_hung_up = self.hangups.swap(false, Ordering::Relaxed);
         let is_first = !self.was_interrupted.load(Ordering::Relaxed);
-        let is_request = is_requested || has_hung_up && is_first;
-        let is_interrupted = is_request && self.taken.lock().unwrap_or_else(PoisonError::into_inner).is_new();
+        let is_of_others = is_terminated || has_hung_up && is_first;
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_interrupted = is_requested || is_of_others && taken.is_new(SIGTERM);
         self.was_interrupted.fetch_or(is_interrupted, Ordering::Relaxed);
         is_interrupted
     }
@@ -85,6 +85,8 @@ impl Signals {
 mod tests {
     use signal_hook::consts::SIGHUP;
     use signal_hook::low_level::raise;
+
+    use std::time::Duration;
 
     use corprof_launch::signals::SAME_REQUEST;
 
@@ -99,10 +101,12 @@ mod tests {
             raise(signal).unwrap();
             assert_eq!(signals.is_interrupted(), is_interrupted, "signal {signal}");
             assert!(!signals.is_interrupted());
-            // `timeout` sends it twice.
-            raise(signal).unwrap();
-            assert!(!signals.is_interrupted());
-            std::thread::sleep(SAME_REQUEST);
+        }
+        // `timeout` sends it twice.
+        for is_interrupted in [true, false] {
+            std::thread::sleep(if is_interrupted { SAME_REQUEST } else { Duration::ZERO });
+            raise(SIGTERM).unwrap();
+            assert_eq!(signals.is_interrupted(), is_interrupted);
         }
     }
 }

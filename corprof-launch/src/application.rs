@@ -97,7 +97,7 @@ impl Application {
                     return Ok(Wait::Ended(status));
                 }
                 Ok(Event::Signal(signal)) if self.interrupt.pass_on(signal, self.id()) => {
-                    let is_repeated = self.interrupt == Interrupt::Stop && !self.requests.is_new();
+                    let is_repeated = self.interrupt == Interrupt::Stop && !self.requests.is_new(signal);
                     if !is_repeated {
                         return Ok(Wait::Signal);
                     }

@@ -15,8 +15,8 @@ pub enum Interrupt {
     Stop,
 }
 
-/// Requests to end that come this soon after one another are one: `timeout` sends SIGTERM to a process and to its group, and
-/// the system and a shell both tell that the terminal is gone.
+/// Requests to end that come this soon after one another are one, unless they are those of a user: `timeout` sends SIGTERM to
+/// a process and to its group, and the system and a shell both tell that the terminal is gone.
 pub const SAME_REQUEST: Duration = Duration::from_millis(500);
 
 /// Tells a request to end from one that repeats it.
@@ -26,8 +26,11 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// A request has come now. Whether it is another one than the last.
-    pub fn is_new(&mut self) -> bool {
+    /// A request has come now, by this signal. Whether it is another one than the last.
+    pub fn is_new(&mut self, signal: i32) -> bool {
+        if signal == signal_hook::consts::SIGINT {
+            return true;
+        }
         let is_same = self.last.is_some_and(|last| last.elapsed() < SAME_REQUEST);
         if !is_same {
             self.last = Some(Instant::now());

@@ -368,8 +368,6 @@ fn a_second_interrupt_ends_the_command_and_the_profiler_writes_later() -> Result
         let stop = folder_of(command.id())?.join(format!(".corprof-{}.stop", command.id()));
         signal(command.id(), "-INT")?;
         until("the sampler is asked", || Ok(stop.exists()))?;
-        // Sooner, it would be the same request.
-        std::thread::sleep(Duration::from_millis(600));
         signal(command.id(), "-INT")?;
         let mut said = String::new();
         says.read_to_string(&mut said)?;
