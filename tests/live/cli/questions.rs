@@ -144,8 +144,8 @@ fn a_generic_method_of_a_running_process_is_named_as_it_is_defined() -> Result<(
         let calls = |name: &str| rows.iter().find(|row| row["method"] == name)?["calls"].as_u64();
         let same = calls("Asked.Same<T>(T)").with_context(|| format!("{runtime}: {stdout}{stderr}"))?;
         let outer = calls("Asked.Outer()").with_context(|| format!("{runtime}: {stdout}{stderr}"))?;
-        // A call that runs when the hooks come has no hook itself.
-        ensure!(same.abs_diff(2 * outer) <= 2, "{runtime}: {same} calls in {outer}: {stdout}");
+        // Methods get their hooks one after the other, and a call that runs then has none.
+        ensure!(same.abs_diff(2 * outer) <= 2 + outer / 50, "{runtime}: {same} calls in {outer}: {stdout}");
         let instances = rows.iter().filter(|row| row["method"].as_str().is_some_and(|name| name.contains("Same")));
         ensure!(instances.count() == 1, "{runtime}: {stdout}");
         is_unharmed(program, &runtime)?;

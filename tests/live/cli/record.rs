@@ -130,6 +130,8 @@ fn a_terminal_that_interrupts_does_not_cost_the_profile() -> Result<()> {
         let file = folder.path().join("p.svg");
         let mut program = Program::start(in_terminal(&record(&runtime, &file, WALL, "Diagnosed")?))?;
         program.expect("ready")?;
+        // Some rounds, on a busy machine.
+        std::thread::sleep(Duration::from_millis(500));
         program.input.as_mut().context("no input")?.write_all(b"\x03")?;
         let end = Instant::now() + PATIENCE;
         let mut said = Vec::new();
