@@ -210,7 +210,7 @@ fn a_cut_file_is_read_up_to_the_cut() -> Result<()> {
     let (_folder, path) = file(whole.get(..200).context("a long file")?)?;
     let output = view(&[path.to_str().context("a path of text")?])?;
     assert_eq!(output.status.code(), Some(3));
-    ensure!(stderr(&output).contains("no event has a stack"), "{output:?}");
+    ensure!(stderr(&output).contains("no event has a stack, as there are no events"), "{output:?}");
     Ok(())
 }
 
@@ -261,6 +261,7 @@ fn mistakes_are_told_with_what_to_change() -> Result<()> {
         (&[path, "--from", "20"], 3, "no sample is left: give wider --from"),
         (&[path, "--from", "3", "--to", "2"], 3, "give --from a smaller value than --to"),
         (&[path, "--from", "soon"], 2, "give seconds, such as 2.5, or a percentage"),
+        (&[path, "--to", "24:00"], 2, "or a time of the day by UTC"),
         (&[path, "--slowest", "1%"], 3, "tells of no requests: record it with `corprof record --events cpu,activity"),
         (&["-", "--slowest", "1%"], 3, "the requests of standard input are not known before its end: give a file"),
         (&[path, "--slowest", "0"], 2, "is not a part of the requests: give 1%, or 0.1%"),

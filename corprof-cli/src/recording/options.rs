@@ -87,7 +87,7 @@ impl Looked {
 fn moment(text: &str) -> Result<Moment, String> {
     let wrong = || {
         format!(
-            "`{text}` is not a moment: give seconds, such as 2.5, a percentage up to 100%, such as 25%, or a time of the day by \
+            "`{text}` is not a moment: give seconds, such as 2.5, or a percentage up to 100%, such as 25%, or a time of the day by \
              UTC, such as 14:05:30"
         )
     };

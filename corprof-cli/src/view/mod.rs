@@ -225,7 +225,7 @@ pub(crate) fn require_samples(looked: &Looked, picture: &Picture) -> anyhow::Res
     }
     if picture.files.iter().all(|file| file.events == 0) {
         return Err(anyhow!(
-            "there are no events: the recording was ended, or the application was killed, before any were written"
+            "no event has a stack, as there are no events: the recording was ended, or the application killed, before any were written"
         ));
     }
     if kinds.is_empty() {
