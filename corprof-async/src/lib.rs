@@ -99,6 +99,7 @@ mod decoder;
 mod error;
 mod frame;
 mod methods;
+mod oldest;
 mod operation;
 mod order;
 mod queue;

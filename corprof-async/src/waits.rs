@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use crate::frame::{Chain, Kind};
+use crate::oldest;
 use crate::order::InOrder;
 use crate::queue::{QueueStep, Queued, WorkQueue};
 use crate::step::{Change, Step};
@@ -284,19 +285,8 @@ impl Waits {
             self.renumbered_count = 0;
             self.renumbered.clear();
         }
-        if self.waiting.len() <= self.most_waiting {
-            return;
+        if self.waiting.len() > self.most_waiting {
+            self.forgotten += oldest::forget_half(&mut self.waiting, |waiting| waiting.last) as u64;
         }
-        let mut times: Vec<u64> = self.waiting.values().map(|waiting| waiting.last).collect();
-        let half = times.len() / 2;
-        let (_, median, _) = times.select_nth_unstable(half);
-        let median = *median;
-        let mut excess = self.waiting.len() - half;
-        self.waiting.retain(|_, waiting| {
-            let goes = waiting.last <= median && excess > 0;
-            excess -= usize::from(goes);
-            !goes
-        });
-        self.forgotten += (times.len() - self.waiting.len()) as u64;
     }
 }

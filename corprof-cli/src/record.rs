@@ -387,15 +387,16 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
     let mut overdue = Overdue::after(pid, seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()));
     while !stop.is_done(process.inner_pid()) && !place.has_ended() {
         let is_interrupted = signals.is_interrupted();
+        let missed = overdue.check().err();
         if is_interrupted && !is_asked {
             stop.ask()?;
             overdue.asked();
             is_asked = true;
-        } else if is_interrupted || overdue.check().is_err() {
+        } else if is_interrupted || missed.is_some() {
             // It sees that this command has gone.
             let kept = file.filter(|_| place.is_shared());
             let writes = kept.map(|file| format!(" writes {} by itself, and", file.display())).unwrap_or_default();
-            let why = overdue.check().map_or_else(|error| error.to_string(), |()| "interrupted again".to_owned());
+            let why = missed.map_or_else(|| "interrupted again".to_owned(), |error| error.to_string());
             return Err(anyhow!("{why}: the sampler in process {pid}{writes} leaves").into());
         }
         vigil.wait(overdue.pause());

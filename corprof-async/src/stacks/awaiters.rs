@@ -6,6 +6,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::frame::{Chain, Frame};
+use crate::oldest;
 use crate::sub_event::DispatcherId;
 
 /// An operation that awaited another one.
@@ -276,18 +277,8 @@ impl Awaiters {
         if self.gathered.len() > most {
             self.gathered.clear();
         }
-        if self.operations.len() <= most {
-            return;
+        if self.operations.len() > most {
+            oldest::forget_half(&mut self.operations, |operation| operation.last);
         }
-        let mut times: Vec<u64> = self.operations.values().map(|operation| operation.last).collect();
-        let half = times.len() / 2;
-        let (_, median, _) = times.select_nth_unstable(half);
-        let median = *median;
-        let mut excess = self.operations.len() - half;
-        self.operations.retain(|_, operation| {
-            let goes = operation.last <= median && excess > 0;
-            excess -= usize::from(goes);
-            !goes
-        });
     }
 }

@@ -22,6 +22,7 @@ use turn::Turn;
 
 use crate::decoder::{Buffer, StreamId};
 use crate::frame::{Chain, Kind};
+use crate::oldest;
 use crate::step::Step;
 use crate::sub_event::{DispatcherId, SubEvent};
 
@@ -278,18 +279,7 @@ impl LogicalStacks {
         if self.streams.len() < self.limits.threads || self.streams.contains_key(&id) {
             return;
         }
-        let mut times: Vec<u64> = self.streams.values().map(|stream| stream.last).collect();
-        let half = times.len() / 2;
-        let (_, median, _) = times.select_nth_unstable(half);
-        let median = *median;
-        // Several may have the time of the median.
-        let mut excess = self.streams.len() - half;
-        self.streams.retain(|_, stream| {
-            let goes = stream.last <= median && excess > 0;
-            excess -= usize::from(goes);
-            self.stats.forgotten_threads += u64::from(goes);
-            !goes
-        });
+        self.stats.forgotten_threads += oldest::forget_half(&mut self.streams, |stream| stream.last) as u64;
         let kept: FxHashSet<u64> = self.streams.keys().map(|stream| stream.thread).collect();
         self.threads.retain(|thread, _| kept.contains(thread));
         self.weight = self.threads.values().map(History::weight).sum();
