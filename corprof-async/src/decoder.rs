@@ -7,9 +7,9 @@ use crate::sub_event::{Action, Metadata, SubEvent, id};
 /// The name of the provider of .NET 11 whose events hold the buffers.
 pub const PROVIDER: &str = "System.Runtime.CompilerServices.AsyncProfilerEventSource";
 
-/// The keywords that tell what [`LogicalStacks`](crate::LogicalStacks) need, with creators: resumptions with their chains,
-/// suspensions, ends, creations, and the ends of methods. Without these, the creators of an operation would begin with
-/// methods that had returned before.
+/// The keywords that tell what [`LogicalStacks`](crate::LogicalStacks) need, with creators: resumptions with their
+/// chains, suspensions, ends, creations, and the ends of methods. Without these, the creators of an operation would
+/// begin with methods that had returned before.
 pub const STACK_KEYWORDS: u64 = 0x2F65D;
 
 /// The number of its only event, `AsyncEvents`.

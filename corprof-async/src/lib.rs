@@ -63,8 +63,8 @@
 //! # In a profiler
 //!
 //! A profiler in the process needs neither file nor port: it starts a session of the provider, decodes its events, and
-//! joins its own stacks when their threads have told that time. [`AskedMethods`] ask the runtime for methods. The example
-//! `async_stack` of [corprof](https://docs.rs/corprof) does this with the stack of each exception.
+//! joins its own stacks when their threads have told that time. [`AskedMethods`] ask the runtime for methods. The
+//! example `async_stack` of [corprof](https://docs.rs/corprof) does this with the stack of each exception.
 //!
 //! # What a session needs
 //!

@@ -290,8 +290,8 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
         let running = self.running.get_mut(&thread).and_then(|stack| stack.pop());
         let dispatcher = running.as_ref().map_or(0, |running| running.dispatcher);
         let by_span = self.spans.get(&activity.parent_span_id).map(|(serial, _)| *serial);
-        // One that says that it is part of nothing may begin where another has ended: what goes on there was made in that.
-        // Connections, which requests share, say so as well.
+        // One that says that it is part of nothing may begin where another has ended: what goes on there was made in
+        // that. Connections, which requests share, say so as well.
         let is_of_connection = activity.source.starts_with(CONNECTIONS);
         let is_root = span != 0 && activity.parent_span_id == 0 && !is_of_connection;
         let outer = if is_root { None } else { by_span.or_else(|| self.request_of(dispatcher, thread)) };

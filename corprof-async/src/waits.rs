@@ -37,11 +37,11 @@ pub struct Wait {
 /// It holds the steps until the caller [releases](Self::release) a time, because an operation is suspended on one
 /// thread and resumed on another.
 ///
-/// An async iterator is one object for all its elements. The run that yields an element resumes the consumer, which asks
-/// for the next one: so the iterator is made anew, by its number, before that run ends. Then it goes on by another number,
-/// which nothing announces. It is known by its method and by the consumer, which the thread resumes next; if it resumes
-/// another one, of several iterators the one that has waited longest goes on. So its wait comes with the next step of its
-/// thread.
+/// An async iterator is one object for all its elements. The run that yields an element resumes the consumer, which
+/// asks for the next one: so the iterator is made anew, by its number, before that run ends. Then it goes on by another
+/// number, which nothing announces. It is known by its method and by the consumer, which the thread resumes next; if it
+/// resumes another one, of several iterators the one that has waited longest goes on. So its wait comes with the next
+/// step of its thread.
 ///
 /// ```
 /// use corprof_async::{LogicalStacks, Waits};
@@ -253,7 +253,8 @@ impl Waits {
         waiting.and_then(|waiting| resumption.ends(waiting)).into_iter().for_each(wait);
     }
 
-    /// The wait of an iterator with this method that goes on by another number: that of this consumer, or else the oldest.
+    /// The wait of an iterator with this method that goes on by another number: that of this consumer, or else the
+    /// oldest.
     fn take_renumbered(&mut self, method: Method, consumer: Option<DispatcherId>) -> Option<Waiting> {
         let waits = self.renumbered.get_mut(&method)?;
         let is_its = |waiting: &Waiting| consumer.is_some() && waiting.maker == consumer;

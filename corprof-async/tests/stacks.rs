@@ -247,8 +247,8 @@ fn complete(stacks: &mut LogicalStacks, id: StreamId, ticks: u64, kind: Kind) {
     take(stacks, id, ticks, Action::Complete { kind });
 }
 
-/// An endpoint of ASP.NET Core 11 behind a middleware: methods that the runtime suspends await state machines, and these
-/// await them. Each runs within the end of the one before.
+/// An endpoint of ASP.NET Core 11 behind a middleware: methods that the runtime suspends await state machines, and
+/// these await them. Each runs within the end of the one before.
 #[test]
 fn what_goes_on_at_the_end_of_an_operation_awaits_it() {
     let mut stacks = started();

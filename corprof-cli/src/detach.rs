@@ -20,8 +20,8 @@ const REQUEST: &[u8] = b"detach\n";
 /// Detach the profiler of a running process.
 ///
 /// The process runs on without a profiler, and another one can attach. The profilers of `record`, `stacks`, `top`,
-/// `heap` and the questions (`locks` and so on) listen for this. Another one must, too: its author calls `Detacher::listen` (the book, "Attach and detach").
-/// A profiler that cannot detach says why, and stays.
+/// `heap` and the questions (`locks` and so on) listen for this. Another one must, too: its author calls
+/// `Detacher::listen` (the book, "Attach and detach"). A profiler that cannot detach says why, and stays.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof attach 4711 target/release/libmine.so

@@ -94,7 +94,8 @@ impl Names {
 
     /// The name that is shown of a method that is known to be async.
     pub(crate) fn async_method(self, name: &str) -> String {
-        // Iterators are not called by state machines: with itself as the caller, a state machine is that of an async method.
+        // Iterators are not called by state machines: with itself as the caller, a state machine is that of an async
+        // method.
         self.method(name, Some(name))
     }
 

@@ -112,8 +112,9 @@ pub struct Args {
     mode: String,
 
     /// What a recording (.nettrace) has: samples of threads that run (cpu), of all threads (wall), or of those that run
-    /// and those that wait, each with its own sampler (cpu,wall); the runtime's own events, with their stacks: alloc, lock, exception, gc; and the requests or other
-    /// activities of the application, by which `corprof view` labels samples: activity
+    /// and those that wait, each with its own sampler (cpu,wall); the runtime's own events, with their stacks: alloc,
+    /// lock, exception, gc; and the requests or other activities of the application, by which `corprof view` labels
+    /// samples: activity
     #[arg(
         long,
         value_name = "KINDS",

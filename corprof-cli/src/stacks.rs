@@ -33,8 +33,8 @@ const CUT: &str = "[outer frames are missing";
 ///
 /// Attaches a small profiler, which suspends all managed threads once for some milliseconds, writes their stacks, and
 /// detaches. The process needs no preparation. This also works if the application hangs: threads that wait for each
-/// other's locks (`lock`, `Monitor`, `System.Threading.Lock`) come first, as a deadlock, with the classes of the objects,
-/// however long they have waited. Then comes who waits for whom without a deadlock. On Linux.
+/// other's locks (`lock`, `Monitor`, `System.Threading.Lock`) come first, as a deadlock, with the classes of the
+/// objects, however long they have waited. Then comes who waits for whom without a deadlock. On Linux.
 ///
 /// Under a resumed async method stand the methods that await it, if the thread waits: --physical shows the stack as the
 /// thread has it.
@@ -44,8 +44,8 @@ const CUT: &str = "[outer frames are missing";
 /// do either), nor who holds which lock.
 ///
 /// The innermost method comes first. `>` marks the methods of the application, `[native]` is native code of the runtime
-/// or of a library. `in Orders.cs:41` is the statement that runs or has called, where a portable PDB beside the module or
-/// in it tells. Threads with equal stacks are shown once, and what the framework does to start a thread or to give
+/// or of a library. `in Orders.cs:41` is the statement that runs or has called, where a portable PDB beside the module
+/// or in it tells. Threads with equal stacks are shown once, and what the framework does to start a thread or to give
 /// it work is one line: `--all-frames` shows each thread and each frame. A thread `waits` if it was neither running nor
 /// ready to run just before it was stopped. Thread names come from the system: Linux cuts them to 15 bytes.
 #[derive(Debug, clap::Args)]

@@ -14,8 +14,8 @@ use crate::output;
 
 /// Write the library of the built-in profilers into a folder, and print the variables that load it
 ///
-/// For applications that something else starts: an image, an init container, a service. On Linux there is a file for each
-/// C library that this command has profilers for: take that of the application's system.
+/// For applications that something else starts: an image, an init container, a service. On Linux there is a file for
+/// each C library that this command has profilers for: take that of the application's system.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "The output is an environment file; the values of a profiler's settings can be added \
 (`corprof run NAME --list`).

@@ -33,10 +33,10 @@ const CHAINS: usize = 100_000;
 /// A place is the innermost method of the application that awaits, `in` names the framework's method below. Chains
 /// without a method of the application, such as connections that nobody uses, are left out without --all.
 ///
-/// With a command, starts the application, whose runtime waits for the session before it runs managed code: no request is
-/// missed. The answer comes at its end, after --duration, or at Ctrl-C, which then ends it. If this command is killed, .NET
-/// processes that the application starts later wait for it in vain. What threads have held back when an application ends by
-/// itself is not told; Ctrl-C has them tell it first.
+/// With a command, starts the application, whose runtime waits for the session before it runs managed code: no request
+/// is missed. The answer comes at its end, after --duration, or at Ctrl-C, which then ends it. If this command is
+/// killed, .NET processes that the application starts later wait for it in vain. What threads have held back when an
+/// application ends by itself is not told; Ctrl-C has them tell it first.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof waits 4711 --duration 10

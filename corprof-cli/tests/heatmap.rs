@@ -17,8 +17,8 @@ const MAIN: u64 = 0x1000;
 const ORDER: u64 = 0x2000;
 const MARKUP: u64 = 0x3000;
 
-/// A recording of 100 samples a second, each at 5 ms of its 10: `Main` alone in the first second, nothing in the second one,
-/// `Order` in the third one, and a method with a name like markup in the last.
+/// A recording of 100 samples a second, each at 5 ms of its 10: `Main` alone in the first second, nothing in the second
+/// one, `Order` in the third one, and a method with a name like markup in the last.
 fn recording(distance: u64) -> Result<Vec<u8>> {
     let methods = [(MAIN, "Shop.Main()"), (ORDER, "Shop.Order()"), (MARKUP, "Shop.</script><b>bold()")];
     let seconds = [(0, &[MAIN + 4][..]), (2, &[ORDER + 8, MAIN + 4]), (3, &[MARKUP + 8, MAIN + 4])];

@@ -32,9 +32,9 @@ struct Happening {
     stack: Vec<u64>,
 }
 
-/// A recording of two seconds: the thread 1 has a sample each 10 ms in the first, the thread 2 in the second. A collection
-/// stops threads from 0.500 to 0.530 s, a profiler from 0.7 to 0.8 s; three exceptions are thrown at 1.000 s, and the
-/// thread 2 has waited for a lock from 1.205 to 1.225 s.
+/// A recording of two seconds: the thread 1 has a sample each 10 ms in the first, the thread 2 in the second. A
+/// collection stops threads from 0.500 to 0.530 s, a profiler from 0.7 to 0.8 s; three exceptions are thrown at 1.000
+/// s, and the thread 2 has waited for a lock from 1.205 to 1.225 s.
 fn recording() -> Result<Vec<u8>> {
     let began = UtcTime { year: 2026, month: 11, day: 22, hour: 15, minute: 4, second: 5, millisecond: 6 };
     let mut writer = Writer::new(Vec::new(), &Trace::new(began, 0, 1_000 * MILLISECOND))?;

@@ -140,8 +140,8 @@ impl<'a> FieldList<'a> {
         Some((Self(Described { bytes: list, ..fields }), rest))
     }
 
-    /// Appends the description as version 6 has it, to be read by [`read_v6`](Self::read_v6). The codes of types, and so
-    /// the payloads, are the same in all versions.
+    /// Appends the description as version 6 has it, to be read by [`read_v6`](Self::read_v6). The codes of types, and
+    /// so the payloads, are the same in all versions.
     ///
     /// # Errors
     /// If the description of a field, with those in it, takes more than 65,535 bytes: [`Misfit::Description`].

@@ -41,8 +41,8 @@ pub fn system_events() -> &'static [ManifestEvent] {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Measured {
     /// Of [`CPU`](Self::CPU) and [`WAIT`](Self::WAIT) the weight of the sample, where a program gets as many as it has
-    /// samples: 1 if all samples are worth the same. Of [`CONTEXT_SWITCH`](Self::CONTEXT_SWITCH) for how long the thread
-    /// had not run, in ticks of the trace.
+    /// samples: 1 if all samples are worth the same. Of [`CONTEXT_SWITCH`](Self::CONTEXT_SWITCH) for how long the
+    /// thread had not run, in ticks of the trace.
     pub value: u64,
 }
 
@@ -116,7 +116,8 @@ impl<'a> Part<'a> for Text<'a> {
     }
 }
 
-/// Descriptions of fields, their names and the codes of their types, as version 6 has them; and how many bytes they are.
+/// Descriptions of fields, their names and the codes of their types, as version 6 has them; and how many bytes they
+/// are.
 const fn description(fields: &[(&str, &[u8])]) -> ([u8; LONGEST], usize) {
     let mut bytes = [0; LONGEST];
     bytes[0] = fields.len() as u8;
@@ -171,7 +172,8 @@ macro_rules! event {
             /// Appends the values of the fields.
             ///
             /// # Errors
-            /// If a text has more than 65,535 bytes in UTF-8: [`Misfit::LongText`]. `payload` then has a part of the fields.
+            /// If a text has more than 65,535 bytes in UTF-8: [`Misfit::LongText`]. `payload` then has a part of the
+            /// fields.
             pub fn write(&self, payload: &mut Vec<u8>) -> Result<(), EncodeError> {
                 $(self.$field.write(payload).map_err(|misfit| EncodeError { event: $name, field: $field_name, misfit })?;)*
                 Ok(())

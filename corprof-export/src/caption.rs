@@ -74,8 +74,8 @@ impl Profile {
         self.about.table = Some(table);
     }
 
-    /// Shows a heat map, or a timeline, on the HTML page, above the flame graph. A click on a cell, or a range of them, has
-    /// the flame graph be of that moment. The weights of threads and stacks are the sums of the map's.
+    /// Shows a heat map, or a timeline, on the HTML page, above the flame graph. A click on a cell, or a range of them,
+    /// has the flame graph be of that moment. The weights of threads and stacks are the sums of the map's.
     pub fn set_heat_map(&mut self, map: HeatMap) {
         self.about.heat = Some(map);
     }

@@ -252,8 +252,8 @@ fn wrapped(text: &str) -> Vec<String> {
     lines
 }
 
-/// Text as text of an HTML or XML document, or as an attribute between double quotes. Characters that cannot be seen, and
-/// those that turn the direction of text, are replaced.
+/// Text as text of an HTML or XML document, or as an attribute between double quotes. Characters that cannot be seen,
+/// and those that turn the direction of text, are replaced.
 ///
 /// ```
 /// assert_eq!(corprof_export::escaped("List<int>"), "List&lt;int&gt;");

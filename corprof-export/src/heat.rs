@@ -179,9 +179,9 @@ impl HeatMap {
         }
     }
 
-    /// Columns: stacks, those with the most weight first, and their threads; cells, as distances, and how many entries each has; the
-    /// entries' stacks, each as distance from the one before in the cell, first the low bytes of all and then the rest,
-    /// which compresses better; and weights.
+    /// Columns: stacks, those with the most weight first, and their threads; cells, as distances, and how many entries
+    /// each has; the entries' stacks, each as distance from the one before in the cell, first the low bytes of all and
+    /// then the rest, which compresses better; and weights.
     fn entries(&self, out: &mut Vec<u8>, numbers: &FxHashMap<StackId, i64>, quantum: u64) {
         let mut by_stack: FxHashMap<(StackId, ThreadId), u64> = FxHashMap::default();
         for heat in &self.heats {

@@ -1,9 +1,9 @@
 //! The page: one HTML file with an interactive flame graph and a table of methods, which asks nothing of the network.
 //!
-//! `html/model.js` computes the view in the browser from sums by thread and stack; `html/page.js` draws it. `html/moments.js`
-//! has the moments of a profile, if it tells them, and sums the stacks of those that are selected: in a heat map, which
-//! `html/heat.js` draws, or in a timeline, which `html/timeline.js` draws. `html/slow.js`
-//! lists slow calls.
+//! `html/model.js` computes the view in the browser from sums by thread and stack; `html/page.js` draws it.
+//! `html/moments.js` has the moments of a profile, if it tells them, and sums the stacks of those that are selected: in
+//! a heat map, which `html/heat.js` draws, or in a timeline, which `html/timeline.js` draws. `html/slow.js` lists slow
+//! calls.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};

@@ -96,8 +96,8 @@ pub(crate) fn native(name: &str) -> String {
 }
 
 /// A managed method with its namespace and parameters, in the words of the source: `Shop.Truth.BurnAsync (async)`,
-/// `Shop.Program.Main λ2(string)`. `caller` is the method that has called it, by which an iterator is told from an async
-/// method; without it, only a name that ends in `Async` tells.
+/// `Shop.Program.Main λ2(string)`. `caller` is the method that has called it, by which an iterator is told from an
+/// async method; without it, only a name that ends in `Async` tells.
 ///
 /// ```
 /// # use corprof_export::in_source;
@@ -131,7 +131,8 @@ fn machine_position(types: &[&str]) -> Option<usize> {
     types.iter().rposition(|component| machine_source(component).is_some())
 }
 
-/// The types around a method. After a state machine, there are the components of an interface that it implements explicitly.
+/// The types around a method. After a state machine, there are the components of an interface that it implements
+/// explicitly.
 fn outer_types<'t>(types: &'t [&'t str]) -> &'t [&'t str] {
     machine_position(types).and_then(|position| types.get(..position)).unwrap_or(types)
 }

@@ -191,8 +191,8 @@ impl Profile {
         Self { is_only_my_code: true, ..self }
     }
 
-    /// Names methods as the runtime does, in every format: `Shop.Truth.<BurnAsync>d__5.MoveNext()` for `Shop.Truth.BurnAsync
-    /// (async)`. Pictures then show whole names, too.
+    /// Names methods as the runtime does, in every format: `Shop.Truth.<BurnAsync>d__5.MoveNext()` for
+    /// `Shop.Truth.BurnAsync (async)`. Pictures then show whole names, too.
     #[must_use]
     pub fn with_raw_names(self) -> Self {
         Self { has_raw_names: true, ..self }
@@ -223,8 +223,8 @@ impl Profile {
         }
     }
 
-    /// Adds to the weight of a source line of a method: that of the samples in which the line itself ran, and of those in
-    /// which it ran or had called what ran. The HTML page shows these lines beside the method's callers and callees.
+    /// Adds to the weight of a source line of a method: that of the samples in which the line itself ran, and of those
+    /// in which it ran or had called what ran. The HTML page shows these lines beside the method's callers and callees.
     ///
     /// Lines are counted apart from samples: a stack says which methods called each other, and not from where.
     ///

@@ -105,8 +105,8 @@ impl SourceLines {
 
     /// The source file of a method, and the line of the statement that its IL has at this offset.
     ///
-    /// The offset may lie anywhere within the IL of the statement. Code that the compiler adds without a line belongs to
-    /// the statement before it, and to the first one at the beginning of a method. None if the lines are not known.
+    /// The offset may lie anywhere within the IL of the statement. Code that the compiler adds without a line belongs
+    /// to the statement before it, and to the first one at the beginning of a method. None if the lines are not known.
     pub fn of_offset(&mut self, module: &Path, token: u32, il_offset: u32) -> Option<(&str, u32)> {
         let row = row(token)?;
         self.of_module(module)?.at(row, il_offset)

@@ -23,8 +23,8 @@ pub struct Class {
     pub key: u64,
     /// Bytes of an instance without array elements or characters; 0 if unknown.
     pub instance_size: u64,
-    /// The name of a method that tells for what a compiler has made the class, such as `<Load>b__0` of a closure of `Load`;
-    /// empty for other classes.
+    /// The name of a method that tells for what a compiler has made the class, such as `<Load>b__0` of a closure of
+    /// `Load`; empty for other classes.
     pub method: String,
 }
 

@@ -1,7 +1,7 @@
 //! Names of types in the spelling of C#, put together from text: one spelling in all outputs.
 //!
-//! The runtime's events have the name of a class in the form of reflection, `` N.Outer`1+Inner[System.Int32][] ``, which
-//! [`class`] spells `N.Outer<int>.Inner[]`. corprof's `Names::csharp` spells the same class in the same way.
+//! The runtime's events have the name of a class in the form of reflection, `` N.Outer`1+Inner[System.Int32][] ``,
+//! which [`class`] spells `N.Outer<int>.Inner[]`. corprof's `Names::csharp` spells the same class in the same way.
 //!
 //! ```
 //! use corprof_il::csharp;
@@ -15,13 +15,14 @@ use crate::signature::Primitive;
 /// The nesting limit for types in one name.
 const MAX_DEPTH: u32 = 48;
 
-/// What events leave without a name: the classes that .NET 11 makes for methods that it suspends itself have no metadata.
+/// What events leave without a name: the classes that .NET 11 makes for methods that it suspends itself have no
+/// metadata.
 const CONTINUATION: &str = "System.Runtime.CompilerServices.Continuation";
 
 /// A class by its name in the form of reflection. A keyword stands inside a name only: `byte[]`, but `System.Byte`.
 ///
-/// Without a name it is a `System.Runtime.CompilerServices.Continuation`: .NET 11 derives a class from it for each layout of what
-/// a suspended method keeps.
+/// Without a name it is a `System.Runtime.CompilerServices.Continuation`: .NET 11 derives a class from it for each
+/// layout of what a suspended method keeps.
 #[must_use]
 pub fn class(text: &str) -> String {
     if text.is_empty() {

@@ -31,8 +31,9 @@
 //! # Modules
 //!
 //! [`body`] is the model of a method body, [`signature`] reads and writes signature blobs, [`verify`] says what a
-//! runtime would choke on, [`csharp`] spells names, and `file` reads assemblies, for tools and tests. No published crate was taken for the last:
-//! those at hand are whole analysis frameworks that need a newer Rust, or do not bound their input.
+//! runtime would choke on, [`csharp`] spells names, and `file` reads assemblies, for tools and tests. No published
+//! crate was taken for the last: those at hand are whole analysis frameworks that need a newer Rust, or do not bound
+//! their input.
 //!
 //! # Features
 //!

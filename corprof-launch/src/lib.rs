@@ -3,8 +3,8 @@
 //! [`profiler`] and [`image`] read libraries from their files, [`checks`] finds the reasons for which a runtime would
 //! silently not load one, and [`environment`] has the variables that make runtimes load profilers. [`launch`] puts
 //! these together: it starts an application ([`application`], which passes signals on), reads the runtimes' messages
-//! about profilers ([`runtime_messages`]), and reports which processes have loaded them; [`crash`] says how the next crash tells
-//! where it was. [`bundled`] runs the profilers that `corprof` has built in; their table is the crate
+//! about profilers ([`runtime_messages`]), and reports which processes have loaded them; [`crash`] says how the next
+//! crash tells where it was. [`bundled`] runs the profilers that `corprof` has built in; their table is the crate
 //! `corprof-profilers`. [`running`] waits for the end of any child process with a time limit, [`vigil`] for what
 //! happens to a process of somebody else. A [`folder`] for temporary files says whether its command lives.
 //!

@@ -15,8 +15,8 @@ pub enum Interrupt {
     Stop,
 }
 
-/// Requests to end that come this soon after one another are one, unless they are those of a user: `timeout` sends SIGTERM to
-/// a process and to its group, and the system and a shell both tell that the terminal is gone.
+/// Requests to end that come this soon after one another are one, unless they are those of a user: `timeout` sends
+/// SIGTERM to a process and to its group, and the system and a shell both tell that the terminal is gone.
 pub const SAME_REQUEST: Duration = Duration::from_millis(500);
 
 /// Tells a request to end from one that repeats it.
@@ -113,13 +113,13 @@ mod system {
         match interrupt {
             Interrupt::PassOn => Command::new(program),
             Interrupt::Stop => {
-                // A terminal sends Ctrl-C to the application too, and that it is gone, and a .NET program without a handler
-                // of its own dies of it, and loses the unwritten data of its profiler. A signal that a shell ignores stays
-                // ignored after `exec`.
+                // A terminal sends Ctrl-C to the application too, and that it is gone, and a .NET program without a
+                // handler of its own dies of it, and loses the unwritten data of its profiler. A signal that a shell
+                // ignores stays ignored after `exec`.
                 let mut command = Command::new("/bin/sh");
                 command.args(["-c", "trap '' INT HUP; exec \"$0\" \"$@\""]).arg(program);
-                // Others, such as `timeout`, send SIGTERM to the group of this process. In the foreground, the application
-                // needs that group to read from the terminal.
+                // Others, such as `timeout`, send SIGTERM to the group of this process. In the foreground, the
+                // application needs that group to read from the terminal.
                 if !is_in_foreground() {
                     command.process_group(0);
                 }

@@ -51,8 +51,8 @@ impl StopFile {
         }
     }
 
-    /// Makes the stop file, and waits until the profiler of each of the processes has answered, or its process has ended.
-    /// Whether that was within the limit.
+    /// Makes the stop file, and waits until the profiler of each of the processes has answered, or its process has
+    /// ended. Whether that was within the limit.
     ///
     /// # Errors
     /// If the file cannot be made.
@@ -68,8 +68,8 @@ impl StopFile {
         Ok(true)
     }
 
-    /// Has the processes that outlive the application, such as a server that it has started, answer now: at their end nobody
-    /// would read it. Returns these of the processes that have loaded the profiler.
+    /// Has the processes that outlive the application, such as a server that it has started, answer now: at their end
+    /// nobody would read it. Returns these of the processes that have loaded the profiler.
     ///
     /// # Errors
     /// If the file cannot be made.

@@ -1,7 +1,8 @@
 //! The macros of `corprof`; use them through that crate, which re-exports them.
 //!
-//! This file has the entry points. Their documentation for users is in `.md` files. Its code is not tested here, because
-//! it uses `corprof`, which would be compiled once more for these tests alone: the package in `tests/` has them.
+//! This file has the entry points. Their documentation for users is in `.md` files. Its code is not tested here,
+//! because it uses `corprof`, which would be compiled once more for these tests alone: the package in `tests/` has
+//! them.
 //!
 //! The work is done by `profiler.rs` (the derive, with `clsid.rs`), `callbacks.rs` (the attribute, with the table in
 //! `generated.rs`) and `provider_event.rs`, on `proc_macro2` types so that it can be tested outside the compiler. The

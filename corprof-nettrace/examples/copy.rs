@@ -1,6 +1,6 @@
-//! Copies a trace of any version into one of version 6, the format of `dotnet-trace collect-linux`. A trace that was cut
-//! gets an end, so that others than corprof can open it:
-//! `cargo run -p corprof-nettrace --example copy -- FROM.nettrace TO.nettrace`.
+//! Copies a trace of any version into one of version 6, the format of `dotnet-trace collect-linux`. A trace that was
+//! cut gets an end, so that others than corprof can open it: `cargo run -p corprof-nettrace --example copy --
+//! FROM.nettrace TO.nettrace`.
 
 use std::error::Error;
 use std::fs::File;

@@ -38,8 +38,8 @@ const LAST_TICK: u64 = i64::MAX.cast_unsigned();
 
 /// Writes a `.nettrace` of version 6 into a sink, block by block.
 ///
-/// Definitions and threads come before the events that refer to them. Events are written in the order of the calls; each
-/// thread's own must be in order of time.
+/// Definitions and threads come before the events that refer to them. Events are written in the order of the calls;
+/// each thread's own must be in order of time.
 ///
 /// ```
 /// use std::time::SystemTime;
@@ -64,9 +64,10 @@ const LAST_TICK: u64 = i64::MAX.cast_unsigned();
 ///
 /// # Crashes
 ///
-/// The sink gets whole blocks, in one call each time that 64 KB have come, or at [`flush`](Self::flush). A trace that is
-/// cut at any byte, because the process died or the disk is full, reads up to the last block before the cut. Sinks need no
-/// buffer. PerfView and dotnet-trace refuse a trace without an end: the example `copy` of this crate gives it one.
+/// The sink gets whole blocks, in one call each time that 64 KB have come, or at [`flush`](Self::flush). A trace that
+/// is cut at any byte, because the process died or the disk is full, reads up to the last block before the cut. Sinks
+/// need no buffer. PerfView and dotnet-trace refuse a trace without an end: the example `copy` of this crate gives it
+/// one.
 ///
 /// # Memory
 ///
@@ -199,11 +200,12 @@ impl<W: Write> Writer<W> {
         })
     }
 
-    /// Adds the definition of an event, under its own [`id`](Metadata::id). Once more the same does nothing. Fields whose
-    /// description is not known are left out.
+    /// Adds the definition of an event, under its own [`id`](Metadata::id). Once more the same does nothing. Fields
+    /// whose description is not known are left out.
     ///
     /// # Errors
-    /// If another definition has this number, if a value is impossible or too long for the format, or if the sink fails.
+    /// If another definition has this number, if a value is impossible or too long for the format, or if the sink
+    /// fails.
     pub fn define_event(&mut self, metadata: &Metadata) -> Result<(), WriteError> {
         self.check()?;
         if let Some(before) = self.definitions.get(&metadata.id) {
@@ -222,8 +224,8 @@ impl<W: Write> Writer<W> {
     /// Adds a thread, under its own [`index`](Thread::index).
     ///
     /// # Errors
-    /// If another thread has this index, or had it since the last sequence point; if it is too long for the format; or if
-    /// the sink fails.
+    /// If another thread has this index, or had it since the last sequence point; if it is too long for the format; or
+    /// if the sink fails.
     pub fn define_thread(&mut self, thread: &Thread) -> Result<(), WriteError> {
         self.check()?;
         let number = thread.index;
@@ -282,8 +284,8 @@ impl<W: Write> Writer<W> {
     }
 
     /// Adds a copy of an event that was read, with all that it refers to. The copy of a thread of versions 4 and 5 has
-    /// the number of the system's thread. A definition keeps its number if that is free. All events of a trace that come
-    /// from copies are of one source.
+    /// the number of the system's thread. A definition keeps its number if that is free. All events of a trace that
+    /// come from copies are of one source.
     ///
     /// # Errors
     /// As [`write`](Self::write), [`define_event`](Self::define_event) and [`define_thread`](Self::define_thread).
@@ -328,8 +330,8 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Promises that all events so far are at most as young as `ticks`, and all that follow at least; and writes what has
-    /// come so far. A reader then forgets stacks and labels.
+    /// Promises that all events so far are at most as young as `ticks`, and all that follow at least; and writes what
+    /// has come so far. A reader then forgets stacks and labels.
     ///
     /// # Errors
     /// If an event so far is younger, or if the sink fails.

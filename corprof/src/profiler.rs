@@ -82,9 +82,9 @@ pub trait Profiler: Callbacks {
     const MIN_INFO: u8 = 14;
     /// Whether the runtime loads the profiler as one of several notification-only profilers. They run beside a main
     /// profiler and beside each other. They receive events, and may not change code: no hooks, no other bodies, no
-    /// ReJIT. They are loaded at start-up and stay: they cannot be attached or detached. A main profiler must stay, too,
-    /// and must not fail in its initialization: otherwise the runtime makes no more callbacks to them. corprof's stay
-    /// loaded then, disabled.
+    /// ReJIT. They are loaded at start-up and stay: they cannot be attached or detached. A main profiler must stay,
+    /// too, and must not fail in its initialization: otherwise the runtime makes no more callbacks to them. corprof's
+    /// stay loaded then, disabled.
     const NOTIFICATION_ONLY: bool = false;
 
     /// Makes a profiler that has no `initialize`.

@@ -20,9 +20,9 @@
 //! machine …AsyncStateMachineBox<Shop.Orders.<SaveAsync>d__1>    the class of a task, and the method whose state it has
 //! ```
 //!
-//! Behind the name, if the runtime tells the place in the IL: the module, the token of the method, and the offset, separated
-//! by tabs. Behind a machine: the module and the token of the method. Both come with HEAP_TASKS=yes, as blocks with
-//! fields of tasks do (`task_fields.rs`), for `corprof tasks`.
+//! Behind the name, if the runtime tells the place in the IL: the module, the token of the method, and the offset,
+//! separated by tabs. Behind a machine: the module and the token of the method. Both come with HEAP_TASKS=yes, as
+//! blocks with fields of tasks do (`task_fields.rs`), for `corprof tasks`.
 //!
 //! If there is no snapshot, the second line is `full` or `error`, with the reason; `full`: the file system has no room.
 //! After the detach it creates /tmp/it/heap.4711.left, which contains the reason if the profiler could not detach.

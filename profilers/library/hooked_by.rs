@@ -26,8 +26,8 @@ pub(crate) fn install<H: FunctionHooks>(
     }
 }
 
-/// What a hooked function is called. Inserted code is in the body that all instantiations of a generic method share: it has
-/// the name of the definition.
+/// What a hooked function is called. Inserted code is in the body that all instantiations of a generic method share: it
+/// has the name of the definition.
 pub(crate) fn name_of(cx: &InCallback<'_>, function: FunctionId, is_inserted: bool) -> Name {
     let names = cx.names().csharp();
     match cx.function_info(function) {

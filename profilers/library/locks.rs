@@ -247,8 +247,8 @@ impl Place {
         shown(&self.frames, own).unwrap_or_else(|| "[unknown]".to_owned())
     }
 
-    /// Whether the thread waits for a `SemaphoreSlim` as for a lock. One that takes from a `BlockingCollection` waits for
-    /// work.
+    /// Whether the thread waits for a `SemaphoreSlim` as for a lock. One that takes from a `BlockingCollection` waits
+    /// for work.
     fn waits_for_semaphore(&self) -> bool {
         let is_in = |method: &str| self.frames.iter().any(|frame| frame.name.starts_with(method));
         is_in("System.Threading.SemaphoreSlim.Wait") && !is_in("System.Collections.Concurrent.BlockingCollection<")

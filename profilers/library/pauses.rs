@@ -1,7 +1,7 @@
 //! Shows why the application paused: the reason of each collection, who caused it, and which threads delayed it.
 //!
-//! When it is asked (`question`), it answers with the pauses by reason, the methods that delayed them, and the longest pause of each kind, with
-//! stacks.
+//! When it is asked (`question`), it answers with the pauses by reason, the methods that delayed them, and the longest
+//! pause of each kind, with stacks.
 //!
 //! A pause has two parts. First the runtime stops all managed threads; then it collects, while they stand still. A
 //! thread stops at its next safepoint only, and all others wait for the last one. The runtime does not report which one

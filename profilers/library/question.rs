@@ -235,7 +235,8 @@ impl Asker {
         }
     }
 
-    /// Writes a profile. The notes say where `what` is, or why it is not there; a command that has asked knows the first.
+    /// Writes a profile. The notes say where `what` is, or why it is not there; a command that has asked knows the
+    /// first.
     pub(crate) fn write(&self, what: &str, output: &mut Output, profile: &Profile) -> Vec<String> {
         match output.write(profile) {
             Ok(written) => {

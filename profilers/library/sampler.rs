@@ -1,9 +1,10 @@
 //! Samples the stacks of all threads at random times, and writes an HTML page, or a file in another format.
 //!
 //! A `.nettrace` file is written as samples come, with the time of each (`recording`). A file of another format is
-//! rewritten each second in the first ten seconds, and every ten seconds later; there is none without samples. With SAMPLER_STOP=/tmp/stop, the sampler says beside it, in /tmp/stop.4711.told with the process id, what
-//! it has written (`told`). At the end of sampling it creates /tmp/stop.4711, which contains what became of sent
-//! profiles. `corprof record` uses this.
+//! rewritten each second in the first ten seconds, and every ten seconds later; there is none without samples. With
+//! SAMPLER_STOP=/tmp/stop, the sampler says beside it, in /tmp/stop.4711.told with the process id, what it has written
+//! (`told`). At the end of sampling it creates /tmp/stop.4711, which contains what became of sent profiles. `corprof
+//! record` uses this.
 //!
 //! An attached sampler detaches when sampling ends, and so it does on request of `corprof detach PID`, and when the
 //! command whose folder has SAMPLER_STOP was killed (`lease`). With SAMPLER_STOP it then creates /tmp/stop.4711.left,
@@ -14,7 +15,8 @@
 //! With SAMPLER_TRACE it keeps the slowest calls of chosen methods, each with its own samples (`traced_calls`,
 //! `slow_calls`). A second sampler sees where threads wait, if that is wanted beside the threads that run (`waits`).
 //!
-//! If a module has a portable PDB, methods and lambdas have file and line, and on the page each method has its hot lines.
+//! If a module has a portable PDB, methods and lambdas have file and line, and on the page each method has its hot
+//! lines.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -1,10 +1,10 @@
 //! The classes of the static fields that are roots of a snapshot of the heap. The runtime reports a field's name and
 //! address, without its class. The metadata has all fields of such a name, and the runtime says where each is.
 //!
-//! It does not say so of a structure, which is in a box, nor of a class without methods: a class is known to be loaded by
-//! its methods, and those that are not loaded are left alone. A field that remains is of such a class if only one has a
-//! field of that name. If several have, it stays without a class. Fields of generic classes are no roots: an array that
-//! a handle keeps has their values.
+//! It does not say so of a structure, which is in a box, nor of a class without methods: a class is known to be loaded
+//! by its methods, and those that are not loaded are left alone. A field that remains is of such a class if only one
+//! has a field of that name. If several have, it stays without a class. Fields of generic classes are no roots: an
+//! array that a handle keeps has their values.
 
 use std::collections::{HashMap, HashSet};
 

@@ -2,10 +2,10 @@
 //! wanted.
 //!
 //! `corprof top PID` uses it. The attach data are TOP_OUT=/tmp/top, a path in an existing folder; TOP_HZ=100, the
-//! number of rounds per second; TOP_BUDGET=2, the highest overhead, in per cent of the application's time; TOP_LINES=on,
-//! if source lines are wanted; TOP_STACKS=physical, if methods that await are not (`crate::async_callers`);
-//! TOP_NAMES=raw, if the runtime's names of methods are. Each second the profiler replaces the file /tmp/top.4711, with
-//! the process id:
+//! number of rounds per second; TOP_BUDGET=2, the highest overhead, in per cent of the application's time;
+//! TOP_LINES=on, if source lines are wanted; TOP_STACKS=physical, if methods that await are not
+//! (`crate::async_callers`); TOP_NAMES=raw, if the runtime's names of methods are. Each second the profiler replaces
+//! the file /tmp/top.4711, with the process id:
 //!
 //! ```text
 //! top 1                               the version of the format
@@ -165,8 +165,8 @@ impl Row {
         self.shown.as_ref().unwrap_or(&self.name)
     }
 
-    /// Whether it is a state machine: who calls it tells whether it is one of an iterator. One caller of an async method
-    /// is enough.
+    /// Whether it is a state machine: who calls it tells whether it is one of an iterator. One caller of an async
+    /// method is enough.
     fn wants_caller(&self) -> bool {
         self.name.ends_with(".MoveNext()") && !self.is_told
     }

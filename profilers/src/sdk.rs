@@ -6,7 +6,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// The options of the host `dotnet` before an assembly, each with a value (dotnet/runtime, corehost/fxr/command_line.cpp).
+/// The options of the host `dotnet` before an assembly, each with a value (dotnet/runtime,
+/// corehost/fxr/command_line.cpp).
 const HOST_OPTIONS: [&str; 7] = [
     "--additionalprobingpath",
     "--additional-deps",

@@ -48,8 +48,8 @@ pub struct Setting {
     pub default: &'static str,
     /// Its meaning, in Markdown.
     pub meaning: &'static str,
-    /// The option of a subcommand of `corprof` that sets it: `record --rate HZ`. One without a value is a flag, and sets
-    /// the word that is not the default: `locks --json`.
+    /// The option of a subcommand of `corprof` that sets it: `record --rate HZ`. One without a value is a flag, and
+    /// sets the word that is not the default: `locks --json`.
     pub option: Option<&'static str>,
 }
 

@@ -131,8 +131,8 @@ fn what_a_profiler_keeps_whose_initialize_has_failed_asks_nothing() -> Result<()
 const HOT: [&str; 7] =
     ["edits", "once", "edits fast", "edits slow exact", "fast-by-il", "slow-by-il exact", "edits calm slow"];
 
-/// Methods of every shape, in the last tier: also those that native code calls, which inserted calls must not bring back
-/// in cooperative mode.
+/// Methods of every shape, in the last tier: also those that native code calls, which inserted calls must not bring
+/// back in cooperative mode.
 fn hot(runtime: &Runtime, does: &str, seconds: u32, settings: &[(&str, &str)]) -> Result<()> {
     let bare = Run::new(runtime, "Hot").args(["0.1"]).run()?;
     let run = Run::new(runtime, "Hot").args([seconds.to_string()]).env("ATTACKS_HOT", does);
@@ -681,7 +681,8 @@ fn threads_come_and_go_while_profilers_come_and_go() -> Result<()> {
     Ok(())
 }
 
-/// The runtime detaches a thread of the system's when other data of the thread have gone, and makes callbacks meanwhile.
+/// The runtime detaches a thread of the system's when other data of the thread have gone, and makes callbacks
+/// meanwhile.
 #[test]
 fn threads_that_end_do_not_search_for_code() -> Result<()> {
     let threads = repetitions(1000, 20_000).to_string();

@@ -115,8 +115,8 @@ fn check_answer(contracts: &Contracts, runtime: &Runtime, line: &Line<'_>, is_un
         .iter()
         .any(|row| (row.0 == "*" || row.0 == place) && (row.1 == "*" || row.1 == method) && row.2 == answer)
         || answer == NOT_ALLOWED && is_session_refused(place, method);
-    // corprof's own refusals where the runtime would read memory that an unload, or another thread, has freed: for good,
-    // or while the unload lasts.
+    // corprof's own refusals where the runtime would read memory that an unload, or another thread, has freed: for
+    // good, or while the unload lasts.
     let is_of_freed = answer == NOT_ALLOWED
         && match method {
             "EnumerateNonGCObjects" => !runtime.has(Difference::ListOfFrozenObjects),

@@ -1,4 +1,5 @@
-//! Notification-only profilers of the attacks beside a main one: what this does must not keep them from hearing what goes.
+//! Notification-only profilers of the attacks beside a main one: what this does must not keep them from hearing what
+//! goes.
 
 use std::path::PathBuf;
 

@@ -15,8 +15,8 @@ pub enum Difference {
     CallsFromNative,
     /// It says of a thread's static field that it is not there yet, where others know no such field.
     MissingThreadStatics,
-    /// Static fields of another thread are found under a lock; elsewhere corprof refuses that, as the runtime would read
-    /// what the thread may be freeing.
+    /// Static fields of another thread are found under a lock; elsewhere corprof refuses that, as the runtime would
+    /// read what the thread may be freeing.
     StaticsOfOtherThreads,
     /// The class of fields with an address in the file counts as initialized, so that the address is answered.
     AddressesInTheFile,

@@ -279,8 +279,8 @@ impl Run {
         self
     }
 
-    /// With another limit than four minutes. Time in which it waits for a processor does not count ([`Limit`](crate::Limit)).
-    /// It is longer in an emulator and under Wine.
+    /// With another limit than four minutes. Time in which it waits for a processor does not count
+    /// ([`Limit`](crate::Limit)). It is longer in an emulator and under Wine.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self

@@ -1,7 +1,7 @@
 //! Limits that a busy machine does not use up.
 //!
-//! A test runs beside others, which may leave it a twentieth of a processor. The system says for each thread how long it
-//! has waited for a processor (`schedstat`): that time is no fault of the program. A thread that is stuck waits for
+//! A test runs beside others, which may leave it a twentieth of a processor. The system says for each thread how long
+//! it has waited for a processor (`schedstat`): that time is no fault of the program. A thread that is stuck waits for
 //! something else, so a hang is still found.
 
 use std::collections::HashMap;

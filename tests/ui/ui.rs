@@ -1,8 +1,8 @@
 //! Code that must not compile, with the user's message, and beside it code that must.
 //!
-//! A case is named by its mistake, has at most 15 lines and is found by being in its folder. After a change of messages:
-//! `TRYBUILD=overwrite cargo test -p corprof-ui-tests`, then read the difference as a user who does not
-//! know the mistake.
+//! A case is named by its mistake, has at most 15 lines and is found by being in its folder. After a change of
+//! messages: `TRYBUILD=overwrite cargo test -p corprof-ui-tests`, then read the difference as a user who does not know
+//! the mistake.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot read its files fails")]
 
 use std::process::Command;
@@ -63,7 +63,8 @@ fn this_release() -> String {
 fn another_compiler_is_told_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
     let rustc = dir.path().join("rustc");
-    // The shell writes it: a program that another test starts meanwhile would inherit the file, open and so not executable.
+    // The shell writes it: a program that another test starts meanwhile would inherit the file, open and so not
+    // executable.
     let write = r#"printf '#!/bin/sh\necho release: 1.12.0\n' > "$0" && chmod +x "$0""#;
     assert!(Command::new("sh").args(["-c", write]).arg(&rustc).status().unwrap().success());
     let run = |any_compiler: Option<&str>| {

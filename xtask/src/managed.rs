@@ -261,7 +261,8 @@ fn options(source: &str) -> impl Iterator<Item = &str> {
     source.lines().filter_map(|line| line.strip_prefix("// option: ")).map(str::trim)
 }
 
-/// The file with the code of a source that is compiled in another way: a line `// code: NAME.cs` names it, beside the source.
+/// The file with the code of a source that is compiled in another way: a line `// code: NAME.cs` names it, beside the
+/// source.
 fn code_elsewhere(text: &str, source: &Path) -> Option<PathBuf> {
     let name = text.lines().find_map(|line| line.strip_prefix("// code: "))?;
     Some(source.with_file_name(name.trim()))
@@ -309,8 +310,8 @@ pub fn compile(compiler: &Compiler, source: &Path, dir: &Path) -> Result<PathBuf
     Ok(dll)
 }
 
-/// Compiles each of these into `dir`, as many at once as there are processors: a compiler works in one thread for most of
-/// its time.
+/// Compiles each of these into `dir`, as many at once as there are processors: a compiler works in one thread for most
+/// of its time.
 fn compile_each(sources: Vec<(&Compiler, PathBuf)>, dir: &Path) -> Result<()> {
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
     let queue = Mutex::new(sources.into_iter());

@@ -19,7 +19,8 @@ pub fn this_system() -> String {
 }
 
 /// The environment that makes the CLR load a profiler, as pairs of name and value: both families of names, because .NET
-/// 11 prefers the second, whoever has set it. `library` is its path in the runtime ([`Runtime::path`](crate::runtime::Runtime::path)).
+/// 11 prefers the second, whoever has set it. `library` is its path in the runtime
+/// ([`Runtime::path`](crate::runtime::Runtime::path)).
 #[must_use]
 pub fn profiler_environment(clsid: &str, library: OsString) -> [(&'static str, OsString); 6] {
     [

@@ -21,8 +21,8 @@ pub(super) struct Awaiter {
 #[derive(Debug, Default)]
 pub(super) struct Awaiters {
     operations: FxHashMap<DispatcherId, Operation>,
-    /// Of operations that one has made in the same run and that have the same outermost method: who awaited one of them,
-    /// as `Task.WhenAll` goes on when the last has ended.
+    /// Of operations that one has made in the same run and that have the same outermost method: who awaited one of
+    /// them, as `Task.WhenAll` goes on when the last has ended.
     gathered: FxHashMap<(Maker, Address), Gathered>,
     /// The outermost methods of async iterators, each with the method that consumes its elements.
     consumers: FxHashSet<(Address, Address)>,
@@ -151,8 +151,8 @@ impl Awaiters {
         self.gather(dispatcher);
     }
 
-    /// Remembers who went on at the end of an operation for the others that were made in the same run of another one. That is
-    /// who made them, or what was made after them in that run.
+    /// Remembers who went on at the end of an operation for the others that were made in the same run of another one.
+    /// That is who made them, or what was made after them in that run.
     fn gather(&mut self, dispatcher: DispatcherId) -> Option<()> {
         let operation = self.operations.get(&dispatcher)?;
         let awaited = self.operations.get(&operation.awaited?)?;
@@ -195,9 +195,9 @@ impl Awaiters {
         std::iter::successors(first, |awaiter| self.awaiter(awaiter.dispatcher))
     }
 
-    /// Whether more may be told of who awaited an operation: it, or one that awaited it, has not ended. What began before
-    /// `since`, or before the source began to tell, is taken for one that does not end, and nobody needs the end of what has
-    /// made the operation.
+    /// Whether more may be told of who awaited an operation: it, or one that awaited it, has not ended. What began
+    /// before `since`, or before the source began to tell, is taken for one that does not end, and nobody needs the end
+    /// of what has made the operation.
     pub(super) fn is_open(&self, dispatcher: DispatcherId, since: u64, most_awaiters: usize) -> bool {
         let mut next = dispatcher;
         for _ in 0..most_awaiters {

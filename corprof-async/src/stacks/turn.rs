@@ -14,8 +14,8 @@ use crate::sub_event::{Action, Callstack, DispatcherId, Moment, SubEvent};
 /// The wrappers of .NET 11, should the metadata be lost.
 const WRAPPERS: u8 = 32;
 
-/// What awaits an operation of runtime async goes on within this part of a second: measured, 1.3 µs, and 6.3 µs in 99 of 100
-/// times.
+/// What awaits an operation of runtime async goes on within this part of a second: measured, 1.3 µs, and 6.3 µs in 99
+/// of 100 times.
 const SOON: u64 = 20_000;
 
 /// An operation that has ended.
@@ -135,8 +135,8 @@ impl Turn<'_> {
         self.tell(self.ticks, dispatcher, kind, Change::Created { parent });
     }
 
-    /// An iterator that an operation consumes is made anew while it runs, below the operation that it has resumed. The runtime
-    /// does not tell that its methods end, and resumes it by another number.
+    /// An iterator that an operation consumes is made anew while it runs, below the operation that it has resumed. The
+    /// runtime does not tell that its methods end, and resumes it by another number.
     fn follow_iterator(&mut self, dispatcher: DispatcherId, parent: DispatcherId) {
         let [.., iterator, consumer] = &self.stream.stack[..] else { return };
         if iterator.dispatcher != dispatcher || consumer.dispatcher != parent {
@@ -182,8 +182,8 @@ impl Turn<'_> {
     }
 
     /// The operation whose end has this one go on. The end of a state machine runs what awaits it before it is told,
-    /// that of a method of runtime async after that. So if the thread runs the end of a state machine, what ended just now
-    /// on it is awaited.
+    /// that of a method of runtime async after that. So if the thread runs the end of a state machine, what ended just
+    /// now on it is awaited.
     fn awaited_by(&mut self, dispatcher: DispatcherId) -> Option<Awaited> {
         if let Some(running) = self.stream.stack.last_mut()
             && running.kind == Kind::StateMachine

@@ -1,8 +1,8 @@
 //! An application that is started to be listened to: the runtime waits before its first managed code until the session
 //! is open.
 //!
-//! The variable that has it do so is inherited, so each .NET process that the application starts waits as well. A thread
-//! lets them go on for as long as the application runs.
+//! The variable that has it do so is inherited, so each .NET process that the application starts waits as well. A
+//! thread lets them go on for as long as the application runs.
 
 use std::ffi::OsString;
 use std::mem;

@@ -104,8 +104,8 @@ impl Estimate {
     }
 }
 
-/// How much the weight of the same work varies because it is sampled: by what its blocks differ, and no more than as many
-/// independent samples do, as blocks differ by what else the machine has to do, too.
+/// How much the weight of the same work varies because it is sampled: by what its blocks differ, and no more than as
+/// many independent samples do, as blocks differ by what else the machine has to do, too.
 fn variance_of_the_whole(recording: &Recording) -> f64 {
     let count = recording.all.len() as f64;
     let whole: f64 = recording.all.iter().sum();

@@ -15,13 +15,14 @@ use crate::view::{self, page};
 /// Show when a recording was busy, and with what: a page with a heat map of its samples, and the flame graph of each
 /// moment.
 ///
-/// A column of the map is a second, from top to bottom, in cells of 20 ms; of a recording that is longer than 25 minutes
-/// a minute in cells of a second, of more than 25 hours an hour. The darker a cell (in a dark page: the brighter), the
-/// more samples it has, or the more time or bytes. Click a cell, or drag over a range, and the flame graph and the table
-/// below are of that moment. --from and --to show a part of a long recording in shorter cells.
+/// A column of the map is a second, from top to bottom, in cells of 20 ms; of a recording that is longer than 25
+/// minutes a minute in cells of a second, of more than 25 hours an hour. The darker a cell (in a dark page: the
+/// brighter), the more samples it has, or the more time or bytes. Click a cell, or drag over a range, and the flame
+/// graph and the table below are of that moment. --from and --to show a part of a long recording in shorter cells.
 ///
-/// Reads .nettrace files and the text of `perf script`, as `corprof view` does. The page is one file, and asks nothing of the network. It has at most
-/// 15 MB, unless its stacks alone need more: cells become longer if there are too many. `-` is standard input.
+/// Reads .nettrace files and the text of `perf script`, as `corprof view` does. The page is one file, and asks nothing
+/// of the network. It has at most 15 MB, unless its stacks alone need more: cells become longer if there are too many.
+/// `-` is standard input.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof heatmap app.nettrace

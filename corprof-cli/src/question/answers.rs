@@ -14,8 +14,8 @@ use crate::output;
 /// The endings of the files of a process, in the order in which they are printed: the calls come before the answer.
 pub(super) const ENDINGS: [&str; 2] = [".calls", ".answer"];
 
-/// Prints each answer once. A text goes to standard error, as the output is the application's; a document goes to standard
-/// output.
+/// Prints each answer once. A text goes to standard error, as the output is the application's; a document goes to
+/// standard output.
 pub(super) struct Answers<'s> {
     stop: &'s StopFile,
     is_json: bool,
@@ -35,7 +35,8 @@ impl<'s> Answers<'s> {
         self.print(|pid| Program::of(pid).map(|program| program.command))
     }
 
-    /// Prints what was not printed yet. `command` is what a process runs: if there are several answers, each says whose it is.
+    /// Prints what was not printed yet. `command` is what a process runs: if there are several answers, each says whose
+    /// it is.
     pub(super) fn print(&mut self, command: impl Fn(u32) -> Option<String>) -> Result<()> {
         let answered = self.stop.answered(&ENDINGS)?;
         let new: Vec<u32> = answered.difference(&self.printed).copied().collect();

@@ -1,5 +1,5 @@
-//! `corprof locks`, `starvation`, `pauses`, `exceptions`, `allocations`, `leaks`, `timer` and `tracer`: questions that a
-//! built-in profiler of the same name answers, in a running process or from the start of an application.
+//! `corprof locks`, `starvation`, `pauses`, `exceptions`, `allocations`, `leaks`, `timer` and `tracer`: questions that
+//! a built-in profiler of the same name answers, in a running process or from the start of an application.
 //!
 //! The profiler gathers until it is asked by a stop file (`profilers/library/question.rs`). In a running process it
 //! writes its answer into the folder of the attached profiler, and this command prints it.

@@ -1,5 +1,6 @@
-//! The numbers of a process's threads: the runtime's own, and the system's. From .NET 11 on the runtime's events of locks
-//! have the first, the profiler samples by the second, and a profiler that was attached is not told of older threads.
+//! The numbers of a process's threads: the runtime's own, and the system's. From .NET 11 on the runtime's events of
+//! locks have the first, the profiler samples by the second, and a profiler that was attached is not told of older
+//! threads.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};

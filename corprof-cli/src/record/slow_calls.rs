@@ -16,12 +16,12 @@ pub(super) const STAYS: &str = "the runtime does not release a profiler that has
 /// The options.
 #[derive(Debug, clap::Args)]
 pub(super) struct SlowCallOptions {
-    /// Keep the slow calls of these methods, each with its arguments and its own samples, running and waiting: a glob of
-    /// names, such as 'Shop.Orders.*:50ms', where a plain word is a part of a name. A call is slow from LIMIT on
+    /// Keep the slow calls of these methods, each with its arguments and its own samples, running and waiting: a glob
+    /// of names, such as 'Shop.Orders.*:50ms', where a plain word is a part of a name. A call is slow from LIMIT on
     /// (500us, 50ms, 2s; default: 100ms). The terminal shows the slowest ones as a table, and so does the page, where
     /// each has a flame graph. Calls of async methods are those of their parts that run between two waits. In a running
-    /// process (--pid) methods are traced from their next call on, and the sampler stays, at rest. Repeatable; the first
-    /// that matches a method counts
+    /// process (--pid) methods are traced from their next call on, and the sampler stays, at rest. Repeatable; the
+    /// first that matches a method counts
     #[arg(long, value_name = "METHODS[:LIMIT]", value_parser = pattern)]
     trace: Vec<TracePattern>,
 

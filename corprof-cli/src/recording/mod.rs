@@ -1,10 +1,11 @@
-//! Reads a recording, a `.nettrace` file or the text of `perf script`, into sums by thread and stack: in one pass, in memory that depends
-//! on its distinct stacks and methods, and not on its events.
+//! Reads a recording, a `.nettrace` file or the text of `perf script`, into sums by thread and stack: in one pass, in
+//! memory that depends on its distinct stacks and methods, and not on its events.
 //!
-//! `pass` takes the events of a trace, `perf` those of a text: `measure` says which are looked at and what they weigh, `kinds` counts all, `samples` has the
-//! sums, `stacks` keeps each stack once, and at the end `symbols` names each distinct address once. `picture` has the result of one or more files, `select`
-//! what is left of it after filters, and `table` its rows. `cells` keeps when samples were, and `lanes` what the
-//! runtime did then, for heat maps and timelines.
+//! `pass` takes the events of a trace, `perf` those of a text: `measure` says which are looked at and what they weigh,
+//! `kinds` counts all, `samples` has the sums, `stacks` keeps each stack once, and at the end `symbols` names each
+//! distinct address once. `picture` has the result of one or more files, `select` what is left of it after filters, and
+//! `table` its rows. `cells` keeps when samples were, and `lanes` what the runtime did then, for heat maps and
+//! timelines.
 
 mod cells;
 mod kinds;

@@ -12,13 +12,14 @@ use crate::options::Names;
 /// What is looked at in a recording.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Looked {
-    /// The events to look at, with the weight that they have: samples, waits (time), allocations (bytes), contention (time),
-    /// exceptions; or any event with stacks, by NAME or PROVIDER/NAME [default: samples, else the next of these]
+    /// The events to look at, with the weight that they have: samples, waits (time), allocations (bytes), contention
+    /// (time), exceptions; or any event with stacks, by NAME or PROVIDER/NAME [default: samples, else the next of
+    /// these]
     #[arg(long, value_name = "NAME")]
     pub(crate) event: Option<String>,
 
-    /// Only what is after this moment: seconds since the beginning, a percentage of the time, such as 25%, or a time of the day
-    /// by UTC, such as 14:05 or 14:05:30.5
+    /// Only what is after this moment: seconds since the beginning, a percentage of the time, such as 25%, or a time of
+    /// the day by UTC, such as 14:05 or 14:05:30.5
     #[arg(long, value_name = "WHEN", value_parser = moment)]
     pub(crate) from: Option<Moment>,
 

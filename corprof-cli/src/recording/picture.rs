@@ -139,8 +139,8 @@ impl Picture {
         (!is_hidden || self.has_runtime_frames).then(|| number(self.frames.insert_full(frame).0))
     }
 
-    /// The name that is shown of each frame. Who calls a state machine tells whether it is an iterator; one caller of an
-    /// async method is enough.
+    /// The name that is shown of each frame. Who calls a state machine tells whether it is an iterator; one caller of
+    /// an async method is enough.
     pub(crate) fn shown_names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.frames.iter().map(|frame| self.shown_name(frame, None)).collect();
         if self.names.raw_names {

@@ -1,8 +1,9 @@
-//! The requests of a recording with activities: which of them a thread worked for at each moment, for labels of samples.
+//! The requests of a recording with activities: which of them a thread worked for at each moment, for labels of
+//! samples.
 //!
-//! Of .NET 11, the events of async operations tell that for each run of an operation that was made for the request. Where
-//! these are missing, a thread counts for a request from each beginning or end of an activity of it until the next
-//! activity on that thread.
+//! Of .NET 11, the events of async operations tell that for each run of an operation that was made for the request.
+//! Where these are missing, a thread counts for a request from each beginning or end of an activity of it until the
+//! next activity on that thread.
 
 use std::collections::HashMap;
 use std::path::Path;

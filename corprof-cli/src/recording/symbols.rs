@@ -145,7 +145,8 @@ pub(super) fn unnamed(mapped: Option<&Path>) -> Frame {
     frame
 }
 
-/// A native function with its library, as the sampler's pages have it: `libc.so.6!memset`. None if the name says enough.
+/// A native function with its library, as the sampler's pages have it: `libc.so.6!memset`. None if the name says
+/// enough.
 fn in_library(path: &Path, name: &str) -> Option<String> {
     let file = path.file_name()?.to_string_lossy();
     let is_enough = is_special(name) || file.starts_with(COMPILED);

@@ -30,21 +30,21 @@ const LEAST_PART: f64 = 0.005;
 
 /// Show which requests of a service are slow, and what they wait for (.NET 11).
 ///
-/// Listens to the async operations of a process and to its activities (`System.Diagnostics.Activity`, which ASP.NET Core
-/// makes for each request), over the diagnostics port: nothing is attached. At the end it prints the requests by
+/// Listens to the async operations of a process and to its activities (`System.Diagnostics.Activity`, which ASP.NET
+/// Core makes for each request), over the diagnostics port: nothing is attached. At the end it prints the requests by
 /// endpoint, with the time in which they ran and in which they waited, where they waited, and the slowest ones with all
 /// that they did. The same for a .nettrace that was recorded with these events.
 ///
 /// A request runs while a thread works for it. It waits while none does: for input and output, timers, locks, other
 /// requests, or a thread of the pool; for the last it is `queued`, not `waiting`: what resumes it is in the queue of
 /// the thread pool. Where it waits is the innermost method of the application that awaits; `in` names
-/// the framework's method below. Where several operations of a request wait at once, the one counts that goes on first, of
-/// those of the application if there are some.
+/// the framework's method below. Where several operations of a request wait at once, the one counts that goes on first,
+/// of those of the application if there are some.
 ///
-/// With a command, starts the application, whose runtime waits for the session before it runs managed code: no request is
-/// missed. The answer comes at its end, after --duration, or at Ctrl-C, which then ends it. If this command is killed, .NET
-/// processes that the application starts later wait for it in vain. What threads have held back when an application ends by
-/// itself is not told; Ctrl-C has them tell it first.
+/// With a command, starts the application, whose runtime waits for the session before it runs managed code: no request
+/// is missed. The answer comes at its end, after --duration, or at Ctrl-C, which then ends it. If this command is
+/// killed, .NET processes that the application starts later wait for it in vain. What threads have held back when an
+/// application ends by itself is not told; Ctrl-C has them tell it first.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof requests 4711 --duration 10

@@ -1,5 +1,5 @@
-//! The page of requests: flame graphs of the endpoints, and the slow requests, each as a waterfall of what its operations
-//! did and what it called. It has no script, and asks nothing of the network.
+//! The page of requests: flame graphs of the endpoints, and the slow requests, each as a waterfall of what its
+//! operations did and what it called. It has no script, and asks nothing of the network.
 
 use std::fmt::Write as _;
 use std::fs::File;

@@ -9,7 +9,8 @@ pub(super) struct Part {
     pub(super) from: u64,
     pub(super) to: u64,
     pub(super) does: Does,
-    /// The methods of the operation that ran, the innermost first; of those that waited, what goes on first comes first.
+    /// The methods of the operation that ran, the innermost first; of those that waited, what goes on first comes
+    /// first.
     pub(super) chains: Vec<Chain>,
 }
 
@@ -49,8 +50,9 @@ impl Part {
 }
 
 /// The parts of a request's time, which add up to the whole. Where several of its operations run or wait at once, a run
-/// counts, and then what goes on first: what the others wait for ends before they go on. When they were made does not tell
-/// it: at its first wait, an inner method is suspended before those that await it, at others it was called by these.
+/// counts, and then what goes on first: what the others wait for ends before they go on. When they were made does not
+/// tell it: at its first wait, an inner method is suspended before those that await it, at others it was called by
+/// these.
 pub(super) fn parts(request: &Request) -> Vec<Part> {
     let spans = spans(request);
     let mut bounds: Vec<u64> = spans.iter().flat_map(|span| [span.from, span.to]).collect();
@@ -199,8 +201,8 @@ mod tests {
         assert_eq!(found.iter().map(Part::length).sum::<u64>(), 100);
     }
 
-    /// As in a service with a middleware: the inner method was suspended first, and then what awaits it. The thread that
-    /// resumed it was taken from the queue once for all.
+    /// As in a service with a middleware: the inner method was suspended first, and then what awaits it. The thread
+    /// that resumed it was taken from the queue once for all.
     #[test]
     fn waits_are_at_the_innermost_method() {
         let mut outer = operation(111, &[(172, 180)], 30);

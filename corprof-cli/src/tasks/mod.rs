@@ -33,8 +33,8 @@ const METHODS: usize = 12;
 /// A thread that waits shows its stack; an async method that waits is an object on the heap. This attaches a small
 /// profiler, which has the runtime collect and report the heap while the application stands still, and detaches. Then
 /// it prints which methods await which, equal chains once, with their number: the innermost method first, below what it
-/// awaits, with the file and line of the await if a PDB tells. Methods with state machines (.NET 8 to 11) and those that
-/// the runtime suspends itself (.NET 11, runtime async). On Linux.
+/// awaits, with the file and line of the await if a PDB tells. Methods with state machines (.NET 8 to 11) and those
+/// that the runtime suspends itself (.NET 11, runtime async). On Linux.
 ///
 /// Chains that can never go on come first: methods that await each other, and promises that nothing can complete any
 /// more, because only those who await them refer to them. A chain that a thread waits for (`Wait()`, `Result`) says so.

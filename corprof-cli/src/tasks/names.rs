@@ -5,8 +5,8 @@ use corprof_export::{Frame, FrameKind};
 /// Stands for a method whose name is not known.
 pub(super) const UNKNOWN: &str = "[unknown method]";
 
-/// The class of the task of an async method with a state machine, before the state machine's class. .NET 11 makes the last
-/// while somebody listens to async operations.
+/// The class of the task of an async method with a state machine, before the state machine's class. .NET 11 makes the
+/// last while somebody listens to async operations.
 const BOXES: [&str; 3] =
     [".AsyncStateMachineBox<", ".DebugFinalizableAsyncStateMachineBox<", ".AsyncProfilerAsyncStateMachineBox<"];
 

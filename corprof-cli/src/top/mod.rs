@@ -57,9 +57,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// generation 0, 1 and 2), which the runtime sends each second. The process needs no preparation. If this command is
 /// killed, the sampler detaches by itself within a minute.
 ///
-/// On .NET 11 the total of an async method has what a thread does when it goes on with a method that this one awaits, or
-/// has started: its callers are those, as in `record`, and not the thread pool. That time comes up to two seconds later. It
-/// is not known of lines, nor on .NET 8 to 10, where the application would have to start with the sampler.
+/// On .NET 11 the total of an async method has what a thread does when it goes on with a method that this one awaits,
+/// or has started: its callers are those, as in `record`, and not the thread pool. That time comes up to two seconds
+/// later. It is not known of lines, nor on .NET 8 to 10, where the application would have to start with the sampler.
 ///
 /// If another profiler stays in the process, the runtime's own sampler takes the samples, by EventPipe: times are
 /// then those in which threads were in managed code, whether they had a processor or not, without async callers.
@@ -67,7 +67,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Without a terminal, or with --once or --json, prints one table after --duration, and ends. Its percentages and rates
 /// are averages.
 ///
-/// Of a recording, a .nettrace file or a text of `perf script`, prints the table of `corprof view`, whose options choose what is looked at.
+/// Of a recording, a .nettrace file or a text of `perf script`, prints the table of `corprof view`, whose options
+/// choose what is looked at.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof top 4711

@@ -7,8 +7,8 @@ use corprof_nettrace::{Metadata, NewEvent, Thread, Trace, UtcTime, Writer};
 
 pub(crate) const MILLISECOND: u64 = 1_000_000;
 
-/// A recording of samples, events of [`Provider::UNIVERSAL_EVENTS`] of this name, each with its time in nanoseconds and its
-/// stack. Methods have 256 bytes of code each, and a sample is of a millisecond.
+/// A recording of samples, events of [`Provider::UNIVERSAL_EVENTS`] of this name, each with its time in nanoseconds and
+/// its stack. Methods have 256 bytes of code each, and a sample is of a millisecond.
 pub(crate) fn of_samples<'a>(
     name: &str,
     methods: &[(u64, &str)],

@@ -3,8 +3,8 @@
 use super::full::{full_type_name, may_be_generated, of_type};
 use super::{fsharp_closure, generated, is_closure, machine_source, method_name, outside_brackets, split};
 
-/// How the names of the classes end in which the runtime keeps the state of an async method that waits: those of .NET 11 are
-/// others while somebody listens to its async operations.
+/// How the names of the classes end in which the runtime keeps the state of an async method that waits: those of .NET
+/// 11 are others while somebody listens to its async operations.
 const BOX: &str = "StateMachineBox";
 /// Where they are. Events name a nested class without those around it.
 const BUILDERS: &str = "System.Runtime.CompilerServices.";
@@ -12,8 +12,8 @@ const BUILDERS: &str = "System.Runtime.CompilerServices.";
 /// A class in the words of the source, with its namespace: `Shop.RunAsync (async)` for the box of a state machine,
 /// `Shop.Load (closure)` for the variables that lambdas of a method share, `Shop.Items (iterator)`.
 ///
-/// `method` is a method of the class that tells what it was made for, such as `<Load>b__0`; empty if none is known. The class
-/// of a state machine, which builds for debugging have beside the box, is `Shop.RunAsync (async state machine)`.
+/// `method` is a method of the class that tells what it was made for, such as `<Load>b__0`; empty if none is known. The
+/// class of a state machine, which builds for debugging have beside the box, is `Shop.RunAsync (async state machine)`.
 ///
 /// ```
 /// # use corprof_export::class_in_source;
@@ -82,7 +82,8 @@ fn machine_kind(method: &str) -> &'static str {
     }
 }
 
-/// A static field with its class, in the words of the source: `Shop.Cache.Items` for what keeps the value of a property.
+/// A static field with its class, in the words of the source: `Shop.Cache.Items` for what keeps the value of a
+/// property.
 ///
 /// ```
 /// # use corprof_export::field_in_source;

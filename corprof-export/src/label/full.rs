@@ -1,5 +1,5 @@
-//! Full names in the words of the source, for files of data and for text: namespace and parameters stay, and only what a
-//! compiler has made of a name is turned back.
+//! Full names in the words of the source, for files of data and for text: namespace and parameters stay, and only what
+//! a compiler has made of a name is turned back.
 
 use super::{
     Machine, class_in_source, fsharp_closure, generated, is_closure, is_of_vb, machine_position, machine_source,

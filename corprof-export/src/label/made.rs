@@ -1,5 +1,5 @@
-//! For what a compiler has made a class: the class of a closure has the number of its method in its name, and that name in
-//! those of its methods.
+//! For what a compiler has made a class: the class of a closure has the number of its method in its name, and that name
+//! in those of its methods.
 
 use super::{generated, machine_source};
 
@@ -26,8 +26,8 @@ pub enum Relative<'a> {
 /// The name of a method that tells for what a compiler has made a class, for
 /// [`class_in_source`](crate::class_in_source): `<Load>b__0` of a closure in `Load`. None for other classes.
 ///
-/// `class` is the name in the metadata, without the classes around it. `methods` returns the names of the methods of a class,
-/// and nothing if there is no such class.
+/// `class` is the name in the metadata, without the classes around it. `methods` returns the names of the methods of a
+/// class, and nothing if there is no such class.
 #[must_use]
 pub fn telling_method(class: &str, methods: impl Fn(Relative<'_>) -> Vec<String>) -> Option<String> {
     if machine_source(class).is_some() {
@@ -40,8 +40,8 @@ pub fn telling_method(class: &str, methods: impl Fn(Relative<'_>) -> Vec<String>
     if of_closure.is_some() {
         return of_closure;
     }
-    // A scope without lambdas has none of their methods: those of other scopes of its method tell, and lambdas that need no
-    // closure. Generic methods have generic closures.
+    // A scope without lambdas has none of their methods: those of other scopes of its method tell, and lambdas that
+    // need no closure. Generic methods have generic closures.
     let (method, scope) = scopes.split_once('_')?;
     let arity = scope.find('`').and_then(|at| scope.get(at..)).unwrap_or_default();
     for scope in 0..MOST_SCOPES {

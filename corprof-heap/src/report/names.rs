@@ -28,11 +28,11 @@ pub struct Names {
 }
 
 impl Names {
-    /// Gives each class the name that `spelled` makes, and each static field that of `field`, which takes the name of its
-    /// class and its own.
+    /// Gives each class the name that `spelled` makes, and each static field that of `field`, which takes the name of
+    /// its class and its own.
     ///
-    /// Classes of one assembly keep different names: where `spelled` makes one name of several, the end of the name in the
-    /// snapshot stands behind it.
+    /// Classes of one assembly keep different names: where `spelled` makes one name of several, the end of the name in
+    /// the snapshot stands behind it.
     #[must_use]
     pub fn of<'c>(
         classes: impl IntoIterator<Item = &'c Class>,

@@ -4,8 +4,8 @@
 //! Level 1 (`regions`, `flow`) needs the body alone: regions are nested, branches stay where they may, every path ends,
 //! prefixes fit. Level 2 (`stack`, `step`, `members`, `delegates`) follows the values over all paths and asks metadata
 //! by
-//! [`Resolve`]: tokens fit their instructions, no value is missing or left over, and each is of the expected kind; value types are
-//! distinguished exactly.
+//! [`Resolve`]: tokens fit their instructions, no value is missing or left over, and each is of the expected kind;
+//! value types are distinguished exactly.
 //!
 //! It does not prove that an object is of the class that a call or a field access expects: there is no hierarchy here.
 //! A body of arbitrary instructions therefore remains the responsibility of its author.

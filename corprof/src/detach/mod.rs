@@ -31,8 +31,9 @@
 //! ```
 //!
 //! A profiler cannot detach once it has changed code permanently (hooks, IL bodies, ReJIT, or `ENABLE_REJIT` in its
-//! event mask), while a flag is set that can change in `initialize` only, or if it is notification-only or may have such
-//! profilers beside it. [`detach`](Detacher::detach) then returns an error that says which, and changes nothing. [`retire`](Detacher::retire) ends it, and leaves it loaded.
+//! event mask), while a flag is set that can change in `initialize` only, or if it is notification-only or may have
+//! such profilers beside it. [`detach`](Detacher::detach) then returns an error that says which, and changes nothing.
+//! [`retire`](Detacher::retire) ends it, and leaves it loaded.
 
 mod listen;
 
@@ -94,8 +95,8 @@ impl Detacher {
     /// cleared. After these errors the profiler goes on as before.
     ///
     /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: the profiler is notification-only, or the process loads such profilers
-    /// (`CORECLR_ENABLE_NOTIFICATION_PROFILERS`): the runtime would make no more callbacks to them after a main profiler
-    /// has left, and crash when one of them leaves. The profiler goes on as before.
+    /// (`CORECLR_ENABLE_NOTIFICATION_PROFILERS`): the runtime would make no more callbacks to them after a main
+    /// profiler has left, and crash when one of them leaves. The profiler goes on as before.
     ///
     /// `CORPROF_E_PROFILER_DETACHING`: a detach has begun before, or the application is ending. `E_OUTOFMEMORY`: the
     /// system could not make a thread.
@@ -112,8 +113,8 @@ impl Detacher {
     /// reason why the runtime would have refused.
     ///
     /// # Errors
-    /// `CORPROF_E_PROFILER_DETACHING`: a detach has begun before, or the application is ending; once that one has ended,
-    /// the reason of its end. `E_OUTOFMEMORY`: the system could not make a thread.
+    /// `CORPROF_E_PROFILER_DETACHING`: a detach has begun before, or the application is ending; once that one has
+    /// ended, the reason of its end. `E_OUTOFMEMORY`: the system could not make a thread.
     pub fn retire(&self) -> Result<()> {
         self.0.ending.retire()
     }

@@ -88,7 +88,8 @@ impl InCallback<'_> {
     /// **sync**, allowed after attach, may start a GC.
     ///
     /// # Errors
-    /// [`EditError`]: the runtime's errors, refusals by name, and the breaches of rules. The closure's own errors are returned.
+    /// [`EditError`]: the runtime's errors, refusals by name, and the breaches of rules. The closure's own errors are
+    /// returned.
     pub fn edit_method(
         &mut self,
         module: ModuleId,
@@ -136,9 +137,10 @@ impl InCallback<'_> {
     /// Replaces the body of a method by an edited one, for all later compilations.
     ///
     /// It has the rules and the contract of [`set_il_function_body`](Self::set_il_function_body), but is safe: what the
-    /// verifier does not prove, the author of the edit has promised ([`MethodEdit::body_mut`]), and the body of a method
-    /// that has been compiled is not replaced. A first compilation that is under way on another thread is seen if the
-    /// profiler hears of compilations (`COR_PRF_MONITOR_JIT_COMPILATION`); without, call it in `module_load_finished`.
+    /// verifier does not prove, the author of the edit has promised ([`MethodEdit::body_mut`]), and the body of a
+    /// method that has been compiled is not replaced. A first compilation that is under way on another thread is seen
+    /// if the profiler hears of compilations (`COR_PRF_MONITOR_JIT_COMPILATION`); without, call it in
+    /// `module_load_finished`.
     ///
     /// # Errors
     /// As [`set_il_function_body`](Self::set_il_function_body); `COR_E_OBJECTDISPOSED` after the end of the module;
@@ -207,8 +209,8 @@ impl InCallback<'_> {
         Ok(true)
     }
 
-    /// Refuses to replace the body of a method that has code of the compiler: the first tier's goes on in other code, at
-    /// a place of the body. Precompiled code does not.
+    /// Refuses to replace the body of a method that has code of the compiler: the first tier's goes on in other code,
+    /// at a place of the body. Precompiled code does not.
     fn refuse_compiled(&self, body: &CheckedBody) -> Result<()> {
         match self.function_from_token(body.module, body.method) {
             Ok(function) => self.refuse_compiled_function(function),

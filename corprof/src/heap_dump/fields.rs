@@ -48,7 +48,8 @@ enum FieldValue {
     Whole(usize),
     /// The field is a pointer, and the value is the word so far behind the place that it leads to.
     Behind(usize),
-    /// The type of the field is the type parameter of this number, and the value is in the field that it declares first.
+    /// The type of the field is the type parameter of this number, and the value is in the field that it declares
+    /// first.
     FirstOf(u32),
 }
 

@@ -152,8 +152,8 @@ impl<H: FunctionHooks> Installed<H> {
         self.string_layout
     }
 
-    /// The user's hooks. Only for code inside the gate, or code that knows that no thread is inside and `profiler_ended` has
-    /// not run.
+    /// The user's hooks. Only for code inside the gate, or code that knows that no thread is inside and
+    /// `profiler_ended` has not run.
     #[inline]
     pub(super) fn user(&self) -> &H {
         // SAFETY: only `profiler_ended` writes to the cell, and it runs after all callers of this.

@@ -1,9 +1,10 @@
 //! Each thread's state: a hook finds it without a lock or an allocation, and it ends once.
 //!
-//! A thread that passes the gate has its slot in hand (`session/thread_slot.rs`), and the slot points to the state. The state
-//! is made on the thread when the runtime announces it; if it was not announced, by its first hook. A thread-local,
-//! unused in the usual case, lists the states of its thread. Its destructor ends them with the operating-system thread,
-//! before another thread can get the same slot; and it replaces the slot when there are more threads than slots.
+//! A thread that passes the gate has its slot in hand (`session/thread_slot.rs`), and the slot points to the state. The
+//! state is made on the thread when the runtime announces it; if it was not announced, by its first hook. A
+//! thread-local, unused in the usual case, lists the states of its thread. Its destructor ends them with the
+//! operating-system thread, before another thread can get the same slot; and it replaces the slot when there are more
+//! threads than slots.
 //!
 //! A set of all states decides which thread ends one: the thread that removes it from the set. As long as the gate is
 //! open this is the state's own thread; after that it is Shutdown, when no thread is inside any more.

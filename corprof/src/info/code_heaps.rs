@@ -1,4 +1,5 @@
-//! Where code is that was compiled in this process: how a number becomes an address that the runtime may be asked about.
+//! Where code is that was compiled in this process: how a number becomes an address that the runtime may be asked
+//! about.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -59,18 +60,18 @@ impl Heaps {
 }
 
 impl Info {
-    /// The number as an address that the runtime may be asked about, if it is in code that was compiled in this process;
-    /// none in precompiled code and elsewhere. The code may have been removed, or may be the runtime's own.
+    /// The number as an address that the runtime may be asked about, if it is in code that was compiled in this
+    /// process; none in precompiled code and elsewhere. The code may have been removed, or may be the runtime's own.
     ///
-    /// A number that is not in such code costs a look at the list of this process's mappings, about a millisecond. Linux
-    /// and Windows have such a list; elsewhere there is no answer but none.
+    /// A number that is not in such code costs a look at the list of this process's mappings, about a millisecond.
+    /// Linux and Windows have such a list; elsewhere there is no answer but none.
     pub fn code_address(&self, address: usize) -> Option<CodeAddress> {
         let heaps: &CodeHeaps = self.extension();
         heaps.find(address, true)
     }
 
-    /// Like [`code_address`](Self::code_address), for numbers of which most are no such address: code in memory that the
-    /// runtime took a quarter of a second ago may be missed.
+    /// Like [`code_address`](Self::code_address), for numbers of which most are no such address: code in memory that
+    /// the runtime took a quarter of a second ago may be missed.
     pub(crate) fn older_code_address(&self, address: usize) -> Option<CodeAddress> {
         let heaps: &CodeHeaps = self.extension();
         heaps.find(address, false)

@@ -102,8 +102,8 @@ fn on_helper_thread<T: Send>(
     })
 }
 
-/// Refuses a session that collects before the runtime has started. In `initialize` there is no heap yet, and the runtime
-/// leaves the collection out.
+/// Refuses a session that collects before the runtime has started. In `initialize` there is no heap yet, and the
+/// runtime leaves the collection out.
 fn refuse_early_collection(call: &'static str, info: &Info, config: &EventPipeProviderConfig<'_>) -> Result<()> {
     let is_runtimes = config.name.eq_ignore_ascii_case(Provider::RUNTIME.name());
     let collects = is_runtimes && config.keywords & Keywords::MANAGED_HEAP_COLLECT.bits() != 0;
@@ -199,8 +199,8 @@ impl InCallback<'_> {
     /// assemblies, modules and classes, about compilations, and about transitions between managed and native code; in
     /// `select` of hooks; in `thread_destroyed`, `exception_catcher_leave` and `dynamic_method_unloaded`; in callbacks
     /// inside of these; in any callback on a [`ProfilerThread`](crate::ProfilerThread). Start it in `initialize`, on a
-    /// profiler thread, or in another callback such as `thread_name_changed`. `CORPROF_E_NOT_YET_AVAILABLE`: the runtime
-    /// has not started yet, and the keyword `MANAGED_HEAP_COLLECT` of its provider has it collect; as
+    /// profiler thread, or in another callback such as `thread_name_changed`. `CORPROF_E_NOT_YET_AVAILABLE`: the
+    /// runtime has not started yet, and the keyword `MANAGED_HEAP_COLLECT` of its provider has it collect; as
     /// [`force_gc`](crate::ProfilerThread::force_gc).
     #[doc(alias = "EventPipeStartSession")]
     pub fn event_pipe_start_session(

@@ -38,8 +38,8 @@ impl InNoGc<'_> {
         self.function(function).ok_or(Error::new(E_INVALIDARG, CALL))
     }
 
-    /// Checks that `owner` has as many generic parameters in the metadata as there are type arguments, and that these do
-    /// not nest too deep. The runtime checks neither when it makes instantiations.
+    /// Checks that `owner` has as many generic parameters in the metadata as there are type arguments, and that these
+    /// do not nest too deep. The runtime checks neither when it makes instantiations.
     fn check_type_args(&self, call: &'static str, module: ModuleId, owner: Token, type_args: &[ClassId]) -> Result<()> {
         let refused = |rule| Err(Error::new(E_INVALIDARG, call).about("type arguments", rule));
         if self.metadata(module)?.generic_params(owner)?.len() != type_args.len() {
@@ -141,10 +141,10 @@ impl InCallback<'_> {
     /// The note at [`class_from_token`](Self::class_from_token) on code that runs meanwhile applies here as well.
     #[doc = contract!(GetFunctionFromTokenAndTypeArgs)]
     ///
-    /// `E_INVALIDARG`: `class` does not declare the method, the method has more or fewer generic parameters, or the type
-    /// arguments nest more than 128 deep.
-    /// `CORPROF_E_CLASSID_IS_ARRAY` and `CORPROF_E_CLASSID_IS_COMPOSITE`: `class` declares no methods. corprof checks
-    /// all of these in the metadata before the call, because the runtime does not.
+    /// `E_INVALIDARG`: `class` does not declare the method, the method has more or fewer generic parameters, or the
+    /// type arguments nest more than 128 deep. `CORPROF_E_CLASSID_IS_ARRAY` and `CORPROF_E_CLASSID_IS_COMPOSITE`:
+    /// `class` declares no methods. corprof checks all of these in the metadata before the call, because the runtime
+    /// does not.
     #[doc(alias = "GetFunctionFromTokenAndTypeArgs")]
     pub fn function_from_token_and_type_args(
         &mut self,

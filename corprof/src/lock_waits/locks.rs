@@ -6,7 +6,8 @@
 //! reference to an object of exactly this class. If there are several that the thread does not hold, it is the one to
 //! whose event the frames refer as well; if that does not leave exactly one, nothing is known.
 //!
-//! On .NET 11 the sync block of an object has a handle of the lock. What the runtime says of its own layout leads there.
+//! On .NET 11 the sync block of an object has a handle of the lock. What the runtime says of its own layout leads
+//! there.
 
 use std::collections::BTreeSet;
 

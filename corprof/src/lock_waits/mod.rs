@@ -77,8 +77,8 @@ pub struct LockWaits {
 }
 
 impl LockWaits {
-    /// The waits of each deadlock: the thread of each waits for a lock that the next one's holds, the last for one of the
-    /// first. If one of them [has a limit](LockWait::has_limit), the deadlock ends by itself.
+    /// The waits of each deadlock: the thread of each waits for a lock that the next one's holds, the last for one of
+    /// the first. If one of them [has a limit](LockWait::has_limit), the deadlock ends by itself.
     #[must_use]
     pub fn deadlocks(&self) -> Vec<Vec<&LockWait>> {
         // A thread waits for one lock at a time, so it is in one circle at most.

@@ -2,9 +2,9 @@
 //!
 //! While a thread waits for a monitor, an item on its stack says for which, and the runtime's object of the thread
 //! leads to it: for debuggers (`DebugBlockingItem` in src/coreclr/vm/threaddebugblockinginfo.h of dotnet/runtime). The
-//! monitor (`AwareLock` in src/coreclr/vm/syncblk.h) has its owner, and its index in the table of sync blocks. The entry
-//! of the table leads back to it and to the object; the header of the object has the index again. These runtimes do not
-//! say where all of this lies, so each part is recognised by the others: if one link of the circle does not fit,
+//! monitor (`AwareLock` in src/coreclr/vm/syncblk.h) has its owner, and its index in the table of sync blocks. The
+//! entry of the table leads back to it and to the object; the header of the object has the index again. These runtimes
+//! do not say where all of this lies, so each part is recognised by the others: if one link of the circle does not fit,
 //! nothing is known.
 
 use super::{Found, WaitingThread};

@@ -1,9 +1,9 @@
 //! Whether a word of memory is a class.
 //!
-//! The runtime follows an id without a look, so it must not be asked about a word that was read where an object may have
-//! been. Each description of a class has that of its base class, and its module, at the same places; where these are is
-//! learned from classes that the runtime has named. A word is a class if what it leads to has a loaded module and a base
-//! class, which again has both, up to `System.Object`.
+//! The runtime follows an id without a look, so it must not be asked about a word that was read where an object may
+//! have been. Each description of a class has that of its base class, and its module, at the same places; where these
+//! are is learned from classes that the runtime has named. A word is a class if what it leads to has a loaded module
+//! and a base class, which again has both, up to `System.Object`.
 
 use std::collections::HashSet;
 
@@ -38,8 +38,8 @@ struct Known {
 }
 
 impl Classes {
-    /// Learns it from these classes and their base classes, without modules yet; none if the descriptions have nothing in
-    /// common, or more than is needed.
+    /// Learns it from these classes and their base classes, without modules yet; none if the descriptions have nothing
+    /// in common, or more than is needed.
     pub(super) fn learn(cx: &InNoGc<'_>, classes: impl IntoIterator<Item = ClassId>) -> Option<Self> {
         let mut all_known = Vec::new();
         let mut root = None;

@@ -1,8 +1,8 @@
 //! Chains of objects that begin on the stacks of waiting threads: who awaits the async method in which a thread hangs.
 //!
-//! A hook sees a chain when it begins ([`Links`](crate::values::Links)). A profiler that attaches later has missed that:
-//! [`Round::object_chains`] finds the first object by a pointer that a method of its own has on the stack, and follows
-//! one field of each object.
+//! A hook sees a chain when it begins ([`Links`](crate::values::Links)). A profiler that attaches later has missed
+//! that: [`Round::object_chains`] finds the first object by a pointer that a method of its own has on the stack, and
+//! follows one field of each object.
 //!
 //! On Linux. Only of threads that wait: what a running thread has on its stack changes at any time.
 //!
@@ -61,7 +61,8 @@ pub struct ChainStart<'r> {
     pub class: ClassId,
     /// How far behind the beginning of the object the pointer leads, in bytes.
     pub offset: usize,
-    /// How far behind the beginning of the object a 32-bit number is that tells it from others of its class, and this number.
+    /// How far behind the beginning of the object a 32-bit number is that tells it from others of its class, and this
+    /// number.
     pub mark: (usize, u32),
 }
 
@@ -89,10 +90,11 @@ struct Found<K> {
 
 impl<'r> Round<'r, '_> {
     /// The chains that begin at these places, now; none for a place where no object or more than one is found, or whose
-    /// thread runs. `learn` says what the objects of a class are and which field leads on, a reference of the class or a
-    /// base class.
+    /// thread runs. `learn` says what the objects of a class are and which field leads on, a reference of the class or
+    /// a base class.
     ///
-    /// It suspends the runtime once for each class that is met for the first time, for some microseconds for each chain.
+    /// It suspends the runtime once for each class that is met for the first time, for some microseconds for each
+    /// chain.
     ///
     /// # Errors
     /// If the runtime cannot be suspended, or this thread has become a managed one.

@@ -56,8 +56,8 @@ static IS_STOPPING: AtomicBool = AtomicBool::new(false);
 /// profiler is disabled, and the sampler ends.
 ///
 /// A process has one sampler, or one that suspends the runtime ([`Strategy::SuspendedRuntime`]) and one that sends
-/// signals ([`Strategy::Signals`]): the first can see the waits of chosen threads ([`threads`](Self::threads)) while the
-/// second samples all that run.
+/// signals ([`Strategy::Signals`]): the first can see the waits of chosen threads ([`threads`](Self::threads)) while
+/// the second samples all that run.
 ///
 /// Types enforce suspension rule 1: only this thread, and those that it makes for that, can stop others.
 pub struct Sampler {

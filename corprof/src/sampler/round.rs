@@ -25,8 +25,8 @@ pub struct SampledThread {
     /// [`Strategy::Signals`](super::Strategy::Signals), and with [`Strategy::Seeded`](super::Strategy::Seeded) in
     /// [`Mode::Cpu`](super::Mode::Cpu), the weight of its sample.
     pub cpu_time: Option<Duration>,
-    /// How often it had run before it was walked: a number that grows whenever it runs. None where walks are made by the
-    /// thread itself.
+    /// How often it had run before it was walked: a number that grows whenever it runs. None where walks are made by
+    /// the thread itself.
     pub(crate) run_count: Option<u64>,
 }
 
@@ -83,8 +83,8 @@ impl<'r, 't> Round<'r, 't> {
     }
 
     /// The native function at an address, such as the [`ip`](SampledFrame::ip) of a frame without a managed function:
-    /// `libc.so.6!memset`, or `libcoreclr.so (no symbols)` if the library has no name for it. None for an address outside all
-    /// libraries, for instance in the runtime's stubs, and with other strategies than
+    /// `libc.so.6!memset`, or `libcoreclr.so (no symbols)` if the library has no name for it. None for an address
+    /// outside all libraries, for instance in the runtime's stubs, and with other strategies than
     /// [`Strategy::Signals`](super::Strategy::Signals).
     ///
     /// Except in the innermost frame, the address is the return address of a call: ask for the byte before it.

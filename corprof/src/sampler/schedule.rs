@@ -32,8 +32,8 @@ impl Schedule {
     /// Draws the time of the next round anew if it is over by `now`; returns how many rounds are missed by that.
     ///
     /// A thread that is late has waited for a processor, and it gets one in a tick of the system's scheduler. Rounds at
-    /// once would all be made in ticks: those of periodic work at the same point of it. With intervals of a tick or more
-    /// few are, and a wait would cost more rounds.
+    /// once would all be made in ticks: those of periodic work at the same point of it. With intervals of a tick or
+    /// more few are, and a wait would cost more rounds.
     pub(crate) fn redraw_if_over(&mut self, now: Instant) -> u64 {
         let late = now.saturating_duration_since(self.due);
         if late.is_zero() || self.interval >= TICK {

@@ -1,4 +1,5 @@
-//! [`CatchUp`]: what has been reported to an attached profiler, so that each thing that was there already is reported once.
+//! [`CatchUp`]: what has been reported to an attached profiler, so that each thing that was there already is reported
+//! once.
 //!
 //! The runtime lists a thing a moment before it reports it by an event. So the catch-up and the events both ask here
 //! first, and the first of them reports it. The set exists only for a profiler that catches up. Nothing here waits,

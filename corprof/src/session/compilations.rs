@@ -1,7 +1,7 @@
 //! [`Compilations`]: which methods threads are compiling, so that no body is replaced that a compiler has read.
 //!
-//! The runtime reads the body when `jit_compilation_started` has returned. Code of the first tier goes on, in the middle
-//! of a loop, in code that is compiled later, at a place of the body: that has to be the same body.
+//! The runtime reads the body when `jit_compilation_started` has returned. Code of the first tier goes on, in the
+//! middle of a loop, in code that is compiled later, at a place of the body: that has to be the same body.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
@@ -96,8 +96,8 @@ impl Compilations {
     }
 
     /// The body of a method is about to be replaced. Compilations and other replacements of it wait for the end of the
-    /// result; `None` if a compiler has read the body already. `ask` returns the method of a function, unless it has been
-    /// unloaded.
+    /// result; `None` if a compiler has read the body already. `ask` returns the method of a function, unless it has
+    /// been unloaded.
     pub(crate) fn begin_replacement(
         &self,
         method: MethodKey,

@@ -1,9 +1,9 @@
 //! Threads that end: a part of what the runtime keeps for them is gone, and code must not be searched for there.
 //!
 //! The runtime detaches a thread that it has not started in a destructor of thread-local data. Other destructors have
-//! run by then, that of the tables through which the runtime finds precompiled code among them: .NET 11 ends the process
-//! when a thread searches after it ("Attempt to reattach detached thread", vm/ebr.cpp). Callbacks still come: if a
-//! collection meets the thread, `RuntimeThreadSuspended` and `RuntimeThreadResumed`, then `ThreadDestroyed`.
+//! run by then, that of the tables through which the runtime finds precompiled code among them: .NET 11 ends the
+//! process when a thread searches after it ("Attempt to reattach detached thread", vm/ebr.cpp). Callbacks still come:
+//! if a collection meets the thread, `RuntimeThreadSuspended` and `RuntimeThreadResumed`, then `ThreadDestroyed`.
 //!
 //! Thread-local data of corprof's own tells. They are made after the runtime's, in a callback that comes while the
 //! thread lives, so with glibc they are destroyed before the runtime's. musl and Windows promise no order.

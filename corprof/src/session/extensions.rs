@@ -1,5 +1,5 @@
-//! The [observers](Observer) of a session. An extension is one that is made when it is first asked for: the state that a
-//! feature keeps in the session, which knows no feature.
+//! The [observers](Observer) of a session. An extension is one that is made when it is first asked for: the state that
+//! a feature keeps in the session, which knows no feature.
 
 use std::any::Any;
 use std::sync::OnceLock;

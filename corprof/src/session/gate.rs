@@ -4,8 +4,8 @@
 //! callbacks after Shutdown (observed, not documented). So passing must cost next to nothing, and closing must be
 //! certain: once [`Gate::close`] returns `true`, no callback is inside and none will get in.
 //!
-//! Passing is therefore asymmetric. A thread counts itself in and out in a slot that only it writes (`thread_slot.rs`; no
-//! locked instruction), and checks in between that the gate is open. The closing thread pays for both sides with a
+//! Passing is therefore asymmetric. A thread counts itself in and out in a slot that only it writes (`thread_slot.rs`;
+//! no locked instruction), and checks in between that the gate is open. The closing thread pays for both sides with a
 //! process-wide memory barrier (`system/`), then waits for the slots to empty. If the application has forbidden that
 //! barrier since the profiler was loaded, the closing thread waits instead until the writes of other threads must be
 //! visible ([`SETTLING`]). Slots belong to threads, not to gates: closing waits for the callbacks of all profilers in

@@ -6,12 +6,13 @@
 //!
 //! `runtime.rs` has the pointer to the runtime and `questions.rs` the calls that the SDK makes for itself; `liveness`
 //! tracks which identifiers are alive, `names` stores names, `event_mask.rs` sets which events the runtime reports.
-//! `gate.rs` lets callbacks and hooks in, and `thread_slot.rs` counts them by thread; `panics.rs` disables a profiler that
-//! panics, `profiler_threads.rs` tracks the threads that it has made, `searches.rs` keeps searches for code and its
-//! removal apart, and `searcher.rs` makes them for threads that have never run managed code. `startup.rs` knows when managed code
-//! can run. `compilations.rs` tracks which methods are being compiled, and `inlinings.rs` keeps inlining off requests to
-//! recompile. `wire.rs` converts the arguments of callbacks, and `catch_up.rs` keeps what is reported after an attach from
-//! being reported twice. `notification_profilers.rs` knows who must stay because of notification-only profilers.
+//! `gate.rs` lets callbacks and hooks in, and `thread_slot.rs` counts them by thread; `panics.rs` disables a profiler
+//! that panics, `profiler_threads.rs` tracks the threads that it has made, `searches.rs` keeps searches for code and
+//! its removal apart, and `searcher.rs` makes them for threads that have never run managed code. `startup.rs` knows
+//! when managed code can run. `compilations.rs` tracks which methods are being compiled, and `inlinings.rs` keeps
+//! inlining off requests to recompile. `wire.rs` converts the arguments of callbacks, and `catch_up.rs` keeps what is
+//! reported after an attach from being reported twice. `notification_profilers.rs` knows who must stay because of
+//! notification-only profilers.
 
 mod calls;
 pub(crate) mod catch_up;

@@ -1,9 +1,9 @@
 //! What the end of another profiler does to notification-only ones.
 //!
-//! When a profiler is detached, or fails while it is initialized, the runtime counts one notification-only profiler less,
-//! also if it was the main one (`ProfControlBlock::DeRegisterProfilerInfo` in inc/profilepriv.inl; seen on .NET 8, 10 and
-//! 11). When the count is zero it makes no more callbacks to those that are left, so these do not hear what dies; and
-//! when one of them requests its detach it follows a null pointer. Nothing tells them.
+//! When a profiler is detached, or fails while it is initialized, the runtime counts one notification-only profiler
+//! less, also if it was the main one (`ProfControlBlock::DeRegisterProfilerInfo` in inc/profilepriv.inl; seen on .NET
+//! 8, 10 and 11). When the count is zero it makes no more callbacks to those that are left, so these do not hear what
+//! dies; and when one of them requests its detach it follows a null pointer. Nothing tells them.
 //!
 //! So the main profiler stays in the process if there may be others, and a notification-only profiler is not detached,
 //! nor attached: the count may be wrong from an earlier main profiler. The runtime loads the others at start-up if a

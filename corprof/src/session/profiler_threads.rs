@@ -1,8 +1,8 @@
 //! The threads that a profiler has made: which ones run, how they are asked to stop, and the wait for their end.
 //!
-//! A thread gets a [`ThreadPermit`] before it is made and returns it when the user's code on it has finished. At Shutdown
-//! the threads are asked to stop before anything is waited for, which also releases a callback that waits for one of
-//! them.
+//! A thread gets a [`ThreadPermit`] before it is made and returns it when the user's code on it has finished. At
+//! Shutdown the threads are asked to stop before anything is waited for, which also releases a callback that waits for
+//! one of them.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};

@@ -239,10 +239,9 @@ impl Runtime {
     fn search_function_at(&self, ip: CodeAddress, _search: &Search<'_>) -> Result<Option<usize>> {
         const CALL: &str = "GetFunctionFromIP";
         let mut function = 0;
-        // SAFETY: the runtime looks the address up in its lists of code and does not read from it; in precompiled code it
-        // finds a method that has run (fact: addresses). A function that it
-        // finds is in memory, as code is removed in suspensions only, and the search keeps these off (fact: searches).
-        // It writes one id (fact: outputs).
+        // SAFETY: the runtime looks the address up in its lists of code and does not read from it; in precompiled code
+        // it finds a method that has run (fact: addresses). A function that it finds is in memory, as code is removed
+        // in suspensions only, and the search keeps these off (fact: searches). It writes one id (fact: outputs).
         let code = unsafe {
             self.first_version(CALL)?.GetFunctionFromIP(std::ptr::without_provenance(ip.as_raw()), &mut function)
         };

@@ -25,8 +25,8 @@ pub(crate) use imp::ThreadClock;
 
 use std::time::Duration;
 
-/// Now, in ticks of the clock by which the runtime gives times to events (`Stopwatch.GetTimestamp`); 0 where that is not
-/// known. May be called in a signal handler.
+/// Now, in ticks of the clock by which the runtime gives times to events (`Stopwatch.GetTimestamp`); 0 where that is
+/// not known. May be called in a signal handler.
 pub(crate) fn ticks() -> u64 {
     imp::ticks()
 }
@@ -80,8 +80,8 @@ pub(crate) fn read_memory(address: usize, bytes: &mut [u8]) -> bool {
     imp::read_memory(address, bytes)
 }
 
-/// Where the runtime keeps the code that it compiles in this process: ranges in ascending order, none on systems without an
-/// implementation. To list them costs about a millisecond.
+/// Where the runtime keeps the code that it compiles in this process: ranges in ascending order, none on systems
+/// without an implementation. To list them costs about a millisecond.
 pub(crate) fn code_heaps() -> Vec<std::ops::Range<usize>> {
     imp::code_heaps()
 }
@@ -92,8 +92,8 @@ pub(crate) fn symbol_beside(code: usize, name: &std::ffi::CStr) -> Option<usize>
     imp::symbol_beside(code, name)
 }
 
-/// The stack pointer of a thread of this process that waits in the system; none of a running one, and if the system does
-/// not report it.
+/// The stack pointer of a thread of this process that waits in the system; none of a running one, and if the system
+/// does not report it.
 pub(crate) fn stack_pointer(os_thread_id: u32) -> Option<usize> {
     imp::stack_pointer(os_thread_id)
 }

@@ -59,8 +59,8 @@ const FOLLOW: &str = "Links::follow";
 /// }
 /// ```
 ///
-/// When a module is unloaded, all is forgotten: a class may have gone with it, and the next one may get its number. Only
-/// the session in which they were made hears of that, so contexts of another one are refused.
+/// When a module is unloaded, all is forgotten: a class may have gone with it, and the next one may get its number.
+/// Only the session in which they were made hears of that, so contexts of another one are refused.
 pub struct Links<K> {
     /// That of the session.
     liveness: Arc<Liveness>,
@@ -181,8 +181,8 @@ impl<K: Copy> Links<K> {
         LinkCache { unloads: self.unloads.load(Ordering::Acquire), slots: Box::new([None; SLOTS]) }
     }
 
-    /// The classes that hooks have met and of which nothing is known. They are told again when they are met again, until
-    /// they are [learned](Self::learn). None in another session.
+    /// The classes that hooks have met and of which nothing is known. They are told again when they are met again,
+    /// until they are [learned](Self::learn). None in another session.
     pub fn take_unknown(&self, cx: &InCallback<'_>) -> Vec<ClassId> {
         if !self.is_of(cx) {
             return Vec::new();
@@ -237,8 +237,8 @@ impl<K: Copy> Links<K> {
     /// Call class: **sync**, allowed after attach, never starts a GC.
     ///
     /// # Errors
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: objects may move in this place. `COR_E_OBJECTDISPOSED`: they are of another
-    /// session. Otherwise the runtime's error about an object.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: objects may move in this place. `COR_E_OBJECTDISPOSED`: they are of
+    /// another session. Otherwise the runtime's error about an object.
     #[inline]
     pub fn follow(
         &self,

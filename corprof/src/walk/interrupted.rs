@@ -18,8 +18,8 @@ const FAR: usize = 16 * 1024;
 const PART: usize = 4 * 1024;
 const WORDS: usize = PART / WORD;
 
-/// The words from the frame pointer to the stack pointer in the registers that the system saves, and those from there to
-/// the others: Linux' `struct sigcontext` for x86-64.
+/// The words from the frame pointer to the stack pointer in the registers that the system saves, and those from there
+/// to the others: Linux' `struct sigcontext` for x86-64.
 mod place {
     pub(super) const FRAME_POINTER_BEFORE: usize = 5;
     pub(super) const IP: usize = 1;

@@ -61,8 +61,8 @@ impl InNoGc<'_> {
     /// The managed functions on the calling thread's stack, the innermost first: at most `limit` of them.
     ///
     /// [`walk_own_stack`](Self::walk_own_stack) also shows where native code stands between them, and the places in
-    /// the code. In [`exception_thrown`](crate::Callbacks::exception_thrown) the first one is the method that throws; of
-    /// an exception that the runtime throws, such as for an index, it may be one of the runtime's own.
+    /// the code. In [`exception_thrown`](crate::Callbacks::exception_thrown) the first one is the method that throws;
+    /// of an exception that the runtime throws, such as for an index, it may be one of the runtime's own.
     ///
     /// # Errors
     /// As [`walk_own_stack`](Self::walk_own_stack).

@@ -31,10 +31,11 @@ const FIRST_WAIT: Duration = Duration::from_micros(20);
 const WITH_FRAMES: sys::COR_PRF_SNAPSHOT_INFO =
     if CAN_BE_FOUND { sys::COR_PRF_SNAPSHOT_REGISTER_CONTEXT } else { sys::COR_PRF_SNAPSHOT_DEFAULT };
 
-/// Whose turn it is to suspend the runtime. It has one mark for all suspensions by profilers. Where two threads suspended it
-/// in turn, one has gone on with the runtime's lock of all threads still its own, and the application stood still for ever:
-/// on .NET 8 within seconds, as `sampling::two_samplers_that_suspend_in_turn_let_the_application_go_on` shows. On 10 and 11
-/// it was not seen in a minute.
+/// Whose turn it is to suspend the runtime. It has one mark for all suspensions by profilers. Where two threads
+/// suspended it in turn, one has gone on with the runtime's lock of all threads still its own, and the application
+/// stood still for ever: on .NET 8 within seconds, as
+/// `sampling::two_samplers_that_suspend_in_turn_let_the_application_go_on` shows. On 10 and 11 it was not seen in a
+/// minute.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Suspends the runtime. Only the sampler's thread has one: its context proves that the thread is one of corprof's own

@@ -1,6 +1,6 @@
 //! The stacks that wait for what the runtime tells. It tells what each thread ran after the fact, so a stack of async
-//! code waits until that has come. Its thread's later stacks wait with it, as those of a thread have to stay in order of
-//! time.
+//! code waits until that has come. Its thread's later stacks wait with it, as those of a thread have to stay in order
+//! of time.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -109,8 +109,8 @@ impl<T> HeldStacks<T> {
         until.max(self.answered_until) >= sample.ticks
     }
 
-    /// Whether the thread is still to tell who awaits what it ran, as an operation does that ends soon. While many samples
-    /// wait, none waits for that.
+    /// Whether the thread is still to tell who awaits what it ran, as an operation does that ends soon. While many
+    /// samples wait, none waits for that.
     fn may_have_more_callers(&self, sample: &Waiting<T>) -> bool {
         let Some(os_id) = sample.thread.1.filter(|_| self.frames < MOST_FRAMES / 2) else { return false };
         let since = self.seconds.front().copied().unwrap_or_default();

@@ -2,10 +2,10 @@
 //! from the thread's stack.
 //!
 //! Where the runtime tells of async operations (.NET 11), it does so after the fact, by a session (`session`): a stack
-//! of async code waits until that has come (`held_stacks`). Elsewhere a probe of the profiler's own knows it at once (`probe`),
-//! in applications that start with it: it changes code, and a profiler that has done so cannot detach. What is to be
-//! done for that all the time is done on a thread of the profiler (`work`). For one look at an application that hangs both
-//! are too late: the objects of the async methods tell there (`standing`).
+//! of async code waits until that has come (`held_stacks`). Elsewhere a probe of the profiler's own knows it at once
+//! (`probe`), in applications that start with it: it changes code, and a profiler that has done so cannot detach. What
+//! is to be done for that all the time is done on a thread of the profiler (`work`). For one look at an application
+//! that hangs both are too late: the objects of the async methods tell there (`standing`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -236,8 +236,8 @@ pub(crate) struct AsyncSource {
 }
 
 impl AsyncSource {
-    /// For a profiler that starts with the application, before it has other hooks or `MONITOR_JIT_COMPILATION`. Sets the
-    /// hooks of the probe if they are allowed: a process has hooks of one kind.
+    /// For a profiler that starts with the application, before it has other hooks or `MONITOR_JIT_COMPILATION`. Sets
+    /// the hooks of the probe if they are allowed: a process has hooks of one kind.
     pub(crate) fn of_start(cx: &mut InInitialize<'_>, is_wanted: bool, may_hook: bool) -> Result<Self> {
         // The probe turns it on again.
         cx.remove_events(EventMask::MONITOR_JIT_COMPILATION)?;

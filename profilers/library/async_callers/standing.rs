@@ -1,12 +1,12 @@
 //! The async callers of threads that stand: for one look at an application in which nothing happens any more.
 //!
-//! A thread that has resumed a suspended method has frames of its box's `MoveNext` and of the state machine's. The latter
-//! has a pointer to the state machine, which is in the box, on its stack. The box is the method's task: what awaits it is
-//! in a field. So the chain is read from the objects (`Round::object_chains`). It counts if the box is of the class of the
-//! two frames, if its method runs (its state is -1), and if it is the only one of which this is true.
+//! A thread that has resumed a suspended method has frames of its box's `MoveNext` and of the state machine's. The
+//! latter has a pointer to the state machine, which is in the box, on its stack. The box is the method's task: what
+//! awaits it is in a field. So the chain is read from the objects (`Round::object_chains`). It counts if the box is of
+//! the class of the two frames, if its method runs (its state is -1), and if it is the only one of which this is true.
 //!
-//! Not known are those of threads that run, of state machines that are classes (debug builds), of boxes whose methods were
-//! inlined into the thread pool's, and of methods that the runtime suspends itself (runtime async).
+//! Not known are those of threads that run, of state machines that are classes (debug builds), of boxes whose methods
+//! were inlined into the thread pool's, and of methods that the runtime suspends itself (runtime async).
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

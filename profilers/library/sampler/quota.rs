@@ -1,5 +1,5 @@
-//! The quota of processor time that a control group allows, as of a container with half a processor: such a process runs
-//! for a part of each period, and nothing of it can be sampled in the rest.
+//! The quota of processor time that a control group allows, as of a container with half a processor: such a process
+//! runs for a part of each period, and nothing of it can be sampled in the rest.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -6,8 +6,8 @@
 //! the methods that await a resumed one, have addresses that no code has.
 //!
 //! Samples are written in order of time, so they wait until no older one can come ([`Recording::settle`]). The
-//! runtime's own events stand among the samples (`runtime_events`). What is written reaches the file at least each second
-//! ([`Recording::flush`]): a file that is cut reads up to the cut.
+//! runtime's own events stand among the samples (`runtime_events`). What is written reaches the file at least each
+//! second ([`Recording::flush`]): a file that is cut reads up to the cut.
 //!
 //! There may be one file after the other (`files`). Each tells by itself of what its samples refer to, shortly before
 //! (`trace_file`).

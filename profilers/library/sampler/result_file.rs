@@ -1,7 +1,8 @@
 //! What the sampler tells the command about its file, in a file beside SAMPLER_STOP: a word, then lines for the
 //! terminal.
 //!
-//! `written`: the lines are those of every format, then the busiest methods with their own shares, then slow calls. `empty`: there is no file, for this reason. `failed`: the error.
+//! `written`: the lines are those of every format, then the busiest methods with their own shares, then slow calls.
+//! `empty`: there is no file, for this reason. `failed`: the error.
 
 use std::time::Duration;
 

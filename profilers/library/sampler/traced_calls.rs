@@ -1,8 +1,8 @@
 //! The calls of traced methods, by hooks that inserted code calls: which thread is inside of one since when, and the
 //! slow ones that have ended.
 //!
-//! A call is that of one thread. An async method that waits leaves its thread: each part that runs is a call of its own.
-//! A method that calls itself, also by others, is inside of one call, the outermost.
+//! A call is that of one thread. An async method that waits leaves its thread: each part that runs is a call of its
+//! own. A method that calls itself, also by others, is inside of one call, the outermost.
 //!
 //! Arguments are written as text when a call begins, as they may have changed by its end, into a buffer of the thread;
 //! only those of slow calls are copied from there.

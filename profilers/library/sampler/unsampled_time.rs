@@ -1,6 +1,6 @@
-//! The processor time that no sample stands for: of threads without managed code, such as those of the server collector and
-//! of native libraries, and of threads that are never met at work. Without it, shares look as if they were of everything
-//! that the process did.
+//! The processor time that no sample stands for: of threads without managed code, such as those of the server collector
+//! and of native libraries, and of threads that are never met at work. Without it, shares look as if they were of
+//! everything that the process did.
 
 use std::time::{Duration, Instant};
 
@@ -39,8 +39,8 @@ struct Times {
 }
 
 impl UnsampledTime {
-    /// Call it in a round, on the sampler's thread, with the processor time of managed threads so far, and what samples stand
-    /// for.
+    /// Call it in a round, on the sampler's thread, with the processor time of managed threads so far, and what samples
+    /// stand for.
     pub(super) fn see(&mut self, managed: Duration, sampled: Duration) {
         let now = Instant::now();
         if now < *self.next_look.get_or_insert(now + BEGIN) {

@@ -122,8 +122,8 @@ impl Target {
         Ok(())
     }
 
-    /// Asks about the storm, longer each time: its collections may keep the threads that throw from running for a second,
-    /// without a profiler as well.
+    /// Asks about the storm, longer each time: its collections may keep the threads that throw from running for a
+    /// second, without a profiler as well.
     fn answers_questions(&self, runtime: &Runtime, own: &Path) -> Result<()> {
         let file = own.join("allocated.folded");
         let out = file.display().to_string();

@@ -16,8 +16,8 @@ const ENTRIES: [(&str, &str, f64); 4] = [
     ("Stock", "Witness.Of5(", 500.0 / 101.0),
 ];
 
-/// State machines, and where the runtime tells them the methods that it suspends itself, and both. The short form of a test takes
-/// the one of this number, if there are several.
+/// State machines, and where the runtime tells them the methods that it suspends itself, and both. The short form of a
+/// test takes the one of this number, if there are several.
 fn kinds(runtime: &Runtime, in_short: usize) -> &'static [&'static str] {
     let all: &[&str] =
         if runtime.has(Difference::AsyncOperations) { &["shop", "machines", "mixed"] } else { &["machines"] };

@@ -1,5 +1,5 @@
-//! The questions take their callers from where `corprof record` does: `allocations` by stack, `exceptions` and `locks` show
-//! who awaits a resumed method, from the start and after an attach.
+//! The questions take their callers from where `corprof record` does: `allocations` by stack, `exceptions` and `locks`
+//! show who awaits a resumed method, from the start and after an attach.
 
 use std::collections::BTreeSet;
 
@@ -129,7 +129,8 @@ fn allocations_have_those_that_await_after_an_attach_and_physical_stacks_on_requ
     })
 }
 
-/// Before .NET 11 only a profiler that starts with the application finds callers: it changes code, and so cannot detach.
+/// Before .NET 11 only a profiler that starts with the application finds callers: it changes code, and so cannot
+/// detach.
 #[test]
 fn answers_say_where_callers_are_not_known_after_an_attach() -> Result<()> {
     patiently(modern()?, |runtime, times| {
@@ -155,8 +156,8 @@ fn answers_say_where_callers_are_not_known_after_an_attach() -> Result<()> {
     })
 }
 
-/// The exceptions of a class whose name tells whose they are: all, those that the right entry method has called for, and
-/// those of the other one.
+/// The exceptions of a class whose name tells whose they are: all, those that the right entry method has called for,
+/// and those of the other one.
 fn exceptions(document: &Value, entry: &str, other: &str) -> Result<[u64; 3]> {
     let number = |value: &Value| value.as_u64().context("no number");
     let [mut all, mut right, mut wrong] = [0; 3];
@@ -229,7 +230,8 @@ fn exceptions_say_who_awaits_the_thrower() -> Result<()> {
     })
 }
 
-/// Both threads of the longest waits have the entry method that their innermost method names, as far as callers are known.
+/// Both threads of the longest waits have the entry method that their innermost method names, as far as callers are
+/// known.
 fn check_locks(document: &Value, folded: &Path) -> Result<()> {
     let longest = document["longest"].as_array().context("no waits")?;
     ensure_or_longer!(!longest.is_empty(), "no waits: {document}");

@@ -4,8 +4,9 @@ use serde_json::Value;
 
 use super::*;
 
-/// The samples that a recording has at least. The share of a method of 40 % grows by 2.3 points if it is a tenth slower;
-/// of 10,000 samples on a calm machine the error of that is 0.55 points, which is enough in one of four pairs only.
+/// The samples that a recording has at least. The share of a method of 40 % grows by 2.3 points if it is a tenth
+/// slower; of 10,000 samples on a calm machine the error of that is 0.55 points, which is enough in one of four pairs
+/// only.
 const SAMPLES: u64 = 20_000;
 
 /// Records `Turns` at a sample a millisecond. Its first method does `percent` of its usual work.

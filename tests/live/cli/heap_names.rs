@@ -1,4 +1,5 @@
-//! The names that reports about the heap have for classes that a compiler has made, on tests/managed/modern/Captured.cs.
+//! The names that reports about the heap have for classes that a compiler has made, on
+//! tests/managed/modern/Captured.cs.
 
 use corprof_tests::{ensure_or_longer, patiently};
 

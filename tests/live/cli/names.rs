@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use super::*;
 
-/// The methods of tests/managed/modern/Places.cs that a compiler has named: as they are shown, and as the runtime has them.
+/// The methods of tests/managed/modern/Places.cs that a compiler has named: as they are shown, and as the runtime has
+/// them.
 const METHODS: [(&str, &str); 2] =
     [("Places.Later (async)", "Places.<Later>d__2.MoveNext("), ("Places.Work λ", "Places.<>c.<Work>b__1_0(")];
 const FORMATS: [&str; 7] = ["folded", "speedscope.json", "json", "pb.gz", "html", "svg", "speedscope.json.gz"];

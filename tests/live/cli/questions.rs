@@ -197,7 +197,8 @@ fn an_interrupt_has_the_answer_first() -> Result<()> {
     interrupted("-INT", &["timer"])
 }
 
-/// A profiler that was attached later, in both spellings: by `attach --wait` without `--` too, as `dnx` removes the first.
+/// A profiler that was attached later, in both spellings: by `attach --wait` without `--` too, as `dnx` removes the
+/// first.
 #[test]
 fn an_interrupt_has_the_answer_of_a_late_profiler_first() -> Result<()> {
     const NAME: &str = "exceptions";

@@ -76,8 +76,8 @@ fn the_slowest_calls_have_their_times_arguments_and_samples() -> Result<()> {
             .filter_map(|(name, time)| Some((name, time.parse().ok()?)))
             .collect();
         let (calls, data) = slow_calls(&page)?;
-        // 100,001 calls of `Quick`, fast ones of the others before and after, and the static constructor. The calls within
-        // `Deep` are parts of it.
+        // 100,001 calls of `Quick`, fast ones of the others before and after, and the static constructor. The calls
+        // within `Deep` are parts of it.
         let limit = 20 * factor;
         let limit = if limit < 1000 { format!("{limit} ms") } else { format!("{} s", limit as f64 / 1e3) };
         let summary = format!("slow calls: 5 of 100013 traced calls took at least {limit}");
@@ -196,8 +196,8 @@ fn a_running_process_is_traced_from_the_next_call_on() -> Result<()> {
     })
 }
 
-/// An async method is its first part, which is a call within that of the method, and the parts that go on. At the end of
-/// such a part its caller goes on, which makes the next call: five calls, the first part of the first one, and five
+/// An async method is its first part, which is a call within that of the method, and the parts that go on. At the end
+/// of such a part its caller goes on, which makes the next call: five calls, the first part of the first one, and five
 /// that go on.
 #[test]
 fn the_parts_of_async_methods_are_calls_and_their_waits_are_not() -> Result<()> {

@@ -529,8 +529,8 @@ fn what_cannot_be_looked_at_is_said() -> Result<()> {
     Ok(())
 }
 
-/// The callers by construction, and with --physical none of them: of methods that run for the first time, and of optimised
-/// ones, in which the methods of boxes are inlined into each other.
+/// The callers by construction, and with --physical none of them: of methods that run for the first time, and of
+/// optimised ones, in which the methods of boxes are inlined into each other.
 #[test]
 fn awaiting_callers_stand_under_methods_that_hang() -> Result<()> {
     for runtime in Runtime::all_for_modern("HangingMachines")? {

@@ -1,5 +1,5 @@
-//! Edits a method that runs already, or whose body a compiler has read: its code goes on in code that is compiled later,
-//! from where it is.
+//! Edits a method that runs already, or whose body a compiler has read: its code goes on in code that is compiled
+//! later, from where it is.
 
 use std::sync::Mutex;
 

@@ -1,7 +1,7 @@
 //! An image of the command for containers (OCI image layout, in one file), for `kubectl debug` and for init containers.
 //!
-//! It consists of the command for musl, which is one static program with the profilers for glibc and musl in it, for x64
-//! and arm64. There is no system around it: it looks into the processes of others.
+//! It consists of the command for musl, which is one static program with the profilers for glibc and musl in it, for
+//! x64 and arm64. There is no system around it: it looks into the processes of others.
 
 use std::fs;
 use std::path::{Path, PathBuf};

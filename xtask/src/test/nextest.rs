@@ -74,8 +74,9 @@ pub(super) fn run(selection: &Selection<'_>, prepare: impl FnOnce(&mut Command))
     Ok(results)
 }
 
-/// How many tests run at once. Most live tests wait for more than half of their time; those that compute count twice, by
-/// `.config/nextest.toml`. With three at once, whatever they do, two processors had nothing to do for a third of the time.
+/// How many tests run at once. Most live tests wait for more than half of their time; those that compute count twice,
+/// by `.config/nextest.toml`. With three at once, whatever they do, two processors had nothing to do for a third of the
+/// time.
 fn at_once() -> usize {
     2 * std::thread::available_parallelism().map_or(1, NonZero::get)
 }

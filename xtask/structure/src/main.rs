@@ -1,5 +1,6 @@
 //! Prints the structure of `corprof/src` in the current folder, and circles of imports in the other crates; with
-//! `--check`, fails if there are some, if the structure is not sound, or if a comment names a test that does not exist. `cargo xtask structure` runs this.
+//! `--check`, fails if there are some, if the structure is not sound, or if a comment names a test that does not exist.
+//! `cargo xtask structure` runs this.
 
 use std::path::Path;
 use std::process::ExitCode;

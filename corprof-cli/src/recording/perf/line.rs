@@ -14,8 +14,8 @@ pub(super) enum Line<'a> {
     Damaged,
 }
 
-/// The first line of an event: `dotnet 4712/4713 [001] 5125.598389: 5025125 cpu-clock:pppH: REST`. What is before the time
-/// may lack, except for one number.
+/// The first line of an event: `dotnet 4712/4713 [001] 5125.598389: 5025125 cpu-clock:pppH: REST`. What is before the
+/// time may lack, except for one number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Head<'a> {
     /// The name of the thread.

@@ -138,8 +138,9 @@ impl MethodEdit<'_> {
     /// memory until the process ends, also if the edit is not used.
     ///
     /// # Errors
-    /// [`EditError::Refused`]: [`Refusal::TailCall`](super::Refusal::TailCall) and [`Refusal::Jmp`](super::Refusal::Jmp), if ends
-    /// are wanted; [`Refusal::CallingConvention`](super::Refusal::CallingConvention),
+    /// [`EditError::Refused`]: [`Refusal::TailCall`](super::Refusal::TailCall) and
+    /// [`Refusal::Jmp`](super::Refusal::Jmp), if ends are wanted;
+    /// [`Refusal::CallingConvention`](super::Refusal::CallingConvention),
     /// [`Refusal::RuntimeAsync`](super::Refusal::RuntimeAsync),
     /// [`Refusal::OfTheRuntime`](super::Refusal::OfTheRuntime), [`Refusal::Not64Bit`](super::Refusal::Not64Bit),
     /// [`Refusal::TooManyLocals`](super::Refusal::TooManyLocals). Otherwise the runtime's errors about new rows of

@@ -9,9 +9,9 @@ const SIZE: u32 = size_of::<libc::sched_attr>() as u32;
 
 /// Asks for the shortest time slice for the calling thread; it keeps its policy and its priority.
 ///
-/// A thread that wakes up displaces one with a longer slice at once. Otherwise it waits for the end of that slice, which
-/// the system looks for in its ticks only. Linux has this since 6.12. Before, and where the call is forbidden, nothing
-/// changes.
+/// A thread that wakes up displaces one with a longer slice at once. Otherwise it waits for the end of that slice,
+/// which the system looks for in its ticks only. Linux has this since 6.12. Before, and where the call is forbidden,
+/// nothing changes.
 pub(crate) fn shorten_slice() {
     let Some(mut attributes) = attributes() else { return };
     if attributes.sched_policy != libc::SCHED_OTHER.cast_unsigned() {

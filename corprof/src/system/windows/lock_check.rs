@@ -1,9 +1,9 @@
 //! Checks whether the locks that a native walk needs are free while a thread is stopped.
 //!
 //! The stopped thread may hold the lock of a heap, of the loader or of the function tables. A thread that waits for
-//! such a lock waits until the stopped thread is resumed, and only the walker resumes it. So the lock check's own thread
-//! tries the locks first, and the walker waits for it up to a limit. After that the walker resumes its target and
-//! counts a failure; this also releases the lock check's thread.
+//! such a lock waits until the stopped thread is resumed, and only the walker resumes it. So the lock check's own
+//! thread tries the locks first, and the walker waits for it up to a limit. After that the walker resumes its target
+//! and counts a failure; this also releases the lock check's thread.
 
 use std::alloc::Layout;
 use std::io;
@@ -20,8 +20,8 @@ use windows_sys::Win32::System::Memory::{GetProcessHeap, HeapAlloc, HeapFree};
 use windows_sys::Win32::System::Threading::{CreateEventW, INFINITE, SetEvent, WaitForSingleObject};
 
 /// How long getting the locks may take while a thread is stopped. A running thread that holds one releases it within
-/// microseconds, so this is for the lock check's own thread, which needs a processor; it has shown before the stop that it
-/// gets one.
+/// microseconds, so this is for the lock check's own thread, which needs a processor; it has shown before the stop that
+/// it gets one.
 pub(crate) const LIMIT: Duration = Duration::from_millis(50);
 
 /// How long getting them may take while no thread is stopped: a new thread has to start, on a full machine.
@@ -97,8 +97,8 @@ impl LockCheck {
     /// Whether the locks are free, found out within `limit` while a thread is stopped. Allocates no memory, and takes
     /// none of these locks on the calling thread.
     ///
-    /// After `false` the lock check's thread is stuck as long as the target is stopped: resume the target, drop this probe,
-    /// and make another one later.
+    /// After `false` the lock check's thread is stuck as long as the target is stopped: resume the target, drop this
+    /// probe, and make another one later.
     pub(crate) fn can_walk(&self, limit: Duration) -> bool {
         self.shared.begin.set();
         self.shared.done.wait(u32::try_from(limit.as_millis()).unwrap_or(u32::MAX - 1))

@@ -1,7 +1,7 @@
 //! Windows.
 //!
-//! The parts of a walk of one stopped thread from its registers on: `thread.rs` stops it, `lock_check.rs` checks that the
-//! walk is safe, `unwind.rs` unwinds its native frames, under `guard.rs`.
+//! The parts of a walk of one stopped thread from its registers on: `thread.rs` stops it, `lock_check.rs` checks that
+//! the walk is safe, `unwind.rs` unwinds its native frames, under `guard.rs`.
 
 #[cfg(target_arch = "x86_64")]
 mod guard;

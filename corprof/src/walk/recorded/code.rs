@@ -111,9 +111,9 @@ impl KnownCode {
     /// Records the code of the function at an address.
     fn record(&mut self, cx: &mut InCallback<'_>, address: usize) -> Code {
         // While the runtime starts it does not answer, and there is no code to find.
-        // SAFETY: the thread was interrupted in this code, or code on its stack returns there: it has run. Where a frame
-        // pointer was wrong, the word is another one from the stack; those that lead into precompiled code are old
-        // return addresses, as a method that has not run has no address but that of a stub (fact: addresses).
+        // SAFETY: the thread was interrupted in this code, or code on its stack returns there: it has run. Where a
+        // frame pointer was wrong, the word is another one from the stack; those that lead into precompiled code are
+        // old return addresses, as a method that has not run has no address but that of a stub (fact: addresses).
         let code_address = unsafe { CodeAddress::from_raw(address) };
         let version = cx.function_version_from_ip(code_address).ok().flatten();
         let Some(version) = version else { return Code::default() };

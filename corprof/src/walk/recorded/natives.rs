@@ -125,7 +125,8 @@ impl Natives {
         is_changed
     }
 
-    /// `libc.so.6!memset`, or `libcoreclr.so (no symbols)` if the function has no name; none for an address outside all libraries.
+    /// `libc.so.6!memset`, or `libcoreclr.so (no symbols)` if the function has no name; none for an address outside all
+    /// libraries.
     pub(crate) fn function(&mut self, address: usize) -> Option<NativeFunction> {
         let mapped = self.at(address)?;
         let library = &mapped.library.name;

@@ -6,8 +6,8 @@
 //! once that is known.
 //!
 //! A thread is stopped anywhere, so it may hold any lock. Between the stop and the resumption this file takes no lock,
-//! but the system's and the runtime's calls do. Hence the lock check before a thread's native frames are first walked, and
-//! the watchdog.
+//! but the system's and the runtime's calls do. Hence the lock check before a thread's native frames are first walked,
+//! and the watchdog.
 
 mod watchdog;
 
@@ -219,8 +219,8 @@ impl<'i> Seeder<'i> {
         self.open_threads.remove(&key).or_else(new)
     }
 
-    /// Stops a thread, writes its stack, and resumes it. It needs no lock check once the locks were free. Returns also how
-    /// long the thread stood still: a thread that waits for a processor stops late, and loses nothing by that.
+    /// Stops a thread, writes its stack, and resumes it. It needs no lock check once the locks were free. Returns also
+    /// how long the thread stood still: a thread that waits for a processor stops late, and loses nothing by that.
     fn walk_once(
         &mut self,
         pinned: &Pinned<'_, ThreadId>,
@@ -248,8 +248,8 @@ impl<'i> Seeder<'i> {
         (if is_stuck { WalkResult::Stuck } else { result }, stood)
     }
 
-    /// Makes a lock check, which allocates, if one is needed; returns whether its thread gets the locks while no thread is
-    /// stopped.
+    /// Makes a lock check, which allocates, if one is needed; returns whether its thread gets the locks while no thread
+    /// is stopped.
     fn prepare(&mut self, open: &OpenThread) -> bool {
         if !open.needs_lock_check {
             return true;

@@ -1,5 +1,5 @@
-//! The runtime's own events in a recording, activities and async operations: sessions of the profiler's, whose events are
-//! kept as they are, those of the runtime with the stacks of the threads that write them.
+//! The runtime's own events in a recording, activities and async operations: sessions of the profiler's, whose events
+//! are kept as they are, those of the runtime with the stacks of the threads that write them.
 //!
 //! The runtime takes stacks for its own sampler only, so events that say what code has done are walked when they are
 //! delivered ([`WALKED`]). That is on the application's thread: it copies, and the thread that writes the file looks up

@@ -6,10 +6,10 @@
 //! sampler's thread, while everything runs.
 //!
 //! Threads that wait for a processor are not sampled: they would be seen where they lost it, which is not a random
-//! place, but often a system call (`book/src/how-a-profile-lies.md` has figures). A running thread is one whose processor
-//! clock advances between two looks. The thread that the sampler displaces is not running then, so the sampler moves to
-//! another processor after each round, unless there are idle ones: it would displace a thread that it need not. With one
-//! processor, and where clocks are not exact, threads that wait for a processor are sampled too.
+//! place, but often a system call (`book/src/how-a-profile-lies.md` has figures). A running thread is one whose
+//! processor clock advances between two looks. The thread that the sampler displaces is not running then, so the
+//! sampler moves to another processor after each round, unless there are idle ones: it would displace a thread that it
+//! need not. With one processor, and where clocks are not exact, threads that wait for a processor are sampled too.
 
 mod leaving;
 mod older_threads;
