@@ -13,6 +13,7 @@ use corprof_launch::image::Image;
 use corprof_launch::processes;
 
 use crate::exit::{self, Failure};
+use crate::resume::WaitsFor;
 use crate::{detach, embedded, inspect};
 
 /// How long a runtime that has just started is asked, and how often.
@@ -54,8 +55,8 @@ pub(crate) fn leave_alone_if_stopped(pid: u32) -> Result<(), Failure> {
     Err(Failure::new(exit::NO, anyhow!("process {pid} {text}: kill -CONT {pid}")))
 }
 
-/// Has the runtime load a profiler, which it calls `library`. One that is not ready yet is asked again: the process has just
-/// started.
+/// Has the runtime load a profiler, which it calls `library`. One that is not ready yet is asked again: the process has
+/// just started.
 ///
 /// # Errors
 /// If the runtime refuses, or does not answer in time.
@@ -135,6 +136,11 @@ impl std::error::Error for Occupied {}
 /// The runtime's refusal, with what else is known of the cause.
 pub(crate) fn refusal(error: &Error, pid: u32, chosen: &Chosen) -> Failure {
     let Some(code) = error.code() else { return Failure::from(anyhow!("{error}")) };
+    if is_early(error)
+        && let Some(waits_for) = WaitsFor::of_process(pid)
+    {
+        return waits_for.left_alone(pid);
+    }
     if code != HResult::PROFILER_ALREADY_ACTIVE {
         return Failure::new(exit::NO, anyhow!("{error}"));
     }

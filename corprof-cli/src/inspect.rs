@@ -11,6 +11,8 @@ use corprof_launch::image::{self, Image};
 use corprof_launch::processes;
 use serde::Serialize;
 
+use crate::resume::WaitsFor;
+
 /// The state of a process's profilers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -40,6 +42,9 @@ pub struct Inspected {
     pub profiler: State,
     /// The libraries of the profilers that are mapped, or else configured.
     pub libraries: Vec<PathBuf>,
+    /// For whom it waits at its start, if it does.
+    #[serde(skip)]
+    pub(crate) waits_for: Option<WaitsFor>,
     /// The error of its runtime, if a query failed.
     pub error: Option<String>,
     /// Its variables.
@@ -50,29 +55,34 @@ pub struct Inspected {
     pub mapped: Option<BTreeSet<PathBuf>>,
 }
 
+/// What is said of a process that is not asked.
+const STOPPED: &str =
+    "it is stopped, by a signal (SIGSTOP, Ctrl-Z) or by a debugger, and answers nothing. It runs on after";
+
 /// Queries a process. Each query takes at most `timeout`.
 pub fn inspect(process: &Process, timeout: Duration) -> Inspected {
     let pid = process.pid();
     let client = process.client().with_timeout(timeout);
-    let info = client.process_info();
-    // After a query without answer, no further queries are made.
-    let asked = match &info {
-        Err(error) if !matches!(error, Error::Unsupported { .. }) => None,
-        _ => client.environment().ok(),
+    // A stopped process would be waited for in vain.
+    let answer = (!processes::is_stopped(pid)).then(|| client.process_info());
+    let error = match &answer {
+        None => Some(format!("{STOPPED}: kill -CONT {pid}")),
+        Some(Err(error)) if !matches!(error, Error::Unsupported { .. }) => Some(error.to_string()),
+        Some(_) => None,
     };
+    // After a query without answer, no further queries are made.
+    let asked = if error.is_none() { client.environment().ok() } else { None };
+    let info = answer.and_then(Result::ok);
     let variables =
         asked.map(|variables| variables.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect());
     let variables: Option<Vec<(String, String)>> = variables.or_else(|| started_with(pid));
     let mapped = processes::mapped(pid);
-    let runtime = info
-        .as_ref()
-        .map(|info| info.clr_version.clone())
-        .ok()
-        .or_else(|| processes::version_by_path(mapped.as_ref()?));
+    let runtime = info.as_ref().map(|info| info.clr_version.clone());
+    let runtime = runtime.or_else(|| processes::version_by_path(mapped.as_ref()?));
     let major = runtime.as_deref().and_then(checks::major);
     let (profiler, libraries) = state(pid, major, variables.as_deref(), mapped.as_ref());
-    let error = info.as_ref().err().filter(|error| !matches!(error, Error::Unsupported { .. })).map(Error::to_string);
-    let info = info.ok();
+    let waits_for = variables.as_ref().zip(mapped.as_ref());
+    let waits_for = waits_for.and_then(|(variables, mapped)| WaitsFor::now(variables, mapped));
     Inspected {
         pid,
         runtime,
@@ -80,6 +90,7 @@ pub fn inspect(process: &Process, timeout: Duration) -> Inspected {
         command: info.map(|info| info.command_line).or_else(|| processes::command_line(pid)),
         profiler,
         libraries,
+        waits_for,
         error,
         variables,
         mapped,

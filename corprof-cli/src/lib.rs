@@ -3,11 +3,11 @@
 //!
 //! Each command is a module with its options, `Args`, and one `run`. The crate `corprof-launch` runs applications under
 //! profilers, and reads libraries; `embedded` has the built-in profilers, `options` what their table says of options,
-//! `delayed` attaches a profiler to an application that runs, `attached_profiler` attaches a built-in one that detaches by
-//! itself, `question` has one gather until it is asked. Where another profiler is in the way, `event_pipe_samples`
+//! `delayed` attaches a profiler to an application that runs, `attached_profiler` attaches a built-in one that detaches
+//! by itself, `question` has one gather until it is asked. Where another profiler is in the way, `event_pipe_samples`
 //! has the runtime sample the process. `async_trace` follows the async operations of a process, for `requests` and
-//! `waits`; `trace_methods` knows whose code an address is; `recording` reads recordings, for
-//! `view`, `diff` and `heatmap`. All print by `output`.
+//! `waits`; `trace_methods` knows whose code an address is; `recording` reads recordings, for `view`, `diff` and
+//! `heatmap`. All print by `output`.
 
 mod async_trace;
 pub mod attach;
@@ -38,6 +38,7 @@ pub mod question;
 pub mod record;
 mod recording;
 pub mod requests;
+pub mod resume;
 pub mod run;
 mod screen;
 mod signals;
@@ -79,6 +80,7 @@ enum Command {
     Ps(ps::Args),
     Attach(attach::Args),
     Detach(detach::Args),
+    Resume(resume::Args),
     Doctor(doctor::Args),
     Requests(requests::Args),
     Waits(waits::Args),
@@ -141,6 +143,7 @@ fn run_command(cli: &Cli) -> Outcome {
         Command::Ps(args) => ps::run(args),
         Command::Attach(args) => attach::run(args),
         Command::Detach(args) => detach::run(args),
+        Command::Resume(args) => resume::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Requests(args) => requests::run(args),
         Command::Waits(args) => waits::run(args),

@@ -155,8 +155,8 @@ impl Traced {
     }
 }
 
-/// Follows what is told, for this long or until Ctrl-C; a file and an application to their end. Then `answer` prints what
-/// was found out. After Ctrl-C, an application ends when it has.
+/// Follows what is told, for this long or until Ctrl-C; a file and an application to their end. Then `answer` prints
+/// what was found out. After Ctrl-C, an application ends when it has.
 ///
 /// # Errors
 /// If the process or the file is not there, or tells nothing of async operations, or the application is not started.
@@ -314,8 +314,8 @@ impl Target<'_> {
         live.read(&mut is_interrupted, Some(PATIENCE))?;
         if live.follower.buffers == 0 {
             return Err(anyhow!(
-                "process {pid} has told nothing of async operations: it has run none, it waits at its start to be \
-                 resumed, it has ended before its threads had written what they hold, or event sources are turned off \
+                "process {pid} has told nothing of async operations: it has run none, it waits at its start (`corprof \
+                 resume`), it has ended before its threads had written what they hold, or event sources are turned off \
                  (System.Diagnostics.Tracing.EventSource.IsSupported)"
             )
             .into());

@@ -57,8 +57,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// counter, or a size; p50, p95 and p99 are percentiles of a histogram in the last interval. An event source that has
 /// the name of a meter is not shown twice.
 ///
-/// Without a terminal it prints one table after --duration. With --json or --csv it prints the values as they come, until
-/// Ctrl-C, --duration, or the end of the process.
+/// Without a terminal it prints one table after --duration. With --json or --csv it prints the values as they come,
+/// until Ctrl-C, --duration, or the end of the process.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof counters 4711
@@ -111,8 +111,16 @@ pub struct Args {
 
 /// Parses a name, which is sent inside of a list.
 fn name(text: &str) -> Result<String, String> {
-    let is_sound = !text.is_empty() && !text.contains([',', ';', '=', '"', '\n', '\r']);
-    is_sound.then(|| text.to_owned()).ok_or_else(|| "give a meter, an event source, or METER\\INSTRUMENT".to_owned())
+    if text.is_empty() {
+        return Err("give a meter, an event source, or METER\\INSTRUMENT".to_owned());
+    }
+    if text.contains([',', ';', '=', '"', '\n', '\r']) {
+        return Err(
+            "a runtime cannot be asked for a name with a comma, a semicolon, `=`, a quotation mark or a line break"
+                .to_owned(),
+        );
+    }
+    Ok(text.to_owned())
 }
 
 /// Parses an interval: the runtime takes no shorter one.
@@ -235,7 +243,7 @@ impl Watched {
 
     fn silence(&self) -> String {
         format!(
-            "process {} has sent no values for {} s: does it wait at its start to be resumed, or has it no such counters? See --list",
+            "process {} has sent no values for {} s: does it wait at its start (`corprof resume`), or has it no such counters? See --list",
             self.pid,
             PATIENCE.as_secs()
         )
@@ -248,8 +256,8 @@ impl Watched {
         }
         if self.counters.is_empty() {
             bail!(
-                "process {} has sent no values before the end: does it wait at its start to be resumed, or has it no such \
-                 counters? See --list",
+                "process {} has sent no values before the end: does it wait at its start (`corprof resume`), or has it no \
+                 such counters? See --list",
                 self.pid
             );
         }

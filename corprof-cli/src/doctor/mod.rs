@@ -149,12 +149,16 @@ fn of_seen(seen: &Inspected, is_inside: bool) -> Report {
     let pid = seen.pid;
     let mut report = Report::default();
     if let Some(error) = &seen.error {
-        let cure = "is another tool connected to it, or is the process stopped? Try again when it is not";
+        let cure = "if it is not stopped, is another tool connected to it? Try again later";
         report.findings.push(Finding::new("runtime-does-not-answer", error.clone(), cure));
     }
     let major = seen.runtime.as_ref().and_then(|version| checks::major(version));
     report.findings.extend(seen.runtime.as_ref().and_then(|version| checks::too_old(version)));
     report.good.push(format!("process {pid} runs .NET {}", seen.runtime.as_deref().unwrap_or("of an unknown version")));
+    if let Some(waits_for) = &seen.waits_for {
+        let cure = waits_for.cure(pid);
+        report.findings.push(Finding::new("waits-to-be-resumed", format!("process {pid}: {}", waits_for.what()), cure));
+    }
     let Some(now) = &seen.variables else {
         let cure = "ask as the user of the process, or as root";
         report.findings.push(Finding::new("variables-not-seen", "its variables cannot be read", cure));
@@ -304,6 +308,7 @@ fn said(messages_of_runtimes: &RuntimeMessages, has_runtime: bool, report: &mut 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resume::WaitsFor;
 
     fn variables(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -343,6 +348,7 @@ mod tests {
             command: None,
             profiler: State::Unknown,
             libraries: Vec::new(),
+            waits_for: None,
             error: Some("no answer".into()),
             variables: None,
             mapped: None,
@@ -353,5 +359,7 @@ mod tests {
         assert_eq!(ids(&seen), ["not-configured"]);
         let seen = Inspected { runtime: Some("6.0.36".into()), ..seen };
         assert_eq!(ids(&seen), ["runtime-too-old", "not-configured"]);
+        let seen = Inspected { runtime: None, waits_for: Some(WaitsFor::Anyone), ..seen };
+        assert_eq!(ids(&seen), ["waits-to-be-resumed", "not-configured"]);
     }
 }

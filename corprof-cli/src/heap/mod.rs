@@ -25,6 +25,7 @@ use crate::attach_request;
 use crate::exit::Outcome;
 use crate::options::{Names, RAW_CLASSES_HELP};
 use crate::output;
+use crate::resume::WaitsFor;
 use crate::signals;
 
 use cost::Cost;
@@ -159,6 +160,10 @@ pub fn run(args: &Args) -> Outcome {
             let process = Process::open(pid)?;
             // Its runtime sends a heap without the names of classes.
             attach_request::leave_alone_if_compiled_ahead(pid)?;
+            // It would begin to send when it goes on.
+            if let Some(waits_for) = WaitsFor::of_process(pid) {
+                return Err(waits_for.left_alone(pid));
+            }
             take(args, &process)?;
         }
         (None, None) => return Err(anyhow!("which process? `corprof ps` lists them").into()),

@@ -52,6 +52,31 @@ fn a_process_is_diagnosed() -> Result<()> {
 }
 
 #[test]
+fn a_process_that_waits_at_its_start_is_named_and_goes_on_when_it_is_resumed() -> Result<()> {
+    for runtime in runtimes()? {
+        let mut command = Run::new(&runtime, "Diagnosed").command()?;
+        command.env("DOTNET_DefaultDiagnosticPortSuspend", "1");
+        let program = Program::start(command)?;
+        let waits = || Ok(of(&program, "120")?.0.iter().any(|name| name == "waits-to-be-resumed"));
+        until("the process waits", waits)?;
+        let pid = program.child.id().to_string();
+        for question in ["stacks", "heap", "exceptions"] {
+            let output = corprof()?.args([question, &pid]).output()?;
+            let text = texts(&output).1;
+            let is_told = output.status.code() == Some(1) && text.contains(&format!("`corprof resume {pid}`"));
+            ensure!(is_told, "{runtime}: {question}: {text}");
+        }
+        let resume = || -> Result<String> { Ok(texts(&corprof()?.args(["resume", &pid]).output()?).1) };
+        let text = resume()?;
+        ensure!(text.contains(&format!("process {pid} goes on")), "{runtime}: {text}");
+        program.expect("ready")?;
+        let text = resume()?;
+        ensure!(text.contains("did not wait"), "{runtime}: {text}");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_command_is_diagnosed_in_the_runtimes_own_words() -> Result<()> {
     for runtime in runtimes()? {
         let start = |name: &str, value: &str| {

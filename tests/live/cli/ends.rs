@@ -57,8 +57,8 @@ fn unpacked(file: &Path) -> Result<Vec<u8>> {
 fn a_profile_without_samples_is_an_error_that_says_why() -> Result<()> {
     for runtime in runtimes()? {
         let folder = tempfile::tempdir()?;
-        // Nothing is compiled again in the background, and the first line has been read, for which methods are compiled:
-        // on a busy machine a sample may meet either.
+        // Nothing is compiled again in the background, and the first line has been read, for which methods are
+        // compiled: on a busy machine a sample may meet either.
         let run = Run::new(&runtime, "Diagnosed").env("DOTNET_TieredCompilation", "0");
         let mut program = Program::start(run.command()?)?;
         program.tell("sleep")?;
@@ -187,7 +187,13 @@ fn a_child_has_its_own_command_line() -> Result<()> {
 /// `corprof record -p PID -o FILE`, which has written its first snapshot.
 fn recording(pid: u32, file: &Path) -> Result<(Child, BufReader<std::process::ChildStderr>)> {
     let mut child = recorder(pid, file)?.stderr(Stdio::piped()).spawn()?;
-    let stderr = BufReader::new(child.stderr.take().context("no stderr")?);
+    let mut stderr = BufReader::new(child.stderr.take().context("no stderr")?);
+    // The command knows that the sampler is attached: until then it needs answers of the process.
+    let mut line = String::new();
+    while !line.contains("recording process") {
+        line.clear();
+        ensure!(stderr.read_line(&mut line)? > 0, "it does not record");
+    }
     snapshot(file)?;
     Ok((child, stderr))
 }
@@ -210,15 +216,6 @@ fn snapshot(file: &Path) -> Result<PathBuf> {
         Ok(found.is_some())
     })?;
     found.context("no snapshot")
-}
-
-fn until(what: &str, mut is_met: impl FnMut() -> Result<bool>) -> Result<()> {
-    let end = Instant::now() + PATIENCE;
-    while !is_met()? {
-        ensure!(Instant::now() < end, "never: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
 }
 
 /// Waits until another profiler can attach.

@@ -257,6 +257,16 @@ impl Drop for Program {
     }
 }
 
+/// Waits until this is so.
+fn until(what: &str, mut is_met: impl FnMut() -> Result<bool>) -> Result<()> {
+    let end = Instant::now() + PATIENCE;
+    while !is_met()? {
+        ensure!(Instant::now() < end, "never: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
 /// A run of tests/managed/Diagnosed.cs that is up, without a profiler or under one.
 fn diagnosed(runtime: &Runtime, profiler: Option<&str>) -> Result<Program> {
     let run = Run::new(runtime, "Diagnosed");
