@@ -15,11 +15,13 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use corprof::args::EventPipeEvent;
 use corprof::events::KeywordSet;
 use corprof::events::views::{AllocationSampled, GcAllocationTick};
+use corprof::metadata::MetadataImport;
 use corprof::prelude::*;
 use corprof::sampler::ticks;
 use corprof::sync::{Merge, Mutex, ThreadState};
@@ -33,6 +35,7 @@ use serde::Serialize;
 use crate::async_callers::{AsyncSource, AsyncWork, Callers, Joined, Joins, StackFrame, Waiting, this_thread};
 use crate::code_frames::Spelling;
 use crate::made_class::telling_method;
+use crate::own_frames::is_of_framework;
 use crate::question::{Answer, Asker, Head, Report, answer_with_callers};
 
 /// The bytes from one sample to the next, on average: a constant of the runtime.
@@ -52,6 +55,8 @@ pub struct Allocations {
     /// With ALLOCATIONS_BY=stack.
     by_stack: Option<Arc<Mutex<Samples>>>,
     hears: AsyncSource,
+    /// Whether boxes of code that is not optimised are made by managed code, which reports no objects.
+    lacks_boxes: AtomicBool,
     asker: Asker,
 }
 
@@ -272,11 +277,22 @@ impl Samples {
     }
 }
 
+/// What is missing where managed code makes boxes.
+const LACKS_BOXES: &str = "boxes that code makes before it is optimised are not among them: this runtime does not report these. With --env \
+                           DOTNET_TieredCompilation=0 all code is optimised";
+
+/// Whether the core library makes the boxes of code that is not optimised, as from .NET 10 on.
+fn has_managed_boxing(core_library: &MetadataImport<'_>) -> Result<bool> {
+    match core_library.find_type_def("System.Runtime.CompilerServices.CastHelpers", None)? {
+        Some(class) => Ok(!core_library.methods_named(class, "Box")?.is_empty()),
+        None => Ok(false),
+    }
+}
+
 /// The innermost method of the application on a stack, or else the innermost.
 fn own_method(stack: &[Name]) -> usize {
-    // A note between frames, as of the callers of an async method, is no method.
-    let others = ["System.", "Microsoft.", "["];
-    let is_other = |name: &Name| others.iter().any(|start| name.starts_with(start));
+    // A note between frames, as of the callers of an async method, is not a method.
+    let is_other = |name: &Name| name.starts_with('[') || is_of_framework(name);
     stack.iter().position(|name| !is_other(name)).unwrap_or_default()
 }
 
@@ -350,12 +366,28 @@ impl Callbacks for Allocations {
         answer_with_callers(cx, &asker, AsyncWork::new(Arc::clone(&samples), hears.clone(), false))?;
         let by_stack = is_by_stack.then_some(samples);
         let by_class = ThreadState::default();
-        Ok(Self { top, by_class, by_name: Mutex::default(), spelling, by_stack, hears, asker })
+        Ok(Self {
+            top,
+            by_class,
+            by_name: Mutex::default(),
+            spelling,
+            by_stack,
+            hears,
+            lacks_boxes: AtomicBool::new(false),
+            asker,
+        })
     }
 
     fn object_allocated(&self, cx: &InNoGc<'_>, object: ObjectId<'_>, class: ClassId) {
         let count = Count { bytes: cx.object_size(object).unwrap_or(0), objects: 1 };
         self.by_class.with(cx, |counts| counts.0.entry(class).or_default().add(count));
+    }
+
+    fn module_load_finished(&self, cx: &mut InCallback<'_>, module: ModuleId, _status: Result<()>) {
+        if self.by_stack.is_none() && &*cx.names().module(module) == "System.Private.CoreLib.dll" {
+            let boxes = cx.metadata(module).and_then(|metadata| has_managed_boxing(&metadata));
+            self.lacks_boxes.store(boxes.unwrap_or(false), Ordering::Relaxed);
+        }
     }
 
     fn jit_compilation_started(&self, cx: &mut InCallback<'_>, _function: FunctionId, _is_safe_to_block: bool) {
@@ -376,7 +408,11 @@ impl Callbacks for Allocations {
     fn shutdown(&self, cx: &mut InCallback<'_>) {
         match &self.by_stack {
             Some(samples) => samples.lock(cx).report(cx, self.top, &self.asker),
-            None => self.asker.report(&[], &self.report(cx), &[]),
+            None => {
+                let lacks_boxes = self.lacks_boxes.load(Ordering::Relaxed);
+                let notes = lacks_boxes.then(|| LACKS_BOXES.to_owned());
+                self.asker.report(notes.as_slice(), &self.report(cx), &[]);
+            }
         }
     }
 }

@@ -5,7 +5,7 @@
 //! In the tree, each exception has the number of its thread in front: the functions that the search for a handler
 //! visits, the filters it runs, the function that will catch; then the unwound functions, the finally blocks, and the
 //! catch. An exception thrown inside a filter, finally or catch block is indented below it; `throw;` throws a new one.
-//! An unhandled exception ends the process without a summary.
+//! An unhandled exception ends the process without a summary: then a command has the draft of a moment before.
 //!
 //! Where the thrower runs in a resumed async method, a row has the methods that await it (`async_callers`).
 //!
@@ -27,7 +27,6 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
 use std::hash::Hash;
 use std::io::{BufWriter, Write, stderr};
-use std::mem;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,8 +43,8 @@ use serde::Serialize;
 
 use crate::async_callers::{AsyncSource, Later, LaterCallers, StackFrame, this_thread};
 use crate::code_frames::{CodeFrame, CodeFrames, SourceFrame, Spelling};
-use crate::own_frames::is_of_the_runtime;
-use crate::question::{Answer, Asker, Head, Report, answer_with_callers};
+use crate::own_frames::{is_of_framework, is_of_the_runtime};
+use crate::question::{Answer, Asker, Head, Report, answer_with_callers, keep_drafts};
 
 const THROWN: &str = "thrown";
 const CATCH: &str = "catch in";
@@ -75,7 +74,7 @@ pub struct Exceptions {
     code: CodeFrames,
     /// Where the tree goes, if it is wanted.
     tree: Option<Tree>,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
     hears: AsyncSource,
     callers: Arc<Mutex<LaterCallers>>,
     asker: Asker,
@@ -93,6 +92,8 @@ struct State {
     /// The number of threads so far, and the number of the next thread.
     threads_seen: usize,
     rows: HashMap<Kind, Counts>,
+    /// How often something has changed that the answer shows.
+    changes: u64,
 }
 
 struct Thread {
@@ -143,6 +144,7 @@ impl Catcher {
 }
 
 /// An exception that was thrown.
+#[derive(Clone)]
 struct Thrown {
     kind: Kind,
     message: Message,
@@ -151,6 +153,7 @@ struct Thrown {
 }
 
 /// Who has called the thrower, in async code.
+#[derive(Clone)]
 struct Caller {
     /// The methods below the thrower, the innermost first.
     below: Vec<Name>,
@@ -169,13 +172,14 @@ impl Caller {
     }
 }
 
+#[derive(Clone)]
 enum Message {
     Text(String),
     None,
     Unread,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Counts {
     count: u64,
     messages: HashMap<String, u64>,
@@ -321,12 +325,8 @@ impl State {
 
     /// Counts an exception, with the method that will catch it.
     fn count(&mut self, thrown: Thrown, catcher: Catcher) {
-        let Thrown { mut kind, message, caller } = thrown;
-        kind.catcher = catcher;
-        if self.rows.len() >= MOST_ROWS && !self.rows.contains_key(&kind) {
-            kind = Kind { thrower: None, framework: None, catcher: Catcher::NoMethod, ..kind };
-        }
-        self.rows.entry(kind).or_default().add(message, caller);
+        self.changes += 1;
+        count(&mut self.rows, thrown, catcher);
     }
 
     /// Counts exceptions that are over. Those that were caught are counted before.
@@ -336,27 +336,38 @@ impl State {
         }
     }
 
-    /// The rows with all that was thrown: what has not ended yet counts as it is.
-    fn end_all(&mut self) -> HashMap<Kind, Counts> {
-        for (_, mut thread) in mem::take(&mut self.threads) {
-            if let Some(thrown) = thread.exceptions.last_mut().and_then(|last| last.thrown.take()) {
-                self.count(thrown, Catcher::Open);
+    /// The rows with all that was thrown so far: what has not ended yet counts as it is.
+    fn rows(&self) -> HashMap<Kind, Counts> {
+        let mut rows = self.rows.clone();
+        for thread in self.threads.values() {
+            for (at, exception) in thread.exceptions.iter().enumerate() {
+                let Some(thrown) = &exception.thrown else { continue };
+                let is_last = at + 1 == thread.exceptions.len();
+                count(&mut rows, thrown.clone(), if is_last { Catcher::Open } else { Catcher::NoMethod });
             }
-            self.end(thread.exceptions);
         }
-        mem::take(&mut self.rows)
+        rows
     }
+}
+
+/// Counts an exception among the others of its kind.
+fn count(rows: &mut HashMap<Kind, Counts>, thrown: Thrown, catcher: Catcher) {
+    let Thrown { mut kind, message, caller } = thrown;
+    kind.catcher = catcher;
+    if rows.len() >= MOST_ROWS && !rows.contains_key(&kind) {
+        kind = Kind { thrower: None, framework: None, catcher: Catcher::NoMethod, ..kind };
+    }
+    rows.entry(kind).or_default().add(message, caller);
 }
 
 impl Summary {
     /// The summary of these rows. It reads files.
-    fn of(rows: HashMap<Kind, Counts>, seconds: f64, top: usize) -> Self {
-        let mut lines = SourceLines::new();
+    fn of(rows: HashMap<Kind, Counts>, lines: &mut SourceLines, seconds: f64, top: usize) -> Self {
         let mut merged: HashMap<Shown, Counts> = HashMap::new();
         for (kind, mut counts) in rows {
             counts.take_known();
             // The tiers of a method have places of their own in its IL, which are on one line.
-            merged.entry(Shown::of(&kind, &mut lines)).or_default().merge(counts);
+            merged.entry(Shown::of(&kind, lines)).or_default().merge(counts);
         }
         let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
         let mut rows: Vec<(Shown, Counts)> = merged.into_iter().collect();
@@ -442,7 +453,7 @@ impl Row {
     /// The methods of the application among the most frequent callers, and how many others there are.
     fn callers(&self) -> Option<String> {
         let first = self.callers.first()?;
-        let own: Vec<&str> = first.frames.iter().map(String::as_str).filter(|name| !is_framework(name)).collect();
+        let own: Vec<&str> = first.frames.iter().map(String::as_str).filter(|name| !is_of_framework(name)).collect();
         let shown = if own.is_empty() { first.frames.first()?.clone() } else { own.join(" < ") };
         let others = self.callers.len() - 1;
         let more = if self.other_callers > 0 { "more than " } else { "" };
@@ -470,13 +481,15 @@ impl Exceptions {
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
         let callers = Arc::<Mutex<LaterCallers>>::default();
         answer_with_callers(cx, &asker, LaterCallers::work(&callers, &hears))?;
+        let state = Arc::<Mutex<State>>::default();
+        keep_drafts(cx, &asker, drafts(&state, &asker, top))?;
         Ok(Self {
             start: Instant::now(),
             top,
             read: AtomicU64::new(0),
             code: CodeFrames::spelt(Spelling::of(settings)),
             tree,
-            state: Mutex::default(),
+            state,
             hears,
             callers,
             asker,
@@ -499,6 +512,9 @@ impl Exceptions {
         let over = update(&mut thread.exceptions);
         let number = thread.number;
         let depth = (2 * thread.exceptions.len()).saturating_sub(if event == THROWN { 2 } else { 1 });
+        if event == THROWN {
+            state.changes += 1;
+        }
         state.end(over);
         let (Some(tree), Some(name)) = (&self.tree, name) else { return };
         // A single write, because the application writes to the same stream.
@@ -561,7 +577,7 @@ impl Exceptions {
         let name = cx.names().csharp().function(function);
         let mut frame = None;
         // There are no lines of the framework's methods. Where the runtime cannot walk, the line is not known.
-        if !is_framework(&name) {
+        if !is_of_framework(&name) {
             let mut depth = 0;
             let _ = cx.walk_own_stack(|found| {
                 depth += 1;
@@ -586,7 +602,7 @@ impl Exceptions {
             if name.starts_with("System.Runtime.EH.") || is_of_the_runtime(cx, function, &name) {
                 return ControlFlow::Continue(());
             }
-            if own.is_none() && !is_framework(&name) {
+            if own.is_none() && !is_of_framework(&name) {
                 own = Some(frames.len());
                 if !self.hears.is_wanted() {
                     frames.push((function, frame.ip(), name));
@@ -644,12 +660,31 @@ fn text_of(cx: &InNoGc<'_>, object: ObjectId<'_>) -> Option<String> {
     Some(shown)
 }
 
-fn has_async_callers(settings: &Settings) -> Result<bool, SettingError> {
-    settings.of("EXCEPTIONS_STACKS").word(&[("async", true), ("physical", false)])
+/// What the summary is so far, each time that it has changed.
+fn drafts(
+    state: &Arc<Mutex<State>>,
+    asker: &Asker,
+    top: usize,
+) -> impl FnMut(&mut ProfilerThread<'_>) -> Option<Summary> + use<> {
+    let state = Arc::clone(state);
+    let asker = asker.clone();
+    let mut lines = SourceLines::new();
+    let mut drafted = 0;
+    move |cx| {
+        let rows = {
+            let state = state.lock(cx);
+            if state.changes == drafted {
+                return None;
+            }
+            drafted = state.changes;
+            state.rows()
+        };
+        Some(Summary::of(rows, &mut lines, asker.seconds(), top))
+    }
 }
 
-fn is_framework(name: &str) -> bool {
-    name.starts_with("System.") || name.starts_with("Microsoft.")
+fn has_async_callers(settings: &Settings) -> Result<bool, SettingError> {
+    settings.of("EXCEPTIONS_STACKS").word(&[("async", true), ("physical", false)])
 }
 
 #[callbacks]
@@ -767,8 +802,8 @@ impl Callbacks for Exceptions {
         }
         let notes: Vec<String> = self.callers.lock(cx).finish(cx).into_iter().collect();
         // Files are read without the lock, for which threads that throw would wait.
-        let rows = self.state.lock(cx).end_all();
-        let summary = Summary::of(rows, self.asker.seconds(), self.top);
+        let rows = self.state.lock(cx).rows();
+        let summary = Summary::of(rows, &mut SourceLines::new(), self.asker.seconds(), self.top);
         self.asker.report(&notes, &summary, &[]);
     }
 }
@@ -791,7 +826,7 @@ mod tests {
         // The outer one was thrown before, and has not been seen to end.
         state.thread(None).exceptions.extend([thrown(), thrown()]);
         state.end([thrown()]);
-        let summary = Summary::of(state.end_all(), 1.0, 10);
+        let summary = Summary::of(state.rows(), &mut SourceLines::new(), 1.0, 10);
         let mut rows: Vec<_> = summary.kinds.iter().map(|row| (row.is_open, row.count)).collect();
         rows.sort_unstable();
         assert_eq!(rows, [(false, 2), (true, 1)]);

@@ -10,6 +10,9 @@
 //! without a wait while others wait is not reported until the next wait begins: until then the owner before it is
 //! shown, though it has released the lock.
 //!
+//! Where locks are managed code (`Lock` from .NET 9 on, all of .NET 11) a wait that ends by its time limit is not
+//! reported either. Threads that wait in that code are looked at, less and less often, until they are elsewhere.
+//!
 //! The stack of a thread that runs a resumed async method goes on with the methods that await it (`async_callers`).
 
 mod report;
@@ -35,8 +38,9 @@ use corprof_profilers::table::LOCKS;
 
 use crate::async_callers::{AsyncSource, Later, LaterCallers, StackFrame, ThreadKey, this_thread};
 use crate::code_frames::{CodeFrame, CodeFrames, SourceStack, Spelling, in_source, shown};
+use crate::own_frames::is_of_framework;
 use crate::question::{Asker, answer_with_callers};
-use crate::thread_name::name_by_system;
+use crate::thread_name::{is_gone, name_by_system};
 
 use report::{LockReport, Longest, Owner, SemaphoreWait, StandingWait, Waiter};
 
@@ -44,6 +48,12 @@ use report::{LockReport, Longest, Owner, SemaphoreWait, StandingWait, Waiter};
 const LONG: Duration = Duration::from_secs(1);
 /// The interval at which it looks for deadlocks while a wait lasts: each time all threads are stopped once.
 const LOOK: Duration = Duration::from_secs(5);
+/// A thread that waits in managed code is looked at after this time, and then each time that the wait has become longer
+/// by a part of it.
+const FIRST_SIGHT: Duration = Duration::from_millis(20);
+const PART: u32 = 8;
+/// The managed code in which threads wait for locks.
+const LOCK_CODE: &str = "System.Threading.Lock.";
 
 /// The profiler.
 #[derive(Profiler)]
@@ -145,6 +155,8 @@ struct State {
     /// What was found then.
     deadlocks: Vec<Vec<Standing>>,
     began_before: Vec<Standing>,
+    /// The threads that waited for a lock of which nothing more could be known.
+    unknown: Vec<Place>,
     /// The threads that waited for a `SemaphoreSlim` then.
     semaphores: Vec<Place>,
     /// What may be wrong with the answer.
@@ -194,12 +206,26 @@ impl Sum {
 
 struct Wait {
     start: Instant,
+    /// The same by the clock of samples.
+    start_ticks: u64,
+    /// When the thread was last known to wait.
+    seen: Instant,
+    /// The time until which what its owner does is known.
+    owner_seen: Instant,
     lock: u64,
     waiter: Place,
     /// Where the owner was when it was first seen during this wait, and when it was last seen.
     owner: Option<Place>,
     owner_now: Option<Place>,
     has_ended: bool,
+}
+
+impl Wait {
+    /// Whether the runtime may not report its end, so that somebody has to look at the thread.
+    fn is_due(&self) -> bool {
+        let due = FIRST_SIGHT.max(self.start.elapsed() / PART);
+        self.waiter.is_in_lock_code() && self.seen.elapsed() >= due
+    }
 }
 
 /// A thread waits for a lock that another one holds, and neither has moved.
@@ -242,9 +268,18 @@ impl Place {
 
     /// The innermost method that is not of the framework.
     fn method(&self) -> String {
-        let is_own = |frame: &CodeFrame| !frame.name.starts_with("System.") && !frame.name.starts_with("Microsoft.");
-        let own = self.frames.iter().position(is_own).unwrap_or_default();
+        let own = self.frames.iter().position(|frame| !is_of_framework(&frame.name)).unwrap_or_default();
         shown(&self.frames, own).unwrap_or_else(|| "[unknown]".to_owned())
+    }
+
+    /// By what the waits for a lock of this thread count.
+    fn key(&self) -> (String, Option<String>) {
+        (self.method(), self.name.clone())
+    }
+
+    /// Whether the thread is in managed code that waits for a lock.
+    fn is_in_lock_code(&self) -> bool {
+        self.frames.iter().any(|frame| frame.name.starts_with(LOCK_CODE))
     }
 
     /// Whether the thread waits for a `SemaphoreSlim` as for a lock. One that takes from a `BlockingCollection` waits
@@ -281,6 +316,7 @@ impl State {
             sees_monitors: false,
             deadlocks: Vec::new(),
             began_before: Vec::new(),
+            unknown: Vec::new(),
             semaphores: Vec::new(),
             notes: Vec::new(),
             profile,
@@ -298,6 +334,7 @@ impl State {
     }
 
     fn begin(&mut self, os_id: u32, event: &ContentionStart, mut waiter: Place) {
+        self.end_unreported(os_id);
         self.name(&mut waiter);
         let lock = event.lock_id.unwrap_or_default();
         // Whoever waits for a lock does not have it.
@@ -308,10 +345,19 @@ impl State {
         if let Some(owner) = owner.filter(|owner| *owner != os_id) {
             self.owners.insert(lock, owner);
         }
-        self.waits.insert(
-            os_id,
-            Wait { start: Instant::now(), lock, waiter, owner: None, owner_now: None, has_ended: false },
-        );
+        let start = Instant::now();
+        let wait = Wait {
+            start,
+            start_ticks: ticks(),
+            seen: start,
+            owner_seen: start,
+            lock,
+            waiter,
+            owner: None,
+            owner_now: None,
+            has_ended: false,
+        };
+        self.waits.insert(os_id, wait);
     }
 
     /// The system's number of an owner.
@@ -325,20 +371,32 @@ impl State {
 
     fn end(&mut self, os_id: u32) {
         self.began_before.retain(|wait| wait.waiter.os_id != os_id);
+        self.unknown.retain(|waiter| waiter.os_id != os_id);
         self.deadlocks.retain(|waits| waits.iter().all(|wait| wait.waiter.os_id != os_id));
         let Some(mut wait) = self.waits.remove(&os_id) else { return };
         wait.has_ended = true;
+        let time = wait.start.elapsed();
         // Now this thread owns the lock.
         if self.waits.values().any(|other| other.lock == wait.lock) {
             self.owners.insert(wait.lock, os_id);
         } else {
             self.owners.remove(&wait.lock);
         }
-        self.finish(wait);
+        self.finish(wait, time);
     }
 
-    fn finish(&mut self, wait: Wait) {
-        let time = wait.start.elapsed();
+    /// Ends a wait, if there is one, whose end was not reported: about half-way between the last two looks.
+    fn end_unreported(&mut self, os_id: u32) {
+        let Some(mut wait) = self.waits.remove(&os_id) else { return };
+        wait.has_ended = true;
+        let time = wait.seen.saturating_duration_since(wait.start) + wait.seen.elapsed() / 2;
+        self.finish(wait, time);
+    }
+
+    fn finish(&mut self, wait: Wait, time: Duration) {
+        let of_owner = wait.owner_seen.saturating_duration_since(wait.start);
+        self.add_rest(wait.owner_now.as_ref(), time.saturating_sub(of_owner));
+        self.take_back(wait.owner_now.as_ref(), of_owner.saturating_sub(time));
         self.count += 1;
         self.total += time;
         self.by_waiter.entry(wait.waiter.method()).or_default().add(time);
@@ -348,8 +406,33 @@ impl State {
         }
     }
 
+    /// Whether a round has to look at a thread.
+    fn wants(&self, os_id: u32) -> bool {
+        self.owners.values().any(|&owner| owner == os_id) || self.waits.get(&os_id).is_some_and(Wait::is_due)
+    }
+
+    /// Ends the waits of threads that have ended.
+    fn end_gone(&mut self) {
+        let due = self.waits.iter().filter(|(_, wait)| wait.is_due());
+        let gone: Vec<u32> = due.map(|(os_id, _)| *os_id).filter(|os_id| is_gone(*os_id)).collect();
+        gone.into_iter().for_each(|os_id| self.end_unreported(os_id));
+    }
+
+    /// A thread had this stack at this time: whether it still waits.
+    fn see_waiter(&mut self, place: &Place, at_ticks: u64) {
+        let Some(wait) = self.waits.get_mut(&place.os_id) else { return };
+        if at_ticks < wait.start_ticks || place.frames.is_empty() || !wait.waiter.is_in_lock_code() {
+            return;
+        }
+        if place.is_in_lock_code() {
+            wait.seen = Instant::now();
+        } else {
+            self.end_unreported(place.os_id);
+        }
+    }
+
     /// Adds the owner's stack, as it was in a round, to the waits for its locks.
-    fn see(&mut self, mut owner: Place, elapsed: Duration) {
+    fn see(&mut self, mut owner: Place) {
         let os_id = owner.os_id;
         // A round that looks at all threads has others, too.
         if !self.owners.values().any(|&owner| owner == os_id) {
@@ -363,16 +446,37 @@ impl State {
         let waits = self.waits.values_mut().filter(|wait| owners.get(&wait.lock) == Some(&os_id));
         let mut waited = Duration::ZERO;
         for wait in waits {
-            waited += wait.start.elapsed().min(elapsed);
+            waited += wait.owner_seen.elapsed();
+            wait.owner_seen = Instant::now();
             wait.owner.get_or_insert_with(|| owner.clone());
             wait.owner_now = Some(owner.clone());
         }
         if waited.is_zero() {
             return;
         }
-        self.by_owner.entry((owner.method(), owner.name.clone())).or_default().add(waited);
+        self.by_owner.entry(owner.key()).or_default().add(waited);
         self.samples.push_back(OwnerSample { owner, at: self.start.elapsed(), waited });
         self.add_samples();
+    }
+
+    /// Adds the end of a wait, after the last round: its owner is taken for where it was last seen, if it was.
+    fn add_rest(&mut self, owner: Option<&Place>, rest: Duration) {
+        if rest.is_zero() {
+            return;
+        }
+        let key = owner.map_or_else(|| ("[not seen]".to_owned(), None), Place::key);
+        self.by_owner.entry(key).or_default().total += rest;
+        if let Some(owner) = owner.cloned() {
+            self.samples.push_back(OwnerSample { owner, at: self.start.elapsed(), waited: rest });
+            self.add_samples();
+        }
+    }
+
+    /// Takes back the time for which a wait was thought to go on, as its end was not reported.
+    fn take_back(&mut self, owner: Option<&Place>, time: Duration) {
+        if let Some(sum) = owner.and_then(|owner| self.by_owner.get_mut(&owner.key())) {
+            sum.total = sum.total.saturating_sub(time);
+        }
     }
 
     /// Adds samples to the profile, as long as the callers of the owners are known.
@@ -397,7 +501,7 @@ impl State {
     fn wants_look(&self) -> bool {
         let Some(looked) = self.looked else { return true };
         let is_long = |wait: &Wait| wait.start.elapsed() > LONG;
-        let stands = !self.began_before.is_empty() || !self.semaphores.is_empty();
+        let stands = !self.began_before.is_empty() || !self.unknown.is_empty() || !self.semaphores.is_empty();
         let lasts = self.waits.values().any(is_long) || stands;
         lasts && looked.elapsed() > LOOK
     }
@@ -419,9 +523,13 @@ impl State {
         let all_of = |waits: &Vec<&LockWait>| waits.iter().map(|wait| standing(wait)).collect();
         self.deadlocks = deadlocks.iter().map(all_of).collect();
         self.began_before = began_before;
+        // Those that began since are in the tables.
+        let unknown = locks.unknown.iter().filter(|os_id| !self.waits.contains_key(os_id));
+        self.unknown = unknown.map(|os_id| place(*os_id)).collect();
         self.semaphores = places.values().filter(|place| place.waits_for_semaphore()).cloned().collect();
         let standing = self.deadlocks.iter_mut().flatten().chain(&mut self.began_before);
         let mut places: Vec<&mut Place> = standing.flat_map(|wait| [&mut wait.waiter, &mut wait.owner]).collect();
+        places.extend(&mut self.unknown);
         places.extend(&mut self.semaphores);
         for place in &mut places {
             if place.name.is_none() {
@@ -434,12 +542,14 @@ impl State {
     /// The callers are known by now, as far as they ever will be.
     fn report(&mut self) -> LockReport {
         self.add_samples();
+        self.end_gone();
         let unfinished: Vec<Wait> = self.waits.drain().map(|(_, wait)| wait).collect();
         let unfinished_waits = unfinished.len();
         for mut wait in unfinished {
             // Where it is now says more than where it was.
-            wait.owner = wait.owner_now.take().or(wait.owner);
-            self.finish(wait);
+            wait.owner = wait.owner_now.clone().or(wait.owner);
+            let time = wait.start.elapsed();
+            self.finish(wait, time);
         }
         let Options { top, depth, .. } = self.options;
         let waiter = |(method, sum): (&String, &Sum)| Waiter {
@@ -475,6 +585,7 @@ impl State {
         };
         let deadlocks = self.deadlocks.iter().map(|waits| waits.iter().map(&mut in_source).collect()).collect();
         let began_before = self.began_before.iter().map(&mut in_source).collect();
+        let unknown = self.unknown.iter().take(top).map(|waiter| waiter.in_source(depth, &mut lines)).collect();
         let semaphores = by_method(&self.semaphores, top)
             .into_iter()
             .map(|(method, places)| SemaphoreWait {
@@ -486,6 +597,7 @@ impl State {
         LockReport {
             deadlocks,
             began_before,
+            unknown,
             semaphores,
             waits: self.count,
             waited: self.total,
@@ -578,10 +690,12 @@ impl Frames {
     }
 }
 
-fn see_owners(waits: &Waits, sees: &Sees, round: &Round<'_, '_>) {
+fn see_threads(waits: &Waits, sees: &Sees, round: &Round<'_, '_>) {
     for sample in round.samples() {
-        if let Some(owner) = sees.sampled_place(round.cx(), &sample) {
-            waits.lock().see(owner, round.elapsed());
+        if let Some(place) = sees.sampled_place(round.cx(), &sample) {
+            let mut state = waits.lock();
+            state.see_waiter(&place, sample.ticks());
+            state.see(place);
         }
     }
 }
@@ -612,11 +726,10 @@ impl Locks {
         let waits = Arc::new(Waits(Mutex::new(State::new(options, threads(settings)?, spelling))));
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
         let wanted = Arc::clone(&waits);
-        let is_owner = move |os_id| wanted.lock().owners.values().any(|&id| id == os_id);
         // The first round has all threads.
         let takes_all = Arc::new(AtomicBool::new(true));
         let takes_this = Arc::clone(&takes_all);
-        let is_wanted = move |os_id| takes_this.load(Ordering::Relaxed) || is_owner(os_id);
+        let is_wanted = move |os_id| takes_this.load(Ordering::Relaxed) || wanted.lock().wants(os_id);
         let sampler = Sampler::every(interval).threads(move |thread| thread.os_id.is_some_and(&is_wanted));
         let seen = Arc::clone(&waits);
         let sees = Sees::spelt(spelling);
@@ -626,11 +739,13 @@ impl Locks {
             if asked.is_over() {
                 return;
             }
-            see_owners(&seen, &owners, round);
+            see_threads(&seen, &owners, round);
             if takes_all.load(Ordering::Relaxed) {
                 look(&seen, &owners, round);
             }
-            takes_all.store(seen.lock().wants_look(), Ordering::Relaxed);
+            let mut state = seen.lock();
+            state.end_gone();
+            takes_all.store(state.wants_look(), Ordering::Relaxed);
         })?;
         // The events of the thread pool's keyword include the beginnings of threads.
         cx.start_runtime_events(KeywordSet::CONTENTION | KeywordSet::THREAD_POOL)?;

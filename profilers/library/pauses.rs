@@ -31,6 +31,7 @@ use corprof_profilers::table::PAUSES;
 use serde::Serialize;
 
 use crate::code_frames::{CodeFrame, CodeFrames, SourceStack, Spelling, in_source, shown};
+use crate::own_frames::is_of_framework;
 use crate::question::{Answer, Asker, Head, Report, answer_when_asked, milliseconds};
 use crate::thread_name::name_by_system;
 
@@ -199,7 +200,7 @@ impl Place {
         let is_native = |name: &str| name.contains('!') || name.ends_with(" (no symbols)") || name == NATIVE;
         let is_own = |frame: &CodeFrame| {
             let name = &*frame.name;
-            !is_native(name) && !name.starts_with("System.") && !name.starts_with("Microsoft.")
+            !is_native(name) && !is_of_framework(name)
         };
         let own = self.frames.iter().position(is_own).unwrap_or_default();
         let Some(method) = shown(&self.frames, own) else { return titled(self.thread, self.name.as_deref()) };

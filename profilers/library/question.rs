@@ -6,7 +6,8 @@
 //! (`lease`) or its folder is gone.
 //!
 //! The answer of a profiler that has a stop file goes into the file /tmp/it/stop.4711.answer, with the process id: what
-//! an application has as its standard error may be read by nobody. Without one it is printed there. Then the profiler
+//! an application has as its standard error may be read by nobody. Without one it is printed there. An application that
+//! dies answers nothing: until then a profiler may keep a draft of its answer in /tmp/it/stop.4711.draft. Then the profiler
 //! makes the file /tmp/it/stop.4711, and after the detach /tmp/it/stop.4711.left, which contains the reason if it could
 //! not detach: one with hooks stays in the process, and rests.
 
@@ -27,6 +28,8 @@ use crate::report_files::{of_process, write};
 
 /// The interval at which it checks whether somebody asks.
 const LOOK: Duration = Duration::from_millis(100);
+/// How many times longer than writing a draft takes nothing is written after it.
+const DRAFT_PAUSE: u32 = 20;
 /// The interval at which it wakes if nobody can ask.
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -259,9 +262,7 @@ impl Asker {
 
     /// Answers. In text, the notes come first, and those about files last. Call it in `shutdown`.
     pub(crate) fn report(&self, notes: &[String], report: &impl Report, files: &[String]) {
-        let seconds = self.seconds();
-        let head =
-            Head { question: self.question.clone(), pid: std::process::id(), seconds, notes: [notes, files].concat() };
+        let head = self.head([notes, files].concat());
         let mark = if report.is_answer() { "" } else { NO_ANSWER };
         if !self.is_json {
             self.answer_marked(mark, |answer| {
@@ -271,8 +272,7 @@ impl Asker {
             });
             return;
         }
-        let document = serde_json::to_string(&Document { head: &head, report });
-        let document = document.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}")) + "\n";
+        let document = document(&head, report);
         match &self.stop {
             Some(stop) => {
                 write(self.name, &of_process(stop, ".answer"), &document);
@@ -282,14 +282,36 @@ impl Asker {
         }
     }
 
+    fn head(&self, notes: Vec<String>) -> Head {
+        Head { question: self.question.clone(), pid: std::process::id(), seconds: self.seconds(), notes }
+    }
+
+    /// Writes what is known so far, for a command: the application may die, and then nobody answers.
+    fn draft(&self, report: &impl Report) {
+        let Some(stop) = &self.stop else { return };
+        let head = self.head(Vec::new());
+        let text = if self.is_json {
+            document(&head, report)
+        } else {
+            let mut answer = self.empty_answer();
+            report.text(&head, &mut answer);
+            answer.text
+        };
+        write(self.name, &of_process(stop, ".draft"), &text);
+    }
+
+    fn empty_answer(&self) -> Answer {
+        let prefix = if self.is_command() { String::new() } else { format!("{}: ", self.name) };
+        Answer { text: String::new(), prefix }
+    }
+
     /// Answers in text.
     pub(crate) fn answer(&self, say: impl FnOnce(&mut Answer)) {
         self.answer_marked("", say);
     }
 
     fn answer_marked(&self, mark: &str, say: impl FnOnce(&mut Answer)) {
-        let prefix = if self.is_command() { String::new() } else { format!("{}: ", self.name) };
-        let mut answer = Answer { text: String::new(), prefix };
+        let mut answer = self.empty_answer();
         say(&mut answer);
         let is_wanted = !answer.text.is_empty() && !crate::sdk::is_tool();
         match self.stop.as_deref() {
@@ -303,6 +325,34 @@ impl Asker {
             write(self.name, &of_process(stop, ""), mark);
         }
     }
+}
+
+fn document(head: &Head, report: &impl Report) -> String {
+    let document = serde_json::to_string(&Document { head, report });
+    document.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}")) + "\n"
+}
+
+/// Has what is known so far written again and again, if a command can read it. `so_far` returns none if that has not
+/// changed.
+pub(crate) fn keep_drafts<R: Report>(
+    cx: &InCallback<'_>,
+    asker: &Asker,
+    mut so_far: impl FnMut(&mut ProfilerThread<'_>) -> Option<R> + Send + 'static,
+) -> std::io::Result<()> {
+    if asker.stop.is_none() || crate::sdk::is_tool() {
+        return Ok(());
+    }
+    let asker = asker.clone();
+    cx.spawn_profiler_thread("draft", move |cx| {
+        let mut pause = LOOK;
+        while cx.wait(pause).is_continue() && !asker.is_over() {
+            let begin = Instant::now();
+            if let Some(report) = so_far(cx) {
+                asker.draft(&report);
+            }
+            pause = LOOK.max(begin.elapsed() * DRAFT_PAUSE);
+        }
+    })
 }
 
 /// Starts the thread on which a profiler gathers, or waits to be asked. When `gather` returns, the profiler answers.

@@ -24,6 +24,7 @@ use corprof_profilers::table::STARVATION;
 use serde::Serialize;
 
 use crate::code_frames::{CodeFrame, CodeFrames, SourceFrame, Spelling, in_source, shown};
+use crate::own_frames::is_of_framework;
 use crate::question::{Answer, Asker, Head, Report, answer_when_asked, milliseconds};
 
 /// The time after a report of the runtime for which the pool counts as starved.
@@ -144,9 +145,7 @@ struct Row {
 
 impl Blocker {
     fn of(frames: &[CodeFrame]) -> Self {
-        let is_framework =
-            |frame: &CodeFrame| frame.name.starts_with("System.") || frame.name.starts_with("Microsoft.");
-        match frames.iter().position(|frame| !is_framework(frame)) {
+        match frames.iter().position(|frame| !is_of_framework(&frame.name)) {
             Some(own) => {
                 let called = own.checked_sub(1).and_then(|called| shown(frames, called));
                 Self { method: shown(frames, own).unwrap_or_default(), calls: called }

@@ -249,7 +249,7 @@ impl Hooks {
         let mut names = tree.functions().into_iter().map(|(name, _)| name);
         let has_parts = self.is_inserted && names.any(|name| name.ends_with(".MoveNext()"));
         has_parts.then(|| {
-            "of an async method each part that runs is a call here, and its waits are in no column: `corprof waits` has them".to_owned()
+            "of an async method each part that runs is a call here, and its waits are in no column: from .NET 11 on `corprof waits` has them".to_owned()
         })
     }
 

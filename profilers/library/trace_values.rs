@@ -11,6 +11,7 @@ use corprof_profilers::table::TRACE_VALUES;
 use globset::{Glob, GlobMatcher};
 
 use crate::hooked_by::{HookedBy, hooked_by, install, lines};
+use crate::own_frames::is_of_framework;
 
 /// The profiler.
 #[derive(Profiler)]
@@ -40,9 +41,12 @@ impl FunctionHooks for Hooks {
     fn select(&self, cx: &mut InCallback<'_>, function: FunctionId) -> Hook<&'static str> {
         let name = cx.names().csharp().function(function);
         let method = name.as_str().split('(').next().unwrap_or_default();
-        let is_of_framework = method.starts_with("System.") || method.starts_with("Microsoft.");
         // Leaked, because the hook stays until the process ends.
-        if !is_of_framework && self.wanted.is_match(method) { Hook::Exact(method.to_owned().leak()) } else { Hook::No }
+        if !is_of_framework(method) && self.wanted.is_match(method) {
+            Hook::Exact(method.to_owned().leak())
+        } else {
+            Hook::No
+        }
     }
 
     fn thread_started(&self) -> Running {

@@ -14,6 +14,10 @@ use crate::output;
 /// The endings of the files of a process, in the order in which they are printed: the calls come before the answer.
 pub(super) const ENDINGS: [&str; 2] = [".calls", ".answer"];
 
+/// The ending of the file with what a profiler knew a moment ago (`profilers/library/question.rs`): if its process dies,
+/// there is no answer.
+pub(super) const DRAFT: &str = ".draft";
+
 /// Prints each answer once. A text goes to standard error, as the output is the application's; a document goes to
 /// standard output.
 pub(super) struct Answers<'s> {
@@ -53,6 +57,39 @@ impl<'s> Answers<'s> {
             self.print_files(pid, &mut io::stderr())?;
         }
         Ok(())
+    }
+
+    /// Says which processes have died before their profilers had answered, and prints what these knew a moment before.
+    /// Whether they knew something.
+    pub(super) fn print_drafts(
+        &mut self,
+        loaded: &BTreeSet<u32>,
+        command: impl Fn(u32) -> Option<String>,
+    ) -> Result<bool> {
+        let mut has_drafts = false;
+        for pid in loaded.iter().copied() {
+            if self.printed.contains(&pid) || self.stop.is_done(pid) {
+                continue;
+            }
+            let draft = self.stop.file_of(pid, DRAFT);
+            let command = command(pid).map(|command| format!(" ({command})")).unwrap_or_default();
+            if !draft.is_file() {
+                eprintln!(
+                    "corprof: there is no answer of process {pid}{command}: it died before its profiler had answered"
+                );
+                continue;
+            }
+            has_drafts = true;
+            eprintln!(
+                "corprof: process {pid}{command} died before its profiler had answered; what that knew until then:"
+            );
+            if self.is_json {
+                print(&draft, &mut output::stdout())?;
+            } else {
+                print(&draft, &mut io::stderr())?;
+            }
+        }
+        Ok(has_drafts)
     }
 
     fn print_files(&self, pid: u32, out: &mut impl Write) -> Result<()> {

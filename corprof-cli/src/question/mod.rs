@@ -119,7 +119,13 @@ impl Question {
         let is_answered = self.wait(&process, &place, &stop, &signals)?;
         if !is_answered {
             let why = "the process has ended, or was killed, before the profiler had answered";
-            return Err(Failure::new(exit::NOT_LOADED, anyhow!("there is no answer of process {pid}: {why}")));
+            let draft = place.of_process(&stop.path(), answers::DRAFT);
+            if !draft.is_file() {
+                return Err(Failure::new(exit::NOT_LOADED, anyhow!("there is no answer of process {pid}: {why}")));
+            }
+            eprintln!("corprof: {why}; what that knew until then:");
+            answers::print(&draft, &mut output::stdout())?;
+            return Ok(exit::OK.into());
         }
         for ending in answers::ENDINGS {
             answers::print(&place.of_process(&stop.path(), ending), &mut output::stdout())?;
@@ -273,11 +279,13 @@ pub(crate) fn run_until_asked(
             eprintln!("corprof: process {pid} runs on, and has answered");
         }
     }
-    answers.print(|pid| ended.command(pid).map(str::to_owned))?;
+    let command = |pid| ended.command(pid).map(str::to_owned);
+    answers.print(command)?;
+    let has_drafts = is_of(profiler) && answers.print_drafts(&ended.loaded, command)?;
     if must_load && !ended.is_loaded {
         return Ok(exit::NOT_LOADED.into());
     }
-    code(&ended, &stop)
+    code(&ended, &stop, has_drafts)
 }
 
 /// Asks after this time, and prints answers when they come. The channel is closed at the end of the application.
@@ -298,11 +306,11 @@ fn ask_after(
 }
 
 /// The exit code of an application: success, if the user ended it by Ctrl-C and has the answer.
-fn code(ended: &Ended, stop: &StopFile) -> Outcome {
+fn code(ended: &Ended, stop: &StopFile, has_drafts: bool) -> Outcome {
     if !ended.is_interrupted || ended.loaded.is_empty() {
         return Ok(exit::of_application(ended.status));
     }
-    if ended.loaded.iter().any(|pid| stop.is_done(*pid)) {
+    if has_drafts || ended.loaded.iter().any(|pid| stop.is_done(*pid)) {
         return Ok(exit::OK.into());
     }
     let why = "the application was ended before the profiler had answered";

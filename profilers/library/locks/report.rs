@@ -15,6 +15,8 @@ pub(super) struct LockReport {
     pub(super) deadlocks: Vec<Vec<StandingWait>>,
     /// Other waits that began before the profiler was there.
     pub(super) began_before: Vec<StandingWait>,
+    /// Threads that wait for a lock of which nothing more is known.
+    pub(super) unknown: Vec<SourceStack>,
     /// Threads that wait for a `SemaphoreSlim`, by method.
     pub(super) semaphores: Vec<SemaphoreWait>,
     pub(super) waits: usize,
@@ -90,6 +92,9 @@ impl LockReport {
         for (when, wait) in stands {
             table.row([when.to_owned(), on_a_line(&wait.waiter), on_a_line(&wait.owner)]);
         }
+        for waiter in &self.unknown {
+            table.row(["began before".to_owned(), on_a_line(waiter), "not known".to_owned()]);
+        }
         for SemaphoreWait { threads, waiter, .. } in &self.semaphores {
             let waits = format!("{threads} for a SemaphoreSlim: {}", on_a_line(waiter));
             table.row(["now".to_owned(), waits, "nobody owns it".to_owned()]);
@@ -118,7 +123,7 @@ impl Report for LockReport {
             // Each owner is one of the waiters.
             waits.iter().for_each(|wait| wait.text(answer));
         }
-        if !self.began_before.is_empty() {
+        if !self.began_before.is_empty() || !self.unknown.is_empty() {
             say!(answer, "waits that began before:");
         }
         for (at, wait) in self.began_before.iter().enumerate() {
@@ -128,6 +133,10 @@ impl Report for LockReport {
             if !others.iter().any(|other| other.lock == wait.lock) {
                 describe("owner of the lock:", &wait.owner, answer);
             }
+        }
+        for waiter in &self.unknown {
+            say!(answer, "  {} waits for a lock; which one, and who holds it, is not known", thread(waiter));
+            waiter.frames.iter().for_each(|frame| say!(answer, "    {frame}"));
         }
         for SemaphoreWait { method, threads, waiter } in &self.semaphores {
             let wait = if *threads == 1 { "thread waits" } else { "threads wait" };

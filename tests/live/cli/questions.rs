@@ -94,6 +94,105 @@ fn asks(name: &str) -> Result<()> {
     Ok(())
 }
 
+/// What is right in an answer about `Asked dies`: the framework's methods are not the throwers.
+const THROWN: [&str; 3] = [
+    "thrown in Asked.Throws() in Asked.cs:",
+    "thrown in Asked.Indexes() in Asked.cs:",
+    "thrown in Asked.Opens() in Asked.cs:",
+];
+
+#[test]
+fn an_application_that_dies_has_answered_a_moment_before() -> Result<()> {
+    for runtime in runtimes()? {
+        let begin = |name: &str| -> Result<Program> {
+            let mut command = corprof()?;
+            command.args([name, "--"]).args(application(&runtime, "Asked")?).arg("dies");
+            let program = Program::start(command)?;
+            program.expect("ready")?;
+            thread::sleep(Duration::from_secs(1));
+            Ok(program)
+        };
+        let (code, stderr) = begin("exceptions")?.end()?;
+        let (_, draft) =
+            stderr.split_once("what that knew until then:").with_context(|| format!("{runtime}: {stderr}"))?;
+        ensure!(code == Some(134), "{runtime}: {code:?}");
+        ensure!(THROWN.iter().all(|line| draft.contains(line)), "{runtime}: {draft}");
+        let (_, stderr) = begin("pauses")?.end()?;
+        ensure!(stderr.contains("there is no answer of process"), "{runtime}: {stderr}");
+
+        let program = asked(&runtime, "dies")?;
+        let mut command = corprof()?;
+        command.args(["exceptions", &program.child.id().to_string()]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = command.spawn()?;
+        let mut says = BufReader::new(command.stderr.take().context("no stderr")?);
+        says.read_line(&mut String::new())?;
+        thread::sleep(Duration::from_secs(1));
+        drop(program);
+        let output = command.wait_with_output()?;
+        let draft = texts(&output).0;
+        let is_told = output.status.success() && THROWN.iter().all(|line| draft.contains(line));
+        ensure!(is_told, "{runtime}: {output:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn boxes_are_counted_or_said_not_to_be() -> Result<()> {
+    for runtime in runtimes()? {
+        let answer = |options: &[&str]| -> Result<(u64, bool)> {
+            let mut command = corprof()?;
+            command.args(["allocations", "--json"]).args(options).arg("--");
+            let output = command.args(application(&runtime, "Asked")?).arg("boxes").stdin(Stdio::null()).output()?;
+            let answer: serde_json::Value = serde_json::from_str(texts(&output).0.trim_start_matches("ready\n"))?;
+            let rows = answer["rows"].as_array().context("no rows")?;
+            let boxes = rows.iter().find(|row| row["class"] == "Point").and_then(|row| row["count"].as_u64());
+            let is_said = answer["notes"].to_string().contains("boxes that code makes before it is optimised");
+            Ok((boxes.unwrap_or(0), is_said))
+        };
+        let (boxes, is_said) = answer(&[])?;
+        ensure!(is_said != (boxes == 10_000), "{runtime}: {boxes}, {is_said}");
+        let (boxes, _) = answer(&["--env", "DOTNET_TieredCompilation=0"])?;
+        ensure!(boxes == 10_000, "{runtime}: {boxes} of code that is all optimised");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_wait_that_a_limit_ends_is_as_long_as_the_limit() -> Result<()> {
+    for runtime in runtimes()? {
+        let program = asked(&runtime, "limits")?;
+        let pid = program.child.id().to_string();
+        let output = corprof()?.args(["locks", &pid, "--duration", "3", "--json"]).output()?;
+        let answer: serde_json::Value = serde_json::from_str(&texts(&output).0)?;
+        let waiters = answer["waiters"].as_array().context("no waiters")?;
+        let tries = waiters.iter().find(|waiter| waiter["method"] == "Asked.Tries()").context("it does not wait")?;
+        let total = tries["total_ms"].as_f64().context("no time")?;
+        let mean = total / tries["waits"].as_f64().context("no waits")?;
+        // Where the end is not reported, it is between two looks.
+        ensure!((20.0..120.0).contains(&mean), "{runtime}: {mean} ms: {answer}");
+        ensure!(answer["unfinished_waits"].as_u64().is_some_and(|waits| waits <= 2), "{runtime}: {answer}");
+        let owners = answer["owners"].as_array().context("no owners")?;
+        let of_owners: f64 = owners.iter().filter_map(|owner| owner["waited_for_ms"].as_f64()).sum();
+        let waited = answer["waited_ms"].as_f64().context("no time")?;
+        ensure!((of_owners - waited).abs() < 0.1 * waited + 1.0, "{runtime}: {of_owners} of {waited} ms: {answer}");
+        is_unharmed(program, &runtime)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_wait_for_a_lock_whose_owner_has_ended_is_told() -> Result<()> {
+    for runtime in runtimes()? {
+        let program = asked(&runtime, "orphan")?;
+        let output = corprof()?.args(["locks", &program.child.id().to_string(), "--duration", "2"]).output()?;
+        let answer = texts(&output).0;
+        let waits = answer.lines().any(|line| line.contains("\"waiter\" waits for a lock; which one"));
+        ensure!(waits && answer.contains("Asked.Wants() in Asked.cs:"), "{runtime}: {answer}");
+        is_unharmed(program, &runtime)?;
+    }
+    Ok(())
+}
+
 #[test]
 fn locks_of_a_running_process() -> Result<()> {
     asks("locks")

@@ -2,11 +2,14 @@
 // option: -debug:portable
 // Does something that a question is asked about, until its input ends; says `ready` once it does. It prints nothing else.
 //
-//     Asked locks | starvation | pauses | exceptions | allocations | leaks | timer | tracer
+//     Asked locks | limits | orphan | starvation | pauses | exceptions | dies | allocations | boxes | leaks | timer | tracer
 //
-// locks: a thread `keeper` sleeps with a lock in Holds, for which another one waits in Wants. starvation: work of the pool blocks in
-// Blocks on other work of the pool. pauses: Trims collects. exceptions: Throws throws, and Catches catches. allocations: Parses makes
-// an Order three times for each byte[] of Reads. leaks: a static list keeps each Node. timer, tracer: Outer calls Inner twice,
+// locks: a thread `keeper` sleeps with a lock in Holds, for which another one waits in Wants. limits: another one waits for it in Tries,
+// for 50 ms, again and again. orphan: a thread has ended with the lock, and another one waits for it in Wants. starvation: work of the pool blocks in
+// Blocks on other work of the pool. pauses: Trims collects. exceptions: Throws throws, and Catches catches. dies: so do Indexes and Opens, for which the
+// framework throws; when its input ends it dies by FailFast. allocations: Parses makes
+// an Order three times for each byte[] of Reads. boxes: Boxes has made 10,000
+// boxes of Point, in code that is not optimised yet. leaks: a static list keeps each Node. timer, tracer: Outer calls Inner twice,
 // and Same with two types.
 using System;
 using System.Collections.Generic;
@@ -15,6 +18,7 @@ using System.Threading;
 using System.Threading.Tasks;
 
 class Order { public long A, B, C, D; }
+struct Point { public long X, Y; }
 class Node { public byte[] Data = new byte[1000]; }
 
 static class Asked
@@ -22,6 +26,7 @@ static class Asked
     static readonly object gate = new();
     static readonly List<Node> kept = new();
     static object last;
+    static readonly int[] one = new int[1];
     static int sum;
 
     static int Main(string[] args)
@@ -32,19 +37,34 @@ static class Asked
                 Repeat("keeper", Keeps);
                 Repeat("waiter", Wants);
                 break;
+            case "limits":
+                Repeat("keeper", KeepsLong);
+                Repeat("waiter", Tries);
+                break;
+            case "orphan":
+                var owner = new Thread(() => Monitor.Enter(gate));
+                owner.Start();
+                owner.Join();
+                Repeat("waiter", Wants);
+                break;
             case "starvation":
                 ThreadPool.SetMinThreads(2, 2);
                 for (int i = 0; i < 16; i++) Serves();
                 break;
             case "pauses": Repeat("worker", Trims); break;
             case "exceptions": Repeat("worker", Catches); break;
+            case "dies": Repeat("worker", () => { Catches(); Caught(Indexes); Caught(Opens); }); break;
             case "allocations": Repeat("worker", Allocates); break;
+            case "boxes":
+                for (int i = 0; i < 10000; i++) Boxes(i);
+                break;
             case "leaks": Repeat("worker", Leaks); break;
             default: Repeat("worker", Outer); break;
         }
         Console.WriteLine("ready");
         Console.Out.Flush();
         while (Console.ReadLine() != null) { }
+        if (args[0] == "dies") Environment.FailFast("as it was told");
         return last == null && sum < 0 ? 1 : 0;
     }
 
@@ -58,6 +78,11 @@ static class Asked
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void Holds() { Thread.Sleep(20); }
+
+    static void KeepsLong() { lock (gate) Thread.Sleep(500); }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Tries() { if (Monitor.TryEnter(gate, 50)) Monitor.Exit(gate); }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void Wants() { lock (gate) sum++; }
@@ -86,6 +111,18 @@ static class Asked
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void Throws() { throw new InvalidOperationException("asked for"); }
 
+    static void Caught(Action throws)
+    {
+        try { throws(); }
+        catch (Exception) { sum++; }
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Indexes() { sum += one[sum | 1]; }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Opens() { System.IO.File.OpenRead("/nowhere/at/all").Dispose(); }
+
     static void Allocates()
     {
         for (int i = 0; i < 10000; i++)
@@ -102,6 +139,9 @@ static class Asked
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void Reads() { last = new byte[24]; }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Boxes(int x) { last = new Point { X = x }; }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void Leaks() { kept.Add(new Node()); }
