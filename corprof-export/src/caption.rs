@@ -57,10 +57,14 @@ impl Profile {
         add(&mut self.about.notes, text.into());
     }
 
-    /// Something a reader should know, which may change: a later text replaces that of the same subject.
+    /// Something a reader should know, which may change: a later text replaces that of the same subject, and an empty
+    /// one takes it back.
     pub fn set_note(&mut self, subject: &str, text: impl Into<String>) {
+        let text = text.into();
         self.about.changing.retain(|(known, _)| known != subject);
-        self.about.changing.push((subject.to_owned(), text.into()));
+        if !text.is_empty() {
+            self.about.changing.push((subject.to_owned(), text));
+        }
     }
 
     /// Something without which a reader would be misled; pictures show it in red. The same words are kept once. That
@@ -251,6 +255,17 @@ mod tests {
         profile.set_rate_reached(87.3);
         let expected = "processor time · 5.2 s · 1,204 samples in 456 rounds · 100 Hz asked, 87 Hz reached · 1 thread · process 4711";
         assert_eq!(profile.caption(), [expected]);
+    }
+
+    #[test]
+    fn a_note_that_no_longer_holds_is_taken_back() {
+        let mut profile = sampled(1);
+        let says = |profile: &Profile, text: &str| profile.caption().iter().any(|line| line.contains(text));
+        profile.set_note("missed work", "12 % is in no sample");
+        profile.set_note("missed work", "15 % is in no sample");
+        assert!(says(&profile, "15 %") && !says(&profile, "12 %"));
+        profile.set_note("missed work", String::new());
+        assert!(!says(&profile, "in no sample"));
     }
 
     #[test]

@@ -9,10 +9,10 @@ use corprof::sync::Mutex;
 use corprof_profilers::settings::Settings;
 use corprof_profilers::table::ALLOCATION_SAMPLES;
 
-use crate::allocations::{Samples, has_async_callers, is_by_stack, output};
+use crate::allocations::{DRAFTS, Samples, has_async_callers, is_by_stack, output};
 use crate::async_callers::{AsyncSource, AsyncWork};
 use crate::code_frames::Spelling;
-use crate::question::{Asker, answer_with_callers};
+use crate::question::{Asker, answer_with_callers, keep_drafts};
 
 /// The profiler.
 #[derive(Profiler)]
@@ -39,6 +39,8 @@ impl Callbacks for AllocationSamples {
         let samples = Arc::new(Mutex::new(samples));
         Samples::start(cx)?;
         answer_with_callers(cx, &asker, AsyncWork::new(Arc::clone(&samples), hears.clone(), false))?;
+        let drafted = Arc::clone(&samples);
+        keep_drafts(cx, &asker, DRAFTS, move |cx| Some(drafted.lock(cx).so_far(top)))?;
         Ok(Self { samples, hears, top, asker })
     }
 

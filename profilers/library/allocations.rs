@@ -36,7 +36,7 @@ use crate::async_callers::{AsyncSource, AsyncWork, Callers, Joined, Joins, Stack
 use crate::code_frames::Spelling;
 use crate::made_class::telling_method;
 use crate::own_frames::is_of_framework;
-use crate::question::{Answer, Asker, Head, Report, answer_with_callers};
+use crate::question::{Answer, Asker, Head, Report, answer_with_callers, keep_drafts};
 
 /// The bytes from one sample to the next, on average: a constant of the runtime.
 const MEAN: f64 = 102_400.0;
@@ -47,17 +47,22 @@ const MEAN: f64 = 102_400.0;
 pub struct Allocations {
     /// The number of rows of the table.
     top: usize,
-    /// Counts of the classes that are loaded now: one table per thread, so that threads do not wait for each other.
-    by_class: ThreadState<Counts>,
-    /// Counts of the classes whose modules have been unloaded.
-    by_name: Mutex<BTreeMap<String, Count>>,
-    spelling: Spelling,
+    by_class: Arc<ByClass>,
     /// With ALLOCATIONS_BY=stack.
     by_stack: Option<Arc<Mutex<Samples>>>,
     hears: AsyncSource,
     /// Whether boxes of code that is not optimised are made by managed code, which reports no objects.
     lacks_boxes: AtomicBool,
     asker: Asker,
+}
+
+/// The objects by their classes.
+struct ByClass {
+    /// Those of classes that are loaded now: one table per thread, so that threads do not wait for each other.
+    counts: ThreadState<Counts>,
+    /// The others.
+    names: Mutex<BTreeMap<String, Count>>,
+    spelling: Spelling,
 }
 
 #[derive(Default)]
@@ -257,9 +262,8 @@ impl Samples {
         Ok(())
     }
 
-    /// Answers.
-    pub(crate) fn report(&mut self, cx: &InNoGc<'_>, top: usize, asker: &Asker) {
-        self.settle(cx, true);
+    /// What the samples tell so far.
+    pub(crate) fn so_far(&self, top: usize) -> AllocationReport {
         let row = |((class, method), count): (&(String, Option<String>), &Count)| Row {
             class: class.clone(),
             method: method.clone(),
@@ -267,7 +271,13 @@ impl Samples {
             count: count.objects,
         };
         let by = if self.is_by_stack { "stack" } else { "class" };
-        let report = AllocationReport::new(self.rows.iter().map(row).collect(), top, true, by);
+        AllocationReport::new(self.rows.iter().map(row).collect(), top, true, by)
+    }
+
+    /// Answers.
+    pub(crate) fn report(&mut self, cx: &InNoGc<'_>, top: usize, asker: &Asker) {
+        self.settle(cx, true);
+        let report = self.so_far(top);
         let files = match &mut self.output {
             Some(output) => asker.write("the stacks are", output, &self.profile),
             None => Vec::new(),
@@ -276,6 +286,9 @@ impl Samples {
         asker.report(&notes, &report, &files);
     }
 }
+
+/// The interval between drafts: an application that has no memory left may be killed at any time.
+pub(crate) const DRAFTS: Duration = Duration::from_secs(1);
 
 /// What is missing where managed code makes boxes.
 const LACKS_BOXES: &str = "boxes that code makes before it is optimised are not among them: this runtime does not report these. With --env \
@@ -310,24 +323,29 @@ impl Joins for Samples {
     }
 }
 
-impl Allocations {
+impl ByClass {
     /// Moves the counts from class ids to names: a class that is loaded later may get the id of an unloaded one.
     fn move_to_names(&self, cx: &InNoGc<'_>) {
-        let counts = self.by_class.read(cx, mem::take);
-        let mut by_name = self.by_name.lock(cx);
+        // Locked before the counts are taken: no class is unloaded before it is named.
+        let mut names = self.names.lock(cx);
+        let counts = self.counts.read(cx, mem::take);
         for (class, count) in counts.0 {
             let method = telling_method(cx, class).unwrap_or_default();
             let name = self.spelling.class(&cx.names().csharp().class(class), &method);
-            by_name.entry(name).or_default().add(count);
+            names.entry(name).or_default().add(count);
         }
     }
 
-    fn report(&self, cx: &InCallback<'_>) -> AllocationReport {
+    fn report(&self, cx: &InNoGc<'_>, top: usize) -> AllocationReport {
         self.move_to_names(cx);
-        let row =
-            |(class, count): (String, Count)| Row { class, method: None, bytes: count.bytes, count: count.objects };
-        let rows = mem::take(&mut *self.by_name.lock(cx)).into_iter().map(row).collect();
-        AllocationReport::new(rows, self.top, false, "class")
+        let row = |(class, count): (&String, &Count)| Row {
+            class: class.clone(),
+            method: None,
+            bytes: count.bytes,
+            count: count.objects,
+        };
+        let rows = self.names.lock(cx).iter().map(row).collect();
+        AllocationReport::new(rows, top, false, "class")
     }
 }
 
@@ -365,22 +383,20 @@ impl Callbacks for Allocations {
         let samples = Arc::new(Mutex::new(Samples::new(output, is_by_stack, spelling)));
         answer_with_callers(cx, &asker, AsyncWork::new(Arc::clone(&samples), hears.clone(), false))?;
         let by_stack = is_by_stack.then_some(samples);
-        let by_class = ThreadState::default();
-        Ok(Self {
-            top,
-            by_class,
-            by_name: Mutex::default(),
-            spelling,
-            by_stack,
-            hears,
-            lacks_boxes: AtomicBool::new(false),
-            asker,
-        })
+        let by_class = ByClass { counts: ThreadState::default(), names: Mutex::default(), spelling };
+        let by_class = Arc::new(by_class);
+        let counted = Arc::clone(&by_class);
+        let sampled = by_stack.clone();
+        keep_drafts(cx, &asker, DRAFTS, move |cx| match &sampled {
+            Some(samples) => Some(samples.lock(cx).so_far(top)),
+            None => Some(counted.report(cx, top)),
+        })?;
+        Ok(Self { top, by_class, by_stack, hears, lacks_boxes: AtomicBool::new(false), asker })
     }
 
     fn object_allocated(&self, cx: &InNoGc<'_>, object: ObjectId<'_>, class: ClassId) {
         let count = Count { bytes: cx.object_size(object).unwrap_or(0), objects: 1 };
-        self.by_class.with(cx, |counts| counts.0.entry(class).or_default().add(count));
+        self.by_class.counts.with(cx, |counts| counts.0.entry(class).or_default().add(count));
     }
 
     fn module_load_finished(&self, cx: &mut InCallback<'_>, module: ModuleId, _status: Result<()>) {
@@ -402,7 +418,7 @@ impl Callbacks for Allocations {
     }
 
     fn module_unload_started(&self, cx: &mut InCallback<'_>, _module: ModuleId) {
-        self.move_to_names(cx);
+        self.by_class.move_to_names(cx);
     }
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {
@@ -411,7 +427,7 @@ impl Callbacks for Allocations {
             None => {
                 let lacks_boxes = self.lacks_boxes.load(Ordering::Relaxed);
                 let notes = lacks_boxes.then(|| LACKS_BOXES.to_owned());
-                self.asker.report(notes.as_slice(), &self.report(cx), &[]);
+                self.asker.report(notes.as_slice(), &self.by_class.report(cx, self.top), &[]);
             }
         }
     }

@@ -60,6 +60,8 @@ const LONGEST_MESSAGE: usize = 200;
 /// The share of the time in which messages are read, and how long they may be read at first.
 const READING_SHARE: u32 = 20;
 const READING_AT_FIRST: Duration = Duration::from_millis(100);
+/// The interval between drafts: an exception that nobody catches ends the process soon.
+const DRAFTS: Duration = Duration::from_millis(100);
 /// The most frames that are looked at for a thrower.
 const DEPTH: usize = 200;
 
@@ -482,7 +484,7 @@ impl Exceptions {
         let callers = Arc::<Mutex<LaterCallers>>::default();
         answer_with_callers(cx, &asker, LaterCallers::work(&callers, &hears))?;
         let state = Arc::<Mutex<State>>::default();
-        keep_drafts(cx, &asker, drafts(&state, &asker, top))?;
+        keep_drafts(cx, &asker, DRAFTS, drafts(&state, &asker, top))?;
         Ok(Self {
             start: Instant::now(),
             top,

@@ -332,11 +332,12 @@ fn document(head: &Head, report: &impl Report) -> String {
     document.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}")) + "\n"
 }
 
-/// Has what is known so far written again and again, if a command can read it. `so_far` returns none if that has not
-/// changed.
+/// Has what is known so far written again and again, in this interval or less often, if a command can read it. `so_far`
+/// returns none if that has not changed.
 pub(crate) fn keep_drafts<R: Report>(
     cx: &InCallback<'_>,
     asker: &Asker,
+    interval: Duration,
     mut so_far: impl FnMut(&mut ProfilerThread<'_>) -> Option<R> + Send + 'static,
 ) -> std::io::Result<()> {
     if asker.stop.is_none() || crate::sdk::is_tool() {
@@ -344,13 +345,13 @@ pub(crate) fn keep_drafts<R: Report>(
     }
     let asker = asker.clone();
     cx.spawn_profiler_thread("draft", move |cx| {
-        let mut pause = LOOK;
+        let mut pause = interval;
         while cx.wait(pause).is_continue() && !asker.is_over() {
             let begin = Instant::now();
             if let Some(report) = so_far(cx) {
                 asker.draft(&report);
             }
-            pause = LOOK.max(begin.elapsed() * DRAFT_PAUSE);
+            pause = interval.max(begin.elapsed() * DRAFT_PAUSE);
         }
     })
 }

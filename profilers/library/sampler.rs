@@ -515,12 +515,9 @@ impl State {
         profile.set_skipped("rounds during collections", report.skipped.busy);
         profile.set_skipped("threads that came and went between rounds", report.unseen);
         profile.set_skipped("events of the runtime that were lost", lost);
-        if let Some(note) = self.unsampled.note_of_native() {
-            profile.set_note("native threads", note);
-        }
-        if let Some(note) = self.unsampled.note_of_missed() {
-            profile.set_note("missed work", note);
-        }
+        // What an earlier snapshot said may hold no longer.
+        profile.set_note("native threads", self.unsampled.note_of_native().unwrap_or_default());
+        profile.set_note("missed work", self.unsampled.note_of_missed().unwrap_or_default());
         if self.waits > 0 {
             profile.set_note("waits", format!("{} samples of threads that wait", self.waits));
         }

@@ -104,22 +104,32 @@ const THROWN: [&str; 3] = [
 #[test]
 fn an_application_that_dies_has_answered_a_moment_before() -> Result<()> {
     for runtime in runtimes()? {
-        let begin = |name: &str| -> Result<Program> {
+        let answer = |name: &str, milliseconds: u64| -> Result<(Option<i32>, String)> {
             let mut command = corprof()?;
             command.args([name, "--"]).args(application(&runtime, "Asked")?).arg("dies");
             let program = Program::start(command)?;
             program.expect("ready")?;
-            thread::sleep(Duration::from_secs(1));
-            Ok(program)
+            thread::sleep(Duration::from_millis(milliseconds));
+            program.end()
         };
-        let (code, stderr) = begin("exceptions")?.end()?;
+        let (code, stderr) = answer("exceptions", 1000)?;
         let (_, draft) =
             stderr.split_once("what that knew until then:").with_context(|| format!("{runtime}: {stderr}"))?;
         ensure!(code == Some(134), "{runtime}: {code:?}");
         ensure!(THROWN.iter().all(|line| draft.contains(line)), "{runtime}: {draft}");
-        let (_, stderr) = begin("pauses")?.end()?;
+        let (_, stderr) = answer("allocations", 1500)?;
+        let (_, draft) =
+            stderr.split_once("what that knew until then:").with_context(|| format!("{runtime}: {stderr}"))?;
+        ensure!(draft.contains("System.InvalidOperationException"), "{runtime}: {draft}");
+        let (_, stderr) = answer("pauses", 0)?;
         ensure!(stderr.contains("there is no answer of process"), "{runtime}: {stderr}");
+    }
+    Ok(())
+}
 
+#[test]
+fn a_process_that_dies_has_answered_a_moment_before() -> Result<()> {
+    for runtime in runtimes()? {
         let program = asked(&runtime, "dies")?;
         let mut command = corprof()?;
         command.args(["exceptions", &program.child.id().to_string()]).stdout(Stdio::piped()).stderr(Stdio::piped());
