@@ -436,3 +436,34 @@ fn a_process_may_end_while_it_is_recorded() -> Result<()> {
     }
     Ok(())
 }
+
+mod long {
+    use super::*;
+
+    /// Memory that an allocator keeps for a thread which has ended stays with the process, and each visit has threads
+    /// of its own.
+    #[test]
+    fn recordings_one_after_the_other_leave_little_memory_behind() -> Result<()> {
+        for runtime in runtimes()? {
+            let folder = tempfile::tempdir()?;
+            let program = diagnosed(&runtime, None)?;
+            let status = format!("/proc/{}/status", program.child.id());
+            let megabytes = || -> Result<u64> {
+                let status = fs::read_to_string(&status)?;
+                let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("no RssAnon")?;
+                Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? / 1024)
+            };
+            let before = megabytes()?;
+            for visit in 0..6 {
+                let mut command = corprof()?;
+                command.args(["record", "--duration", "0.5", "-p", &program.child.id().to_string(), "-o"]);
+                let output = command.arg(folder.path().join(format!("{visit}.folded"))).output()?;
+                ensure!(!texts(&output).1.contains("left alone"), "{runtime}: {output:?}");
+            }
+            let more = megabytes()?.saturating_sub(before);
+            println!("{runtime}: {more} MB more");
+            ensure!(more < 80, "{runtime}: {more} MB more after 6 recordings");
+        }
+        Ok(())
+    }
+}

@@ -4,7 +4,7 @@
 //! reads, while everything runs. It looks for libraries when an address lies in none that is known.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use framehop::{
     CacheNative, ExplicitModuleSectionInfo, FrameAddress, MayAllocateDuringUnwind, Module, UnwindRegsNative, Unwinder,
     UnwinderNative,
 };
+use object::read::ReadCache;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 
@@ -187,10 +188,11 @@ fn place(ip: usize, registers: UnwindRegsNative) -> Place {
 
 impl Library {
     fn read(path: &str) -> Option<Self> {
-        let data = fs::read(path).ok()?;
-        let file = ElfFile64::<object::Endianness>::parse(data.as_slice()).ok()?;
+        // In parts: allocators keep what a thread has freed, and most of a large file is of no use here.
+        let data = ReadCache::new(File::open(path).ok()?);
+        let file = ElfFile64::<object::Endianness, _>::parse(&data).ok()?;
         let endian = file.endian();
-        let headers = file.elf_header().program_headers(endian, data.as_slice()).ok()?;
+        let headers = file.elf_header().program_headers(endian, &data).ok()?;
         // Code is mapped in whole pages, so it may overlap with the segment after it.
         let is_code = |flags: u32| flags & object::elf::PF_X != 0;
         let is_loaded = |kind: u32| kind == object::elf::PT_LOAD;
