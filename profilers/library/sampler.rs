@@ -27,7 +27,7 @@ use corprof::args::EventPipeEvent;
 use corprof::detach::{DetachState, Detacher};
 use corprof::hooks::{HookedFunctions, Precompiled};
 use corprof::prelude::*;
-use corprof::sampler::{Mode, Report, Round, Sample, Sampler};
+use corprof::sampler::{Mode, Report, Round, Sample, Sampler, Strategy};
 use corprof::sync::Mutex;
 use corprof_export::{self as export, Format, FrameId, Output, Profile, Unit, application_name};
 use corprof_profilers::settings::Settings;
@@ -72,6 +72,10 @@ const SNAPSHOT: Duration = Duration::from_secs(10);
 const FIRST_SNAPSHOTS: Duration = Duration::from_secs(1);
 /// The interval at which it checks whether sampling is to end.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// What distorts a profile of processor time where threads are stopped.
+const AT_SAFEPOINTS: &str = "Threads were stopped at safepoints: code between two of them is charged to the next call or end \
+                             of a loop. A busy machine allows few rounds";
 
 /// The profiler.
 #[derive(Profiler)]
@@ -515,6 +519,9 @@ impl State {
         profile.set_skipped("rounds during collections", report.skipped.busy);
         profile.set_skipped("threads that came and went between rounds", report.unseen);
         profile.set_skipped("events of the runtime that were lost", lost);
+        if report.mode == Mode::Cpu && report.strategy == Strategy::SuspendedRuntime {
+            profile.warn(AT_SAFEPOINTS);
+        }
         // What an earlier snapshot said may hold no longer.
         profile.set_note("native threads", self.unsampled.note_of_native().unwrap_or_default());
         profile.set_note("missed work", self.unsampled.note_of_missed().unwrap_or_default());

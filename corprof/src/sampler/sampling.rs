@@ -94,7 +94,8 @@ impl Sampling {
                 self.last_round = now;
                 let pause = self.budget.pace().saturating_sub(self.recording.options.interval);
                 self.recording.report.skipped.budget += self.schedule.put_off(pause);
-                if !threads.is_empty() || strategy.shows_empty_rounds() {
+                // The last round has the whole report, of a process that did nothing, too.
+                if is_over || !threads.is_empty() || strategy.shows_empty_rounds() {
                     is_over |= self.show_round(cx, strategy.as_ref(), &threads, time.elapsed, on_round);
                 }
                 if is_over {

@@ -437,6 +437,22 @@ fn a_process_may_end_while_it_is_recorded() -> Result<()> {
     Ok(())
 }
 
+/// As where signals cannot be sent.
+#[test]
+fn a_profile_of_stopped_threads_says_what_distorts_it() -> Result<()> {
+    for runtime in runtimes()? {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("p.svg");
+        let mut command = corprof()?;
+        command.args(["record", "--env", "SAMPLER_STRATEGY=suspended", "-o"]).arg(&file).arg("--");
+        let output = command.args(application(&runtime, "Ends")?).args(["1000", "return"]).output()?;
+        let said = texts(&output).1;
+        let words = "Threads were stopped at safepoints";
+        ensure!(said.contains(words) && fs::read_to_string(&file)?.contains(words), "{runtime}: {said}");
+    }
+    Ok(())
+}
+
 mod long {
     use super::*;
 

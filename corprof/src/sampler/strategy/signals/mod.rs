@@ -65,6 +65,9 @@ const FORBIDDEN: &str = "the system does not let the process send signals to its
 
 /// Checks that signals can be sent at all.
 pub(super) fn check() -> Result<()> {
+    if !signals::are_allowed() {
+        return Err(Error::new(E_FAIL, "rt_tgsigqueueinfo").about("Strategy::Signals", FORBIDDEN));
+    }
     signals::install().map_err(|_| Error::new(E_FAIL, "sigaction").about("Strategy::Signals", REPLACED))
 }
 

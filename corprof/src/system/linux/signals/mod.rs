@@ -108,6 +108,11 @@ struct QueuedSignal {
 
 const _: () = assert!(size_of::<QueuedSignal>() == 128 && size_of::<libc::siginfo_t>() == 128);
 
+/// Whether the system lets this process send signals to its threads. A filter of system calls (seccomp) may forbid it.
+pub(crate) fn are_allowed() -> bool {
+    Address::own().queue(0, 0) != Sending::Forbidden
+}
+
 impl Address {
     /// The address of the calling thread.
     pub(crate) fn own() -> Self {
@@ -127,26 +132,23 @@ impl Address {
     }
 
     fn send_value(self, value: usize) -> Sending {
-        // SAFETY: both take no arguments and touch no memory.
-        let (process, user) = unsafe { (libc::getpid(), libc::getuid()) };
-        let info = QueuedSignal {
-            signal: SIGNAL,
-            error: 0,
-            code: libc::SI_QUEUE,
-            _padding: 0,
-            process,
-            user,
-            value,
-            _rest: [0; 96],
-        };
         // The application may install a handler at any time: so this comes last.
         if !is_installed() {
             return Sending::Replaced;
         }
+        self.queue(SIGNAL, value)
+    }
+
+    /// Queues a signal; 0 is none, and only checks that it could be.
+    fn queue(self, signal: i32, value: usize) -> Sending {
+        // SAFETY: both take no arguments and touch no memory.
+        let (process, user) = unsafe { (libc::getpid(), libc::getuid()) };
+        let info =
+            QueuedSignal { signal, error: 0, code: libc::SI_QUEUE, _padding: 0, process, user, value, _rest: [0; 96] };
         // SAFETY: the system reads the structure, which has the length that it expects; it returns an error for a
         // thread that does not exist.
         let answer =
-            unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, self.thread, SIGNAL, &raw const info) };
+            unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, self.thread, signal, &raw const info) };
         match (answer, io::Error::last_os_error().raw_os_error()) {
             (0, _) => Sending::Done,
             (_, Some(libc::EPERM | libc::ENOSYS | libc::EACCES)) => Sending::Forbidden,
