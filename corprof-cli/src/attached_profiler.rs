@@ -18,7 +18,7 @@ use anyhow::anyhow;
 use corprof_diagnostics::Process;
 use corprof_launch::checks;
 use corprof_launch::environment::{self, Configured};
-use corprof_launch::processes;
+use corprof_launch::processes::{self, Identity};
 
 use self::folder::Folder;
 use crate::attach_request::{self, Occupied};
@@ -38,6 +38,7 @@ pub(crate) const LOOK: Duration = Duration::from_millis(20);
 pub(crate) struct Place {
     folder: Folder,
     pid: u32,
+    identity: Identity,
     inner_pid: u32,
 }
 
@@ -60,7 +61,9 @@ impl Place {
     /// # Errors
     /// If the folder cannot be made.
     pub(crate) fn new(process: &Process) -> Result<Self, Failure> {
-        Ok(Self { folder: Folder::new(process)?, pid: process.pid(), inner_pid: process.inner_pid() })
+        let pid = process.pid();
+        let identity = Identity::of(pid);
+        Ok(Self { folder: Folder::new(process)?, pid, identity, inner_pid: process.inner_pid() })
     }
 
     /// The folder.
@@ -100,7 +103,7 @@ impl Place {
 
     /// Whether the process has ended.
     pub(crate) fn has_ended(&self) -> bool {
-        !processes::is_there(self.pid)
+        !self.identity.is_there()
     }
 
     /// Attaches a built-in profiler with these settings.
@@ -188,7 +191,7 @@ mod tests {
     fn a_visit_ends_by_a_file_or_with_the_process() {
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let folder = Folder::of_test();
-        let place = Place { folder, pid: child.id(), inner_pid: 7 };
+        let place = Place { folder, pid: child.id(), identity: Identity::of(child.id()), inner_pid: 7 };
         let signals = Signals::catch().unwrap();
         let stop = place.file("stop");
         assert_eq!(place.of_process(&stop, ""), place.file("stop.7"));

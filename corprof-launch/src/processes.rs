@@ -125,6 +125,34 @@ pub fn is_there(pid: u32) -> bool {
     true
 }
 
+/// A process that is told from a later one to which the system has given its number.
+#[derive(Debug, Clone, Copy)]
+pub struct Identity {
+    pid: u32,
+    /// When it began, in ticks since the start of the system; none if the system does not show it.
+    began: Option<u64>,
+}
+
+impl Identity {
+    /// That of the process which has this number now.
+    #[must_use]
+    pub fn of(pid: u32) -> Self {
+        Self { pid, began: began(pid) }
+    }
+
+    /// Whether it still runs; true if the system does not show it. A zombie has ended.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        is_there(self.pid) && (self.began.is_none() || began(self.pid) == self.began)
+    }
+}
+
+fn began(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The fields after the name, which may contain anything, begin with the third one.
+    stat.rsplit(')').next()?.split_whitespace().nth(22 - 3)?.parse().ok()
+}
+
 /// Whether a process has ended, and its parent has not waited for it yet.
 fn is_zombie(pid: u32) -> bool {
     // Its first thread may have ended alone.
@@ -262,6 +290,18 @@ mod tests {
         );
         assert_eq!(name("dotnet x-1.dll --benchmarkName"), None);
         assert_eq!(name("dotnet x-1.dll"), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_process_is_told_from_a_later_one_with_its_number() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let identity = Identity::of(child.id());
+        assert!(identity.is_there());
+        let earlier = Identity { began: identity.began.map(|began| began - 1), ..identity };
+        assert!(identity.began.is_some() && !earlier.is_there());
+        child.kill().unwrap();
+        assert!(child.wait().is_ok() && !identity.is_there());
     }
 
     #[cfg(target_os = "linux")]
