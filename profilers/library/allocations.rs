@@ -292,7 +292,7 @@ pub(crate) const DRAFTS: Duration = Duration::from_secs(1);
 
 /// What is missing where managed code makes boxes.
 const LACKS_BOXES: &str = "boxes that code makes before it is optimised are not among them: this runtime does not report these. With --env \
-                           DOTNET_TieredCompilation=0 all code is optimised";
+                           DOTNET_TieredCompilation=0 all code is optimised, but for a debug build";
 
 /// Whether the core library makes the boxes of code that is not optimised, as from .NET 10 on.
 fn has_managed_boxing(core_library: &MetadataImport<'_>) -> Result<bool> {
@@ -395,7 +395,9 @@ impl Callbacks for Allocations {
     }
 
     fn object_allocated(&self, cx: &InNoGc<'_>, object: ObjectId<'_>, class: ClassId) {
-        let count = Count { bytes: cx.object_size(object).unwrap_or(0), objects: 1 };
+        // An object takes whole words.
+        let bytes = cx.object_size(object).unwrap_or(0).next_multiple_of(size_of::<usize>());
+        let count = Count { bytes, objects: 1 };
         self.by_class.counts.with(cx, |counts| counts.0.entry(class).or_default().add(count));
     }
 

@@ -1,5 +1,6 @@
 //! What profilers with stacks share: whose a frame is. The runtime's own frames are not shown, so that a stack begins
-//! with the application's `Main` on every runtime; what happens in a framework is told of the method that has called it.
+//! with the application's `Main` on every runtime; what happens in a framework is told of the method that has called
+//! it.
 
 use corprof::prelude::*;
 use corprof_export::{Frame, FrameKind};

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use corprof::args::EventPipeEvent;
 use corprof::events::views::{GcRestartEnd, GcStart, GcSuspendBegin, GcSuspendEnd, GcTriggered};
-use corprof::events::{Event, KeywordSet};
+use corprof::events::{Event, KeywordSet, SuspendReason};
 use corprof::id::Inert;
 use corprof::prelude::*;
 use corprof::sampler::{Mode, Round, Sample, Sampler, Strategy};
@@ -248,6 +248,10 @@ impl State {
         let now = Instant::now();
         if let Ok(begin) = event.decode::<GcSuspendBegin>() {
             self.finish();
+            // Of corprof itself, which looks at stacks. Without it the application would not pause.
+            if begin.reason == SuspendReason::PROFILER {
+                return;
+            }
             let reason = begin.reason.to_string();
             self.current = Some(Pause {
                 start: now,

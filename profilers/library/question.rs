@@ -7,9 +7,9 @@
 //!
 //! The answer of a profiler that has a stop file goes into the file /tmp/it/stop.4711.answer, with the process id: what
 //! an application has as its standard error may be read by nobody. Without one it is printed there. An application that
-//! dies answers nothing: until then a profiler may keep a draft of its answer in /tmp/it/stop.4711.draft. Then the profiler
-//! makes the file /tmp/it/stop.4711, and after the detach /tmp/it/stop.4711.left, which contains the reason if it could
-//! not detach: one with hooks stays in the process, and rests.
+//! dies answers nothing: until then a profiler may keep a draft of its answer in /tmp/it/stop.4711.draft. Then the
+//! profiler makes the file /tmp/it/stop.4711, and after the detach /tmp/it/stop.4711.left, which contains the reason if
+//! it could not detach: one with hooks stays in the process, and rests.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

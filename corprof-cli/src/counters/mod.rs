@@ -254,6 +254,9 @@ impl Watched {
         for trouble in self.counters.troubles() {
             eprintln!("corprof: {trouble}");
         }
+        if self.counters.is_empty() && !processes::is_there(self.pid) {
+            bail!("process {} has ended before it has sent values", self.pid);
+        }
         if self.counters.is_empty() {
             bail!(
                 "process {} has sent no values before the end: does it wait at its start (`corprof resume`), or has it no \

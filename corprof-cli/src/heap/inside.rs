@@ -208,7 +208,10 @@ fn prepare(process: &Process) -> Result<(Place, File)> {
 /// Makes an empty file that the process can write.
 fn make(file: &Path, pid: u32) -> Result<()> {
     let made = attached_profiler::folder::make(file).and_then(|made| processes::give(&made, pid));
-    made.with_context(|| format!("cannot make {}", file.display()))
+    made.with_context(|| match processes::is_there(pid) {
+        true => format!("cannot make {}", file.display()),
+        false => format!("process {pid} has ended"),
+    })
 }
 
 /// Waits for the description. Before an error, requests the profiler to detach.

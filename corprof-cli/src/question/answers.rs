@@ -14,8 +14,8 @@ use crate::output;
 /// The endings of the files of a process, in the order in which they are printed: the calls come before the answer.
 pub(super) const ENDINGS: [&str; 2] = [".calls", ".answer"];
 
-/// The ending of the file with what a profiler knew a moment ago (`profilers/library/question.rs`): if its process dies,
-/// there is no answer.
+/// The ending of the file with what a profiler knew a moment ago (`profilers/library/question.rs`): if its process
+/// dies, there is no answer.
 pub(super) const DRAFT: &str = ".draft";
 
 /// Prints each answer once. A text goes to standard error, as the output is the application's; a document goes to

@@ -304,6 +304,8 @@ impl Watched<'_> {
 fn once(args: &Args, watched: &mut Watched<'_>, signals: &Signals) -> Result<()> {
     let duration = args.duration.unwrap_or(DURATION);
     let pid = watched.pid;
+    // At the end the process may be gone.
+    let command = processes::command_line(pid);
     match watched.sampled {
         Some(_) => eprintln!("corprof: counting time in managed code in process {pid} for {duration} s, {LIMITS}"),
         None => eprintln!("corprof: counting processor time in process {pid} for {duration} s"),
@@ -331,16 +333,23 @@ fn once(args: &Args, watched: &mut Watched<'_>, signals: &Signals) -> Result<()>
     let counts = &watched.counts;
     let delivered = watched.session.delivered();
     if args.json {
-        let document = document(args, pid, has_ended, counts, delivered);
+        let document = document(args, pid, command, has_ended, counts, delivered);
         return Ok(writeln!(out, "{document}")?);
     }
-    writeln!(out, "process {pid}: {}", processes::command_line(pid).as_deref().unwrap_or("?"))?;
+    writeln!(out, "process {pid}: {}", command.as_deref().unwrap_or("?"))?;
     write!(out, "{}", table::text(counts, delivered, args.sort, args.rows.unwrap_or(ROWS)))?;
     Ok(out.flush()?)
 }
 
 /// The numbers as JSON. Times are in seconds; `events` is null if the runtime has sent none.
-fn document(args: &Args, pid: u32, has_ended: bool, counts: &Counts, delivered: &rates::Delivered) -> Value {
+fn document(
+    args: &Args,
+    pid: u32,
+    command: Option<String>,
+    has_ended: bool,
+    counts: &Counts,
+    delivered: &rates::Delivered,
+) -> Value {
     let last = counts.last();
     let rows = counts.rows(args.sort);
     let methods = rows.iter().take(args.rows.unwrap_or(usize::MAX)).map(|row| {
@@ -360,7 +369,7 @@ fn document(args: &Args, pid: u32, has_ended: bool, counts: &Counts, delivered: 
     });
     json!({
         "pid": pid,
-        "command": processes::command_line(pid),
+        "command": command,
         "has_ended": has_ended,
         "seconds": last.elapsed.as_secs_f64(),
         "processor_seconds": last.processor.as_secs_f64(),
