@@ -127,15 +127,15 @@ fn what_a_profiler_keeps_whose_initialize_has_failed_asks_nothing() -> Result<()
     Ok(())
 }
 
-/// What the profiler of `Hot` does.
+/// What the profiler of `Hot` and `Shapes` does.
 const HOT: [&str; 7] =
     ["edits", "once", "edits fast", "edits slow exact", "fast-by-il", "slow-by-il exact", "edits calm slow"];
 
 /// Methods of every shape, in the last tier: also those that native code calls, which inserted calls must not bring
 /// back in cooperative mode.
-fn hot(runtime: &Runtime, does: &str, seconds: u32, settings: &[(&str, &str)]) -> Result<()> {
-    let bare = Run::new(runtime, "Hot").args(["0.1"]).run()?;
-    let run = Run::new(runtime, "Hot").args([seconds.to_string()]).env("ATTACKS_HOT", does);
+fn hot(runtime: &Runtime, app: &str, does: &str, seconds: u32, settings: &[(&str, &str)]) -> Result<()> {
+    let bare = Run::new(runtime, app).args(["0.1"]).run()?;
+    let run = Run::new(runtime, app).args([seconds.to_string()]).env("ATTACKS_HOT", does).env("ATTACKS_PROGRAM", app);
     let run = settings.iter().fold(run, |run, (name, value)| run.env(name, value));
     let outcome = run.profiler_named("attacks", "Hot").timeout(LONGEST).run()?;
     outcome.exited_with(0).with_context(|| format!("{does}, {settings:?}"))?;
@@ -150,8 +150,18 @@ fn hot(runtime: &Runtime, does: &str, seconds: u32, settings: &[(&str, &str)]) -
 #[test]
 fn methods_of_every_shape_are_edited_and_hooked_while_they_run() -> Result<()> {
     for runtime in Runtime::all_for_modern("Hot")?.iter().filter(|runtime| !runtime.is_windows()) {
-        hot(runtime, "edits", 1, &[])?;
-        hot(runtime, "once", 1, &[("DOTNET_TieredCompilation", "0")])?;
+        hot(runtime, "Hot", "edits", 1, &[])?;
+        hot(runtime, "Hot", "once", 1, &[("DOTNET_TieredCompilation", "0")])?;
+    }
+    Ok(())
+}
+
+/// References of another class than declared, or that lead nowhere; hundreds of arguments.
+#[test]
+fn values_that_are_not_what_their_type_says_are_read() -> Result<()> {
+    for runtime in Runtime::all_for_modern("Shapes")?.iter().filter(|runtime| !runtime.is_windows()) {
+        hot(runtime, "Shapes", "slow exact", 1, &[])?;
+        hot(runtime, "Shapes", "edits slow-by-il", 1, &[])?;
     }
     Ok(())
 }
@@ -409,7 +419,8 @@ mod long {
         for runtime in Runtime::all_for_modern("Hot")?.iter().filter(|runtime| !runtime.is_windows()) {
             for does in HOT {
                 for settings in SETTINGS {
-                    hot(runtime, does, repetitions(2, 10), settings)?;
+                    hot(runtime, "Hot", does, repetitions(2, 10), settings)?;
+                    hot(runtime, "Shapes", does, repetitions(2, 10), settings)?;
                 }
             }
         }

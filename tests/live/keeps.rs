@@ -1,7 +1,12 @@
-//! Identifiers that a profiler keeps for ever: corprof refuses dead ones, by name, and no others.
+//! What a profiler keeps for ever: corprof refuses dead identifiers, by name, and no others, and nothing does harm.
 
 use anyhow::{Context, Result, ensure};
-use corprof_tests::{Run, Runtime};
+use corprof_diagnostics::Process;
+use corprof_tests::{Run, Runtime, repetitions};
+
+use crate::attacks::told_in;
+use crate::detach::attach;
+use crate::diagnostics::{PATIENCE, Program, command, profiler_named, runtimes};
 
 /// The profiler's count under `name`.
 fn count(told: &str, name: &str) -> Result<u64> {
@@ -25,6 +30,29 @@ fn what_was_unloaded_is_refused_while_everything_is_asked_about_without_pause() 
         for kind in ["assemblies", "modules", "classes", "functions", "threads"] {
             ensure!(count(told, kind)? > 0, "{kind} that have died are refused: {outcome}");
         }
+    }
+    Ok(())
+}
+
+/// Each attach uses what those before have left, also on a thread that stays, and when threads of the application end:
+/// a part of what the runtime keeps for a thread has gone then.
+#[test]
+fn whatever_is_kept_from_one_attach_to_the_next_does_no_harm() -> Result<()> {
+    for runtime in &runtimes()? {
+        let (clsid, library) = profiler_named(runtime, "attacks", "Hoards")?;
+        let mut program = Program::ready(command(runtime)?)?;
+        let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);
+        for _ in 0..repetitions(2, 40) {
+            attach(&client, clsid, &library, &[])?;
+            for command in ["load 2", "churn", "collect 2", "pool 1", "contend 1", "unload", "throw 25", "calm"] {
+                program.tell(command)?;
+            }
+        }
+        let stderr = program.end()?;
+        ensure!(!stderr.contains("panicked"), "{runtime}: {stderr}");
+        let told = told_in(&stderr, "hoard: ")?;
+        eprintln!("{runtime}: {told}");
+        ensure!(count(told, "answers")? > 1000 && count(told, "at-ends")? > 0, "{runtime}: {stderr}");
     }
     Ok(())
 }

@@ -39,6 +39,7 @@ use crate::report;
 use crate::sampler;
 use crate::session::Observer;
 use crate::session::ending::{DETACH, Functions, Object, Stage};
+use crate::session::ending_threads::Called;
 use crate::session::panics::catch;
 
 use super::Adapter;
@@ -91,6 +92,7 @@ impl<P: Profiler> Adapter<P> {
     }
 
     fn detach(&self) {
+        let _called = Called::begin();
         let state = &self.state;
         let ending = &state.ending;
         let Some(info) = self.info.get() else { return };

@@ -15,6 +15,7 @@ use crate::profiler::{BoxError, Profiler};
 use crate::report;
 use crate::session::Attaching;
 use crate::session::ending::Stage;
+use crate::session::ending_threads::Called;
 use crate::session::notification_profilers;
 use crate::session::panics::catch;
 use crate::session::wire;
@@ -65,6 +66,7 @@ pub(crate) unsafe extern "system" fn initialize_for_attach<P: Profiler>(
         return not_attached(adapter, error.about("notification_only", RULE));
     }
     let _attaching = Attaching::begin();
+    let _called = Called::begin();
     adapter.start(runtime.as_ref(), Phase::Attached, |info| {
         // SAFETY: the runtime has called `InitializeForAttach`, and waits for its result (fact: contexts).
         let mut cx = unsafe { InAttach::new(info) };
@@ -88,6 +90,7 @@ pub(crate) unsafe extern "system" fn profiler_attach_complete<P: Profiler>(this:
     // SAFETY: the runtime holds a reference while it calls (fact: profiler-object).
     let adapter: &Adapter<P> = unsafe { Adapter::of(this) };
     let _attaching = Attaching::begin();
+    let _called = Called::begin();
     if let Some(info) = adapter.info.get() {
         // SAFETY: the runtime has called `ProfilerAttachComplete`, and waits for its result (fact: contexts).
         let mut cx = unsafe { InCallback::new(info) };
@@ -161,6 +164,7 @@ impl<P: Profiler> Adapter<P> {
     ) -> HRESULT {
         let Some(runtime) = runtime else { return E_POINTER };
         let Some(_inside) = self.state.gate.enter() else { return E_FAIL };
+        let _called = Called::begin();
         self.state.ending.set_object(Some(self.as_object()));
         self.state.ending.initializing();
         let start = || -> Result<(), (HRESULT, String)> {
@@ -228,6 +232,7 @@ impl<P: Profiler> Adapter<P> {
 
     /// Closes the gate, calls the profiler's `shutdown`, and drops it.
     fn end(&self) {
+        let _called = Called::begin();
         if !self.state.ending.shutdown(PATIENCE) {
             return;
         }

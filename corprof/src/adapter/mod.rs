@@ -29,7 +29,7 @@ use crate::event_mask::Event;
 use crate::info::Info;
 use crate::profiler::Profiler;
 use crate::session::catch_up::must_see;
-use crate::session::ending_threads::{self, LateCallback};
+use crate::session::ending_threads::{self, Called, LateCallback};
 use crate::session::event_pipe_sessions::Callback;
 use crate::session::liveness::Subject;
 use crate::session::panics::{PanicPlace, ProfilerState, catch};
@@ -283,6 +283,8 @@ unsafe fn enter<P: Profiler>(this: *mut c_void, event: Event, subject: usize, us
         Some(catch_up) if must_see(P::EVENTS, event) => catch_up.is_for_profiler(event, subject),
         _ => true,
     };
+    // Bookkeeping may search for code; it does not for an object.
+    let _called = (!matches!(event, Event::ObjectAllocated)).then(Called::begin);
     // Bookkeeping goes on when the profiler is disabled, as an earlier callback may still be running.
     bookkeeping::before(info, event, subject);
     if exception_pins::depend_on(event)

@@ -43,7 +43,7 @@ impl InCallback<'_> {
     /// Lists the loaded assemblies, unless nothing was loaded since that was done.
     pub(crate) fn list_assemblies(&mut self) -> Result<()> {
         let changes = self.liveness().changes();
-        if self.loaded_assemblies().lock().changes == changes {
+        if self.loaded_assemblies().lock().changes == Some(changes) {
             return Ok(());
         }
         let mut modules = HashMap::new();
@@ -55,7 +55,7 @@ impl InCallback<'_> {
                 modules.entry(info.name).and_modify(|one| *one = None).or_insert(Some(module));
             }
         }
-        *self.loaded_assemblies().lock() = ByName { changes, modules };
+        *self.loaded_assemblies().lock() = ByName { changes: Some(changes), modules };
         Ok(())
     }
 }
@@ -159,7 +159,7 @@ impl<'a, 'cb> Definitions<'a, 'cb> {
 
     fn listed(&self, name: &str) -> Result<ModuleId, NotFound> {
         let known = self.cx.loaded_assemblies().lock();
-        if known.changes != self.cx.liveness().changes() {
+        if known.changes != Some(self.cx.liveness().changes()) {
             return Err(NotFound::NotListed);
         }
         known.modules.get(name).copied().flatten().ok_or(NotFound::Ambiguous)

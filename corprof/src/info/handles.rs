@@ -12,6 +12,7 @@ use crate::error::{E_INVALIDARG, Error, Result};
 use crate::generated::contract::contract;
 use crate::id::ObjectId;
 use crate::info::Info;
+use crate::session::ending_threads::AnyCall;
 
 use super::nested::Nested;
 
@@ -138,6 +139,7 @@ impl ObjectHandle {
         const CALL: &str = "DestroyHandle";
         let info = self.info.as_version::<sys::ICorProfilerInfo13>(CALL)?;
         let late = self.info.deferred_handles();
+        let _call = AnyCall::begin();
         let Some(_freeing) = Freeing::begin() else {
             late.push(self.raw);
             return Ok(());

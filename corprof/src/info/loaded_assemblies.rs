@@ -18,8 +18,9 @@ pub(super) struct Assemblies {
 /// The loaded assemblies by name, until the set of loaded modules changes.
 #[derive(Default)]
 pub(super) struct ByName {
-    /// The value of [`Liveness::changes`](crate::session::liveness::Liveness::changes) before listing.
-    pub(super) changes: u64,
+    /// The value of [`Liveness::changes`](crate::session::liveness::Liveness::changes) before listing; none before the
+    /// first.
+    pub(super) changes: Option<u64>,
     /// None for a name that several assemblies have.
     pub(super) modules: HashMap<String, Option<ModuleId>>,
 }

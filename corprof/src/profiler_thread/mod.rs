@@ -40,6 +40,7 @@ use crate::error::{Error, Result};
 use crate::generated::contract::contract;
 use crate::info::Info;
 use crate::report;
+use crate::session::ending_threads::Called;
 use crate::session::panics::{PanicPlace, catch};
 use crate::session::profiler_threads::ThreadPermit;
 
@@ -116,6 +117,7 @@ impl InCallback<'_> {
 fn begin(permit: &ThreadPermit, info: &Info, name: &str, run: impl FnOnce(&mut ProfilerThread<'_>)) {
     permit.take();
     let life = || {
+        let _called = Called::begin();
         // SAFETY: corprof has just made this thread, which has no managed code to run, and the runtime answers all sync
         // calls on it (fact: contexts).
         let mut cx = ProfilerThread { inner: unsafe { InCallback::new(info) } };

@@ -7,6 +7,10 @@
 //!
 //! Thread-local data of corprof's own tells. They are made after the runtime's, in a callback that comes while the
 //! thread lives, so with glibc they are destroyed before the runtime's. musl and Windows promise no order.
+//!
+//! The profiler's own thread-local data may make calls when they are destroyed, before or after those tables: the
+//! runtime makes these when it first needs them. So a thread that the runtime has not called, and that is not one of
+//! corprof's at work, may end ([`is_outside`]).
 
 use std::cell::Cell;
 
@@ -14,6 +18,8 @@ use corprof_sys as sys;
 
 use crate::error::{Error, Result};
 use crate::event_mask::Event;
+
+use super::thread_slot;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Life {
@@ -37,6 +43,56 @@ thread_local! {
     static MARK: Mark = const { Mark };
     /// Whether the calling thread is in a callback that may come at its end.
     static IS_LATE: Cell<bool> = const { Cell::new(false) };
+    /// Whether the runtime has called the profiler on the calling thread, or corprof is at work there.
+    static IS_CALLED: Cell<bool> = const { Cell::new(false) };
+    /// Whether the calling thread makes a call from outside, inside of which callbacks may come.
+    static IS_CALLING_FROM_OUTSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The runtime has called the profiler on this thread, or corprof begins to work on it.
+pub(crate) struct Called {
+    /// Whether another one encloses it.
+    is_inner: bool,
+}
+
+impl Called {
+    pub(crate) fn begin() -> Self {
+        Self { is_inner: IS_CALLED.replace(true) }
+    }
+}
+
+impl Drop for Called {
+    fn drop(&mut self) {
+        IS_CALLED.set(self.is_inner);
+    }
+}
+
+/// A call that any thread may make, inside of which callbacks may come.
+pub(crate) struct AnyCall {
+    is_inner: bool,
+}
+
+impl AnyCall {
+    pub(crate) fn begin() -> Self {
+        Self { is_inner: IS_CALLING_FROM_OUTSIDE.replace(is_outside()) }
+    }
+}
+
+impl Drop for AnyCall {
+    fn drop(&mut self) {
+        IS_CALLING_FROM_OUTSIDE.set(self.is_inner);
+    }
+}
+
+/// Whether callbacks on this thread come inside of a call from outside.
+#[inline]
+pub(super) fn is_calling_from_outside() -> bool {
+    IS_CALLING_FROM_OUTSIDE.get()
+}
+
+/// Whether nothing shows that the calling thread lives: destructors of its thread-local data may be running.
+pub(super) fn is_outside() -> bool {
+    is_calling_from_outside() || !(thread_slot::is_surely_inside() || IS_CALLED.get() || thread_slot::is_inside())
 }
 
 /// Whether the runtime may make the callback on a thread that it detaches.
@@ -85,7 +141,7 @@ pub(crate) fn refuse_search(call: &'static str) -> Result<()> {
 }
 
 #[cold]
-fn refusal(call: &'static str) -> Error {
+pub(super) fn refusal(call: &'static str) -> Error {
     const RULE: &str =
         "it ends, and code cannot be searched for on it any more: ask in an earlier callback, or on a profiler thread";
     Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, call).about("the calling thread", RULE)
@@ -106,6 +162,23 @@ mod tests {
             thread_lives();
             let _late = LateCallback::begin();
             assert!(may_search(), "it lives");
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn who_was_not_called_may_end() {
+        std::thread::spawn(|| {
+            assert!(is_outside());
+            let call = AnyCall::begin();
+            let inner = Called::begin();
+            assert!(is_outside(), "a callback in a call of a thread that may end");
+            drop(inner);
+            drop(call);
+            let _called = Called::begin();
+            let _call = AnyCall::begin();
+            assert!(!is_outside());
         })
         .join()
         .unwrap();

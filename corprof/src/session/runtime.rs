@@ -18,7 +18,7 @@ use super::searcher::{NotMade, Searcher};
 use super::searches::{self, Search, Searches};
 use super::thread_slot;
 use super::{Info, Session};
-use crate::error::{E_NOINTERFACE, Error, Result};
+use crate::error::{E_NOINTERFACE, E_OUTOFMEMORY, Error, Result};
 
 /// The runtime, as a COM object.
 pub(crate) struct Runtime {
@@ -30,6 +30,7 @@ pub(crate) struct Runtime {
     calls: Calls,
     searches: Searches,
     searcher: Searcher,
+    drops_tables_early: OnceLock<bool>,
     /// The session that has this.
     session: OnceLock<Weak<Session>>,
 }
@@ -159,6 +160,7 @@ impl Runtime {
                 calls: Calls::new(may_end),
                 searches: Searches::default(),
                 searcher: Searcher::default(),
+                drops_tables_early: OnceLock::new(),
                 session: OnceLock::new(),
             }),
             older => Err(UnsupportedRuntime::new(runtime, older.map_or(0, |(_, version)| version))),
@@ -204,11 +206,19 @@ impl Runtime {
         let are_safe_everywhere = self.searches.are_safe_everywhere();
         // Callbacks come on threads that the runtime knows, or in suspensions. To ask would take half as long as the
         // search.
-        if are_safe_everywhere && thread_slot::is_surely_inside() {
+        if are_safe_everywhere && thread_slot::is_surely_inside() && !ending_threads::is_calling_from_outside() {
             return search(self, ThreadKind::Known);
         }
         let kind = self.thread_kind();
-        if kind == ThreadKind::Known || are_safe_everywhere || self.searches.is_suspender() {
+        let may_end = ending_threads::is_outside();
+        if kind == ThreadKind::Known && may_end {
+            return Err(ending_threads::refusal(call));
+        }
+        let is_safe = kind == ThreadKind::Known || are_safe_everywhere || self.searches.is_suspender();
+        if is_safe && may_end && self.drops_tables_early() {
+            return self.search_on_new_thread(call, search);
+        }
+        if is_safe {
             return search(self, kind);
         }
         let Some(session) = self.session.get().and_then(Weak::upgrade) else { return Err(searches::refusal(call)) };
@@ -258,6 +268,31 @@ impl Runtime {
             ThreadKind::Known | ThreadKind::Searcher => Ok(Search::NONE),
             ThreadKind::Unknown => self.searches.begin(call),
         }
+    }
+
+    /// Has `search` made on a thread that lives.
+    #[cold]
+    fn search_on_new_thread<R: Send + 'static>(
+        &self,
+        call: &'static str,
+        search: impl FnOnce(&Self, ThreadKind) -> Result<R> + Send + 'static,
+    ) -> Result<R> {
+        let none = || Error::new(E_OUTOFMEMORY, call).about("threads", "the system could not make a thread");
+        let info = Info(self.session.get().and_then(Weak::upgrade).ok_or_else(|| searches::refusal(call))?);
+        let make = move || search(info.runtime(), ThreadKind::Unknown);
+        let thread = std::thread::Builder::new().name("code search".to_owned()).spawn(make).map_err(|_| none())?;
+        thread.join().unwrap_or_else(|_| Err(none()))
+    }
+
+    /// Whether a thread may lack the tables for searches at its end (`ending_threads.rs`): .NET 11, where it was seen,
+    /// and later. .NET 8 and 10 have no such data of threads.
+    fn drops_tables_early(&self) -> bool {
+        const FIRST: u16 = 11;
+        let read = || {
+            let info = self.as_version::<sys::ICorProfilerInfo3>("GetRuntimeInformation")?;
+            RuntimeInfo::read(&info)
+        };
+        *self.drops_tables_early.get_or_init(|| read().is_ok_and(|(_, version)| version.major >= FIRST))
     }
 
     fn thread_kind(&self) -> ThreadKind {

@@ -17,7 +17,7 @@ use crate::metadata::signature::{MethodSignature, Primitive, Type};
 use crate::metadata::{CORE_LIBRARY, MethodDef, TypeDef, TypeDefOrRef, awaited, is_suspended_by_the_runtime};
 
 use super::Unreadable;
-use super::plan::{Plan, size_of_number};
+use super::plan::{Plan, StringClass, size_of_number};
 use super::planner::{self, Kind, Owner, Scope, Shape, ShapeField, Source};
 
 /// How often the assemblies are listed again because another was loaded meanwhile.
@@ -303,6 +303,16 @@ impl Source for Lookup<'_, '_> {
         let core = self.assembly(CORE_LIBRARY)?;
         let (core, definition) = self.ask(|definitions| definitions.find(core, name))?;
         self.cx.class_from_token(core, definition, &[]).map_err(Unreadable::Layout)
+    }
+
+    fn string_class(&mut self) -> StringClass {
+        let known = StringClass::of(self.cx);
+        if known.get().is_none()
+            && let Ok(core) = self.assembly(CORE_LIBRARY)
+        {
+            known.find(self.cx, core);
+        }
+        known
     }
 
     fn shape(&mut self, class: ClassId) -> Result<Shape> {

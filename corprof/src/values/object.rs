@@ -17,7 +17,7 @@ use crate::metadata::signature::Primitive;
 
 use super::display::show_fields;
 use super::live::{is_enum, kind_by_names, layout_of, number_of_enum, type_name};
-use super::plan::{FieldNode, Node};
+use super::plan::{FieldNode, Node, StringClass};
 use super::planner::{self, Kind, Shape, Source};
 use super::value::Place;
 use super::{Field, StringRef, Unreadable, Value};
@@ -153,7 +153,7 @@ impl<'gc> ObjectValue<'gc> {
         let Content::Fields(fields) = &self.content else { return None };
         let field = fields.iter().find(|field| field.is_called(name))?;
         match field.node {
-            Node::Object | Node::String => self.place.at(field.offset).read_object()?,
+            Node::Object | Node::String(_) => self.place.at(field.offset).read_object()?,
             _ => None,
         }
     }
@@ -214,7 +214,11 @@ impl<'gc> Reader<'_, 'gc> {
         let primitive = u8::try_from(class.element_type.0).ok().and_then(Primitive::from_element);
         match (class.element_type, primitive) {
             (sys::ELEMENT_TYPE_PTR | sys::ELEMENT_TYPE_FNPTR, _) => Ok(Node::Pointer),
-            (_, Some(Primitive::String)) => Ok(Node::String),
+            (_, Some(Primitive::String)) => {
+                let strings = StringClass::of(self.cx);
+                class.element.into_iter().for_each(|class| strings.learn(class));
+                Ok(Node::String(strings))
+            }
             (_, Some(Primitive::Object)) => Ok(Node::Object),
             (_, Some(number)) => Ok(Node::Primitive(number)),
             // A class, which may be that of strings, or a value type.
@@ -290,6 +294,12 @@ impl Source for KnownTypes<'_> {
         let own = name_in_core(info.module, info.token)?;
         let base = name_in_core(parent.module, parent.token)?;
         kind_by_names(own.as_deref(), base.as_deref(), || number_of_enum(self.cx, info.module, info.token))
+    }
+
+    fn string_class(&mut self) -> StringClass {
+        let strings = StringClass::of(self.cx);
+        strings.find(self.cx, self.core);
+        strings
     }
 
     fn class(&mut self, _: ModuleId, _: TypeDefOrRef, _: &[ClassId]) -> Result<ClassId, Unreadable> {

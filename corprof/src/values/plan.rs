@@ -1,13 +1,54 @@
 //! The types of the values in a call of one function: made when it is compiled, read by its hooks.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use crate::id::ClassId;
+use crate::context::InNoGc;
+use crate::id::{ClassId, ModuleId};
 use crate::info::SoleAssembly;
 use crate::metadata::FieldDef;
 use crate::metadata::signature::Primitive;
+use crate::session::{Info, Observer};
 
 use super::Unreadable;
+
+/// The class of strings, once it is known: one for a session.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StringClass(Arc<OnceLock<ClassId>>);
+
+impl Observer for StringClass {}
+
+impl StringClass {
+    pub(super) fn of(info: &Info) -> Self {
+        info.extension::<Self>().clone()
+    }
+
+    pub(super) fn get(&self) -> Option<ClassId> {
+        self.0.get().copied()
+    }
+
+    pub(super) fn learn(&self, class: ClassId) {
+        let _ = self.0.set(class); // always the same
+    }
+
+    /// Finds it in the core library, without loading anything.
+    pub(super) fn find(&self, cx: &InNoGc<'_>, core: ModuleId) {
+        if self.get().is_some() {
+            return;
+        }
+        let methods = || {
+            let metadata = cx.metadata(core).ok()?;
+            metadata.methods(metadata.find_type_def("System.String", None).ok()??).ok()
+        };
+        let class_of = |method| cx.function_info(cx.function_from_token(core, method).ok()?).ok()?.class;
+        methods().into_iter().flatten().find_map(class_of).into_iter().for_each(|class| self.learn(class));
+    }
+}
+
+impl PartialEq for StringClass {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
 
 /// The values of a function.
 #[derive(Debug, Default)]
@@ -42,8 +83,9 @@ pub(super) enum Node {
         /// An integer, a truth value or a character.
         underlying: Primitive,
     },
-    /// A reference to a string.
-    String,
+    /// A reference to a string, or to any object: whatever code has no proof may have put there. Strings are told by
+    /// their class; while that is not known, none is read.
+    String(StringClass),
     /// A reference to any object.
     Object,
     /// An unmanaged pointer or a function pointer.
@@ -116,7 +158,7 @@ impl Node {
     pub(super) fn size(&self) -> Option<usize> {
         Some(match self {
             Self::Primitive(primitive) | Self::Enum { underlying: primitive, .. } => size_of_number(*primitive)?,
-            Self::String | Self::Object | Self::Pointer | Self::ByRef(_) => size_of::<usize>(),
+            Self::String(_) | Self::Object | Self::Pointer | Self::ByRef(_) => size_of::<usize>(),
             Self::Struct(of) => of.size,
             Self::Unreadable(_) => return None,
         })

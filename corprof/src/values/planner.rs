@@ -10,7 +10,7 @@ use crate::metadata::signature::{CallingConvention, MethodSignature, Primitive, 
 use crate::metadata::{FieldDef, TypeDefOrRef};
 
 use super::Unreadable;
-use super::plan::{FieldNode, Node, Parameter, Plan, StructNode};
+use super::plan::{FieldNode, Node, Parameter, Plan, StringClass, StructNode};
 
 #[cfg(test)]
 mod tests;
@@ -29,6 +29,8 @@ pub(super) trait Source {
     fn class(&mut self, module: ModuleId, token: TypeDefOrRef, type_args: &[ClassId]) -> Result<ClassId, Unreadable>;
     /// The class for a primitive type.
     fn core_class(&mut self, primitive: Primitive) -> Result<ClassId, Unreadable>;
+    /// The class of strings.
+    fn string_class(&mut self) -> StringClass;
     /// The number behind an enumeration, if its class is not to be had.
     fn enumeration(&mut self, _module: ModuleId, _token: TypeDefOrRef) -> Option<Primitive> {
         None
@@ -165,7 +167,7 @@ impl<S: Source> Planner<'_, S> {
         match owner {
             Owner::Class(class) => match self.source.kind(class) {
                 Ok(Kind::Reference) => Node::Object,
-                Ok(Kind::String) => Node::String,
+                Ok(Kind::String) => Node::String(self.source.string_class()),
                 Ok(_) => Node::ByRef(Box::new(self.class_node(class, 0))),
                 Err(error) => Node::Unreadable(Unreadable::Layout(error)),
             },
@@ -180,7 +182,7 @@ impl<S: Source> Planner<'_, S> {
             return Node::Unreadable(Unreadable::TooComplex);
         }
         match of.unmodified() {
-            Type::Primitive(Primitive::String) => Node::String,
+            Type::Primitive(Primitive::String) => Node::String(self.source.string_class()),
             Type::Primitive(Primitive::Object) => Node::Object,
             Type::Primitive(Primitive::TypedRef) => Node::Unreadable(Unreadable::TypedReference),
             Type::Primitive(Primitive::Void) => Node::Unreadable(Unreadable::Mismatch),
@@ -210,7 +212,7 @@ impl<S: Source> Planner<'_, S> {
     fn class_node(&mut self, class: ClassId, depth: usize) -> Node {
         match self.source.kind(class) {
             Ok(Kind::Reference) => Node::Object,
-            Ok(Kind::String) => Node::String,
+            Ok(Kind::String) => Node::String(self.source.string_class()),
             Ok(Kind::Primitive(number)) => Node::Primitive(number),
             Ok(Kind::Enum(underlying)) => Node::Enum { class, underlying },
             Ok(Kind::Struct) => self.struct_node(class, depth),

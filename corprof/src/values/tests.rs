@@ -2,7 +2,7 @@
 
 use corprof_sys::COR_PRF_FUNCTION_ARGUMENT_RANGE as Range;
 
-use super::plan::{FieldNode, Node, Parameter, Plan, StructNode};
+use super::plan::{FieldNode, Node, Parameter, Plan, StringClass, StructNode};
 use super::*;
 use crate::id::ClassId;
 use crate::info::StringLayout;
@@ -11,6 +11,13 @@ use crate::metadata::signature::Primitive;
 
 fn id(number: usize) -> ClassId {
     ClassId::from_raw(number).unwrap()
+}
+
+/// The class of the strings of these tests.
+fn strings() -> StringClass {
+    let class = StringClass::default();
+    class.learn(id(1));
+    class
 }
 
 /// The range of a value, as the runtime would return it.
@@ -112,12 +119,15 @@ fn strings_objects_and_structs_are_read_where_they_lie() {
     let inner = || {
         let fields = [
             field("E", 0, Node::Enum { class: id(5), underlying: Primitive::UInt8 }),
-            field("T", 8, Node::String),
+            field("T", 8, Node::String(strings())),
             field("<P>k__BackingField", 8, Node::Pointer),
         ];
         Node::Struct(Box::new(StructNode { class: id(6), size: 16, fields: Box::new(fields) }))
     };
-    let plan = plan(Some(Node::Object), [inner(), Node::String, Node::String, Node::ByRef(Box::new(inner()))]);
+    let plan = plan(
+        Some(Node::Object),
+        [inner(), Node::String(strings()), Node::String(StringClass::default()), Node::ByRef(Box::new(inner()))],
+    );
     let none = 0_usize;
     let place = std::ptr::from_ref(&value).expose_provenance();
     let ranges = [range(&string), range(&value), range(&string), range(&none), range(&place)];
@@ -140,6 +150,15 @@ fn strings_objects_and_structs_are_read_where_they_lie() {
     // SAFETY: it leads to the struct above.
     assert_eq!(unsafe { by_ref.value_unchecked() }.to_string(), Value::Struct(found).to_string());
     assert!(args.get(4).is_none());
+}
+
+#[test]
+fn what_is_no_string_in_the_place_of_one_is_an_object() {
+    let other = Text { class: 2, length: u32::MAX, units: [0; 6] };
+    let other = std::ptr::from_ref(&other).expose_provenance();
+    let plan = plan(None, [Node::String(strings()), Node::String(StringClass::default())]);
+    let expected = format!("(object at {other:#x}, object at {other:#x})");
+    assert_eq!(text(&plan, &[range(&other), range(&other)]), expected);
 }
 
 #[test]

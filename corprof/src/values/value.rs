@@ -57,7 +57,7 @@ pub enum Value<'h> {
     NativeUInt(usize),
     /// A member of an enumeration, or another number in its place.
     Enum(EnumValue),
-    /// A string, or null.
+    /// A string, or null. Where an object of another class is in its place, that is an [`Object`](Self::Object).
     String(Option<StringRef<'h>>),
     /// An object of any other reference type, or null.
     Object(Option<ObjectId<'h>>),
@@ -296,8 +296,12 @@ impl<'h> Place<'h> {
             &Node::Enum { class, underlying } => {
                 Value::Enum(EnumValue { class, underlying, bits: self.read_number(underlying)? })
             }
-            Node::String | Node::Object if self.is_probed => Value::Unreadable(Unreadable::ObjectBehindByRef),
-            Node::String => Value::String(self.read_object()?.map(|object| self.string(object))),
+            Node::String(_) | Node::Object if self.is_probed => Value::Unreadable(Unreadable::ObjectBehindByRef),
+            Node::String(class) => match self.read_object()? {
+                None => Value::String(None),
+                Some(object) if is_of(object, class.get()) => Value::String(Some(self.string(object))),
+                Some(object) => Value::Object(Some(object)),
+            },
             Node::Object => Value::Object(self.read_object()?),
             Node::Pointer => Value::Pointer(self.read_address()?),
             Node::ByRef(node) => Value::ByRef(ByRef { address: self.read_address()?, node, layout: self.layout }),
@@ -313,11 +317,12 @@ impl<'h> Place<'h> {
         self.read_address().map(|address| unsafe { ObjectId::from_raw(address) })
     }
 
+    /// The text of an object that is a string.
     pub(super) fn string(self, object: ObjectId<'h>) -> StringRef<'h> {
         let start = object.as_raw();
         let [length, text] =
             [self.layout.length_offset, self.layout.buffer_offset].map(|offset| start + offset as usize);
-        // SAFETY: the signature says that this is a string, and the place that the reference to it is live. The runtime
+        // SAFETY: the object is a string by its class, and the place says that the reference to it is live. The runtime
         // has returned where its length and its text are, and text does not change once there is a reference to pass
         // on. A collection could move it, but none runs during `'h` (fact: hook-values).
         let text = unsafe {
@@ -326,6 +331,14 @@ impl<'h> Place<'h> {
         };
         StringRef { object, text }
     }
+}
+
+/// Whether an object is of this class. Its declared type does not say that: fields may lie at one place, and
+/// `Unsafe.As` checks nothing.
+fn is_of(object: ObjectId<'_>, class: Option<ClassId>) -> bool {
+    // SAFETY: the object is alive, and begins with its class (fact: object-class).
+    let word = unsafe { std::ptr::with_exposed_provenance::<usize>(object.as_raw()).read() };
+    class.is_some_and(|class| class.as_raw() == word)
 }
 
 /// A number from its bits, in the lowest bytes.

@@ -14,6 +14,7 @@ mod edits;
 mod emits;
 mod failing;
 mod farewells;
+mod hoards;
 mod hot;
 mod idle;
 mod late_edits;
@@ -43,6 +44,7 @@ corprof::export!(
     emits::Emits,
     failing::Failing,
     farewells::Farewells,
+    hoards::Hoards,
     hot::Hot,
     idle::Idle,
     late_edits::LateEdits,

@@ -13,6 +13,7 @@ use crate::generated::contract::contract;
 use crate::id::{EventPipeEventId, EventPipeProviderId};
 use crate::info::Info;
 use crate::report;
+use crate::session::ending_threads::AnyCall;
 
 use super::EventPipePayload;
 use crate::info::nested::Nested;
@@ -125,6 +126,7 @@ impl Info {
         let bytes = payload.as_bytes();
         let size = u32::try_from(bytes.len()).map_err(|_| Error::new(E_INVALIDARG, CALL))?;
         let data = sys::COR_PRF_EVENT_DATA { ptr: bytes.as_ptr().addr() as u64, size, reserved: 0 };
+        let _call = AnyCall::begin();
         let pointer = |guid: Option<&GUID>| guid.map_or(std::ptr::null(), std::ptr::from_ref);
         // SAFETY: events live as long as their provider, which belongs to this profiler and is never deleted; the data
         // are read during the call, and the GUIDs may be null (fact: event-pipe, inputs).

@@ -22,6 +22,12 @@ enum Class {
 
 const OURS: usize = 1;
 
+fn strings() -> StringClass {
+    let class = StringClass::default();
+    class.learn(id(1002));
+    class
+}
+
 fn id(number: usize) -> ClassId {
     ClassId::from_raw(number).unwrap()
 }
@@ -59,6 +65,10 @@ impl Source for World {
     fn core_class(&mut self, primitive: Primitive) -> Result<ClassId, Unreadable> {
         let place = CORE.iter().position(|&of| of == primitive).ok_or(Unreadable::TypedReference)?;
         Ok(id(1000 + place))
+    }
+
+    fn string_class(&mut self) -> StringClass {
+        strings()
     }
 
     fn shape(&mut self, class: ClassId) -> Result<Shape> {
@@ -117,7 +127,7 @@ fn simple_types_are_what_their_names_say() {
     let class = TypeDefOrRef::Def(TypeDef::from_raw(0x0200_0005));
     let cases = [
         (INT, Node::Primitive(Primitive::Int32)),
-        (Type::Primitive(Primitive::String), Node::String),
+        (Type::Primitive(Primitive::String), Node::String(strings())),
         (Type::Primitive(Primitive::Object), Node::Object),
         (Type::Class(class), Node::Object),
         (Type::SzArray(boxed(INT)), Node::Object),
