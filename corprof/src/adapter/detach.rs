@@ -41,6 +41,7 @@ use crate::session::Observer;
 use crate::session::ending::{DETACH, Functions, Object, Stage};
 use crate::session::ending_threads::Called;
 use crate::session::panics::catch;
+use crate::system::FileSizeErrors;
 
 use super::Adapter;
 
@@ -93,6 +94,7 @@ impl<P: Profiler> Adapter<P> {
 
     fn detach(&self) {
         let _called = Called::begin();
+        let _errors = FileSizeErrors::begin();
         let state = &self.state;
         let ending = &state.ending;
         let Some(info) = self.info.get() else { return };

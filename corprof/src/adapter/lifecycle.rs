@@ -20,6 +20,7 @@ use crate::session::notification_profilers;
 use crate::session::panics::catch;
 use crate::session::wire;
 use crate::session::{UnsupportedRuntime, first_runtime_with};
+use crate::system::FileSizeErrors;
 
 use super::exception_pins::ExceptionPins;
 use super::settle;
@@ -233,6 +234,7 @@ impl<P: Profiler> Adapter<P> {
     /// Closes the gate, calls the profiler's `shutdown`, and drops it.
     fn end(&self) {
         let _called = Called::begin();
+        let _errors = FileSizeErrors::begin();
         if !self.state.ending.shutdown(PATIENCE) {
             return;
         }

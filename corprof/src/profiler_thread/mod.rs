@@ -43,6 +43,7 @@ use crate::report;
 use crate::session::ending_threads::Called;
 use crate::session::panics::{PanicPlace, catch};
 use crate::session::profiler_threads::ThreadPermit;
+use crate::system::FileSizeErrors;
 
 /// The context of a thread that corprof has made, and that never ran managed code.
 ///
@@ -116,6 +117,7 @@ impl InCallback<'_> {
 /// The thread, from start to end. The closure is dropped before the permit is returned.
 fn begin(permit: &ThreadPermit, info: &Info, name: &str, run: impl FnOnce(&mut ProfilerThread<'_>)) {
     permit.take();
+    let _errors = FileSizeErrors::begin();
     let life = || {
         let _called = Called::begin();
         // SAFETY: corprof has just made this thread, which has no managed code to run, and the runtime answers all sync

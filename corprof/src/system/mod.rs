@@ -19,6 +19,21 @@ pub(crate) use imp::Listener;
 /// The standard library's waits last a multiple of this; zero if they are exact.
 pub(crate) const WAIT_STEP: Duration = Duration::from_millis(if cfg!(windows) { 1 } else { 0 });
 
+#[cfg(target_os = "linux")]
+pub(crate) use imp::FileSizeErrors;
+
+/// As long as this exists, a write of the calling thread that goes beyond a limit fails with an error, and no more: other
+/// systems send no signal for it, or have no such limit.
+#[cfg(not(target_os = "linux"))]
+pub(crate) struct FileSizeErrors;
+
+#[cfg(not(target_os = "linux"))]
+impl FileSizeErrors {
+    pub(crate) fn begin() -> Self {
+        Self
+    }
+}
+
 /// The processor clock of a thread of this process: `open` is none if there is no such thread, and `time` if the system
 /// does not report it. On Windows the id is not reused while it is open.
 pub(crate) use imp::ThreadClock;

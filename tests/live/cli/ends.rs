@@ -379,6 +379,23 @@ fn a_second_interrupt_ends_the_command_and_the_profiler_writes_later() -> Result
     Ok(())
 }
 
+/// The system ends a process that writes beyond the limit, unless the writing thread blocks the signal.
+#[test]
+fn a_limit_of_file_sizes_costs_the_profile_and_not_the_application() -> Result<()> {
+    for runtime in runtimes()? {
+        let folder = tempfile::tempdir()?;
+        let mut command = corprof()?;
+        command.args(["record", "-o"]).arg(folder.path().join("p.html")).arg("--");
+        // In blocks of 512 bytes.
+        command.args(["sh", "-c", "ulimit -f 8; exec \"$0\" \"$@\""]).args(application(&runtime, "Ends")?);
+        let output = command.args(["1500", "return"]).output()?;
+        let (stdout, stderr) = texts(&output);
+        ensure!(stdout.contains("dies") && !stderr.contains("SIGXFSZ has ended"), "{runtime}: {stderr}");
+        ensure!(stderr.contains("too large"), "{runtime}: {stderr}");
+    }
+    Ok(())
+}
+
 #[test]
 fn the_folder_of_a_killed_command_is_removed_by_the_next() -> Result<()> {
     for runtime in runtimes()?.into_iter().take(1) {

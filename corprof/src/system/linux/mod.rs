@@ -3,6 +3,7 @@
 mod activation;
 mod code_heaps;
 mod cpu_time;
+mod file_size;
 mod library;
 mod listener;
 pub(crate) mod mappings;
@@ -20,6 +21,7 @@ pub(super) use activation::is_interrupted_by_runtime;
 pub(super) use code_heaps::code_heaps;
 pub(crate) use cpu_time::ThreadClock;
 pub(super) use cpu_time::{is_runnable, run_count, scheduling};
+pub(crate) use file_size::FileSizeErrors;
 pub(super) use library::{stack_pointer, symbol_beside};
 pub(crate) use listener::Listener;
 pub(super) use pin::pin_library;

@@ -51,6 +51,16 @@ fn spin(is_over: &AtomicBool) {
 }
 
 #[test]
+fn a_filter_of_system_calls_that_forbids_signals_is_seen() {
+    let thread = std::thread::spawn(|| {
+        assert!(are_allowed());
+        crate::system::forbid(libc::SYS_rt_tgsigqueueinfo);
+        assert!(!are_allowed());
+    });
+    thread.join().unwrap();
+}
+
+#[test]
 fn a_thread_that_runs_is_seen_where_it_is() {
     with_thread(spin, |slot, address, stack| {
         assert!(address.is_runnable());
