@@ -14,6 +14,10 @@ pub(crate) fn is_of_the_runtime(cx: &InNoGc<'_>, function: FunctionId, name: &st
 
 /// Whether a method is one of .NET, by its name.
 pub(crate) fn is_of_framework(name: &str) -> bool {
+    // Most are.
+    if name.starts_with("System.") || name.starts_with("Microsoft.") {
+        return true;
+    }
     // Methods in which threads wait, and those of the classes `Interop`, which are native, are of it too.
     let kind = Frame::managed(name).kind_found();
     [FrameKind::Framework, FrameKind::Wait, FrameKind::Native].contains(&kind)

@@ -19,6 +19,8 @@ use crate::event_mask::Event;
 use crate::id::EventPipeSessionId;
 use crate::lock::unpoisoned;
 
+use super::Observer;
+
 thread_local! {
     /// Whether the calling thread runs `thread_destroyed`.
     static IS_ENDING: Cell<bool> = const { Cell::new(false) };
@@ -171,6 +173,8 @@ struct Session {
     /// Whether the last of these calls must stop the session.
     is_to_stop: bool,
 }
+
+impl Observer for Sessions {}
 
 impl Sessions {
     /// Held for single changes, never across a call to the runtime.

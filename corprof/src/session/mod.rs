@@ -91,7 +91,6 @@ struct Session {
     names: NameStore,
     profiler: Arc<ProfilerState>,
     thread_names: ThreadNames,
-    event_pipe_sessions: Sessions,
     /// Set in `initialize_for_attach`, or never.
     catch_up: OnceLock<CatchUp>,
     compilations: Compilations,
@@ -121,7 +120,6 @@ impl Info {
             names: NameStore::new(),
             profiler,
             thread_names: ThreadNames::default(),
-            event_pipe_sessions: Sessions::default(),
             catch_up: OnceLock::new(),
             compilations: Compilations::default(),
             inlinings: Inlinings::default(),
@@ -199,7 +197,7 @@ impl Info {
 
     /// The sessions of EventPipe that the profiler has started.
     pub(crate) fn event_pipe_sessions(&self) -> &Sessions {
-        &self.0.event_pipe_sessions
+        self.extension()
     }
 
     /// What an attached profiler has been told of, if it catches up.
