@@ -13,7 +13,7 @@ use corprof_launch::image::Image;
 use corprof_launch::processes;
 
 use crate::exit::{self, Failure};
-use crate::resume::WaitsFor;
+use crate::startup_wait::WaitsFor;
 use crate::{detach, embedded, inspect};
 
 /// How long a runtime that has just started is asked, and how often.

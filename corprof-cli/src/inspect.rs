@@ -11,8 +11,6 @@ use corprof_launch::image::{self, Image};
 use corprof_launch::processes;
 use serde::Serialize;
 
-use crate::resume::WaitsFor;
-
 /// The state of a process's profilers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -42,9 +40,6 @@ pub struct Inspected {
     pub profiler: State,
     /// The libraries of the profilers that are mapped, or else configured.
     pub libraries: Vec<PathBuf>,
-    /// For whom it waits at its start, if it does.
-    #[serde(skip)]
-    pub(crate) waits_for: Option<WaitsFor>,
     /// The error of its runtime, if a query failed.
     pub error: Option<String>,
     /// Its variables.
@@ -81,8 +76,6 @@ pub fn inspect(process: &Process, timeout: Duration) -> Inspected {
     let runtime = runtime.or_else(|| processes::version_by_path(mapped.as_ref()?));
     let major = runtime.as_deref().and_then(checks::major);
     let (profiler, libraries) = state(pid, major, variables.as_deref(), mapped.as_ref());
-    let waits_for = variables.as_ref().zip(mapped.as_ref());
-    let waits_for = waits_for.and_then(|(variables, mapped)| WaitsFor::now(variables, mapped));
     Inspected {
         pid,
         runtime,
@@ -90,7 +83,6 @@ pub fn inspect(process: &Process, timeout: Duration) -> Inspected {
         command: info.map(|info| info.command_line).or_else(|| processes::command_line(pid)),
         profiler,
         libraries,
-        waits_for,
         error,
         variables,
         mapped,

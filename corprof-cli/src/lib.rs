@@ -43,6 +43,7 @@ pub mod run;
 mod screen;
 mod signals;
 pub mod stacks;
+mod startup_wait;
 pub mod tasks;
 pub mod top;
 mod trace_methods;

@@ -37,7 +37,7 @@ pub enum Error {
 
     /// Writing failed. A file that a [`Profile`](crate::Profile) would have replaced is unchanged; a
     /// [`Trace`](crate::Trace) ends with the events written before.
-    #[error("cannot write {path}: {source} (is the disk full?)", path = .path.display())]
+    #[error("cannot write {path}: {source} (is the disk full, or a file too large for the system's limit?)", path = .path.display())]
     Write {
         /// The file that was to be written.
         path: PathBuf,

@@ -1,9 +1,10 @@
 // Works for some time, and then dies in a way of its own.
 //
-//     Ends MILLISECONDS abort | throw | exit | overflow | terminate | interrupt | kill | return | wait
+//     Ends MILLISECONDS abort | throw | exit | overflow | terminate | interrupt | kill | return | wait | limited
 //
 // abort: Environment.FailFast. throw: an unhandled exception. exit: _exit(3) of the C library. overflow: of the stack. terminate,
-// interrupt, kill: sends itself that signal. return: returns 0. wait: waits. Before it works it says "ready", and before it dies "dies".
+// interrupt, kill: sends itself that signal. return: returns 0. wait: waits. limited: from the beginning on its
+// files may have 4 KB; returns 0. Before it works it says "ready", and before it dies "dies".
 using System;
 using System.Diagnostics;
 using System.Runtime.CompilerServices;
@@ -14,9 +15,12 @@ static class Ends
 {
     [DllImport("libc")] static extern void _exit(int code);
     [DllImport("libc")] static extern int kill(int process, int signal);
+    [DllImport("libc")] static extern int setrlimit(int which, ulong[] softAndHard);
 
     static int Main(string[] args)
     {
+        // RLIMIT_FSIZE
+        if (args[1] == "limited" && setrlimit(1, new ulong[] { 4096, 4096 }) != 0) return 1;
         Say("ready");
         Work(int.Parse(args[0]));
         Say("dies");

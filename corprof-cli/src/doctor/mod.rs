@@ -25,6 +25,7 @@ use crate::embedded;
 use crate::exit::{self, Failure, Outcome};
 use crate::inspect::{self, Inspected, State, inspect};
 use crate::output;
+use crate::startup_wait::WaitsFor;
 
 /// Find out why a profiler is not loaded.
 ///
@@ -141,7 +142,9 @@ fn of_process(pid: u32, timeout: Duration) -> Result<Report, Failure> {
             return Ok(Report { findings: vec![finding], good: Vec::new() });
         }
     };
-    Ok(of_seen(&inspect(&process, timeout), processes::has_own_files(pid)))
+    let mut report = of_seen(&inspect(&process, timeout), processes::has_own_files(pid));
+    report.findings.extend(WaitsFor::of_process(pid).map(|waits_for| of_wait(pid, &waits_for)));
+    Ok(report)
 }
 
 /// The findings about a process. If it `is_inside` a container, paths are of the container's file system.
@@ -155,10 +158,6 @@ fn of_seen(seen: &Inspected, is_inside: bool) -> Report {
     let major = seen.runtime.as_ref().and_then(|version| checks::major(version));
     report.findings.extend(seen.runtime.as_ref().and_then(|version| checks::too_old(version)));
     report.good.push(format!("process {pid} runs .NET {}", seen.runtime.as_deref().unwrap_or("of an unknown version")));
-    if let Some(waits_for) = &seen.waits_for {
-        let cure = waits_for.cure(pid);
-        report.findings.push(Finding::new("waits-to-be-resumed", format!("process {pid}: {}", waits_for.what()), cure));
-    }
     let Some(now) = &seen.variables else {
         let cure = "ask as the user of the process, or as root";
         report.findings.push(Finding::new("variables-not-seen", "its variables cannot be read", cure));
@@ -174,6 +173,10 @@ fn of_seen(seen: &Inspected, is_inside: bool) -> Report {
         report.findings.retain(|finding| finding.id != "not-configured");
     }
     report
+}
+
+fn of_wait(pid: u32, waits_for: &WaitsFor) -> Finding {
+    Finding::new("waits-to-be-resumed", format!("process {pid}: {}", waits_for.what()), waits_for.cure(pid))
 }
 
 /// What the runtime will tell of a crash, if it was asked to.
@@ -308,7 +311,6 @@ fn said(messages_of_runtimes: &RuntimeMessages, has_runtime: bool, report: &mut 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resume::WaitsFor;
 
     fn variables(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -348,7 +350,6 @@ mod tests {
             command: None,
             profiler: State::Unknown,
             libraries: Vec::new(),
-            waits_for: None,
             error: Some("no answer".into()),
             variables: None,
             mapped: None,
@@ -359,7 +360,5 @@ mod tests {
         assert_eq!(ids(&seen), ["not-configured"]);
         let seen = Inspected { runtime: Some("6.0.36".into()), ..seen };
         assert_eq!(ids(&seen), ["runtime-too-old", "not-configured"]);
-        let seen = Inspected { runtime: None, waits_for: Some(WaitsFor::Anyone), ..seen };
-        assert_eq!(ids(&seen), ["waits-to-be-resumed", "not-configured"]);
     }
 }

@@ -25,8 +25,8 @@ use crate::attach_request;
 use crate::exit::Outcome;
 use crate::options::{Names, RAW_CLASSES_HELP};
 use crate::output;
-use crate::resume::WaitsFor;
 use crate::signals;
+use crate::startup_wait::WaitsFor;
 
 use cost::Cost;
 use dump::Dump;
