@@ -15,9 +15,9 @@
 //!
 //! The stack of a thread that runs a resumed async method goes on with the methods that await it (`async_callers`).
 
+mod place;
 mod report;
 
-use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::ControlFlow;
@@ -37,11 +37,11 @@ use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::LOCKS;
 
 use crate::async_callers::{AsyncSource, Later, LaterCallers, StackFrame, ThreadKey, this_thread};
-use crate::code_frames::{CodeFrame, CodeFrames, SourceStack, Spelling, in_source, shown};
-use crate::own_frames::is_of_framework;
+use crate::code_frames::{CodeFrame, CodeFrames, Spelling};
 use crate::question::{Asker, answer_with_callers};
 use crate::thread_name::{is_gone, name_by_system};
 
+use place::Place;
 use report::{LockReport, Longest, Owner, SemaphoreWait, StandingWait, Waiter};
 
 /// A wait that lasts so long may be part of a deadlock.
@@ -52,8 +52,6 @@ const LOOK: Duration = Duration::from_secs(5);
 /// by a part of it.
 const FIRST_SIGHT: Duration = Duration::from_millis(20);
 const PART: u32 = 8;
-/// The managed code in which threads wait for locks.
-const LOCK_CODE: &str = "System.Threading.Lock.";
 
 /// The profiler.
 #[derive(Profiler)]
@@ -233,66 +231,6 @@ struct Standing {
     waiter: Place,
     owner: Place,
     wait: LockWait,
-}
-
-/// A thread and its stack, leaf first.
-#[derive(Clone)]
-struct Place {
-    os_id: u32,
-    name: Option<String>,
-    frames: Vec<CodeFrame>,
-    /// Who awaits the method that the thread has resumed, if there may be one.
-    callers: Option<Later>,
-}
-
-impl Place {
-    fn new(os_id: u32, name: Option<Name>, frames: Vec<CodeFrame>, callers: Option<Later>) -> Self {
-        Self { os_id, name: name.map(|name| name.to_string()), frames, callers }
-    }
-
-    /// The frames with the callers, as far as these are known.
-    fn all_frames(&self) -> Cow<'_, [CodeFrame]> {
-        let Some(found) = self.callers.as_ref().and_then(Later::found) else { return Cow::Borrowed(&self.frames) };
-        let physical = self.frames.get(..found.physical).unwrap_or(&self.frames);
-        let spelling = self.frames.first().map(CodeFrame::spelling).unwrap_or_default();
-        let callers = found.names.iter().map(|name| CodeFrame::named(name.clone(), spelling));
-        Cow::Owned(physical.iter().cloned().chain(callers).collect())
-    }
-
-    /// Whether this is a thread of the pool without work.
-    fn is_idle(&self) -> bool {
-        let is_in = |method: &str| self.frames.iter().any(|frame| frame.name.starts_with(method));
-        is_in("System.Threading.PortableThreadPool.WorkerThread.")
-            && !is_in("System.Threading.ThreadPoolWorkQueue.Dispatch(")
-    }
-
-    /// The innermost method that is not of the framework.
-    fn method(&self) -> String {
-        let own = self.frames.iter().position(|frame| !is_of_framework(&frame.name)).unwrap_or_default();
-        shown(&self.frames, own).unwrap_or_else(|| "[unknown]".to_owned())
-    }
-
-    /// By what the waits for a lock of this thread count.
-    fn key(&self) -> (String, Option<String>) {
-        (self.method(), self.name.clone())
-    }
-
-    /// Whether the thread is in managed code that waits for a lock.
-    fn is_in_lock_code(&self) -> bool {
-        self.frames.iter().any(|frame| frame.name.starts_with(LOCK_CODE))
-    }
-
-    /// Whether the thread waits for a `SemaphoreSlim` as for a lock. One that takes from a `BlockingCollection` waits
-    /// for work.
-    fn waits_for_semaphore(&self) -> bool {
-        let is_in = |method: &str| self.frames.iter().any(|frame| frame.name.starts_with(method));
-        is_in("System.Threading.SemaphoreSlim.Wait") && !is_in("System.Collections.Concurrent.BlockingCollection<")
-    }
-
-    fn in_source(&self, depth: usize, lines: &mut SourceLines) -> SourceStack {
-        let frames = in_source(&self.all_frames(), depth, lines);
-        SourceStack { thread: Some(self.os_id), name: self.name.clone(), frames }
-    }
 }
 
 impl State {
