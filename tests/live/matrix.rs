@@ -46,6 +46,9 @@ const OTHER_ANSWERS: &[(&str, &str, &str, &str)] = &[
     ("runtime_thread_resumed", "GetCodeInfo2", NOT_ALLOWED, "a thread that ends, or may end"),
     ("runtime_thread_resumed", "GetFunctionFromIP", NOT_ALLOWED, "the same"),
     ("runtime_thread_resumed", "GetILToNativeMapping3", NOT_ALLOWED, "the same"),
+    (MANAGED_THREAD, "GetCodeInfo2", NOT_ALLOWED, "nothing shows that the thread is not ending"),
+    (MANAGED_THREAD, "GetFunctionFromIP", NOT_ALLOWED, "the same"),
+    (MANAGED_THREAD, "GetILToNativeMapping3", NOT_ALLOWED, "the same"),
 ];
 
 /// Callbacks that the runtime makes and this program does not see, and why.

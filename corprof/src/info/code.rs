@@ -128,8 +128,8 @@ impl Info {
     /// callbacks, while the runtime is suspended and may be removing code; ask again a moment later.
     /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in `runtime_thread_suspended`, `runtime_thread_resumed` and
     /// `thread_destroyed` on a thread that ends, or of which no other callback has shown that it lives; .NET 11 would
-    /// end the process. So in destructors of data that a thread of the application has for itself (`thread_local!`).
-    /// From .NET 11 on, a thread that is neither the application's nor a [`ProfilerThread`](crate::ProfilerThread) has
+    /// end the process. So on a thread of the application outside of callbacks: it may be in a destructor of its data
+    /// (`thread_local!`). From .NET 11 on, a thread that is neither the application's nor a [`ProfilerThread`](crate::ProfilerThread) has
     /// another one search, which takes some ten microseconds.
     #[doc(alias = "GetFunctionFromIP")]
     #[inline]

@@ -42,6 +42,12 @@ const ANSWERS: &[(&str, &str, &str, &str)] = &[
     ("thread_destroyed", "GetFunctionFromIP", NOT_ALLOWED, "the same"),
     ("thread_destroyed", "GetFunctionFromIP3", NOT_ALLOWED, "the same"),
     ("thread_destroyed", "GetILToNativeMapping3", NOT_ALLOWED, "the same"),
+    ("a managed thread*", "GetCodeInfo2", NOT_ALLOWED, "nothing shows that the thread is not ending"),
+    ("a managed thread*", "GetFunctionFromIP", NOT_ALLOWED, "the same"),
+    ("a managed thread*", "GetILToNativeMapping3", NOT_ALLOWED, "the same"),
+    ("a thread-local's end*", "GetCodeInfo2", NOT_ALLOWED, "the same"),
+    ("a thread-local's end*", "GetFunctionFromIP", NOT_ALLOWED, "the same"),
+    ("a thread-local's end*", "GetILToNativeMapping3", NOT_ALLOWED, "the same"),
     // Outside of callbacks, while another thread suspends the runtime.
     ("profiler thread*", "GetCodeInfo2", SUSPENDED, "code may be removed"),
     ("profiler thread*", "GetFunctionFromIP", SUSPENDED, "the same"),
