@@ -70,7 +70,8 @@ impl Helper {
 
     /// Whether nearly each sample has its entry method, and so each of these its share.
     fn check(&self) -> Result<()> {
-        ensure!(self.total > 0.0 && self.right >= 0.97 * self.total, "{self:?}");
+        // On a full machine few samples stand for much time each.
+        ensure_or_longer!(self.total > 0.0 && self.right >= 0.97 * self.total, "{self:?}");
         for (entry, (name, _, share)) in ENTRIES.into_iter().enumerate() {
             let percent = |time: f64| 100.0 * time / self.total;
             let found = percent(self.entries[entry]);
