@@ -51,8 +51,7 @@ pub(crate) fn leave_alone_if_stopped(pid: u32) -> Result<(), Failure> {
     if !processes::is_stopped(pid) {
         return Ok(());
     }
-    let text = "is stopped, by a signal (SIGSTOP, Ctrl-Z) or by a debugger, and answers nothing. It runs on after";
-    Err(Failure::new(exit::NO, anyhow!("process {pid} {text}: kill -CONT {pid}")))
+    Err(Failure::new(exit::NO, anyhow!(inspect::stopped(pid))))
 }
 
 /// Has the runtime load a profiler, which it calls `library`. One that is not ready yet is asked again: the process has

@@ -50,9 +50,13 @@ pub struct Inspected {
     pub mapped: Option<BTreeSet<PathBuf>>,
 }
 
-/// What is said of a process that is not asked.
-const STOPPED: &str =
-    "it is stopped, by a signal (SIGSTOP, Ctrl-Z) or by a debugger, and answers nothing. It runs on after";
+/// Why a process that [is stopped](processes::is_stopped) is not asked, and what helps.
+pub(crate) fn stopped(pid: u32) -> String {
+    format!(
+        "process {pid} is stopped, by a signal (SIGSTOP, Ctrl-Z) or by a debugger, and answers nothing. It runs on after: \
+         kill -CONT {pid}"
+    )
+}
 
 /// Queries a process. Each query takes at most `timeout`.
 pub fn inspect(process: &Process, timeout: Duration) -> Inspected {
@@ -61,7 +65,7 @@ pub fn inspect(process: &Process, timeout: Duration) -> Inspected {
     // A stopped process would be waited for in vain.
     let answer = (!processes::is_stopped(pid)).then(|| client.process_info());
     let error = match &answer {
-        None => Some(format!("{STOPPED}: kill -CONT {pid}")),
+        None => Some(stopped(pid)),
         Some(Err(error)) if !matches!(error, Error::Unsupported { .. }) => Some(error.to_string()),
         Some(_) => None,
     };

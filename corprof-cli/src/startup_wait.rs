@@ -15,7 +15,7 @@ const OWN: &str = "DOTNET_DefaultDiagnosticPortSuspend";
 const OTHERS: &str = "DOTNET_DiagnosticPorts";
 
 /// For whom a process waits at its start.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum WaitsFor {
     /// Any tool that connects to the port of the process.
     Anyone,
@@ -39,7 +39,7 @@ impl WaitsFor {
 
     /// For whom a process waits now that has these variables and these mapped files. None if it has no files of a
     /// runtime, which a program of a single file contains: nothing tells then.
-    pub(crate) fn now(variables: &[(String, String)], mapped: &BTreeSet<PathBuf>) -> Option<Self> {
+    fn now(variables: &[(String, String)], mapped: &BTreeSet<PathBuf>) -> Option<Self> {
         let has = |name: &str| mapped.iter().any(|path| path.file_name().is_some_and(|file| file == name));
         // The runtime waits before it loads its core library.
         let waits = has("libcoreclr.so") && !has("System.Private.CoreLib.dll");

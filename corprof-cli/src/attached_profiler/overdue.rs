@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use corprof_launch::processes;
 
+use crate::inspect;
+
 /// After this time it is asked whether the process is stopped.
 const STOPPED: Duration = Duration::from_secs(10);
 /// The interval between two such looks.
@@ -44,11 +46,7 @@ impl Overdue {
     pub(crate) fn check(&self) -> Result<()> {
         let Some(late) = self.due.map(|due| due.elapsed()).filter(|late| *late >= STOPPED) else { return Ok(()) };
         let Self { pid, .. } = *self;
-        ensure!(
-            !processes::is_stopped(pid),
-            "process {pid} is stopped, by a signal (SIGSTOP, Ctrl-Z) or by a debugger, and answers nothing. It runs on after: \
-             kill -CONT {pid}"
-        );
+        ensure!(!processes::is_stopped(pid), inspect::stopped(pid));
         ensure!(
             late < MOST,
             "process {pid} has not answered within {} s: is it frozen, as by `docker pause`?",
