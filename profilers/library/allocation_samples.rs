@@ -9,10 +9,10 @@ use corprof::sync::Mutex;
 use corprof_profilers::settings::Settings;
 use corprof_profilers::table::ALLOCATION_SAMPLES;
 
-use crate::allocations::{DRAFTS, Samples, has_async_callers, is_by_stack, output};
+use crate::allocations::{Samples, has_async_callers, is_by_stack, output};
 use crate::async_callers::{AsyncSource, AsyncWork};
 use crate::code_frames::Spelling;
-use crate::question::{Asker, answer_with_callers, keep_drafts};
+use crate::question::{Asker, DRAFTS, answer_with_callers, keep_drafts};
 
 /// The profiler.
 #[derive(Profiler)]

@@ -36,7 +36,7 @@ use crate::async_callers::{AsyncSource, AsyncWork, Callers, Joined, Joins, Stack
 use crate::code_frames::Spelling;
 use crate::made_class::telling_method;
 use crate::own_frames::is_of_framework;
-use crate::question::{Answer, Asker, Head, Report, answer_with_callers, keep_drafts};
+use crate::question::{Answer, Asker, DRAFTS, Head, Report, answer_with_callers, keep_drafts};
 
 /// The bytes from one sample to the next, on average: a constant of the runtime.
 const MEAN: f64 = 102_400.0;
@@ -286,9 +286,6 @@ impl Samples {
         asker.report(&notes, &report, &files);
     }
 }
-
-/// The interval between drafts: an application that has no memory left may be killed at any time.
-pub(crate) const DRAFTS: Duration = Duration::from_secs(1);
 
 /// What is missing where managed code makes boxes.
 const LACKS_BOXES: &str = "boxes that code makes before it is optimised are not among them: this runtime does not report these. With --env \

@@ -17,9 +17,9 @@
 
 mod place;
 mod report;
+mod seen;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,20 +38,17 @@ use corprof_profilers::table::LOCKS;
 
 use crate::async_callers::{AsyncSource, Later, LaterCallers, StackFrame, ThreadKey, this_thread};
 use crate::code_frames::{CodeFrame, CodeFrames, Spelling};
-use crate::question::{Asker, answer_with_callers};
+use crate::question::{Asker, DRAFTS, answer_with_callers, keep_drafts};
 use crate::thread_name::{is_gone, name_by_system};
 
 use place::Place;
-use report::{LockReport, Longest, Owner, SemaphoreWait, StandingWait, Waiter};
+use report::LockReport;
+use seen::{Seen, Standing, Wait};
 
 /// A wait that lasts so long may be part of a deadlock.
 const LONG: Duration = Duration::from_secs(1);
 /// The interval at which it looks for deadlocks while a wait lasts: each time all threads are stopped once.
 const LOOK: Duration = Duration::from_secs(5);
-/// A thread that waits in managed code is looked at after this time, and then each time that the wait has become longer
-/// by a part of it.
-const FIRST_SIGHT: Duration = Duration::from_millis(20);
-const PART: u32 = 8;
 
 /// The profiler.
 #[derive(Profiler)]
@@ -130,33 +127,17 @@ fn threads(settings: &Settings) -> Result<HashMap<u32, u32>, SettingError> {
 
 struct State {
     options: Options,
-    start: Instant,
+    seen: Seen,
     numbering: Numbering,
     /// The system's numbers of the threads, by the runtime's own.
     os_ids: HashMap<u32, u32>,
     /// The names by the system, as far as they were asked for.
     names: HashMap<u32, Option<String>>,
-    /// The waits that go on, by the system's number of the waiting thread.
-    waits: HashMap<u32, Wait>,
     /// The owners of the locks that are waited for.
     owners: HashMap<u64, u32>,
-    count: usize,
-    total: Duration,
-    by_waiter: HashMap<String, Sum>,
-    /// The time for which threads have waited, by what the owner did, and the name of its thread.
-    by_owner: HashMap<(String, Option<String>), Sum>,
-    /// The longest wait of each pair of methods: that of the waiting thread, and that of the owner.
-    longest: HashMap<[String; 2], (Duration, Wait)>,
     /// When all threads were looked at, and whether waits for monitors can be seen.
     looked: Option<Instant>,
     sees_monitors: bool,
-    /// What was found then.
-    deadlocks: Vec<Vec<Standing>>,
-    began_before: Vec<Standing>,
-    /// The threads that waited for a lock of which nothing more could be known.
-    unknown: Vec<Place>,
-    /// The threads that waited for a `SemaphoreSlim` then.
-    semaphores: Vec<Place>,
     /// What may be wrong with the answer.
     notes: Vec<String>,
     profile: Profile,
@@ -189,73 +170,19 @@ impl Numbering {
     }
 }
 
-#[derive(Default)]
-struct Sum {
-    count: usize,
-    total: Duration,
-    longest: Duration,
-}
-
-impl Sum {
-    fn add(&mut self, time: Duration) {
-        *self = Self { count: self.count + 1, total: self.total + time, longest: self.longest.max(time) };
-    }
-}
-
-struct Wait {
-    start: Instant,
-    /// The same by the clock of samples.
-    start_ticks: u64,
-    /// When the thread was last known to wait.
-    seen: Instant,
-    /// The time until which what its owner does is known.
-    owner_seen: Instant,
-    lock: u64,
-    waiter: Place,
-    /// Where the owner was when it was first seen during this wait, and when it was last seen.
-    owner: Option<Place>,
-    owner_now: Option<Place>,
-    has_ended: bool,
-}
-
-impl Wait {
-    /// Whether the runtime may not report its end, so that somebody has to look at the thread.
-    fn is_due(&self) -> bool {
-        let due = FIRST_SIGHT.max(self.start.elapsed() / PART);
-        self.waiter.is_in_lock_code() && self.seen.elapsed() >= due
-    }
-}
-
-/// A thread waits for a lock that another one holds, and neither has moved.
-struct Standing {
-    waiter: Place,
-    owner: Place,
-    wait: LockWait,
-}
-
 impl State {
     fn new(options: Options, os_ids: HashMap<u32, u32>, spelling: Spelling) -> Self {
         let profile = Profile::summed(application_name(), Unit::Nanoseconds).of_process(std::process::id());
         let profile = spelling.profile(profile);
         Self {
             options,
-            start: Instant::now(),
+            seen: Seen::new(),
             numbering: Numbering::System,
             os_ids,
             names: HashMap::new(),
-            waits: HashMap::new(),
             owners: HashMap::new(),
-            count: 0,
-            total: Duration::ZERO,
-            by_waiter: HashMap::new(),
-            by_owner: HashMap::new(),
-            longest: HashMap::new(),
             looked: None,
             sees_monitors: false,
-            deadlocks: Vec::new(),
-            began_before: Vec::new(),
-            unknown: Vec::new(),
-            semaphores: Vec::new(),
             notes: Vec::new(),
             profile,
             threads: HashMap::new(),
@@ -295,7 +222,7 @@ impl State {
             owner_now: None,
             has_ended: false,
         };
-        self.waits.insert(os_id, wait);
+        self.seen.waits.insert(os_id, wait);
     }
 
     /// The system's number of an owner.
@@ -308,14 +235,15 @@ impl State {
     }
 
     fn end(&mut self, os_id: u32) {
-        self.began_before.retain(|wait| wait.waiter.os_id != os_id);
-        self.unknown.retain(|waiter| waiter.os_id != os_id);
-        self.deadlocks.retain(|waits| waits.iter().all(|wait| wait.waiter.os_id != os_id));
-        let Some(mut wait) = self.waits.remove(&os_id) else { return };
+        let seen = &mut self.seen;
+        seen.began_before.retain(|wait| wait.waiter.os_id != os_id);
+        seen.unknown.retain(|waiter| waiter.os_id != os_id);
+        seen.deadlocks.retain(|waits| waits.iter().all(|wait| wait.waiter.os_id != os_id));
+        let Some(mut wait) = seen.waits.remove(&os_id) else { return };
         wait.has_ended = true;
         let time = wait.start.elapsed();
         // Now this thread owns the lock.
-        if self.waits.values().any(|other| other.lock == wait.lock) {
+        if seen.waits.values().any(|other| other.lock == wait.lock) {
             self.owners.insert(wait.lock, os_id);
         } else {
             self.owners.remove(&wait.lock);
@@ -325,40 +253,39 @@ impl State {
 
     /// Ends a wait, if there is one, whose end was not reported: about half-way between the last two looks.
     fn end_unreported(&mut self, os_id: u32) {
-        let Some(mut wait) = self.waits.remove(&os_id) else { return };
+        let Some(mut wait) = self.seen.waits.remove(&os_id) else { return };
         wait.has_ended = true;
         let time = wait.seen.saturating_duration_since(wait.start) + wait.seen.elapsed() / 2;
         self.finish(wait, time);
     }
 
     fn finish(&mut self, wait: Wait, time: Duration) {
-        let of_owner = wait.owner_seen.saturating_duration_since(wait.start);
-        self.add_rest(wait.owner_now.as_ref(), time.saturating_sub(of_owner));
-        self.take_back(wait.owner_now.as_ref(), of_owner.saturating_sub(time));
-        self.count += 1;
-        self.total += time;
-        self.by_waiter.entry(wait.waiter.method()).or_default().add(time);
-        let methods = [wait.waiter.method(), wait.owner.as_ref().map(Place::method).unwrap_or_default()];
-        if self.longest.get(&methods).is_none_or(|(longest, _)| *longest < time) {
-            self.longest.insert(methods, (time, wait));
-        }
+        let rest = self.seen.finish(wait, time);
+        self.sample_rests(rest);
+    }
+
+    /// Adds what waits lasted after the last round.
+    fn sample_rests(&mut self, rests: impl IntoIterator<Item = (Place, Duration)>) {
+        let at = self.seen.start.elapsed();
+        self.samples.extend(rests.into_iter().map(|(owner, waited)| OwnerSample { owner, at, waited }));
+        self.add_samples();
     }
 
     /// Whether a round has to look at a thread.
     fn wants(&self, os_id: u32) -> bool {
-        self.owners.values().any(|&owner| owner == os_id) || self.waits.get(&os_id).is_some_and(Wait::is_due)
+        self.owners.values().any(|&owner| owner == os_id) || self.seen.waits.get(&os_id).is_some_and(Wait::is_due)
     }
 
     /// Ends the waits of threads that have ended.
     fn end_gone(&mut self) {
-        let due = self.waits.iter().filter(|(_, wait)| wait.is_due());
+        let due = self.seen.waits.iter().filter(|(_, wait)| wait.is_due());
         let gone: Vec<u32> = due.map(|(os_id, _)| *os_id).filter(|os_id| is_gone(*os_id)).collect();
         gone.into_iter().for_each(|os_id| self.end_unreported(os_id));
     }
 
     /// A thread had this stack at this time: whether it still waits.
     fn see_waiter(&mut self, place: &Place, at_ticks: u64) {
-        let Some(wait) = self.waits.get_mut(&place.os_id) else { return };
+        let Some(wait) = self.seen.waits.get_mut(&place.os_id) else { return };
         if at_ticks < wait.start_ticks || place.frames.is_empty() || !wait.waiter.is_in_lock_code() {
             return;
         }
@@ -381,7 +308,7 @@ impl State {
             self.owners.retain(|_, owner| *owner != os_id);
         }
         let owners = &self.owners;
-        let waits = self.waits.values_mut().filter(|wait| owners.get(&wait.lock) == Some(&os_id));
+        let waits = self.seen.waits.values_mut().filter(|wait| owners.get(&wait.lock) == Some(&os_id));
         let mut waited = Duration::ZERO;
         for wait in waits {
             waited += wait.owner_seen.elapsed();
@@ -392,29 +319,9 @@ impl State {
         if waited.is_zero() {
             return;
         }
-        self.by_owner.entry(owner.key()).or_default().add(waited);
-        self.samples.push_back(OwnerSample { owner, at: self.start.elapsed(), waited });
+        self.seen.add_owner(&owner, waited);
+        self.samples.push_back(OwnerSample { owner, at: self.seen.start.elapsed(), waited });
         self.add_samples();
-    }
-
-    /// Adds the end of a wait, after the last round: its owner is taken for where it was last seen, if it was.
-    fn add_rest(&mut self, owner: Option<&Place>, rest: Duration) {
-        if rest.is_zero() {
-            return;
-        }
-        let key = owner.map_or_else(|| ("[not seen]".to_owned(), None), Place::key);
-        self.by_owner.entry(key).or_default().total += rest;
-        if let Some(owner) = owner.cloned() {
-            self.samples.push_back(OwnerSample { owner, at: self.start.elapsed(), waited: rest });
-            self.add_samples();
-        }
-    }
-
-    /// Takes back the time for which a wait was thought to go on, as its end was not reported.
-    fn take_back(&mut self, owner: Option<&Place>, time: Duration) {
-        if let Some(sum) = owner.and_then(|owner| self.by_owner.get_mut(&owner.key())) {
-            sum.total = sum.total.saturating_sub(time);
-        }
     }
 
     /// Adds samples to the profile, as long as the callers of the owners are known.
@@ -439,8 +346,9 @@ impl State {
     fn wants_look(&self) -> bool {
         let Some(looked) = self.looked else { return true };
         let is_long = |wait: &Wait| wait.start.elapsed() > LONG;
-        let stands = !self.began_before.is_empty() || !self.unknown.is_empty() || !self.semaphores.is_empty();
-        let lasts = self.waits.values().any(is_long) || stands;
+        let Seen { waits, began_before, unknown, semaphores, .. } = &self.seen;
+        let stands = !began_before.is_empty() || !unknown.is_empty() || !semaphores.is_empty();
+        let lasts = waits.values().any(is_long) || stands;
         lasts && looked.elapsed() > LOOK
     }
 
@@ -455,20 +363,21 @@ impl State {
         let deadlocks = locks.deadlocks();
         let is_known = |wait: &LockWait| {
             let is_in_deadlock = deadlocks.iter().flatten().any(|known| known.waiter == wait.waiter);
-            is_in_deadlock || self.waits.contains_key(&wait.waiter)
+            is_in_deadlock || self.seen.waits.contains_key(&wait.waiter)
         };
         let began_before: Vec<Standing> = locks.waits.iter().filter(|wait| !is_known(wait)).map(standing).collect();
         let all_of = |waits: &Vec<&LockWait>| waits.iter().map(|wait| standing(wait)).collect();
-        self.deadlocks = deadlocks.iter().map(all_of).collect();
-        self.began_before = began_before;
+        let seen = &mut self.seen;
+        seen.deadlocks = deadlocks.iter().map(all_of).collect();
+        seen.began_before = began_before;
         // Those that began since are in the tables.
-        let unknown = locks.unknown.iter().filter(|os_id| !self.waits.contains_key(os_id));
-        self.unknown = unknown.map(|os_id| place(*os_id)).collect();
-        self.semaphores = places.values().filter(|place| place.waits_for_semaphore()).cloned().collect();
-        let standing = self.deadlocks.iter_mut().flatten().chain(&mut self.began_before);
+        let unknown = locks.unknown.iter().filter(|os_id| !seen.waits.contains_key(os_id));
+        seen.unknown = unknown.map(|os_id| place(*os_id)).collect();
+        seen.semaphores = places.values().filter(|place| place.waits_for_semaphore()).cloned().collect();
+        let standing = seen.deadlocks.iter_mut().flatten().chain(&mut seen.began_before);
         let mut places: Vec<&mut Place> = standing.flat_map(|wait| [&mut wait.waiter, &mut wait.owner]).collect();
-        places.extend(&mut self.unknown);
-        places.extend(&mut self.semaphores);
+        places.extend(&mut seen.unknown);
+        places.extend(&mut seen.semaphores);
         for place in &mut places {
             if place.name.is_none() {
                 let name = self.names.entry(place.os_id).or_insert_with(|| name_by_system(place.os_id));
@@ -481,90 +390,10 @@ impl State {
     fn report(&mut self) -> LockReport {
         self.add_samples();
         self.end_gone();
-        let unfinished: Vec<Wait> = self.waits.drain().map(|(_, wait)| wait).collect();
-        let unfinished_waits = unfinished.len();
-        for mut wait in unfinished {
-            // Where it is now says more than where it was.
-            wait.owner = wait.owner_now.clone().or(wait.owner);
-            let time = wait.start.elapsed();
-            self.finish(wait, time);
-        }
-        let Options { top, depth, .. } = self.options;
-        let waiter = |(method, sum): (&String, &Sum)| Waiter {
-            method: method.clone(),
-            waits: sum.count,
-            total: sum.total,
-            longest: sum.longest,
-        };
-        let owner = |((method, name), sum): (&(String, Option<String>), &Sum)| Owner {
-            method: method.clone(),
-            name: name.clone(),
-            waited_for: sum.total,
-            samples: sum.count,
-        };
-        let mut longest: Vec<_> = self.longest.values().collect();
-        longest.sort_by_key(|(time, _)| Reverse(*time));
-        let mut lines = SourceLines::new();
-        let longest = longest.into_iter().take(top).map(|(time, wait)| Longest {
-            time: *time,
-            at_seconds: wait.start.saturating_duration_since(self.start).as_secs_f64(),
-            has_ended: wait.has_ended,
-            waiter: wait.waiter.in_source(depth, &mut lines),
-            owner: wait.owner.as_ref().map(|owner| owner.in_source(depth, &mut lines)),
-        });
-        let longest = longest.collect();
-        let mut in_source = |wait: &Standing| StandingWait {
-            waiter: wait.waiter.in_source(depth, &mut lines),
-            owner: wait.owner.in_source(depth, &mut lines),
-            class: wait.wait.class.to_string(),
-            lock: format!("{:#x}", wait.wait.lock),
-            has_limit: wait.wait.has_limit,
-            owner_has_run: wait.wait.owner_has_run,
-        };
-        let deadlocks = self.deadlocks.iter().map(|waits| waits.iter().map(&mut in_source).collect()).collect();
-        let began_before = self.began_before.iter().map(&mut in_source).collect();
-        let unknown = self.unknown.iter().take(top).map(|waiter| waiter.in_source(depth, &mut lines)).collect();
-        let semaphores = by_method(&self.semaphores, top)
-            .into_iter()
-            .map(|(method, places)| SemaphoreWait {
-                method,
-                threads: places.len(),
-                waiter: places[0].in_source(depth, &mut lines),
-            })
-            .collect();
-        LockReport {
-            deadlocks,
-            began_before,
-            unknown,
-            semaphores,
-            waits: self.count,
-            waited: self.total,
-            unfinished_waits,
-            waiters: largest(&self.by_waiter, top).into_iter().map(waiter).collect(),
-            owners: largest(&self.by_owner, top).into_iter().map(owner).collect(),
-            longest,
-        }
+        let rests = self.seen.finish_all();
+        self.sample_rests(rests);
+        self.seen.report(self.options.top, self.options.depth, &mut SourceLines::new())
     }
-}
-
-/// Places by their methods, those with the most first.
-fn by_method(places: &[Place], top: usize) -> Vec<(String, Vec<&Place>)> {
-    let mut by_method: BTreeMap<String, Vec<&Place>> = BTreeMap::new();
-    for place in places {
-        by_method.entry(place.method()).or_default().push(place);
-    }
-    let mut rows: Vec<_> = by_method.into_iter().collect();
-    rows.sort_by_key(|(_, places)| Reverse(places.len()));
-    rows.truncate(top);
-    rows
-}
-
-/// The sums with the longest times, at most so many.
-fn largest<K: Ord>(sums: &HashMap<K, Sum>, top: usize) -> Vec<(&K, &Sum)> {
-    let mut rows: Vec<_> = sums.iter().collect();
-    rows.sort_by(|(name, a), (other, b)| b.total.cmp(&a.total).then(name.cmp(other)));
-    rows.truncate(top);
-    rows
 }
 
 /// Whether this is a method of the runtime's own: it writes the event, or threads stop in it for a suspension.
@@ -660,7 +489,8 @@ impl Locks {
         let options = Options::read(settings)?;
         let spelling = Spelling::of(settings);
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
-        let depth = options.depth.max(100);
+        let Options { top, depth: shown, .. } = options;
+        let depth = shown.max(100);
         let waits = Arc::new(Waits(Mutex::new(State::new(options, threads(settings)?, spelling))));
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
         let wanted = Arc::clone(&waits);
@@ -688,6 +518,14 @@ impl Locks {
         // The events of the thread pool's keyword include the beginnings of threads.
         cx.start_runtime_events(KeywordSet::CONTENTION | KeywordSet::THREAD_POOL)?;
         answer_with_callers(cx, &asker, LaterCallers::work(&sees.callers, &hears))?;
+        let drafted = Arc::clone(&waits);
+        let mut lines = SourceLines::new();
+        keep_drafts(cx, &asker, DRAFTS, move |_| {
+            // The report reads files, for which no event may wait.
+            let mut seen = drafted.lock().seen.clone();
+            seen.finish_all();
+            Some(seen.report(top, shown, &mut lines))
+        })?;
         Ok(Self { depth, sees, waits, hears, asker })
     }
 }

@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use corprof::args::EventPipeEvent;
-use corprof::events::views::{GcRestartEnd, GcStart, GcSuspendBegin, GcSuspendEnd, GcTriggered};
-use corprof::events::{Event, KeywordSet, SuspendReason};
+use corprof::events::views::{GcEnd, GcRestartEnd, GcStart, GcSuspendBegin, GcSuspendEnd, GcTriggered};
+use corprof::events::{Event, GcKind, KeywordSet, SuspendReason};
 use corprof::id::Inert;
 use corprof::prelude::*;
 use corprof::sampler::{Mode, Round, Sample, Sampler, Strategy};
@@ -32,7 +32,7 @@ use serde::Serialize;
 
 use crate::code_frames::{CodeFrame, CodeFrames, SourceStack, Spelling, in_source, shown};
 use crate::own_frames::is_of_framework;
-use crate::question::{Answer, Asker, Head, Report, answer_when_asked, milliseconds};
+use crate::question::{Answer, Asker, DRAFTS, Head, Report, answer_when_asked, keep_drafts, milliseconds};
 use crate::thread_name::name_by_system;
 
 /// A thread that runs longer than this in a pause delays it.
@@ -52,6 +52,7 @@ pub struct Pauses {
     lacks: Option<String>,
 }
 
+#[derive(Clone, Copy)]
 struct Options {
     start: Instant,
     top: usize,
@@ -68,10 +69,12 @@ impl Options {
     }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct State {
     /// The code that has asked for the collection that comes next.
     cause: Option<Place>,
+    /// The background collection that goes on.
+    background: Option<GcStart>,
     /// The pause that goes on, or the last one: the samples of a pause come after its end.
     current: Option<Pause>,
     count: usize,
@@ -83,13 +86,14 @@ struct State {
     longest: HashMap<[String; 3], Pause>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Sum {
     count: usize,
     total: Duration,
     longest: Duration,
 }
 
+#[derive(Clone)]
 struct Pause {
     start: Instant,
     /// When all threads had stopped.
@@ -211,6 +215,11 @@ impl Place {
     }
 }
 
+/// A collection, as an answer names it.
+fn collection(start: &GcStart) -> String {
+    format!("generation {}, {}, {}", start.generation, start.kind, start.reason)
+}
+
 /// A thread, as an answer names it.
 fn titled(thread: Option<u32>, name: Option<&str>) -> String {
     let name = name.map(|name| format!(" \"{name}\"")).unwrap_or_default();
@@ -252,7 +261,13 @@ impl State {
             if begin.reason == SuspendReason::PROFILER {
                 return;
             }
-            let reason = begin.reason.to_string();
+            let reason = match &self.background {
+                // It stops the threads again for the end of its marking.
+                Some(start) if begin.reason == SuspendReason::GC_PREPARATION => {
+                    format!("{}, second pause", collection(start))
+                }
+                _ => begin.reason.to_string(),
+            };
             self.current = Some(Pause {
                 start: now,
                 stopped: None,
@@ -263,12 +278,18 @@ impl State {
                 delayed_by: HashMap::new(),
             });
         }
+        if event.decode::<GcEnd>().is_ok_and(|end| self.background.is_some_and(|start| start.number == end.number)) {
+            self.background = None;
+        }
         let Some(pause) = self.current.as_mut().filter(|pause| pause.end.is_none()) else { return };
         if event.decode::<GcSuspendEnd>().is_ok() {
             pause.stopped = Some(now);
         } else if let Ok(start) = event.decode::<GcStart>() {
             pause.cause = self.cause.take();
-            pause.reason = format!("generation {}, {}, {}", start.generation, start.kind, start.reason);
+            pause.reason = collection(&start);
+            if start.kind == GcKind::BACKGROUND {
+                self.background = Some(start);
+            }
         } else if event.decode::<GcRestartEnd>().is_ok() {
             pause.end = Some(now);
         }
@@ -296,7 +317,8 @@ impl State {
         }
     }
 
-    fn report(&self, options: &Options) -> PauseReport {
+    /// This reads files.
+    fn report(&self, options: &Options, lines: &mut SourceLines) -> PauseReport {
         let elapsed = options.start.elapsed();
         let rows = |sums: &HashMap<String, Sum>| {
             let mut rows: Vec<_> = sums.iter().collect();
@@ -311,8 +333,7 @@ impl State {
         };
         let mut longest: Vec<_> = self.longest.values().collect();
         longest.sort_by_key(|pause| Reverse(pause.total()));
-        let mut lines = SourceLines::new();
-        let mut in_source = |place: &Place| place.in_source(options.depth, &mut lines);
+        let mut in_source = |place: &Place| place.in_source(options.depth, lines);
         let longest = longest.into_iter().take(options.top).map(|pause| Longest {
             time: pause.total(),
             at_seconds: pause.start.saturating_duration_since(options.start).as_secs_f64(),
@@ -376,8 +397,16 @@ impl Pauses {
     fn start(cx: &mut InCallback<'_>, settings: &Settings, asker: Asker) -> Result<Self, BoxError> {
         let options = Options::read(settings)?;
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
-        let state = Arc::default();
+        let state: Arc<Mutex<State>> = Arc::default();
         let spelling = Spelling::of(settings);
+        let drafted = Arc::clone(&state);
+        let mut lines = SourceLines::new();
+        keep_drafts(cx, &asker, DRAFTS, move |cx| {
+            // The report reads files, for which no event may wait.
+            let mut state = drafted.lock(cx).clone();
+            state.finish();
+            Some(state.report(&options, &mut lines))
+        })?;
         let lacks = Self::sample(cx, &options, spelling, &state).err();
         let lacks = lacks.map(|why| format!("the threads that delay pauses are not shown: {why}"));
         cx.start_runtime_events(KeywordSet::GC)?;
@@ -440,6 +469,6 @@ impl Callbacks for Pauses {
         let state = &mut *self.state.lock(cx);
         state.finish();
         let notes: Vec<String> = self.lacks.iter().cloned().collect();
-        self.asker.report(&notes, &state.report(&self.options), &[]);
+        self.asker.report(&notes, &state.report(&self.options, &mut SourceLines::new()), &[]);
     }
 }

@@ -28,6 +28,8 @@ use crate::report_files::{of_process, write};
 
 /// The interval at which it checks whether somebody asks.
 const LOOK: Duration = Duration::from_millis(100);
+/// The interval between drafts of most answers.
+pub(crate) const DRAFTS: Duration = Duration::from_secs(1);
 /// How many times longer than writing a draft takes nothing is written after it.
 const DRAFT_PAUSE: u32 = 20;
 /// The interval at which it wakes if nobody can ask.

@@ -25,7 +25,7 @@ use serde::Serialize;
 
 use crate::code_frames::{CodeFrame, CodeFrames, SourceFrame, Spelling, in_source, shown};
 use crate::own_frames::is_of_framework;
-use crate::question::{Answer, Asker, Head, Report, answer_when_asked, milliseconds};
+use crate::question::{Answer, Asker, DRAFTS, Head, Report, answer_when_asked, keep_drafts, milliseconds};
 
 /// The time after a report of the runtime for which the pool counts as starved.
 const STARVED: Duration = Duration::from_secs(2);
@@ -90,17 +90,23 @@ impl Clock {
 
 struct State {
     options: Options,
+    seen: Seen,
+    profile: Profile,
+    threads: HashMap<u32, corprof_export::ThreadId>,
+}
+
+/// What the answer is made from.
+#[derive(Clone, Default)]
+struct Seen {
     /// The reports of the runtime, and the numbers of workers that it wanted.
     reports: usize,
     workers: Option<(u32, u32)>,
     /// The time in which the pool was starved, as far as rounds have seen it.
     starved: Duration,
     blocked: HashMap<Blocker, Blocked>,
-    profile: Profile,
-    threads: HashMap<u32, corprof_export::ThreadId>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Blocked {
     /// Of all threads together.
     time: Duration,
@@ -169,8 +175,8 @@ fn is_stop_point(name: &str) -> bool {
 
 impl State {
     fn see(&mut self, code: &CodeFrames, round: &Round<'_, '_>) {
-        self.blocked.values_mut().for_each(|blocked| blocked.threads_now = 0);
-        self.starved += round.elapsed().min(STARVED);
+        self.seen.blocked.values_mut().for_each(|blocked| blocked.threads_now = 0);
+        self.seen.starved += round.elapsed().min(STARVED);
         // Other systems do not report whether a thread waits.
         let is_blocked = |sample: &Sample<'_>| sample.is_waiting() || cfg!(not(target_os = "linux"));
         for sample in round.samples().filter(is_blocked) {
@@ -187,7 +193,7 @@ impl State {
             let ids: Vec<_> = frames.iter().map(|frame| profile.frame(Frame::managed(&frame.name))).collect();
             let stack = profile.stack_leaf_first(ids);
             profile.sample(thread, Duration::ZERO, stack, sample.weight().as_nanos() as u64);
-            let row = self.blocked.entry(Blocker::of(&frames[..dispatch])).or_default();
+            let row = self.seen.blocked.entry(Blocker::of(&frames[..dispatch])).or_default();
             row.time += sample.weight();
             row.threads_now += 1;
             row.threads = row.threads.max(row.threads_now);
@@ -196,17 +202,19 @@ impl State {
             }
         }
     }
+}
 
-    fn report(&self) -> StarvationReport {
+impl Seen {
+    /// This reads files.
+    fn report(&self, top: usize, depth: usize, lines: &mut SourceLines) -> StarvationReport {
         let mut rows: Vec<_> = self.blocked.iter().collect();
         rows.sort_by(|(name, a), (other, b)| b.time.cmp(&a.time).then(name.cmp(other)));
-        let mut lines = SourceLines::new();
-        let blockers = rows.into_iter().take(self.options.top).map(|(blocker, blocked)| Row {
+        let blockers = rows.into_iter().take(top).map(|(blocker, blocked)| Row {
             method: blocker.method.clone(),
             calls: blocker.calls.clone(),
             blocked: blocked.time,
             threads: blocked.threads,
-            frames: in_source(&blocked.frames, self.options.depth, &mut lines),
+            frames: in_source(&blocked.frames, depth, lines),
         });
         StarvationReport {
             reports: self.reports,
@@ -251,22 +259,21 @@ impl Row {
 impl Starvation {
     fn start(cx: &mut InCallback<'_>, settings: &Settings, asker: Asker) -> Result<Self, BoxError> {
         let options = Options::read(settings)?;
+        let Options { top, depth, .. } = options;
         let spelling = Spelling::of(settings);
         let interval = Duration::try_from_secs_f64(1.0 / options.hertz)?;
         let profile = Profile::summed(application_name(), Unit::Nanoseconds).of_process(std::process::id());
         let profile = spelling.profile(profile);
-        let state = Arc::new(Mutex::new(State {
-            options,
-            reports: 0,
-            workers: None,
-            starved: Duration::ZERO,
-            blocked: HashMap::new(),
-            profile,
-            threads: HashMap::new(),
-        }));
+        let state = Arc::new(Mutex::new(State { options, seen: Seen::default(), profile, threads: HashMap::new() }));
         let clock = Arc::<Clock>::default();
         cx.add_events(EventMask::ENABLE_STACK_SNAPSHOT)?;
         answer_when_asked(cx, &asker)?;
+        let drafted = Arc::clone(&state);
+        let mut lines = SourceLines::new();
+        keep_drafts(cx, &asker, DRAFTS, move |cx| {
+            let seen = drafted.lock(cx).seen.clone();
+            Some(seen.report(top, depth, &mut lines))
+        })?;
         let profiler = Self { state: Arc::clone(&state), clock: Arc::clone(&clock), asker };
         let asked = Arc::clone(&clock);
         let code = CodeFrames::spelt(spelling);
@@ -301,18 +308,18 @@ impl Callbacks for Starvation {
             return;
         }
         self.clock.starved();
-        let mut state = self.state.lock(cx);
+        let seen = &mut self.state.lock(cx).seen;
         let wanted = adjustment.new_worker_thread_count;
-        let (fewest, most) = state.workers.unwrap_or((wanted, wanted));
-        state.reports += 1;
-        state.workers = Some((fewest.min(wanted), most.max(wanted)));
+        let (fewest, most) = seen.workers.unwrap_or((wanted, wanted));
+        seen.reports += 1;
+        seen.workers = Some((fewest.min(wanted), most.max(wanted)));
     }
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {
         let mut state = self.state.lock(cx);
-        let report = state.report();
-        let State { options, profile, workers, .. } = &mut *state;
-        let files = match (&mut options.output, workers) {
+        let State { options, seen, profile, .. } = &mut *state;
+        let report = seen.report(options.top, options.depth, &mut SourceLines::new());
+        let files = match (&mut options.output, seen.workers) {
             (Some(output), Some(_)) => self.asker.write("the blocked stacks are", output, profile),
             _ => Vec::new(),
         };

@@ -74,12 +74,6 @@ fn with_libraries(command: &mut Command, folder: &Path) {
     command.env("LD_LIBRARY_PATH", folder.join("dotnet").join(libraries.file_name().unwrap_or_default()));
 }
 
-/// The first child of a process.
-fn child_of(pid: u32) -> Result<Option<u32>> {
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
-    Ok(children.split_whitespace().next().map(str::parse).transpose()?)
-}
-
 /// The program in its set-up, and its number for the command.
 struct Target {
     program: Program,

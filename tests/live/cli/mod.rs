@@ -133,6 +133,12 @@ fn signal(pid: u32, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// The first child of a process.
+fn child_of(pid: u32) -> Result<Option<u32>> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+    Ok(children.split_whitespace().next().map(str::parse).transpose()?)
+}
+
 fn texts(output: &Output) -> (String, String) {
     let [stdout, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
     (stdout, stderr)

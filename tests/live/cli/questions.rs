@@ -121,10 +121,48 @@ fn an_application_that_dies_has_answered_a_moment_before() -> Result<()> {
         let (_, draft) =
             stderr.split_once("what that knew until then:").with_context(|| format!("{runtime}: {stderr}"))?;
         ensure!(draft.contains("System.InvalidOperationException"), "{runtime}: {draft}");
-        let (_, stderr) = answer("pauses", 0)?;
+        let (_, stderr) = answer("timer", 0)?;
         ensure!(stderr.contains("there is no answer of process"), "{runtime}: {stderr}");
     }
     Ok(())
+}
+
+/// Kills an application, later each time, until the answer of the moment before is right.
+fn is_asked_and_killed(name: &str) -> Result<()> {
+    for runtime in runtimes()? {
+        for seconds in [3, 6, 12, 24] {
+            let mut command = corprof()?;
+            command.args([name, "--"]).args(application(&runtime, "Asked")?).arg(name);
+            let program = Program::start(command)?;
+            program.expect("ready")?;
+            thread::sleep(Duration::from_secs(seconds));
+            signal(child_of(program.child.id())?.context("no child")?, "-KILL")?;
+            let (code, stderr) = program.end()?;
+            ensure!(code == Some(137), "{runtime}: {code:?}: {stderr}");
+            let draft = stderr.split_once("what that knew until then:").map(|(_, draft)| draft);
+            let lacks = lacks(name, draft.with_context(|| format!("{runtime}: {stderr}"))?)?;
+            ensure!(lacks.is_none() || seconds < 24, "{runtime}: no line {lacks:?}: {stderr}");
+            if lacks.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn locks_of_a_killed_application() -> Result<()> {
+    is_asked_and_killed("locks")
+}
+
+#[test]
+fn starvation_of_a_killed_application() -> Result<()> {
+    is_asked_and_killed("starvation")
+}
+
+#[test]
+fn pauses_of_a_killed_application() -> Result<()> {
+    is_asked_and_killed("pauses")
 }
 
 #[test]
@@ -163,6 +201,34 @@ fn boxes_are_counted_or_said_not_to_be() -> Result<()> {
         ensure!(is_said != (boxes == 10_000), "{runtime}: {boxes}, {is_said}");
         let (boxes, _) = answer(&["--env", "DOTNET_TieredCompilation=0"])?;
         ensure!(boxes == 10_000, "{runtime}: {boxes} of code that is all optimised");
+    }
+    Ok(())
+}
+
+#[test]
+fn both_pauses_of_a_background_collection_are_told_as_its_own() -> Result<()> {
+    for runtime in runtimes()? {
+        let program = asked(&runtime, "background")?;
+        let output =
+            corprof()?.args(["pauses", &program.child.id().to_string(), "--duration", "2", "--json"]).output()?;
+        let answer: serde_json::Value = serde_json::from_str(&texts(&output).0)?;
+        let rows = answer["reasons"].as_array().context("no reasons")?;
+        let pauses = |ending: &str| -> u64 {
+            let of = |row: &&serde_json::Value| {
+                row["name"]
+                    .as_str()
+                    .is_some_and(|name| name.starts_with("generation 2, background") && name.ends_with(ending))
+            };
+            rows.iter().filter(of).filter_map(|row| row["pauses"].as_u64()).sum()
+        };
+        let all = pauses("");
+        let second = pauses(", second pause");
+        // It begins and ends in the middle of one.
+        ensure!(second > 5 && second.abs_diff(all - second) <= 1, "{runtime}: {answer}");
+        // That of one which began before cannot be told.
+        let untold = rows.iter().find(|row| row["name"] == "preparing a collection");
+        ensure!(untold.is_none_or(|row| row["pauses"] == 1), "{runtime}: {answer}");
+        is_unharmed(program, &runtime)?;
     }
     Ok(())
 }
@@ -484,11 +550,10 @@ fn answers_do_not_depend_on_the_standard_error_of_the_application() -> Result<()
 fn a_second_interrupt_ends_the_application_at_once() -> Result<()> {
     for runtime in runtimes()? {
         let mut command = corprof()?;
-        command.args(["locks", "--"]).args(application(&runtime, "Asked")?).arg("locks");
+        command.args(["timer", "--"]).args(application(&runtime, "Asked")?).arg("timer");
         let mut program = Program::start(command)?;
         program.expect("ready")?;
-        let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", program.child.id()))?;
-        let child: u32 = children.split_whitespace().next().context("no child")?.parse()?;
+        let child = child_of(program.child.id())?.context("no child")?;
         // A process that stands cannot answer.
         signal(child, "-STOP")?;
         program.signal("-INT")?;

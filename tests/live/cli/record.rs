@@ -360,17 +360,16 @@ fn what_threads_without_managed_code_have_used_is_told() -> Result<()> {
     patiently(runtimes()?, |runtime, times| {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("a.html");
-        let collector = Run::new(runtime, "Diagnosed").env("DOTNET_gcServer", "1").env("DOTNET_GCHeapCount", "2");
-        let mut program = Program::start(collector.command()?)?;
+        let collector = Run::new(runtime, "Asked").args(["collects"]);
+        let collector = collector.env("DOTNET_gcServer", "1").env("DOTNET_GCHeapCount", "2");
+        let program = Program::start(collector.command()?)?;
         program.expect("ready")?;
-        program.tell("storm")?;
         let mut command = corprof()?;
         command.args(["record", "-p", &program.child.id().to_string(), "-o"]).arg(&file);
         let output = command.args(["--duration", &(2 * times).to_string()]).output()?;
         let (_, stderr) = texts(&output);
         ensure_or_longer!(output.status.success() && stderr.contains(NOTE), "{runtime}: {output:?}");
         ensure!(fs::read_to_string(&file)?.contains(NOTE), "{runtime}: it is on the terminal only");
-        program.tell("calm")?;
         let (code, stderr) = program.end()?;
         ensure!(code == Some(0) && !stderr.contains("panicked"), "{runtime}: {code:?}: {stderr}");
 

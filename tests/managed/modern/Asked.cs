@@ -13,6 +13,7 @@
 // and Same with two types.
 using System;
 using System.Collections.Generic;
+using System.Linq;
 using System.Runtime.CompilerServices;
 using System.Threading;
 using System.Threading.Tasks;
@@ -52,6 +53,17 @@ static class Asked
                 for (int i = 0; i < 16; i++) Serves();
                 break;
             case "pauses": Repeat("worker", Trims); break;
+            case "background":
+                // A small generation is collected while the threads stand.
+                last = Enumerable.Range(0, 40_000).Select(_ => new byte[1000]).ToArray();
+                GC.Collect();
+                Repeat("worker", () => GC.Collect(2, GCCollectionMode.Forced, false));
+                break;
+            case "collects":
+                last = Enumerable.Range(0, 40_000).Select(_ => new byte[1000]).ToArray();
+                Repeat("collects", GC.Collect);
+                Repeat("works", () => Thread.SpinWait(100_000));
+                break;
             case "exceptions": Repeat("worker", Catches); break;
             case "dies": Repeat("worker", () => { Catches(); Caught(Indexes); Caught(Opens); }); break;
             case "allocations": Repeat("worker", Allocates); break;
