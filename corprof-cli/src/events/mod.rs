@@ -43,8 +43,9 @@ pub struct Args {
     #[arg(long, value_name = "SET", value_delimiter = ',')]
     set: Vec<Set>,
 
-    /// Events of a provider, such as an EventSource: NAME, NAME:KEYWORDS or NAME:KEYWORDS:LEVEL
-    #[arg(long, value_name = "NAME[:KEYWORDS[:LEVEL]]")]
+    /// Events of a provider, such as an EventSource. Keywords are all unless given, the level is informational, and
+    /// ARGUMENTS are KEY=VALUE;KEY=VALUE, as the provider wants them
+    #[arg(long, value_name = "NAME[:KEYWORDS[:LEVEL[:ARGUMENTS]]]")]
     provider: Vec<Source>,
 
     /// Print only events of this name. Repeatable
@@ -112,7 +113,8 @@ impl FromStr for Source {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut parts = text.split(':');
+        // Arguments may have colons.
+        let mut parts = text.splitn(4, ':');
         let name = parts.next().filter(|name| !name.is_empty()).ok_or("a provider has a name")?;
         let keywords = match parts.next().filter(|part| !part.is_empty()) {
             None => u64::MAX,
@@ -123,7 +125,7 @@ impl FromStr for Source {
             }
         };
         let level = match parts.next().map(str::to_ascii_lowercase).as_deref() {
-            None | Some("informational" | "4") => Level::Informational,
+            None | Some("" | "informational" | "4") => Level::Informational,
             Some("verbose" | "5") => Level::Verbose,
             Some("warning" | "3") => Level::Warning,
             Some("error" | "2") => Level::Error,
@@ -132,10 +134,12 @@ impl FromStr for Source {
                 return Err(format!("`{other}` is not a level: critical, error, warning, informational, verbose"));
             }
         };
-        if parts.next().is_some() {
-            return Err("more than NAME:KEYWORDS:LEVEL".to_owned());
-        }
-        Ok(Self(Provider::new(name, keywords, level)))
+        let provider = Provider::new(name, keywords, level);
+        Ok(Self(match parts.next().filter(|part| !part.is_empty()) {
+            None => provider,
+            Some(arguments) if arguments.contains('=') => provider.with_arguments(arguments),
+            Some(other) => return Err(format!("`{other}` is no argument of a provider: KEY=VALUE;KEY=VALUE")),
+        }))
     }
 }
 
@@ -335,6 +339,9 @@ mod tests {
         assert_eq!(full, Provider::new("My-Source", 3, Level::Verbose));
         assert_eq!(Source::from_str("A").unwrap().0, Provider::new("A", u64::MAX, Level::Informational));
         assert_eq!(Source::from_str("A::error").unwrap().0, Provider::new("A", u64::MAX, Level::Error));
+        let filtered = Source::from_str("A:::EventCounterIntervalSec=1;B=a:b").unwrap().0;
+        let expected = Provider::new("A", u64::MAX, Level::Informational);
+        assert_eq!(filtered, expected.with_arguments("EventCounterIntervalSec=1;B=a:b"));
         for wrong in ["", ":1", "A:x", "A:1:loud", "A:1:5:x"] {
             assert!(Source::from_str(wrong).is_err(), "{wrong}");
         }
