@@ -12,6 +12,12 @@ pub(crate) fn stdout() -> Output {
     Output(io::stdout().lock())
 }
 
+/// `1 thread`, `2 threads`.
+pub(crate) fn count(count: usize, noun: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{ending}")
+}
+
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes).map_err(named)

@@ -271,22 +271,23 @@ fn print(stacks: &Stacks, args: &Args) -> Result<()> {
         group.print(&mut out)?;
     }
     if let Some(others @ 1..) = stacks.others {
-        writeln!(out, "\n{others} more threads have no managed frames, or could not be walked")?;
+        let have = if others == 1 { "thread has" } else { "threads have" };
+        writeln!(out, "\n{others} more {have} no managed frames, or could not be walked")?;
     }
     if stacks.callers_unknown > 0 {
         writeln!(
             out,
-            "\nWho awaits the resumed methods of {} threads is not known: a thread runs, its method is of a debug build, \
+            "\nWho awaits the resumed methods of {} is not known: a thread runs, its method is of a debug build, \
              what resumed it was inlined, or several would fit",
-            stacks.callers_unknown
+            output::count(stacks.callers_unknown, "thread")
         )?;
     }
     if stacks.callers_by_runtime > 0 {
         writeln!(
             out,
-            "\nWho awaits methods of runtime async cannot be known from a stack, of {} threads: `corprof record -p` shows it \
-             of threads that run",
-            stacks.callers_by_runtime
+            "\nWho awaits methods of runtime async cannot be known from a stack, of {}: `corprof record -p` shows it of \
+             threads that run",
+            output::count(stacks.callers_by_runtime, "thread")
         )?;
     }
     if let Some(error) = stacks.locks.as_ref().and_then(|locks| locks.error.as_ref()) {

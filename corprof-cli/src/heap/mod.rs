@@ -42,6 +42,9 @@ use file::Format;
 /// If the profiler cannot attach, because the process has another one or runs in a container, with --session, and on
 /// Windows, the runtime sends the same over the diagnostics port, through a buffer in the memory of the process. If an
 /// event is lost, the command fails and writes no file, because a snapshot with gaps would show wrong owners.
+///
+/// .NET 8 itself crashes now and then while it reports the heap of an application that makes and unloads code all the
+/// time (collectible load contexts, `RunAndCollect` assemblies), for any tool.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use corprof_export::Unit;
 use corprof_nettrace::UtcTime;
 
+use crate::output;
 use crate::recording::picture::Picture;
 use crate::recording::table::{By, Row};
 use crate::recording::{Facts, Sum, cut_words};
@@ -51,7 +52,8 @@ pub(super) fn facts(facts: &Facts, out: &mut impl Write) -> io::Result<()> {
     if let Some(UtcTime { year, month, day, hour, minute, second, .. }) = facts.started {
         write!(out, " from {year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")?;
     }
-    writeln!(out, ", {} events, {} lost, {} threads", facts.events, facts.lost, facts.threads)?;
+    let threads = output::count(facts.threads, "thread");
+    writeln!(out, ", {} events, {} lost, {threads}", facts.events, facts.lost)?;
     writeln!(out, "\n      events  with stack  kind")?;
     let mut kinds: Vec<_> = facts.kinds.iter().collect();
     kinds.sort_by_key(|kind| std::cmp::Reverse(kind.events));

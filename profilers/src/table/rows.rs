@@ -221,8 +221,8 @@ pub static SAMPLER: Profiler = Profiler {
             Kind::Word(&["auto", "suspended", "signals", "seeded"]),
             "auto",
             "how stacks are sampled, see [Walking stacks](walking-stacks.md#strategies): `signals` on Linux, for processor time, and \
-             `seeded` on Windows. `auto`: for processor time `signals` of an application that starts on Linux with glibc, and `seeded` \
-             on Windows; else `suspended`",
+             `seeded` on Windows. `auto`: for processor time `signals` on Linux and `seeded` on Windows; \
+             else `suspended`",
         ),
         setting(
             "SAMPLER_REPORT",

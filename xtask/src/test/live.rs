@@ -22,7 +22,7 @@ use crate::viewers;
 pub(super) enum Tier {
     /// That a profiler loads, receives callbacks, hooks and walks: tests/live/smoke.rs.
     Smoke,
-    /// About thirty of the quick ones, for a system that is tested in full by `--all`.
+    /// About fifty of the quick ones, for a system that is tested in full by `--all`.
     Few,
     /// The quick ones in modules `differs`, which depend on what differs between runtimes.
     Differs,

@@ -64,7 +64,7 @@ impl Tier {
     fn shown(self) -> &'static str {
         match self {
             Self::Smoke => "the smoke test",
-            Self::Few => "thirty tests",
+            Self::Few => "fifty tests",
             Self::Differs => "tests of what differs",
             Self::Quick => "all quick tests",
             Self::Named | Self::All => "all tests",
