@@ -96,6 +96,7 @@
 
 mod bytes;
 mod decoder;
+mod endpoint;
 mod error;
 mod frame;
 mod methods;
@@ -113,6 +114,7 @@ pub mod trace;
 mod waits;
 
 pub use decoder::{ASYNC_EVENTS, Buffer, Decoder, PROVIDER, STACK_KEYWORDS, StreamId, SubEvents};
+pub use endpoint::EndpointNames;
 pub use error::{DecodeError, Problem};
 pub use frame::{Chain, Frame, Frames, Kind};
 pub use methods::{AskedMethods, MethodTable, Methods};

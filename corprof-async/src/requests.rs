@@ -50,7 +50,8 @@ struct Running {
 ///
 /// With activities: an activity of the kind [`Server`](ActivityKind::Server), or one that is not within another one, is
 /// a request. It came to the operation that its thread ran when it began (of ASP.NET, the loop of the connection), and
-/// what that makes until the activity ends is made for the request, with what these make.
+/// what that makes until the activity ends is made for the request, with what these make. Where operations are not
+/// told, before .NET 11, a request has the activities within it, by their spans.
 ///
 /// Without: `is_loop` says by the methods of an operation whether it takes requests one after the other, such as those
 /// of `HttpProtocol.ProcessRequests` of ASP.NET. A request begins with a run of it that makes operations, and ends with
@@ -94,6 +95,8 @@ pub struct Requests<F> {
     running: HashMap<u64, Vec<Running>>,
     next: u64,
     left_out: u64,
+    /// Whether operations are told.
+    knows_operations: bool,
 }
 
 /// The most operations that a thread is known to run inside of each other.
@@ -120,6 +123,7 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
             running: HashMap::new(),
             next: 0,
             left_out: 0,
+            knows_operations: false,
         }
     }
 
@@ -294,7 +298,9 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
         // that. Connections, which requests share, say so as well.
         let is_of_connection = activity.source.starts_with(CONNECTIONS);
         let is_root = span != 0 && activity.parent_span_id == 0 && !is_of_connection;
-        let outer = if is_root { None } else { by_span.or_else(|| self.request_of(dispatcher, thread)) };
+        // Where operations are not told, it is not known when the thread goes on with something else.
+        let by_thread = || self.request_of(dispatcher, thread).filter(|_| self.knows_operations);
+        let outer = if is_root { None } else { by_span.or_else(by_thread) };
         let is_within = activity.kind != ActivityKind::Server && outer.is_some();
         if let (true, Some(serial)) = (is_within, outer) {
             self.begin_call(serial, ticks, activity);
@@ -350,6 +356,7 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
     /// Answers with the request that may be over.
     fn take(&mut self, step: Step) -> Option<u64> {
         let Step { ticks, thread, dispatcher, kind, change } = step;
+        self.knows_operations = true;
         match change {
             Change::Created { parent } => self.create(thread, ticks, dispatcher, kind, parent),
             Change::Resumed { chain } => self.resume(thread, ticks, dispatcher, kind, chain),

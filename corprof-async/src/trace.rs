@@ -5,12 +5,15 @@
 
 pub use corprof_nettrace as nettrace;
 
-use corprof_nettrace::events::Provider;
+use std::collections::HashMap;
+
 use corprof_nettrace::events::universal::ProcessSymbol;
 use corprof_nettrace::events::views::{MethodDCEndVerbose, MethodLoadVerbose};
+use corprof_nettrace::events::{self, Provider, Value};
 use corprof_nettrace::{Event, Stack};
 
 use crate::decoder::{ASYNC_EVENTS, PROVIDER};
+use crate::endpoint::endpoint;
 use crate::methods::MethodTable;
 use crate::request::{Activity, ActivityKind};
 
@@ -45,6 +48,13 @@ pub enum TraceEvent<'a> {
         /// The activity.
         activity: Activity,
     },
+    /// A request to ASP.NET Core is about to end, for [`EndpointNames`](crate::EndpointNames).
+    RequestEnds {
+        /// The system's number of the thread.
+        thread: u64,
+        /// The method, and the path as the route has it: `GET /orders/{id}`.
+        endpoint: String,
+    },
     /// Work was put into the queue of the thread pool, for [`Waits`](crate::Waits) and [`Requests`](crate::Requests).
     WorkQueued {
         /// In ticks of the trace.
@@ -75,8 +85,14 @@ const WORK_TAKEN: u32 = 31;
 pub const ACTIVITY_PROVIDER: &str = "Microsoft-Diagnostics-DiagnosticSource";
 
 /// The argument `FilterAndPayloadSpecs` for [`ACTIVITY_PROVIDER`], quoted as it must be: all activities, with what is
-/// read here.
-pub const ACTIVITY_ARGUMENTS: &str = r#"FilterAndPayloadSpecs="[AS]*:-TraceId;SpanId;ParentSpanId;DisplayName;Kind""#;
+/// read here, and what requests to ASP.NET Core were for. Before .NET 11 their activities do not tell that.
+pub const ACTIVITY_ARGUMENTS: &str = "FilterAndPayloadSpecs=\"[AS]*:-TraceId;SpanId;ParentSpanId;DisplayName;Kind\n\
+    Microsoft.AspNetCore/Microsoft.AspNetCore.Hosting.EndRequest:-Method=httpContext.Request.Method;\
+    Path=httpContext.Request.Path.Value;Route=httpContext.Request.RouteValues.*Enumerate;\
+    Status=httpContext.Response.StatusCode\"";
+
+/// The name of the event of the latter.
+const END_OF_REQUEST: &str = "Microsoft.AspNetCore.Hosting.EndRequest";
 
 /// What the event is, if it matters.
 #[must_use]
@@ -86,7 +102,7 @@ pub fn classify<'a>(event: &Event<'a>) -> Option<TraceEvent<'a>> {
         return Some(TraceEvent::Buffer { payload: event.payload(), written: event.ticks() });
     }
     if metadata.provider == ACTIVITY_PROVIDER {
-        return activity(event);
+        return activity(event).or_else(|| end_of_request(event));
     }
     if metadata.provider == QUEUE_PROVIDER {
         return work(event);
@@ -140,10 +156,7 @@ fn activity<'a>(event: &Event<'a>) -> Option<TraceEvent<'a>> {
         name: text("ActivityName").unwrap_or_default(),
         ..Activity::default()
     };
-    for argument in decoded.field("Arguments")?.as_list()?.iter() {
-        let Some(argument) = argument.as_record() else { continue };
-        let field = |name| Some(argument.field(name)?.as_text()?.to_string());
-        let (Some(key), Some(value)) = (field("Key"), field("Value")) else { continue };
+    for (key, value) in arguments(&decoded) {
         let span = || u64::from_str_radix(&value, 16).unwrap_or_default();
         match &key[..] {
             "TraceId" => activity.trace_id = u128::from_str_radix(&value, 16).unwrap_or_default(),
@@ -155,6 +168,28 @@ fn activity<'a>(event: &Event<'a>) -> Option<TraceEvent<'a>> {
         }
     }
     Some(TraceEvent::Activity { thread: event.os_thread_id()?, ticks: event.ticks(), is_start, activity })
+}
+
+fn end_of_request<'a>(event: &Event<'a>) -> Option<TraceEvent<'a>> {
+    let decoded = event.decoded();
+    if decoded.name() != "Event" || decoded.field("EventName")?.as_text()? != *END_OF_REQUEST {
+        return None;
+    }
+    let arguments: HashMap<String, String> = arguments(&decoded).into_iter().collect();
+    let of = |name| arguments.get(name).map_or("", String::as_str);
+    let endpoint = endpoint(of("Method"), of("Path"), of("Route"), of("Status"));
+    Some(TraceEvent::RequestEnds { thread: event.os_thread_id()?, endpoint })
+}
+
+/// The keys and values of an event of the source.
+fn arguments(event: &events::Event<'_>) -> Vec<(String, String)> {
+    let pair = |argument: Value<'_>| {
+        let argument = argument.as_record()?;
+        let text = |name| Some(argument.field(name)?.as_text()?.to_string());
+        Some((text("Key")?, text("Value")?))
+    };
+    let list = event.field("Arguments").and_then(|arguments| arguments.as_list());
+    list.map(|list| list.iter().filter_map(pair).collect()).unwrap_or_default()
 }
 
 fn kind(name: &str) -> ActivityKind {

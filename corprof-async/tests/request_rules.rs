@@ -166,6 +166,30 @@ fn a_request_may_come_to_a_thread() {
     assert_eq!((request.calls[0].from, request.calls[0].to, request.is_whole), (21, Some(30), false));
 }
 
+/// As runtimes before .NET 11 tell it.
+#[test]
+fn without_operations_activities_are_part_of_others_by_their_spans() {
+    let mut source = by_activities(RequestLimits::default());
+    source.start(1, 10, ActivityKind::Server, 1, 0);
+    source.start(1, 11, ActivityKind::Client, 2, 1);
+    source.start(1, 12, ActivityKind::Server, 3, 0);
+    // Part of a request that began before the session, on a thread that has taken up others since.
+    source.start(1, 13, ActivityKind::Internal, 4, 99);
+    source.start(2, 14, ActivityKind::Internal, 5, 1);
+    for (ticks, span) in [(20, 5), (21, 4), (22, 3), (23, 2), (30, 1)] {
+        source.stop(ticks, span);
+    }
+    let told = source.finish();
+    let of = |span: u64| {
+        let is_it = |request: &&Request| request.activity.as_ref().is_some_and(|activity| activity.span_id == span);
+        told.iter().find(is_it).unwrap_or_else(|| panic!("no {span}: {told:?}"))
+    };
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert_eq!(of(1).calls.iter().map(|call| call.activity.span_id).collect::<Vec<_>>(), [2, 5]);
+    assert_eq!((of(1).from, of(1).to), (10, 30));
+    assert!(of(3).calls.is_empty() && of(4).calls.is_empty(), "{told:?}");
+}
+
 /// A batch whose jobs follow each other in one async method, each an activity of its own.
 #[test]
 fn activities_that_are_part_of_nothing_are_requests() {

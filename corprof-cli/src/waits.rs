@@ -10,7 +10,7 @@ use corprof_async::{Chain, Queued, Step, Wait, Waits};
 use corprof_export::{Format, Frame, Mode, Output, Profile, Table, Unit};
 use serde::Serialize;
 
-use crate::async_trace::{self, Listened, Listener, Names, Place, Spread, Traced};
+use crate::async_trace::{self, Listened, Listener, Names, Place, Sort, Spread, Traced};
 use crate::exit::{self, Failure, Outcome};
 
 /// The most steps that wait for their turn, and the most operations that wait.
@@ -57,7 +57,11 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// The most places to print [default with --json: all]
+    /// What places are ordered by
+    #[arg(long, value_name = "TIME", value_enum, default_value_t)]
+    sort: Sort,
+
+    /// The most places to print [default: 20, with --json all]
     #[arg(long, value_name = "N")]
     rows: Option<usize>,
 
@@ -217,7 +221,7 @@ fn answer(args: &Args, output: Option<Output>, sums: &Sums, traced: &Traced) -> 
         return Err(anyhow!("no operation waited and was resumed meanwhile").into());
     }
     let mut names = Names::new(traced, args.listened.names);
-    let report = report(traced, &mut names, sums, args.all);
+    let report = report(traced, &mut names, sums, args.all, args.sort);
     let mut out = crate::output::stdout();
     if args.json {
         let mut shown = report.clone();
@@ -237,7 +241,7 @@ fn answer(args: &Args, output: Option<Output>, sums: &Sums, traced: &Traced) -> 
     Ok(())
 }
 
-fn report(traced: &Traced, names: &mut Names<'_>, sums: &Sums, is_all: bool) -> Report {
+fn report(traced: &Traced, names: &mut Names<'_>, sums: &Sums, is_all: bool, sort: Sort) -> Report {
     let mut by_place: HashMap<Place, Sum> = HashMap::new();
     let mut hidden_waits = 0;
     for (chain, sum) in &sums.ended.by_chain {
@@ -257,7 +261,8 @@ fn report(traced: &Traced, names: &mut Names<'_>, sums: &Sums, is_all: bool) -> 
         queued_ms: traced.tells_queue.then(|| traced.milliseconds(queued)),
     };
     let mut places: Vec<Row> = by_place.into_iter().map(row).collect();
-    places.sort_by(|a, b| b.total_ms.total_cmp(&a.total_ms).then_with(|| a.place.cmp(&b.place)));
+    let key = |row: &Row| sort.key(row.total_ms, row.mean_ms, row.p99_ms);
+    places.sort_by(|a, b| key(b).total_cmp(&key(a)).then_with(|| a.place.cmp(&b.place)));
     let mut still: HashMap<Place, u64> = HashMap::new();
     for (_, _, chain) in sums.waits.waiting() {
         let place = names.place(chain);

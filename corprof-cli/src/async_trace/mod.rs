@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use corprof_async::trace::{ACTIVITY_ARGUMENTS, ACTIVITY_PROVIDER, QUEUE_PROVIDER, TraceEvent, classify};
-use corprof_async::{Activity, Decoder, LogicalStacks, PROVIDER, Step};
+use corprof_async::{Activity, Decoder, EndpointNames, LogicalStacks, PROVIDER, Step};
 use corprof_diagnostics::{Client, EventPipeSession, Level, Process, Provider, Rundown, SessionConfig};
 use corprof_nettrace::events::Provider as EventProvider;
 use corprof_nettrace::events::universal::ProcessSymbol;
@@ -100,6 +100,28 @@ pub(crate) struct Listened {
     command: Vec<OsString>,
 }
 
+/// The order of rows with times, the largest first.
+#[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
+pub(crate) enum Sort {
+    /// By the time of all together
+    #[default]
+    Total,
+    /// By the mean
+    Mean,
+    /// By the 99th percentile
+    P99,
+}
+
+impl Sort {
+    pub(crate) fn key(self, total: f64, mean: f64, p99: f64) -> f64 {
+        match self {
+            Self::Total => total,
+            Self::Mean => mean,
+            Self::P99 => p99,
+        }
+    }
+}
+
 /// Who wants to know.
 pub(crate) trait Listener {
     /// Something happened to an operation. The steps of several threads come in any order.
@@ -129,7 +151,9 @@ pub(crate) struct Traced {
     pub(crate) frequency: f64,
     /// How long was listened, in seconds.
     pub(crate) seconds: f64,
-    /// Whether it was told what is in the queue of the thread pool.
+    /// Whether async operations were told, activities, and what is in the queue of the thread pool.
+    pub(crate) tells_operations: bool,
+    tells_activities: bool,
     pub(crate) tells_queue: bool,
     /// Events that the runtime has dropped.
     pub(crate) lost: u64,
@@ -169,7 +193,7 @@ pub(crate) fn follow<L: Listener>(
     let duration = listened.duration.map(Duration::from_secs_f64);
     let traced = match &listened.source {
         None => return of_application(listened, with_activities, duration, listener, answer),
-        Some(Source::File(path)) => of_file(path, &mut listener)?,
+        Some(Source::File(path)) => of_file(path, with_activities, &mut listener)?,
         Some(Source::Process(pid)) => of_process(*pid, with_activities, duration, &mut listener)?,
     };
     answer(listener, &traced)?;
@@ -208,10 +232,10 @@ fn of_application<L: Listener>(
     }
 }
 
-fn of_file(path: &Path, listener: &mut impl Listener) -> Result<Traced> {
-    let (traced, tells_operations) = read(path, listener)?;
+fn of_file(path: &Path, with_activities: bool, listener: &mut impl Listener) -> Result<Traced> {
+    let traced = read(path, listener)?;
     ensure!(
-        tells_operations,
+        traced.tells_operations || with_activities && traced.tells_activities,
         "{} tells nothing of async operations: record it on .NET 11 or later with the provider {PROVIDER}:0xB4CD:4 \
          (dotnet-trace collect --providers), or by corprof record --events activity",
         path.display()
@@ -224,10 +248,10 @@ fn of_file(path: &Path, listener: &mut impl Listener) -> Result<Traced> {
 /// # Errors
 /// If it cannot be read.
 pub(crate) fn replay(path: &Path, listener: &mut impl Listener) -> Result<bool> {
-    read(path, listener).map(|(_, tells_operations)| tells_operations)
+    read(path, listener).map(|traced| traced.tells_operations)
 }
 
-fn read(path: &Path, listener: &mut impl Listener) -> Result<(Traced, bool)> {
+fn read(path: &Path, listener: &mut impl Listener) -> Result<Traced> {
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     let mut follower = Follower::new(listener);
     let mut reader = Reader::new(BufReader::new(file));
@@ -244,8 +268,7 @@ fn read(path: &Path, listener: &mut impl Listener) -> Result<(Traced, bool)> {
         }
     }
     let lost = reader.stats().lost;
-    let tells_operations = follower.buffers > 0;
-    Ok((follower.finish(path.display().to_string(), None, lost), tells_operations))
+    Ok(follower.finish(path.display().to_string(), None, lost))
 }
 
 fn of_process(
@@ -280,10 +303,11 @@ impl Target<'_> {
         let Self { pid, client, .. } = *self;
         let info = client.process_info()?;
         // There is nothing in the process that could be asked, and without this everybody would wait for nothing.
-        if let Some(major) = info.clr_major().filter(|major| *major < FIRST) {
+        let older = info.clr_major().filter(|major| *major < FIRST);
+        if let Some(major) = older.filter(|_| !self.with_activities) {
             return Err(anyhow!(
                 "process {pid} runs on .NET {major}: .NET {FIRST} is the first that tells of async operations. `corprof tasks {pid}` \
-                 shows what is pending now and what it awaits"
+                 shows what is pending now and what it awaits, and `corprof requests {pid}` how long requests take"
             )
             .into());
         }
@@ -305,16 +329,18 @@ impl Target<'_> {
         let mut live = Live { reader, follower, is_over: false };
         live.read(&mut is_interrupted, duration)?;
         live.follower.end();
-        live.flush(client, &SessionConfig::new([operations()]))?;
+        if older.is_none() {
+            live.flush(client, &SessionConfig::new([operations()]))?;
+        }
         if !live.is_over {
             // A process that ends just now has sent the rest.
             let _ = live.reader.get_mut().stop();
         }
         eprintln!("corprof: reading the names of methods");
         live.read(&mut is_interrupted, Some(PATIENCE))?;
-        if live.follower.buffers == 0 {
+        if live.follower.buffers == 0 && live.follower.activities == 0 {
             return Err(anyhow!(
-                "process {pid} has told nothing of async operations: it has run none, it waits at its start (`corprof \
+                "process {pid} has told nothing of async operations or requests: there were none, it waits at its start (`corprof \
                  resume`), it has ended before its threads had written what they hold, or event sources are turned off \
                  (System.Diagnostics.Tracing.EventSource.IsSupported)"
             )
@@ -398,6 +424,8 @@ struct Follower<'l, L> {
     /// When the session was asked to end.
     ended: Option<u64>,
     buffers: u64,
+    activities: u64,
+    endpoints: EndpointNames,
     damaged: u64,
     tells_queue: bool,
 }
@@ -414,6 +442,8 @@ impl<'l, L: Listener> Follower<'l, L> {
             last: 0,
             ended: None,
             buffers: 0,
+            activities: 0,
+            endpoints: EndpointNames::default(),
             damaged: 0,
             tells_queue: false,
         }
@@ -449,7 +479,12 @@ impl<'l, L: Listener> Follower<'l, L> {
                 }
                 self.advance(written);
             }
-            Some(TraceEvent::Activity { thread, ticks, is_start, activity }) => {
+            Some(TraceEvent::RequestEnds { thread, endpoint }) => self.endpoints.request_ends(thread, endpoint),
+            Some(TraceEvent::Activity { thread, ticks, is_start, mut activity }) => {
+                self.activities += 1;
+                if !is_start {
+                    self.endpoints.complete(thread, &mut activity);
+                }
                 self.listener.activity(thread, ticks, is_start, activity);
                 self.advance(ticks);
             }
@@ -494,10 +529,23 @@ impl<'l, L: Listener> Follower<'l, L> {
     fn finish(self, title: String, pid: Option<u32>, lost: u64) -> Traced {
         self.listener.release(u64::MAX);
         let Self { methods, frequency, damaged, tells_queue, .. } = self;
+        let tells_operations = self.buffers > 0;
+        let tells_activities = self.activities > 0;
         let last = self.ended.unwrap_or(self.last);
         #[allow(clippy::cast_precision_loss, reason = "times of hours")]
         let seconds = last.saturating_sub(self.first.unwrap_or(last)) as f64 / frequency;
-        Traced { title, pid, methods, frequency, seconds, tells_queue, lost, damaged }
+        Traced {
+            title,
+            pid,
+            methods,
+            frequency,
+            seconds,
+            tells_operations,
+            tells_activities,
+            tells_queue,
+            lost,
+            damaged,
+        }
     }
 }
 
@@ -528,7 +576,7 @@ mod tests {
     fn a_file_of_another_kind_is_refused() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "no trace").unwrap();
-        let error = of_file(file.path(), &mut Nobody).unwrap_err();
+        let error = of_file(file.path(), true, &mut Nobody).unwrap_err();
         assert!(format!("{error:#}").contains("is not a .nettrace"), "{error:#}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use corprof_async::{Activity, ActivityKind, Chain, Frame, Request, RequestLimits, Requests, Step};
+use corprof_async::{Activity, ActivityKind, Call, Chain, Frame, Request, RequestLimits, Requests, Step};
 
 use super::timeline::{Does, Part, parts};
 use crate::async_trace::{Listener, Spread};
@@ -51,6 +51,8 @@ pub(super) struct Sums {
     pub(super) waits: HashMap<Vec<Chain>, WaitSums>,
     /// The time by what ran.
     pub(super) runs: HashMap<Vec<Chain>, u64>,
+    /// The activities within, by name.
+    pub(super) calls: HashMap<String, CallSums>,
     /// The slowest requests, the slowest first: their times and parts.
     slowest: Vec<(u64, Vec<Part>)>,
 }
@@ -60,6 +62,14 @@ pub(super) struct Sums {
 pub(super) struct WaitSums {
     pub(super) waiting: u64,
     pub(super) queued: u64,
+}
+
+/// Activities of a name.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct CallSums {
+    pub(super) count: u64,
+    /// Of all together, also at once.
+    pub(super) time: u64,
 }
 
 /// A slow request.
@@ -74,6 +84,16 @@ impl Slow {
     pub(super) fn length(&self) -> u64 {
         self.request.to.saturating_sub(self.request.from)
     }
+
+    /// When an activity began and ended, within the request.
+    pub(super) fn time_of(&self, call: &Call) -> (u64, u64) {
+        time_of(&self.request, call)
+    }
+}
+
+fn time_of(request: &Request, call: &Call) -> (u64, u64) {
+    let from = call.from.clamp(request.from, request.to);
+    (from, call.to.unwrap_or(request.to).clamp(from, request.to))
 }
 
 impl Endpoints {
@@ -139,6 +159,7 @@ impl FinishedRequests {
         let is_known = self.sums.contains_key(&endpoint) || self.sums.len() < MOST;
         let sums = self.sums.entry(if is_known { endpoint.clone() } else { OTHERS.to_owned() }).or_default();
         sums.add(request.to.saturating_sub(request.from), &parts);
+        request.calls.iter().for_each(|call| sums.add_call(&request, call));
         let slow = Slow { endpoint, request, parts };
         let place = self.slowest.partition_point(|other| other.length() >= slow.length());
         if place < self.most {
@@ -190,6 +211,17 @@ impl Sums {
         }
     }
 
+    fn add_call(&mut self, request: &Request, call: &Call) {
+        let name = name_of(&call.activity);
+        if self.calls.len() >= MOST_PLACES && !self.calls.contains_key(&name) {
+            return;
+        }
+        let (from, to) = time_of(request, call);
+        let sum = self.calls.entry(name).or_default();
+        sum.count += 1;
+        sum.time += to - from;
+    }
+
     fn add_run(&mut self, part: &Part) {
         self.running += part.length();
         if let Some(known) = self.runs.get_mut(&part.chains) {
@@ -208,7 +240,16 @@ pub(crate) fn is_asked(request: &Request) -> bool {
 
 /// What the request asked for.
 pub(crate) fn endpoint_of(activity: Option<&Activity>) -> String {
-    let Some(activity) = activity else { return "[without activity]".to_owned() };
+    activity.map_or_else(|| "[without activity]".to_owned(), shown)
+}
+
+/// What an activity within a request is called: with its source, as the name may be only a method of HTTP.
+pub(super) fn name_of(activity: &Activity) -> String {
+    let name = shown(activity);
+    if activity.source.is_empty() { name } else { format!("{name} ({})", activity.source) }
+}
+
+fn shown(activity: &Activity) -> String {
     let name = if activity.display_name.is_empty() { &activity.name } else { &activity.display_name };
     name.replace(char::is_control, " ")
 }

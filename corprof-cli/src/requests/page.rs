@@ -13,7 +13,7 @@ use corprof_export::escaped;
 use super::endpoints::{FinishedRequests, Slow};
 use super::flame::Flame;
 use super::timeline::{Part, parts_of};
-use super::{Endpoint, Report, Slowest};
+use super::{Endpoint, Report, Slowest, UNTOLD_PARTS, optional};
 use crate::async_trace::{Names, Traced};
 use crate::exit::{self, Failure};
 
@@ -119,13 +119,11 @@ fn text(
         env!("CARGO_PKG_VERSION")
     )?;
     endpoints(&mut out, &report.endpoints)?;
-    write!(out, "<h2>Flame graphs</h2>\n<p class=\"legend\">")?;
-    for (class, meaning) in FLAME_LEGEND {
-        write!(out, "<span><i class=\"{class}\"></i>{meaning}</span>")?;
-    }
-    writeln!(out, "</p>")?;
-    for endpoint in report.endpoints.iter().take(MOST_FLAMES) {
-        flames(&mut out, traced, names, &endpoint.endpoint, finished)?;
+    if traced.tells_operations {
+        all_flames(&mut out, traced, names, report, finished)?;
+    } else {
+        let sentence = UNTOLD_PARTS.replacen('w', "W", 1);
+        writeln!(out, "<p>{sentence}.</p>")?;
     }
     write!(out, "<h2>The slowest</h2>\n<p class=\"legend\">")?;
     for (class, meaning) in LEGEND {
@@ -139,26 +137,50 @@ fn text(
     Ok(out)
 }
 
+fn all_flames(
+    out: &mut String,
+    traced: &Traced,
+    names: &mut Names<'_>,
+    report: &Report,
+    finished: &FinishedRequests,
+) -> anyhow::Result<()> {
+    write!(out, "<h2>Flame graphs</h2>\n<p class=\"legend\">")?;
+    for (class, meaning) in FLAME_LEGEND {
+        write!(out, "<span><i class=\"{class}\"></i>{meaning}</span>")?;
+    }
+    writeln!(out, "</p>")?;
+    for endpoint in report.endpoints.iter().take(MOST_FLAMES) {
+        flames(out, traced, names, &endpoint.endpoint, finished)?;
+    }
+    Ok(())
+}
+
 fn endpoints(out: &mut String, endpoints: &[Endpoint]) -> anyhow::Result<()> {
     write!(out, "<h2>Endpoints</h2>\n<div class=\"table\"><table>\n<tr>")?;
     for head in ["requests", "mean ms", "p99 ms", "running", "waiting", "queued", "endpoint"] {
         write!(out, "<th>{head}</th>")?;
     }
     writeln!(out, "</tr>")?;
-    let optional = |ms: Option<f64>| ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2}"));
     for endpoint in endpoints {
         let each = |ms: f64| super::each(endpoint, ms);
-        let numbers = [endpoint.mean_ms, endpoint.p99_ms, each(endpoint.running_ms), each(endpoint.waiting_ms)];
-        write!(out, "<tr><td>{}</td>", endpoint.requests)?;
-        for number in numbers {
-            write!(out, "<td>{number:.2}</td>")?;
+        let Endpoint { requests, mean_ms, p99_ms, running_ms, waiting_ms, queued_ms, .. } = endpoint;
+        write!(out, "<tr><td>{requests}</td><td>{mean_ms:.2}</td><td>{p99_ms:.2}</td>")?;
+        for part in [running_ms, waiting_ms, queued_ms] {
+            write!(out, "<td>{}</td>", optional(part.map(each)))?;
         }
-        let queued = optional(endpoint.queued_ms.map(each));
-        writeln!(out, "<td>{queued}</td><td>{}</td></tr>", escaped(&endpoint.endpoint))?;
+        writeln!(out, "<td>{}</td></tr>", escaped(&endpoint.endpoint))?;
         for wait in super::shown(endpoint) {
             let [waiting, queued] = [optional(Some(each(wait.ms))), optional(wait.queued_ms.map(each))];
             write!(out, "<tr class=\"place\"><td></td><td></td><td></td><td></td><td>{waiting}</td><td>{queued}</td>")?;
             writeln!(out, "<td>waits at {}</td></tr>", escaped(&wait.place.to_string()))?;
+        }
+        for call in super::shown_calls(endpoint) {
+            write!(
+                out,
+                "<tr class=\"place\"><td></td><td>{:.2}</td><td></td><td></td><td></td><td></td>",
+                each(call.ms)
+            )?;
+            writeln!(out, "<td>in {}</td></tr>", escaped(&call.call))?;
         }
     }
     writeln!(out, "</table></div>")?;
@@ -234,8 +256,10 @@ fn request(
     if left_out > 0 {
         writeln!(out, "<p>{left_out} short operations or activities are not shown</p>")?;
     }
-    let title = "The same by methods: each box is a method that awaits the one below it";
-    Flame::of_requests(names, std::iter::once(&slow.parts[..])).write(out, traced, title)?;
+    if traced.tells_operations {
+        let title = "The same by methods: each box is a method that awaits the one below it";
+        Flame::of_requests(names, std::iter::once(&slow.parts[..])).write(out, traced, title)?;
+    }
     writeln!(out, "</details>")?;
     Ok(())
 }
@@ -252,8 +276,7 @@ fn bar(traced: &Traced, names: &mut Names<'_>, slow: &Slow, part: &Part) -> Bar 
 }
 
 fn call_bar(traced: &Traced, slow: &Slow, call: &Call) -> Bar {
-    let from = call.from.clamp(slow.request.from, slow.request.to);
-    let to = call.to.unwrap_or(slow.request.to).clamp(from, slow.request.to);
+    let (from, to) = slow.time_of(call);
     let at = traced.milliseconds(from - slow.request.from);
     let span = call.activity.span_id;
     let text = format!("{} (span {span:016x})", call.activity.source);

@@ -31,7 +31,8 @@ fn requests_tell_where_they_wait() -> Result<()> {
             continue;
         }
         let program = web(&runtime, &[])?;
-        let output = asked(&program, &["requests", "--duration", "3", "--slowest", "2", "--json"])?;
+        let options = ["--duration", "3", "--slowest", "2", "--sort", "mean", "--json"];
+        let output = asked(&program, &[&["requests"], &options[..]].concat())?;
         let (stdout, stderr) = texts(&output);
         ensure!(output.status.success(), "{runtime}: {stderr}");
         let report: Value = serde_json::from_str(&stdout)?;
@@ -42,6 +43,7 @@ fn requests_tell_where_they_wait() -> Result<()> {
             found.with_context(|| format!("{runtime}: no {path}: {report}"))
         };
         let reports = endpoint("/reports")?;
+        ensure!(endpoints[0]["endpoint"] == "GET /reports", "{runtime}: {report}");
         let count = number(&reports["requests"]);
         // 220 ms of delays, and what the machine adds.
         ensure!(count >= 3.0 && number(&reports["mean_ms"]) >= 219.0, "{runtime}: {reports}");
@@ -209,9 +211,12 @@ fn waits_are_summed_up_and_drawn() -> Result<()> {
         let position = |name| chain.find(name).with_context(|| format!("{runtime}: {chain}"));
         ensure!(position("Reports")? < position("Collect")?, "{runtime}: {chain}");
         let page = folder.path().join("waits.html");
-        let output = asked(&program, &["waits", "--duration", "2", "--json", "-o", &page.display().to_string()])?;
+        let options = ["--duration", "2", "--sort", "mean", "--json", "-o", &page.display().to_string()];
+        let output = asked(&program, &[&["waits"], &options[..]].concat())?;
         ensure!(output.status.success(), "{runtime}: {output:?}");
-        Schema::read()?.check("waits", &serde_json::from_slice(&output.stdout)?)?;
+        let report: Value = serde_json::from_slice(&output.stdout)?;
+        Schema::read()?.check("waits", &report)?;
+        ensure!(report["places"][0]["method"] == "Shop.Collect (async)", "{runtime}: {report}");
         let page = fs::read_to_string(&page)?;
         let row = page.lines().find(|line| line.starts_with("<tr><td>") && line.contains("<td>Shop.Collect"));
         let row = row.with_context(|| format!("{runtime}: no row of Shop.Collect on the page"))?;
@@ -326,13 +331,11 @@ fn an_application_of_an_older_runtime_is_not_run() -> Result<()> {
         if runtime.has(Difference::AsyncOperations) {
             continue;
         }
-        for command in ["waits", "requests"] {
-            let output = corprof()?.args([command, "--"]).args(application(&runtime, "Diagnosed")?).output()?;
-            let (stdout, stderr) = texts(&output);
-            ensure!(output.status.code() == Some(3) && stdout.is_empty(), "{runtime}: {output:?}");
-            ensure!(stderr.contains(".NET 11 is the first that tells of async operations"), "{runtime}: {stderr}");
-            ensure!(stderr.contains("`corprof tasks "), "{runtime}: {stderr}");
-        }
+        let output = corprof()?.args(["waits", "--"]).args(application(&runtime, "Diagnosed")?).output()?;
+        let (stdout, stderr) = texts(&output);
+        ensure!(output.status.code() == Some(3) && stdout.is_empty(), "{runtime}: {output:?}");
+        ensure!(stderr.contains(".NET 11 is the first that tells of async operations"), "{runtime}: {stderr}");
+        ensure!(stderr.contains("`corprof tasks "), "{runtime}: {stderr}");
     }
     Ok(())
 }
@@ -352,12 +355,47 @@ fn an_older_runtime_is_refused_at_once() -> Result<()> {
             continue;
         }
         let program = diagnosed(&runtime, None)?;
-        for command in ["waits", "requests"] {
-            let output = asked(&program, &[command])?;
-            let (_, stderr) = texts(&output);
-            ensure!(output.status.code() == Some(3), "{runtime}: {output:?}");
-            ensure!(stderr.contains(".NET 11 is the first that tells of async operations"), "{runtime}: {stderr}");
-        }
+        let output = asked(&program, &["waits"])?;
+        let (_, stderr) = texts(&output);
+        ensure!(output.status.code() == Some(3), "{runtime}: {output:?}");
+        ensure!(stderr.contains(".NET 11 is the first that tells of async operations"), "{runtime}: {stderr}");
+        program.end()?;
+    }
+    Ok(())
+}
+
+/// What an older runtime tells: requests with their routes and times, and the calls within.
+#[test]
+fn requests_of_an_older_runtime_have_their_endpoints_and_calls() -> Result<()> {
+    let runtimes = Runtime::all_for_modern("WebWaits")?.into_iter();
+    for runtime in runtimes.filter(|runtime| !runtime.is_emulated() && !runtime.has(Difference::AsyncOperations)) {
+        let program = web(&runtime, &["0", "both"])?;
+        let folder = tempfile::tempdir()?;
+        let page = folder.path().join("requests.html");
+        let options =
+            ["--duration", "3", "--sort", "p99", "--slowest", "300", "--json", "-o", &page.display().to_string()];
+        let output = asked(&program, &[&["requests"], &options[..]].concat())?;
+        let (stdout, stderr) = texts(&output);
+        ensure!(output.status.success(), "{runtime}: {stderr}");
+        ensure!(stderr.contains("what ran and what waited is not known"), "{runtime}: {stderr}");
+        let report: Value = serde_json::from_str(&stdout)?;
+        Schema::read()?.check("requests", &report)?;
+        let endpoints = report["endpoints"].as_array().context("no endpoints")?;
+        let endpoint = |name: &str| endpoints.iter().find(|endpoint| endpoint["endpoint"] == name);
+        let named = |name: &str| endpoint(name).with_context(|| format!("{runtime}: no {name}: {report}"));
+        ensure!(endpoints.len() == 4, "{runtime}: {report}");
+        ensure!(endpoints[0]["endpoint"] == "GET /reports", "{runtime}: {report}");
+        let reports = named("GET /reports")?;
+        ensure!(number(&reports["mean_ms"]) >= 219.0 && reports["waiting_ms"].is_null(), "{runtime}: {report}");
+        // Each asks for an order of its own, by the path of another customer.
+        let lines = named("GET /lines/{customer}")?;
+        ensure!(number(&lines["requests"]) > 10.0, "{runtime}: {report}");
+        let call = &named("GET /both")?["calls"][0];
+        let share = number(&call["ms"]) / number(&named("GET /both")?["total_ms"]);
+        ensure!(call["call"] == "GET (System.Net.Http)", "{runtime}: {report}");
+        ensure!((0.5..=1.0).contains(&share), "{runtime}: {report}");
+        let page = fs::read_to_string(&page)?;
+        ensure!(page.contains("lane activity") && !page.contains("Flame graphs"), "{runtime}: {page}");
         program.end()?;
     }
     Ok(())

@@ -6,8 +6,10 @@
 //
 //     WebWaits [CODE = 0] [both]
 //
-// Its exit code is CODE. With `both` some requests ask for orders by a request of their own.
+// Its exit code is CODE. With `both` some requests ask for orders by a request of their own, and some for the lines of
+// customers, whose number is in the path.
 using System;
+using System.Collections.Generic;
 using System.Linq;
 using System.Net.Http;
 using System.Runtime.CompilerServices;
@@ -63,12 +65,14 @@ static class Program
         using HttpClient http = new HttpClient();
         string address = "";
         app.MapGet("/both", (RequestDelegate)(context => Shop.Both(context, http, address)));
+        app.MapGet("/lines/{customer}", (string customer) => "lines of " + customer);
         await app.StartAsync();
         address = app.Services.GetRequiredService<IServer>().Features.Get<IServerAddressesFeature>().Addresses.First();
         using CancellationTokenSource end = new CancellationTokenSource();
         string[] paths = args.Length > 1 ? new[] { "/orders", "/reports", "/both" } : new[] { "/orders", "/reports" };
         await Task.WhenAll(paths.Select(path => http.GetStringAsync(address + path)));
-        Task[] clients = paths.Select(path => Ask(http, address + path, end.Token)).ToArray();
+        List<Task> clients = paths.Select(path => Ask(http, address + path, end.Token)).ToList();
+        if (args.Length > 1) clients.Add(AskForLines(http, address + "/lines/", end.Token));
         Console.WriteLine("ready");
         if (Environment.GetEnvironmentVariable("WEB_WAITS") is { } value) Console.WriteLine("WEB_WAITS is " + value);
         await Task.Run(Console.In.ReadToEnd);
@@ -76,6 +80,15 @@ static class Program
         await Task.WhenAll(clients);
         await app.StopAsync();
         return args.Length > 0 ? int.Parse(args[0]) : 0;
+    }
+
+    static async Task AskForLines(HttpClient http, string address, CancellationToken end)
+    {
+        for (int customer = 0; !end.IsCancellationRequested; customer++)
+        {
+            await http.GetStringAsync(address + customer);
+            await Task.Delay(10);
+        }
     }
 
     static async Task Ask(HttpClient http, string address, CancellationToken end)
