@@ -176,6 +176,16 @@ fn filters_leave_what_they_say() -> Result<()> {
 }
 
 #[test]
+fn a_picture_tells_the_time_that_it_is_of() -> Result<()> {
+    let (folder, path) = file(&recording()?)?;
+    let page = folder.path().join("part.html");
+    let arguments = ["--from", "2", "--to", "5", "-o", page.to_str().context("a path of text")?];
+    let output = view(&[&[path.to_str().context("a path of text")?], &arguments[..]].concat())?;
+    ensure!(output.status.success() && stderr(&output).contains("· 3.0 s ·"), "{output:?}");
+    Ok(())
+}
+
+#[test]
 fn samples_of_waiting_threads_weigh_time() -> Result<()> {
     let stack = [READ + 8, MAIN + 4];
     let samples = || (0..100).map(|sample| (sample * 10 * MILLISECOND, &stack[..]));
@@ -190,6 +200,28 @@ fn samples_of_waiting_threads_weigh_time() -> Result<()> {
     // Those that run come first.
     let (_folder, path) = file(&recording()?)?;
     assert_eq!(document(&path, &[])?["unit"], "samples");
+    Ok(())
+}
+
+#[test]
+fn a_cut_file_gets_an_end_in_a_copy() -> Result<()> {
+    let whole = recording()?;
+    let (folder, path) = file(whole.get(..whole.len() - 10).context("a long file")?)?;
+    let path = path.to_str().context("a path of text")?;
+    let copy = folder.path().join("whole.nettrace");
+    let to = copy.to_str().context("a path of text")?;
+    let output = view(&[path, "-o", to])?;
+    ensure!(output.status.success() && stderr(&output).contains("with an end: the recording was cut"), "{output:?}");
+    let document_of_copy = document(&copy, &[])?;
+    assert_eq!((&document_of_copy["files"][0]["cut_at"], &document_of_copy["samples"]), (&Value::Null, &100.into()));
+    // What is not a recording leaves an earlier copy as it is.
+    let (_folder, other) = file(b"Nettrace, but no more")?;
+    let output = view(&[other.to_str().context("a path of text")?, "-o", to])?;
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert_eq!(document(&copy, &[])?["samples"], 100);
+    for part in [&[path, "--from", "1", "-o", to][..], &[path, path, "-o", to]] {
+        assert_eq!(view(part)?.status.code(), Some(2), "{part:?}");
+    }
     Ok(())
 }
 

@@ -55,6 +55,7 @@ mod blocks;
 mod buffer;
 #[doc(hidden)]
 pub mod bytes;
+mod copy;
 mod encode;
 mod error;
 mod event;
@@ -77,6 +78,7 @@ mod writer;
 pub use corprof_events as events;
 pub use uuid::Uuid;
 
+pub use copy::{CopyError, copy};
 pub use error::{Error, FormatError, FormatErrorKind, WriteError};
 pub use event::{Event, Item, SequencePoint};
 pub use labels::{Label, Labels};

@@ -1,9 +1,6 @@
 //! Copies in version 6 read to the same events as the traces they are of.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
-#[allow(dead_code, reason = "the test calls what `main` calls")]
-#[path = "../examples/copy.rs"]
-mod example;
 mod support;
 
 use std::fs::File;
@@ -61,7 +58,8 @@ fn lines(trace: &[u8]) -> (Vec<String>, u64) {
 
 fn check_copy(trace: &[u8]) -> Vec<u8> {
     let (mut expected, lost) = lines(trace);
-    let copy = example::copy(trace, Vec::new()).unwrap();
+    let (copy, was_cut) = corprof_nettrace::copy(trace, Vec::new()).unwrap();
+    assert!(!was_cut);
     let (found, found_lost) = lines(&copy);
     // The copy ends with a sequence point of its own.
     expected.push(found.last().unwrap().clone());
@@ -129,20 +127,21 @@ fn a_trace_that_was_cut_gets_an_end() {
     // In the sequence point at the end.
     let cut = &whole[..whole.len() - 10];
     assert!(Reader::new(cut).next_event().unwrap().is_some());
-    let mended = example::copy(cut, Vec::new()).unwrap();
+    let (mended, was_cut) = corprof_nettrace::copy(cut, Vec::new()).unwrap();
+    assert!(was_cut);
     demands::check(&mended);
     assert_eq!(lines(&mended).0[..3], expected[..3]);
-    assert!(example::copy(&whole[..30], Vec::new()).is_err(), "not even a header");
+    assert!(corprof_nettrace::copy(&whole[..30], Vec::new()).is_err(), "not even a header");
     let mut damaged = whole.clone();
     let last = damaged.len() - 4;
     damaged[last..].copy_from_slice(&[0, 0, 0, 1]);
-    assert!(example::copy(&damaged[..], Vec::new()).is_err(), "something else than an end");
+    assert!(corprof_nettrace::copy(&damaged[..], Vec::new()).is_err(), "something else than an end");
 }
 
 #[test]
 fn losses_are_copied() {
     let lost = |trace: &[u8]| {
-        let copy = example::copy(trace, Vec::new()).unwrap();
+        let (copy, _) = corprof_nettrace::copy(trace, Vec::new()).unwrap();
         let lost = lines(&copy).1;
         assert_eq!(lost, lines(trace).1);
         assert_eq!(demands::check(&copy).lost, lost);

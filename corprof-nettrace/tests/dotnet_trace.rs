@@ -3,9 +3,6 @@
 //! `cargo xtask test` names a `dotnet` and dotnet-trace in CORPROF_DOTNET_TRACE, if it has them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
-#[allow(dead_code, reason = "the test calls what `main` calls")]
-#[path = "../examples/copy.rs"]
-mod example;
 mod support;
 
 use std::collections::HashMap;
@@ -230,7 +227,7 @@ fn dotnet_trace_finds_the_same_in_a_copy() {
     XzReader::new(File::open(path).unwrap(), false).read_to_end(&mut bytes).unwrap();
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("four.nettrace"), &bytes).unwrap();
-    fs::write(dir.path().join("six.nettrace"), example::copy(&bytes[..], Vec::new()).unwrap()).unwrap();
+    fs::write(dir.path().join("six.nettrace"), corprof_nettrace::copy(&bytes[..], Vec::new()).unwrap().0).unwrap();
 
     let Some(expected) = report(dir.path(), "four.nettrace") else { return };
     assert!(expected.len() > 50, "{} methods", expected.len());

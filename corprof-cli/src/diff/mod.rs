@@ -156,7 +156,7 @@ fn print(
     for (word, picture) in ["base", "new "].iter().zip(pictures) {
         let file = picture.files.first();
         let path = file.map(|file| file.path.display().to_string()).unwrap_or_default();
-        let seconds = file.map_or(0.0, |file| file.duration.as_secs_f64());
+        let seconds = file.map_or(0.0, |file| file.looked_at.as_secs_f64());
         let total = picture.total();
         let unit = picture.measure.map_or(Unit::Samples, |measure| measure.unit());
         writeln!(
@@ -250,7 +250,7 @@ fn document(args: &Args, pictures: [&Picture; 2], rows: &[Row]) -> Value {
         let file = picture.files.first();
         json!({
             "file": file.map(|file| file.path.display().to_string()).unwrap_or_default(),
-            "duration_seconds": file.map_or(0.0, |file| file.duration.as_secs_f64()),
+            "duration_seconds": file.map_or(0.0, |file| file.looked_at.as_secs_f64()),
             "samples": total.samples,
             "weight": total.weight,
         })

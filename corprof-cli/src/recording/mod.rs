@@ -121,6 +121,8 @@ pub(crate) struct Facts {
     pub(crate) started: Option<UtcTime>,
     /// From the beginning to the last event.
     pub(crate) duration: Duration,
+    /// The part of it that --from and --to leave.
+    pub(crate) looked_at: Duration,
     pub(crate) events: u64,
     pub(crate) lost: u64,
     /// Lines that could not be read, of a text.
@@ -213,16 +215,19 @@ fn read(path: &Path, options: &Options) -> Result<Gathered> {
             seconds(to)
         );
     }
-    match input {
+    let mut gathered = match input {
         Input::Trace(mut reader) => {
             let requests = if needs_requests { Some(requests_of(path, options)?) } else { None };
             let mut pass = Pass::new(options, from, to, requests.as_ref());
             let cut_at = read_items(path, &mut reader, |item| pass.item(item))?;
-            pass.finish(path, cut_at)
+            pass.finish(path, cut_at)?
         }
         Input::Perf(_) if options.slowest.is_some() => bail!(without_requests(path)),
-        Input::Perf(lines) => perf::read(path, lines, options, from, to),
-    }
+        Input::Perf(lines) => perf::read(path, lines, options, from, to)?,
+    };
+    let facts = &mut gathered.facts;
+    facts.looked_at = to.min(facts.duration).saturating_sub(from);
+    Ok(gathered)
 }
 
 /// The requests of a file.
@@ -298,7 +303,11 @@ fn input(path: &Path) -> Result<Input> {
     }
 }
 
-fn bytes(path: &Path) -> Result<Box<dyn Read>> {
+/// Opens a file, or standard input for `-`.
+///
+/// # Errors
+/// If it cannot be opened.
+pub(crate) fn bytes(path: &Path) -> Result<Box<dyn Read>> {
     if is_standard_input(path) {
         return Ok(Box::new(std::io::stdin().lock()));
     }

@@ -79,6 +79,15 @@ impl Looked {
         }
     }
 
+    /// Whether this is not all of a file.
+    pub(crate) fn is_part(&self) -> bool {
+        let Self { event, from, to, thread, process, label, slowest, include, exclude, .. } = self;
+        let is_moment = from.is_some() || to.is_some();
+        let is_request = label.is_some() || slowest.is_some();
+        let is_stack = !include.is_empty() || !exclude.is_empty();
+        is_moment || is_request || is_stack || event.is_some() || !thread.is_empty() || process.is_some()
+    }
+
     /// Which stacks are left.
     pub(crate) fn selection(&self) -> Selection {
         Selection { include: self.include.clone(), exclude: self.exclude.clone() }

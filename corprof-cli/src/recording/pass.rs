@@ -215,6 +215,7 @@ impl<'o> Pass<'o> {
             processes: self.processes,
             started: Some(trace.started_utc),
             duration: trace.since_start(self.last_ticks),
+            looked_at: trace.since_start(self.last_ticks),
             events: self.stats.events,
             lost: self.stats.lost,
             damaged: 0,

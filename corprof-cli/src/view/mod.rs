@@ -1,5 +1,6 @@
 //! `corprof view`: the profile of a recording, as a table or as a file of any format.
 
+mod copy;
 mod document;
 pub(crate) mod page;
 pub(crate) mod profile;
@@ -47,7 +48,8 @@ use crate::recording::{Cells, CellsOf};
   corprof view app.nettrace --json | jq '.rows[:5]'
 
 The extension chooses the format: .html, .svg, .folded or .txt, .pb.gz or .pprof (pprof), .speedscope.json, .firefox.json or .json
-(Firefox Profiler), the last two also with .gz.
+(Firefox Profiler), the last two also with .gz. With .nettrace, one recording is copied whole: a cut one gets an end, so that other
+tools can read it.
 
 Exits with 3 if a file cannot be read, or has no such events. Exit codes: corprof help exit-codes")]
 pub struct Args {
@@ -151,6 +153,9 @@ const ROWS: usize = 30;
 /// # Errors
 /// If a file cannot be read or written, or has no such events.
 pub fn run(args: &Args) -> Outcome {
+    if let Some(path) = args.output.as_deref().filter(|path| copy::is_recording(path)) {
+        return copied(args, path);
+    }
     let format = args.output.as_ref().map(Format::of_path).transpose();
     let format = format.map_err(|error| Failure::new(exit::USAGE, anyhow::Error::from(error)))?;
     let mut options = args.looked.options();
@@ -189,6 +194,18 @@ pub fn run(args: &Args) -> Outcome {
         }
         None => print(args, &picture)?,
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn copied(args: &Args, to: &Path) -> Outcome {
+    let [from] = &args.files[..] else {
+        return Err(Failure::new(exit::USAGE, anyhow!("one recording is copied into another: give one FILE")));
+    };
+    if args.looked.is_part() || args.only_my_code {
+        let problem = anyhow!("a recording is copied whole: leave out the options that choose a part of it");
+        return Err(Failure::new(exit::USAGE, problem));
+    }
+    copy::write(from, to)?;
     Ok(ExitCode::SUCCESS)
 }
 

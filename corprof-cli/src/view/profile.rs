@@ -187,7 +187,7 @@ impl Builder<'_> {
 }
 
 fn describe(profile: &mut Profile, picture: &Picture, measure: Measure) {
-    profile.set_duration(picture.files.iter().map(|file| file.duration).sum());
+    profile.set_duration(picture.files.iter().map(|file| file.looked_at).sum());
     profile.set_skipped("events that were lost", picture.files.iter().map(|file| file.lost).sum());
     if measure == Measure::Round {
         profile.note(format!("Samples {LIMITS}."));
