@@ -1,7 +1,7 @@
 //! The requests of a trace by endpoint, and where the slowest one waited: `async_requests FILE`, for a `.nettrace` or a
 //! `.nettrace.xz`.
 //!
-//! The trace has the provider of async call stacks with the keywords `0xB4CD`, and activities by
+//! The trace has the provider of async call stacks with the keywords `0xF4DD`, and activities by
 //! [`ACTIVITY_ARGUMENTS`](corprof_async::trace::ACTIVITY_ARGUMENTS); names of methods if it has a rundown.
 
 use std::collections::BTreeMap;

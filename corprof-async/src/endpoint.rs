@@ -11,7 +11,7 @@ const THREADS: usize = 16_384;
 const OF_TEMPLATE: [&str; 4] = ["controller", "action", "area", "page"];
 
 /// Names the activities of requests to ASP.NET Core, where these do not tell what was asked for: up to .NET 10 all have
-/// one name.
+/// one name, and later all that have no route.
 ///
 /// The runtime tells it on the same thread just before the activity ends.
 #[derive(Debug, Clone, Default)]
@@ -34,7 +34,10 @@ impl EndpointNames {
             return;
         }
         let Some(endpoint) = self.of_thread.remove(&thread) else { return };
-        if activity.display_name.is_empty() || activity.display_name == activity.name {
+        let method = endpoint.split(' ').next().unwrap_or_default();
+        // From .NET 11 on it is the method alone where there is no route, and `HTTP` for other methods.
+        let is_without_name = ["", method, "HTTP", &activity.name].contains(&&activity.display_name[..]);
+        if is_without_name {
             activity.display_name = endpoint;
         }
     }
@@ -46,12 +49,21 @@ pub(crate) fn endpoint(method: &str, path: &str, route: &str, status: &str) -> S
     if route.is_empty() && status == "404" {
         return format!("{method} [not found]");
     }
+    // A value may also stand in the template. It does so before its own place more often than behind it, and the values
+    // come in the order of their places.
+    let mut before: Vec<&str> = path.split('/').collect();
+    let mut behind: Vec<String> = Vec::new();
     let values: Vec<(&str, &str)> = values(route).filter(|(key, _)| !OF_TEMPLATE.contains(key)).collect();
-    let segment = |segment: &str| {
-        let value = values.iter().find(|(_, value)| *value == segment);
-        value.map_or_else(|| segment.to_owned(), |(key, _)| format!("{{{key}}}"))
-    };
-    let segments: Vec<String> = path.split('/').map(segment).collect();
+    for (key, value) in values.into_iter().rev() {
+        // That of the rest of a path has several segments.
+        let parts: Vec<&str> = value.split('/').collect();
+        let Some(place) = before.windows(parts.len()).rposition(|window| window == parts) else { continue };
+        let rest = before.split_off(place + parts.len());
+        behind.extend(rest.into_iter().rev().map(str::to_owned));
+        behind.push(format!("{{{key}}}"));
+        before.truncate(place);
+    }
+    let segments: Vec<String> = before.into_iter().map(str::to_owned).chain(behind.into_iter().rev()).collect();
     format!("{method} {}", segments.join("/"))
 }
 
@@ -71,6 +83,12 @@ mod tests {
         let of_controller = endpoint("GET", "/Home/Show/17", "[controller, Home],[action, Show],[id, 17]", "200");
         assert_eq!(of_controller, "GET /Home/Show/{id}");
         assert_eq!(endpoint("GET", "/a/7", "[id, 7]", "404"), "GET /a/{id}");
+        assert_eq!(endpoint("GET", "/mini/mini", "[id, mini]", "200"), "GET /mini/{id}");
+        assert_eq!(endpoint("GET", "/group/group/x", "[tenant, group]", "200"), "GET /group/{tenant}/x");
+        assert_eq!(endpoint("GET", "/mini/5/items/5", "[id, 5],[item, 5]", "200"), "GET /mini/{id}/items/{item}");
+        assert_eq!(endpoint("GET", "/files/a/b/c1", "[path, a/b/c1]", "200"), "GET /files/{path}");
+        assert_eq!(endpoint("GET", "/files/7/a/b", "[id, 7],[path, a/b]", "200"), "GET /files/{id}/{path}");
+        assert_eq!(endpoint("GET", "/html/a-b", "[first, a],[second, b]", "200"), "GET /html/a-b");
         assert_eq!(endpoint("GET", "/wp-login.php", "", "404"), "GET [not found]");
         for odd in ["[", "]", "[]", "[,]", "[a]", "[a, ],[b, ]"] {
             assert_eq!(endpoint("GET", "/a//b", odd, "200"), "GET /a//b", "{odd}");
@@ -91,7 +109,9 @@ mod tests {
         };
         assert_eq!(named("Microsoft.AspNetCore", "HttpRequestIn"), "GET /orders");
         assert_eq!(named("Microsoft.AspNetCore", ""), "GET /orders");
+        assert_eq!(named("Microsoft.AspNetCore", "GET"), "GET /orders");
         assert_eq!(named("Microsoft.AspNetCore", "GET /o"), "GET /o");
+        assert_eq!(named("Microsoft.AspNetCore", "Checkout"), "Checkout");
         assert_eq!(named("System.Net.Http", "HttpRequestIn"), "HttpRequestIn");
     }
 }

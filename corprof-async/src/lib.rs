@@ -72,10 +72,13 @@
 //!
 //! | keywords | for |
 //! |---|---|
-//! | `0xB04C` | logical stacks without creators |
+//! | `0xF05C` | logical stacks without creators |
 //! | `0x2F65D`, [`STACK_KEYWORDS`] | these, and creators |
-//! | `0xB4CD` | logical stacks, creators with methods that had returned already, and waits with their places |
+//! | `0xF4DD` | logical stacks, creators with methods that had returned already, and waits with their places |
 //! | `0x3FFFF` | everything, also how many methods have returned |
+//!
+//! Without the keywords of unwinds (`0x10`, `0x4000`) .NET 11 does not tell the end of operations that an exception
+//! ends, and their threads seem to run them until another one ends there.
 //!
 //! A thread writes its buffer when it is full, or a second after it was idle for 250 ms; the end of a session writes
 //! nothing. Before it ends, start a second session of the provider, which has all threads write their buffers, and wait

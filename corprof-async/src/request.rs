@@ -49,7 +49,8 @@ pub struct Request {
     /// When it ended.
     pub to: u64,
     /// The operation that it came to, such as that of the connection, then those that were made for it, in order of
-    /// time. Of the first, what it did for the request. Empty if the request came to no operation and made none.
+    /// time. Of the first, what it did for the request. If it came to a thread that ran no operation, the first has the
+    /// number 0, and what that thread ran until it had made the others. Empty if operations were not told.
     pub operations: Vec<Operation>,
     /// The activities within.
     pub calls: Vec<Call>,

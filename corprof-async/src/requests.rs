@@ -179,6 +179,11 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
         self.open.len()
     }
 
+    /// When the requests began that have not ended, in ticks of the trace.
+    pub fn unfinished(&self) -> impl Iterator<Item = u64> {
+        self.open.values().filter(|open| !open.has_ended).map(|open| open.request.from)
+    }
+
     /// How many requests were left out because there were too many.
     #[must_use]
     pub fn left_out(&self) -> u64 {
@@ -278,6 +283,29 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
         serial
     }
 
+    /// A thread begins to run for a request outside of any operation: that is the first of the request, of number 0.
+    fn run_of_thread(&mut self, serial: u64, thread: u64, from: u64) {
+        let Some(open) = self.open.get_mut(&serial).filter(|_| self.knows_operations) else { return };
+        let run = Run { thread, from, to: None, chain: None, place: None, queued: None };
+        open.request.operations.push(Operation {
+            dispatcher: 0,
+            kind: Kind::Runtime,
+            parent: 0,
+            created: from,
+            place: None,
+            runs: vec![run],
+            completed: None,
+        });
+    }
+
+    /// What a thread ran for a request outside of any operation has gone on until now.
+    fn extend_run_of_thread(open: &mut Open, ticks: u64) {
+        let of_thread = open.request.operations.first_mut().filter(|operation| operation.dispatcher == 0);
+        if let Some(run) = of_thread.and_then(|operation| operation.runs.last_mut()) {
+            run.to = Some(ticks);
+        }
+    }
+
     fn end(&mut self, serial: u64, ticks: u64) {
         let Some(open) = self.open.get_mut(&serial) else { return };
         open.has_ended = true;
@@ -301,6 +329,11 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
         // Where operations are not told, it is not known when the thread goes on with something else.
         let by_thread = || self.request_of(dispatcher, thread).filter(|_| self.knows_operations);
         let outer = if is_root { None } else { by_span.or_else(by_thread) };
+        // It was made for requests that are not told.
+        if is_of_connection && outer.is_none() {
+            self.running.entry(thread).or_default().extend(running);
+            return None;
+        }
         let is_within = activity.kind != ActivityKind::Server && outer.is_some();
         if let (true, Some(serial)) = (is_within, outer) {
             self.begin_call(serial, ticks, activity);
@@ -309,6 +342,7 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
         }
         let serial = self.begin(running.as_ref().map(|running| (thread, running)), ticks, Some(activity));
         if running.is_none() {
+            self.run_of_thread(serial, thread, ticks);
             self.threads.insert(thread, serial);
         }
         if span != 0 {
@@ -398,6 +432,9 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
         let outer = self.request_of(parent, thread).or_else(|| self.begin_of_loop(thread, parent));
         let open = outer.and_then(|serial| Some((serial, self.open.get_mut(&serial)?)));
         let Some((serial, open)) = open else { return ended };
+        if parent == 0 {
+            Self::extend_run_of_thread(open, ticks);
+        }
         let index = open.request.operations.len();
         if index >= self.limits.operations {
             open.request.left_out += 1;
@@ -449,8 +486,12 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
         chain: Option<Chain>,
     ) -> Option<u64> {
         self.adopt(thread, dispatcher);
-        // What the thread ran for a request outside of operations is over.
-        self.threads.remove(&thread);
+        // What the thread ran for a request outside of operations is over. Where it has made operations, that was when it
+        // made the last one.
+        let over = self.threads.remove(&thread).and_then(|serial| self.open.get_mut(&serial));
+        if let Some(open) = over.filter(|open| open.request.operations.len() == 1) {
+            Self::extend_run_of_thread(open, ticks);
+        }
         let is_loop = chain.as_ref().is_some_and(|chain| (self.is_loop)(chain));
         if let Some(open) = self.roots.get(&dispatcher).and_then(|serial| self.open.get_mut(serial)) {
             open.is_ending = open.request.activity.is_none();

@@ -84,15 +84,31 @@ const WORK_TAKEN: u32 = 31;
 /// The provider whose events tell activities, at the keyword 2 and level 5.
 pub const ACTIVITY_PROVIDER: &str = "Microsoft-Diagnostics-DiagnosticSource";
 
+/// What an event of ASP.NET Core tells of the request.
+macro_rules! end_of_request {
+    ($name:literal) => {
+        concat!(
+            "Microsoft.AspNetCore/Microsoft.AspNetCore.Hosting.",
+            $name,
+            ":-Method=httpContext.Request.Method;Path=httpContext.Request.Path.Value;",
+            "Route=httpContext.Request.RouteValues.*Enumerate;Status=httpContext.Response.StatusCode"
+        )
+    };
+}
+
 /// The argument `FilterAndPayloadSpecs` for [`ACTIVITY_PROVIDER`], quoted as it must be: all activities, with what is
 /// read here, and what requests to ASP.NET Core were for. Before .NET 11 their activities do not tell that.
-pub const ACTIVITY_ARGUMENTS: &str = "FilterAndPayloadSpecs=\"[AS]*:-TraceId;SpanId;ParentSpanId;DisplayName;Kind\n\
-    Microsoft.AspNetCore/Microsoft.AspNetCore.Hosting.EndRequest:-Method=httpContext.Request.Method;\
-    Path=httpContext.Request.Path.Value;Route=httpContext.Request.RouteValues.*Enumerate;\
-    Status=httpContext.Response.StatusCode\"";
+pub const ACTIVITY_ARGUMENTS: &str = concat!(
+    "FilterAndPayloadSpecs=\"[AS]*:-TraceId;SpanId;ParentSpanId;DisplayName;Kind\n",
+    end_of_request!("EndRequest"),
+    "\n",
+    end_of_request!("UnhandledException"),
+    "\""
+);
 
-/// The name of the event of the latter.
-const END_OF_REQUEST: &str = "Microsoft.AspNetCore.Hosting.EndRequest";
+/// The names of the events of the latter: after a request has been answered, or an exception has ended it.
+const ENDS_OF_REQUESTS: [&str; 2] =
+    ["Microsoft.AspNetCore.Hosting.EndRequest", "Microsoft.AspNetCore.Hosting.UnhandledException"];
 
 /// What the event is, if it matters.
 #[must_use]
@@ -172,7 +188,8 @@ fn activity<'a>(event: &Event<'a>) -> Option<TraceEvent<'a>> {
 
 fn end_of_request<'a>(event: &Event<'a>) -> Option<TraceEvent<'a>> {
     let decoded = event.decoded();
-    if decoded.name() != "Event" || decoded.field("EventName")?.as_text()? != *END_OF_REQUEST {
+    let name = decoded.field("EventName").filter(|_| decoded.name() == "Event")?.as_text()?;
+    if !ENDS_OF_REQUESTS.iter().any(|end| name == **end) {
         return None;
     }
     let arguments: HashMap<String, String> = arguments(&decoded).into_iter().collect();

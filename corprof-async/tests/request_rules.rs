@@ -166,6 +166,28 @@ fn a_request_may_come_to_a_thread() {
     assert_eq!((request.calls[0].from, request.calls[0].to, request.is_whole), (21, Some(30), false));
 }
 
+/// What a thread does for the first request of a connection, before that waits.
+#[test]
+fn what_runs_before_the_first_operation_is_of_the_request() {
+    let mut source = by_activities(RequestLimits::default());
+    source.resume(9, 1, 300, 9);
+    source.start(1, 10, ActivityKind::Server, 1, 0);
+    source.step(1, 35, 101, Change::Created { parent: 0 });
+    source.step(1, 36, 102, Change::Created { parent: 0 });
+    // The thread takes other work.
+    source.resume(1, 50, 200, 9);
+    source.resume(2, 60, 101, 9);
+    source.step(2, 62, 101, Change::Completed);
+    source.stop(70, 1);
+    // One that ends without any operation.
+    source.start(3, 80, ActivityKind::Server, 2, 0);
+    source.stop(95, 2);
+    let told = source.finish();
+    let times: Vec<_> = told.iter().map(times).collect();
+    assert!(times.contains(&(10, 70, vec![(0, 26), (101, 2), (102, 0)])), "{times:?}");
+    assert!(times.contains(&(80, 95, vec![(0, 15)])), "{times:?}");
+}
+
 /// As runtimes before .NET 11 tell it.
 #[test]
 fn without_operations_activities_are_part_of_others_by_their_spans() {
@@ -188,6 +210,23 @@ fn without_operations_activities_are_part_of_others_by_their_spans() {
     assert_eq!(of(1).calls.iter().map(|call| call.activity.span_id).collect::<Vec<_>>(), [2, 5]);
     assert_eq!((of(1).from, of(1).to), (10, 30));
     assert!(of(3).calls.is_empty() && of(4).calls.is_empty(), "{told:?}");
+}
+
+/// Connections are made for requests, and are none.
+#[test]
+fn connections_are_no_requests() {
+    let mut requests = Requests::new(RequestLimits::default(), |_| false);
+    let activity = Activity {
+        source: "Experimental.System.Net.Http.Connections".to_owned(),
+        name: "connection_setup".to_owned(),
+        span_id: 1,
+        ..Activity::default()
+    };
+    let mut told = Vec::new();
+    requests.start(1, 10, activity.clone(), |request| told.push(request));
+    requests.stop(20, activity, |request| told.push(request));
+    requests.finish(|request| told.push(request));
+    assert!(told.is_empty(), "{told:?}");
 }
 
 /// A batch whose jobs follow each other in one async method, each an activity of its own.
@@ -234,7 +273,8 @@ fn requests_without_an_end_are_left_out() {
     // Long after its end it is told all the same.
     let told = source.told;
     let [request] = &told[..] else { panic!("{told:?}") };
-    assert_eq!((request.operations.len(), request.left_out, request.is_whole), (5, 5, false));
+    // What its thread has run for it is one of the five.
+    assert_eq!((request.operations.len(), request.left_out, request.is_whole), (5, 6, false));
 }
 
 #[test]

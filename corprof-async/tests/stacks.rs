@@ -182,6 +182,30 @@ fn a_reset_forgets_and_a_replay_tells_again() {
     assert_eq!((active(&stacks, T, 30), active(&stacks, T, 29)), (None, Some(1)));
 }
 
+/// What awaits an operation of runtime async may run within the end of it: a replay tells that again, but no second end.
+#[test]
+fn what_has_ended_is_not_told_again_by_a_replay() {
+    let mut stacks = started();
+    for (ticks, dispatcher) in [(10, 7), (20, 8)] {
+        resume(&mut stacks, T, ticks, Runtime, dispatcher, &[110]);
+        take(&mut stacks, T, ticks + 5, Action::Complete { kind: Runtime });
+    }
+    resume(&mut stacks, T, 30, Runtime, 9, &[210]);
+    take(&mut stacks, T, 40, Action::Reset);
+    for (dispatcher, address) in [(7, 110), (8, 110), (9, 210)] {
+        resume(&mut stacks, T, 40, Runtime, dispatcher, &[address]);
+    }
+    assert_eq!(active(&stacks, T, 40), Some(9));
+    take(&mut stacks, T, 50, Action::Suspend { kind: Runtime });
+    assert_eq!(active(&stacks, T, 50), None);
+    // Another operation gets the number of one that has ended.
+    resume(&mut stacks, T, 60, Runtime, 8, &[110]);
+    take(&mut stacks, T, 70, Action::Reset);
+    resume(&mut stacks, T, 70, Runtime, 8, &[110]);
+    assert_eq!(active(&stacks, T, 70), Some(8));
+    assert_eq!(stacks.stats().unmatched, 0);
+}
+
 #[test]
 fn a_thread_whose_number_is_used_again_has_both_its_lives() {
     let mut stacks = started();

@@ -45,7 +45,7 @@ const CHAINS: usize = 100_000;
   corprof waits service.nettrace --json
 
 For a file: dotnet-trace collect --providers
-System.Runtime.CompilerServices.AsyncProfilerEventSource:0xB4CD:4,System.Diagnostics.Eventing.FrameworkEventSource:0x2:5
+System.Runtime.CompilerServices.AsyncProfilerEventSource:0xF4DD:4,System.Diagnostics.Eventing.FrameworkEventSource:0x2:5
 
 Exits with 3 if the process is not there, its runtime is older than .NET 11, or it told nothing; with a command, with the code of the
 application, or with 0 if Ctrl-C ended it. Exit codes: corprof help exit-codes")]

@@ -1,5 +1,7 @@
 //! What a thread runs now, as far as its stream has been read.
 
+use std::collections::VecDeque;
+
 use crate::frame::{Chain, Kind};
 use crate::sub_event::DispatcherId;
 
@@ -8,12 +10,16 @@ use crate::sub_event::DispatcherId;
 pub(super) struct Stream {
     /// Whether it has been reset, so that what follows is whole.
     pub(super) is_live: bool,
+    /// Whether it tells again, after a reset, what its thread runs.
+    pub(super) is_replay: bool,
     /// The operations that the thread runs, the innermost last.
     pub(super) stack: Vec<Running>,
     /// The operation that was resumed and whose callstack has not come, and when it was.
     pub(super) resumed: Option<(u64, DispatcherId, Kind)>,
     /// The operation of runtime async whose end was the last sub-event, and when.
     pub(super) just_ended: Option<(u64, DispatcherId)>,
+    /// The operations of runtime async that have ended last, the last first.
+    pub(super) completed: VecDeque<DispatcherId>,
     /// The operation whose end has resumed the one whose callstack has not come.
     pub(super) awaited: Option<Awaited>,
     /// The operation that was made last.

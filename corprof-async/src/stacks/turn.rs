@@ -18,6 +18,9 @@ const WRAPPERS: u8 = 32;
 /// of 100 times.
 const SOON: u64 = 20_000;
 
+/// The operations that have ended on a thread and are known: as many may end within each other.
+const COMPLETED: usize = 64;
+
 /// An operation that has ended.
 #[derive(Clone, Copy)]
 pub(super) struct Ended {
@@ -63,6 +66,7 @@ impl Turn<'_> {
             return;
         }
         self.stats.sub_events += 1;
+        self.stream.is_replay &= is_replayed(action);
         self.just_ended = self.ended_before();
         if !self.completes_resume(action) {
             self.tell_resumed(None);
@@ -82,6 +86,7 @@ impl Turn<'_> {
 
     fn reset(&mut self) {
         self.stream.is_live = true;
+        self.stream.is_replay = true;
         self.stream.just_ended = None;
         self.tell_resumed(None);
         while let Some(running) = self.stream.stack.pop() {
@@ -150,7 +155,7 @@ impl Turn<'_> {
 
     /// An operation 0 was resumed before the source began to tell, and its end is not told.
     fn resume(&mut self, kind: Kind, dispatcher: DispatcherId) {
-        if dispatcher == 0 {
+        if dispatcher == 0 || self.is_over(dispatcher) {
             return;
         }
         if self.stream.stack.len() >= self.limits.depth {
@@ -172,6 +177,16 @@ impl Turn<'_> {
         });
         self.stream.resumed = Some((self.ticks, dispatcher, kind));
         self.remember();
+    }
+
+    /// Whether a replay tells an operation of which no end will come: it has been told. The runtime still has it on the
+    /// thread, because what awaits it runs within its end.
+    fn is_over(&mut self, dispatcher: DispatcherId) -> bool {
+        let Some(place) = self.stream.completed.iter().position(|ended| *ended == dispatcher) else { return false };
+        if !self.stream.is_replay {
+            self.stream.completed.remove(place); // another one has its number
+        }
+        self.stream.is_replay
     }
 
     /// The operation of runtime async that the sub-event before has ended.
@@ -290,6 +305,8 @@ impl Turn<'_> {
             let is_whole = kind == Kind::Runtime || running.has_ended();
             self.awaiters.end(self.ticks, running.dispatcher, is_whole);
             self.stream.just_ended = (kind == Kind::Runtime).then_some((self.ticks, running.dispatcher));
+            self.stream.completed.truncate(COMPLETED - 1);
+            self.stream.completed.push_front(running.dispatcher);
         }
         self.tell(self.ticks, running.dispatcher, kind, change);
         self.remember();
@@ -331,5 +348,14 @@ impl Turn<'_> {
             completed: top.map_or(0, |running| running.completed),
         };
         self.history.push(state);
+    }
+}
+
+/// Whether a thread tells this again after a reset: what it runs.
+fn is_replayed(action: &Action<'_>) -> bool {
+    match action {
+        Action::Resume { .. } | Action::WrapperIndex | Action::Metadata(_) => true,
+        Action::Stack(callstack) => callstack.moment == Moment::Resume,
+        _ => false,
     }
 }

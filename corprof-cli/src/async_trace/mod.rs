@@ -37,8 +37,9 @@ use crate::options::{self, seconds};
 use crate::signals::Signals;
 use crate::trace_methods::{Methods, RUNDOWN_WITH_IL};
 
-/// The keywords of the async source for creations, runs and waits with their places.
-const OPERATIONS: u64 = 0xB4CD;
+/// The keywords of the async source for creations, runs and waits with their places. Without unwinds (0x10, 0x4000)
+/// the runtime tells no end of what an exception ends.
+const OPERATIONS: u64 = 0xF4DD;
 /// The keyword of activities.
 const ACTIVITIES: u64 = 0x2;
 /// The keyword of the thread pool's queue.
@@ -236,7 +237,7 @@ fn of_file(path: &Path, with_activities: bool, listener: &mut impl Listener) -> 
     let traced = read(path, listener)?;
     ensure!(
         traced.tells_operations || with_activities && traced.tells_activities,
-        "{} tells nothing of async operations: record it on .NET 11 or later with the provider {PROVIDER}:0xB4CD:4 \
+        "{} tells nothing of async operations: record it on .NET 11 or later with the provider {PROVIDER}:0xF4DD:4 \
          (dotnet-trace collect --providers), or by corprof record --events activity",
         path.display()
     );

@@ -23,6 +23,8 @@ const OTHERS: &str = "[other endpoints]";
 pub(super) struct Endpoints {
     requests: Requests<fn(&[Frame]) -> bool>,
     finished: FinishedRequests,
+    /// The time of the last activity.
+    last: u64,
 }
 
 /// Those that have ended.
@@ -37,6 +39,8 @@ pub(super) struct FinishedRequests {
     pub(super) sums: BTreeMap<String, Sums>,
     /// The slowest, the slowest first.
     pub(super) slowest: Vec<Slow>,
+    /// How long ago those began that had not ended.
+    pub(super) unfinished: Vec<u64>,
 }
 
 /// An endpoint's requests, in ticks of the trace.
@@ -104,12 +108,16 @@ impl Endpoints {
         Self {
             requests: Requests::new(RequestLimits::default(), is_loop),
             finished: FinishedRequests { wanted, most, ..FinishedRequests::default() },
+            last: 0,
         }
     }
 
     /// All of them, after the end.
     pub(super) fn finish(mut self) -> FinishedRequests {
         self.requests.finish(|request| self.finished.add(request));
+        let last = self.finished.end.unwrap_or(self.last);
+        let ages = self.requests.unfinished().filter_map(|from| last.checked_sub(from));
+        self.finished.unfinished = ages.collect();
         self.finished
     }
 }
@@ -120,6 +128,7 @@ impl Listener for Endpoints {
     }
 
     fn activity(&mut self, thread: u64, ticks: u64, is_start: bool, activity: Activity) {
+        self.last = self.last.max(ticks);
         if is_start {
             self.requests.start(thread, ticks, activity, |request| self.finished.add(request));
         } else {

@@ -19,6 +19,7 @@ use self::page::Page;
 use self::timeline::Does;
 use crate::async_trace::{self, Listened, Names, Place, Sort, Traced};
 use crate::exit::{Failure, Outcome};
+use crate::output;
 
 /// The places that the table shows of an endpoint, and the least share of the waiting time that one of them has.
 const PLACES: usize = 3;
@@ -66,7 +67,7 @@ const LEAST_PART: f64 = 0.005;
   corprof requests service.nettrace --json | jq '.endpoints[] | {endpoint, mean_ms}'
 
 For a file: corprof record --events cpu,activity -o service.nettrace, or with more names of methods dotnet-trace collect --providers
-'System.Runtime.CompilerServices.AsyncProfilerEventSource:0xB4CD:4,System.Diagnostics.Eventing.FrameworkEventSource:0x2:5,Microsoft-Diagnostics-DiagnosticSource:0x2:5:FilterAndPayloadSpecs=\"[AS]*\"'
+'System.Runtime.CompilerServices.AsyncProfilerEventSource:0xF4DD:4,System.Diagnostics.Eventing.FrameworkEventSource:0x2:5,Microsoft-Diagnostics-DiagnosticSource:0x2:5:FilterAndPayloadSpecs=\"[AS]*\"'
 
 Exits with 3 if the process is not there, or it told nothing; with a command, with the code of the
 application, or with 0 if Ctrl-C ended it. Exit codes: corprof help exit-codes")]
@@ -106,6 +107,9 @@ struct Report {
     title: String,
     seconds: f64,
     requests: u64,
+    /// Those that had not ended, and since when the first of them ran.
+    unfinished: usize,
+    oldest_unfinished_ms: Option<f64>,
     endpoints: Vec<Endpoint>,
     slowest: Vec<Slowest>,
 }
@@ -242,7 +246,16 @@ fn report(traced: &Traced, names: &mut Names<'_>, finished: &FinishedRequests, s
     endpoints.sort_by(|a, b| key(b).total_cmp(&key(a)));
     let slowest = finished.slowest.iter().map(|slow| slowest(traced, names, slow)).collect();
     let requests = endpoints.iter().map(|endpoint| endpoint.requests).sum();
-    Report { title: traced.title.clone(), seconds: traced.seconds, requests, endpoints, slowest }
+    let oldest = finished.unfinished.iter().max();
+    Report {
+        title: traced.title.clone(),
+        seconds: traced.seconds,
+        requests,
+        unfinished: finished.unfinished.len(),
+        oldest_unfinished_ms: oldest.map(|ticks| traced.milliseconds(*ticks)),
+        endpoints,
+        slowest,
+    }
 }
 
 fn endpoint(traced: &Traced, names: &mut Names<'_>, name: &str, sums: &Sums) -> Endpoint {
@@ -353,6 +366,10 @@ fn print(report: &Report, rows: usize, out: &mut impl Write) -> Result<()> {
     if more > 0 {
         writeln!(out, "{more} more endpoints: --rows")?;
     }
+    if let Some(oldest) = report.oldest_unfinished_ms {
+        let unfinished = output::count(report.unfinished, "request");
+        writeln!(out, "{unfinished} had not ended, and are in no row: the oldest ran for {oldest:.2} ms")?;
+    }
     for slow in &report.slowest {
         writeln!(out)?;
         let trace = slow.trace_id.as_ref().map(|id| format!(", trace {id}")).unwrap_or_default();
@@ -413,6 +430,8 @@ mod tests {
                 title: String::new(),
                 seconds: 1.0,
                 requests: 2,
+                unfinished: 0,
+                oldest_unfinished_ms: None,
                 endpoints: vec![endpoint],
                 slowest: Vec::new(),
             };

@@ -364,6 +364,33 @@ fn an_older_runtime_is_refused_at_once() -> Result<()> {
     Ok(())
 }
 
+/// The runtime tells no end of the operations that an exception ends, unless it is asked for unwinds.
+#[test]
+fn requests_after_exceptions_are_told_as_others() -> Result<()> {
+    patiently(runtimes()?, |runtime, times| {
+        if !runtime.has(Difference::AsyncOperations) {
+            return Ok(());
+        }
+        let program = web(runtime, &["0", "both"])?;
+        let output = asked(&program, &["requests", "--duration", &(2 * times).to_string(), "--json"])?;
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        let report: Value = serde_json::from_slice(&output.stdout)?;
+        let endpoints = report["endpoints"].as_array().context("no endpoints")?;
+        for name in ["GET /fails", "GET [not found]", "GET /lines/{customer}"] {
+            ensure!(endpoints.iter().any(|endpoint| endpoint["endpoint"] == name), "{runtime}: no {name}: {report}");
+        }
+        // They wait for 20 ms and for 220.
+        for name in ["GET /orders", "GET /reports"] {
+            let endpoint =
+                endpoints.iter().find(|endpoint| endpoint["endpoint"] == name).context("no such endpoint")?;
+            let share = number(&endpoint["running_ms"]) / number(&endpoint["total_ms"]);
+            ensure_or_longer!(share < 0.2, "{runtime}: {name} runs for {share}: {report}");
+        }
+        program.end()?;
+        Ok(())
+    })
+}
+
 /// What an older runtime tells: requests with their routes and times, and the calls within.
 #[test]
 fn requests_of_an_older_runtime_have_their_endpoints_and_calls() -> Result<()> {
@@ -383,7 +410,9 @@ fn requests_of_an_older_runtime_have_their_endpoints_and_calls() -> Result<()> {
         let endpoints = report["endpoints"].as_array().context("no endpoints")?;
         let endpoint = |name: &str| endpoints.iter().find(|endpoint| endpoint["endpoint"] == name);
         let named = |name: &str| endpoint(name).with_context(|| format!("{runtime}: no {name}: {report}"));
-        ensure!(endpoints.len() == 4, "{runtime}: {report}");
+        ensure!(endpoints.len() == 6, "{runtime}: {report}");
+        named("GET /fails")?;
+        named("GET [not found]")?;
         ensure!(endpoints[0]["endpoint"] == "GET /reports", "{runtime}: {report}");
         let reports = named("GET /reports")?;
         ensure!(number(&reports["mean_ms"]) >= 219.0 && reports["waiting_ms"].is_null(), "{runtime}: {report}");

@@ -6,8 +6,8 @@
 //
 //     WebWaits [CODE = 0] [both]
 //
-// Its exit code is CODE. With `both` some requests ask for orders by a request of their own, and some for the lines of
-// customers, whose number is in the path.
+// Its exit code is CODE. With `both` some requests ask for orders by a request of their own, some for the lines of
+// customers, whose number is in the path, some fail, and some are for what is not there.
 using System;
 using System.Collections.Generic;
 using System.Linq;
@@ -45,6 +45,13 @@ static class Shop
         await context.Response.WriteAsync("both " + orders);
     }
 
+    /// After the exception, which no method of the application catches, the thread goes on with other requests.
+    public static async Task<string> Fails()
+    {
+        await Task.Delay(5);
+        throw new InvalidOperationException("as it is asked for");
+    }
+
     [MethodImpl(MethodImplOptions.NoInlining)]
     static async Task Query() => await Task.Delay(20);
 
@@ -65,6 +72,7 @@ static class Program
         using HttpClient http = new HttpClient();
         string address = "";
         app.MapGet("/both", (RequestDelegate)(context => Shop.Both(context, http, address)));
+        app.MapGet("/fails", Shop.Fails);
         app.MapGet("/lines/{customer}", (string customer) => "lines of " + customer);
         await app.StartAsync();
         address = app.Services.GetRequiredService<IServer>().Features.Get<IServerAddressesFeature>().Addresses.First();
@@ -72,7 +80,7 @@ static class Program
         string[] paths = args.Length > 1 ? new[] { "/orders", "/reports", "/both" } : new[] { "/orders", "/reports" };
         await Task.WhenAll(paths.Select(path => http.GetStringAsync(address + path)));
         List<Task> clients = paths.Select(path => Ask(http, address + path, end.Token)).ToList();
-        if (args.Length > 1) clients.Add(AskForLines(http, address + "/lines/", end.Token));
+        if (args.Length > 1) clients.Add(AskForMore(http, address, end.Token));
         Console.WriteLine("ready");
         if (Environment.GetEnvironmentVariable("WEB_WAITS") is { } value) Console.WriteLine("WEB_WAITS is " + value);
         await Task.Run(Console.In.ReadToEnd);
@@ -82,12 +90,13 @@ static class Program
         return args.Length > 0 ? int.Parse(args[0]) : 0;
     }
 
-    static async Task AskForLines(HttpClient http, string address, CancellationToken end)
+    static async Task AskForMore(HttpClient http, string address, CancellationToken end)
     {
         for (int customer = 0; !end.IsCancellationRequested; customer++)
         {
-            await http.GetStringAsync(address + customer);
-            await Task.Delay(10);
+            await http.GetStringAsync(address + "/lines/" + customer);
+            (await http.GetAsync(address + "/fails")).Dispose();
+            (await http.GetAsync(address + "/nowhere" + customer)).Dispose();
         }
     }
 
