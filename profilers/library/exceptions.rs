@@ -63,8 +63,10 @@ const LONGEST_MESSAGE: usize = 200;
 /// The share of the time in which messages are read, and how long they may be read at first.
 const READING_SHARE: u32 = 20;
 const READING_AT_FIRST: Duration = Duration::from_millis(100);
-/// The interval between drafts: an exception that nobody catches ends the process soon.
+/// The interval between drafts while exceptions are caught.
 const DRAFTS: Duration = Duration::from_millis(100);
+/// The interval at which it looks for one that is not: that ends the process within some milliseconds.
+const OPEN: Duration = Duration::from_millis(5);
 /// The most frames that are looked at for a thrower.
 const DEPTH: usize = 200;
 
@@ -272,6 +274,12 @@ impl State {
         }
     }
 
+    /// Whether an exception was thrown whose catcher is not known: so it is for a moment of each.
+    fn has_open(&self) -> bool {
+        let mut last = self.threads.values().filter_map(|thread| thread.exceptions.last());
+        last.any(|exception| exception.thrown.is_some())
+    }
+
     /// The rows with all that was thrown so far: what has not ended yet counts as it is.
     fn rows(&self) -> HashMap<Kind, Counts> {
         let mut rows = self.rows.clone();
@@ -313,7 +321,7 @@ impl Exceptions {
         let callers = Arc::<Mutex<LaterCallers>>::default();
         answer_with_callers(cx, &asker, LaterCallers::work(&callers, &hears))?;
         let state = Arc::<Mutex<State>>::default();
-        keep_drafts(cx, &asker, DRAFTS, drafts(&state, &asker, top))?;
+        keep_drafts(cx, &asker, OPEN, drafts(&state, &asker, top))?;
         Ok(Self {
             start: Instant::now(),
             top,
@@ -501,15 +509,18 @@ fn drafts(
     let asker = asker.clone();
     let mut lines = SourceLines::new();
     let mut drafted = 0;
+    let mut last = Instant::now();
     move |cx| {
         let rows = {
             let state = state.lock(cx);
-            if state.changes == drafted {
+            let is_due = state.has_open() || last.elapsed() >= DRAFTS;
+            if state.changes == drafted || !is_due {
                 return None;
             }
             drafted = state.changes;
             state.rows()
         };
+        last = Instant::now();
         Some(Summary::of(rows, &mut lines, asker.seconds(), top))
     }
 }

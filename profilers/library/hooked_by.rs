@@ -36,6 +36,12 @@ pub(crate) fn name_of(cx: &InCallback<'_>, function: FunctionId, is_inserted: bo
     }
 }
 
+/// Whether calls of a hooked function are the parts of calls of an async method or of an iterator, each of which runs
+/// without a pause. The runtime's own hooks are joined to whole calls.
+pub(crate) fn is_part(name: &str, is_inserted: bool) -> bool {
+    is_inserted && name.ends_with(".MoveNext()")
+}
+
 /// What became of the methods, in lines. `done` is what the profiler does with them: `timed`.
 pub(crate) fn lines(cx: &InCallback<'_>, done: &str, hooked: &HookedFunctions) -> Vec<String> {
     let mut lines = Vec::new();

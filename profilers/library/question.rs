@@ -12,9 +12,10 @@
 //! it could not detach: one with hooks stays in the process, and rests.
 
 use std::fmt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use corprof::detach::{DetachState, Detacher};
 use corprof::prelude::*;
@@ -302,6 +303,14 @@ impl Asker {
         write(self.name, &of_process(stop, ".draft"), &text);
     }
 
+    /// Says by the time of the draft that nothing has changed since it was written: the command tells how old it is.
+    fn confirm_draft(&self) {
+        let Some(stop) = &self.stop else { return };
+        if let Ok(draft) = File::options().write(true).open(of_process(stop, ".draft")) {
+            let _ = draft.set_modified(SystemTime::now()); // it then looks older than it is
+        }
+    }
+
     fn empty_answer(&self) -> Answer {
         let prefix = if self.is_command() { String::new() } else { format!("{}: ", self.name) };
         Answer { text: String::new(), prefix }
@@ -348,10 +357,15 @@ pub(crate) fn keep_drafts<R: Report>(
     let asker = asker.clone();
     cx.spawn_profiler_thread("draft", move |cx| {
         let mut pause = interval;
+        let mut written = Instant::now();
         while cx.wait(pause).is_continue() && !asker.is_over() {
             let begin = Instant::now();
             if let Some(report) = so_far(cx) {
                 asker.draft(&report);
+                written = begin;
+            } else if written.elapsed() >= LOOK {
+                asker.confirm_draft();
+                written = begin;
             }
             pause = interval.max(begin.elapsed() * DRAFT_PAUSE);
         }

@@ -229,7 +229,11 @@ impl Seen {
 impl Report for StarvationReport {
     fn text(&self, _head: &Head, answer: &mut Answer) {
         let (Some(fewest), Some(most)) = (self.least_workers, self.most_workers) else {
-            say!(answer, "the pool was not starved");
+            say!(
+                answer,
+                "the runtime has not reported that the pool is starved, as it does when none of its work has ended for half a second"
+            );
+            say!(answer, "`corprof counters` shows how much work waits in its queue: dotnet.thread_pool.queue.length");
             return;
         };
         let seconds = self.starved_seconds;

@@ -16,7 +16,7 @@ use corprof_profilers::table::TIMER;
 use globset::{Glob, GlobMatcher};
 use serde::Serialize;
 
-use crate::hooked_by::{HookedBy, hooked_by, install, lines, name_of};
+use crate::hooked_by::{HookedBy, hooked_by, install, is_part, lines, name_of};
 use crate::question::{Answer, Asker, Head, Report, answer_when_asked, milliseconds};
 
 /// The number of methods to print.
@@ -247,7 +247,7 @@ impl Hooks {
     fn note_of_async_methods(&self) -> Option<String> {
         let tree = self.times.tree();
         let mut names = tree.functions().into_iter().map(|(name, _)| name);
-        let has_parts = self.is_inserted && names.any(|name| name.ends_with(".MoveNext()"));
+        let has_parts = names.any(|name| is_part(name, self.is_inserted));
         has_parts.then(|| {
             "of an async method each part that runs is a call here, and its waits are in no column: from .NET 11 on `corprof waits` has them".to_owned()
         })

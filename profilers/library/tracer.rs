@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write, sink, stderr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use corprof::calls::{CallBegin, CallEnd, CallLog, CallReader, CallThread, CallWriter};
@@ -23,7 +24,7 @@ use corprof_profilers::table::TRACER;
 use globset::{Glob, GlobMatcher};
 use serde::Serialize;
 
-use crate::hooked_by::{HookedBy, hooked_by, install, lines, name_of};
+use crate::hooked_by::{HookedBy, hooked_by, install, is_part, lines, name_of};
 use crate::question::{Answer, Asker, Head, Report, answer_when_asked, milliseconds};
 
 /// The time between two reads of the threads' buffers.
@@ -71,6 +72,8 @@ struct Hooks {
     log: CallLog<Call>,
     /// Whether inserted code calls the hooks.
     is_inserted: bool,
+    /// Whether calls are parts of calls of async methods.
+    has_parts: AtomicBool,
 }
 
 /// A call, or the rest of one that was suspended.
@@ -98,6 +101,9 @@ impl FunctionHooks for Hooks {
         let name = name_of(cx, function, self.is_inserted).to_string();
         if !self.filter.is_match(&name) {
             return Hook::No;
+        }
+        if is_part(&name, self.is_inserted) {
+            self.has_parts.store(true, Ordering::Relaxed);
         }
         // Leaked, because the hook stays until the process ends.
         let name: &'static str = name.leak();
@@ -227,7 +233,7 @@ impl Hooks {
         let Options { filter, output, shortest, hooked_by } = Options::read(settings)?;
         let log = CallLog::new(BUFFER, THREADS).folding(shortest);
         let is_inserted = asker.is_attached() || hooked_by.is_some();
-        let hooks = Arc::new(Self { filter, log, is_inserted });
+        let hooks = Arc::new(Self { filter, log, is_inserted, has_parts: AtomicBool::new(false) });
         match output {
             Some(path) => {
                 let trace = Trace::create(path, std::process::id(), &application_name())?;
@@ -280,6 +286,10 @@ impl Callbacks for Tracer {
             Err(error) => (None, Some(error.to_string())),
         };
         let report = TracerReport { lost, waited: self.hooks.log.waited(), error };
-        self.asker.report(&lines(cx, "traced", &self.hooked), &report, &[]);
+        let mut notes = lines(cx, "traced", &self.hooked);
+        if self.hooks.has_parts.load(Ordering::Relaxed) {
+            notes.push("of an async method each part that runs is a call of its own here".to_owned());
+        }
+        self.asker.report(&notes, &report, &[]);
     }
 }

@@ -81,7 +81,8 @@ impl<'s> Answers<'s> {
             }
             has_drafts = true;
             eprintln!(
-                "corprof: process {pid}{command} died before its profiler had answered; what that knew until then:"
+                "corprof: process {pid}{command} died before its profiler had answered; what that knew {}:",
+                age(&draft)
             );
             if self.is_json {
                 print(&draft, &mut output::stdout())?;
@@ -95,6 +96,12 @@ impl<'s> Answers<'s> {
     fn print_files(&self, pid: u32, out: &mut impl Write) -> Result<()> {
         ENDINGS.iter().try_for_each(|ending| print(&self.stop.file_of(pid, ending), out))
     }
+}
+
+/// How long ago a draft was right.
+pub(super) fn age(draft: &Path) -> String {
+    let age = draft.metadata().and_then(|metadata| metadata.modified()).ok().and_then(|time| time.elapsed().ok());
+    age.map_or_else(|| "before".to_owned(), |age| format!("{:.1} s before", age.as_secs_f64()))
 }
 
 /// Prints a file of the profiler, if it has made it.

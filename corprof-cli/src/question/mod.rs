@@ -123,7 +123,7 @@ impl Question {
             if !draft.is_file() {
                 return Err(Failure::new(exit::NOT_LOADED, anyhow!("there is no answer of process {pid}: {why}")));
             }
-            eprintln!("corprof: {why}; what that knew until then:");
+            eprintln!("corprof: {why}; what that knew {}:", answers::age(&draft));
             answers::print(&draft, &mut output::stdout())?;
             return Ok(exit::OK.into());
         }
@@ -330,6 +330,9 @@ fn page_of_stop(stop: &Path, output: &Path) -> PathBuf {
 fn take(page: &Path, output: &Path, is_quiet: bool) -> Result<()> {
     if !page.is_file() {
         return Err(anyhow!("{} is not written: the profiler has nothing for it", output.display()));
+    }
+    if page.metadata().is_ok_and(|metadata| metadata.len() == 0) {
+        return Err(anyhow!("{} is not written: the profiler has written nothing into it", output.display()));
     }
     attached_profiler::folder::take(page, output)?;
     if !is_quiet {

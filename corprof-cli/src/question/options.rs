@@ -45,7 +45,7 @@ fn command(words: &'static Words) -> Command {
     let pid = Arg::new(PID)
         .value_name("PID")
         .help("The process, as `corprof ps` numbers it")
-        .value_parser(value_parser!(u32))
+        .value_parser(options::pid)
         .required_unless_present(COMMAND)
         .conflicts_with(COMMAND);
     let env = Arg::new(ENV)

@@ -113,13 +113,11 @@ fn an_application_that_dies_has_answered_a_moment_before() -> Result<()> {
             program.end()
         };
         let (code, stderr) = answer("exceptions", 1000)?;
-        let (_, draft) =
-            stderr.split_once("what that knew until then:").with_context(|| format!("{runtime}: {stderr}"))?;
+        let (_, draft) = stderr.split_once(" s before:").with_context(|| format!("{runtime}: {stderr}"))?;
         ensure!(code == Some(134), "{runtime}: {code:?}");
         ensure!(THROWN.iter().all(|line| draft.contains(line)), "{runtime}: {draft}");
         let (_, stderr) = answer("allocations", 1500)?;
-        let (_, draft) =
-            stderr.split_once("what that knew until then:").with_context(|| format!("{runtime}: {stderr}"))?;
+        let (_, draft) = stderr.split_once(" s before:").with_context(|| format!("{runtime}: {stderr}"))?;
         ensure!(draft.contains("System.InvalidOperationException"), "{runtime}: {draft}");
         let (_, stderr) = answer("timer", 0)?;
         ensure!(stderr.contains("there is no answer of process"), "{runtime}: {stderr}");
@@ -139,7 +137,7 @@ fn is_asked_and_killed(name: &str) -> Result<()> {
             signal(child_of(program.child.id())?.context("no child")?, "-KILL")?;
             let (code, stderr) = program.end()?;
             ensure!(code == Some(137), "{runtime}: {code:?}: {stderr}");
-            let draft = stderr.split_once("what that knew until then:").map(|(_, draft)| draft);
+            let draft = stderr.split_once(" s before:").map(|(_, draft)| draft);
             let lacks = lacks(name, draft.with_context(|| format!("{runtime}: {stderr}"))?)?;
             ensure!(lacks.is_none() || seconds < 24, "{runtime}: no line {lacks:?}: {stderr}");
             if lacks.is_none() {
@@ -201,6 +199,21 @@ fn boxes_are_counted_or_said_not_to_be() -> Result<()> {
         ensure!(is_said != (boxes == 10_000), "{runtime}: {boxes}, {is_said}");
         let (boxes, _) = answer(&["--env", "DOTNET_TieredCompilation=0"])?;
         ensure!(boxes == 10_000, "{runtime}: {boxes} of code that is all optimised");
+    }
+    Ok(())
+}
+
+#[test]
+fn calls_that_are_parts_of_async_methods_are_said_to_be() -> Result<()> {
+    for runtime in runtimes()? {
+        for name in ["timer", "tracer"] {
+            let program = asked(&runtime, "starvation")?;
+            let pid = program.child.id().to_string();
+            let output = corprof()?.args([name, &pid, "--filter", "Asked*", "--duration", "3"]).output()?;
+            let stdout = texts(&output).0;
+            ensure!(stdout.contains("of an async method each part that runs is a call"), "{runtime}: {name}: {stdout}");
+            program.end()?;
+        }
     }
     Ok(())
 }
