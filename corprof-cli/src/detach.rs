@@ -12,7 +12,7 @@ use corprof_diagnostics::{Error, Process};
 use corprof_launch::processes;
 
 use crate::exit::{self, Failure, Outcome};
-use crate::inspect;
+use crate::{inspect, options};
 
 /// The request. A profiler listens by `corprof/src/detach/listen.rs`, which also has the name and the answers.
 const REQUEST: &[u8] = b"detach\n";
@@ -30,6 +30,7 @@ const REQUEST: &[u8] = b"detach\n";
 The exit code is 1 if there is no profiler that listens, or if it stays. Exit codes: corprof help exit-codes")]
 pub struct Args {
     /// The process id
+    #[arg(value_parser = options::pid)]
     pid: u32,
 
     /// The time limit for the profiler's answer, in seconds. It answers when its callbacks and threads have ended

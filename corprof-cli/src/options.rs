@@ -2,6 +2,7 @@
 //! table.
 
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 use anyhow::anyhow;
 use clap::builder::PossibleValuesParser;
@@ -43,6 +44,18 @@ pub(crate) fn words(profiler: &Profiler, variable: &str) -> PossibleValuesParser
         _ => &[],
     };
     PossibleValuesParser::new(words)
+}
+
+/// Parses the number of a process.
+pub(crate) fn pid(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| {
+        if Path::new(text).is_file() {
+            "give a process id, as `corprof ps` lists them: recordings are read by `corprof view`, `top`, `events`, `requests` and `waits`"
+        } else {
+            "give a process id, as `corprof ps` lists them"
+        }
+        .to_owned()
+    })
 }
 
 /// Parses a number of seconds above 0, or of another unit.

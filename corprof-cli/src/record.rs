@@ -10,7 +10,7 @@ use clap::builder::PossibleValuesParser;
 use corprof_diagnostics::Process;
 use corprof_export::Format;
 use corprof_launch::bundled;
-use corprof_launch::folder::Folder;
+use corprof_launch::folder::{Folder, has_room};
 use corprof_launch::launch::{Ended, Launch};
 use corprof_launch::stop_file::StopFile;
 use corprof_launch::vigil::Vigil;
@@ -87,7 +87,7 @@ The extension of FILE chooses the format: .html (a page), .svg (a flame graph), 
 Exit codes: corprof help exit-codes")]
 pub struct Args {
     /// The process id of a running process
-    #[arg(short, long, value_name = "PID", conflicts_with_all = ["command", "env"])]
+    #[arg(short, long, value_name = "PID", value_parser = options::pid, conflicts_with_all = ["command", "env"])]
     pid: Option<u32>,
 
     /// The file to write; an existing file is replaced. Default: profile.html, and none with --push
@@ -487,6 +487,7 @@ impl Output {
         let folder = path.parent().context("a file lies in a folder")?.to_owned();
         ensure!(folder.is_dir(), "there is no folder {}: make it, or give another file", folder.display());
         ensure!(!path.is_dir(), "{} is a folder: give the name of a file", path.display());
+        has_room(&folder).with_context(|| format!("cannot write into {}", folder.display()))?;
         Ok(Self { folder, stem: stem.to_owned(), ending: ending.to_owned(), is_rotating: false })
     }
 

@@ -6,6 +6,7 @@ use corprof_diagnostics::Process;
 
 use crate::attach_request::leave_alone_if_stopped;
 use crate::exit::Outcome;
+use crate::options;
 use crate::startup_wait::WaitsFor;
 
 /// Let a process go on that waits at its start for a tool.
@@ -20,6 +21,7 @@ use crate::startup_wait::WaitsFor;
 The exit code is 1 if the process waits for another tool. Exit codes: corprof help exit-codes")]
 pub struct Args {
     /// The process id
+    #[arg(value_parser = options::pid)]
     pid: u32,
 }
 

@@ -20,7 +20,7 @@ use crate::attach_request::Occupied;
 use crate::attached_profiler::{self, Place};
 use crate::event_pipe_samples::{self, LIMITS};
 use crate::exit::{Failure, Outcome};
-use crate::options::Names;
+use crate::options::{self, Names};
 use crate::output;
 use crate::signals::Signals;
 
@@ -58,6 +58,7 @@ Exits with 1 if the runtime refused the profiler, and with 3 if there is no such
 another user, or its threads were not suspended in time. Exit codes: corprof help exit-codes")]
 pub struct Args {
     /// The process, as `corprof ps` numbers it
+    #[arg(value_parser = options::pid)]
     pid: u32,
 
     /// Print one JSON document, with all threads and frames

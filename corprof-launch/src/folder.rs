@@ -5,7 +5,7 @@
 //! command removes the folder.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 
 use tempfile::TempDir;
@@ -14,6 +14,8 @@ use tempfile::TempDir;
 pub const PREFIX: &str = "corprof-";
 /// The file with the lock.
 const OWNER: &str = "owner";
+/// The bytes of a short answer.
+const ROOM: usize = 64 << 10;
 
 /// A folder of this process. Dropping this value removes it.
 #[derive(Debug)]
@@ -27,9 +29,13 @@ impl Folder {
     /// Makes a folder, after removing those of this user's commands that were killed.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If it cannot be made, or has no room; with the name of the place.
     pub fn new() -> io::Result<Self> {
-        Self::new_in(&std::env::temp_dir())
+        let parent = std::env::temp_dir();
+        let made = Self::new_in(&parent);
+        made.map_err(|error| {
+            io::Error::new(error.kind(), format!("{}: {error} (TMPDIR names another place)", parent.display()))
+        })
     }
 
     fn new_in(parent: &Path) -> io::Result<Self> {
@@ -40,9 +46,10 @@ impl Folder {
     /// One that was made elsewhere.
     ///
     /// # Errors
-    /// If nothing can be written there.
+    /// If nothing can be written there, or there is no room.
     pub fn of(folder: TempDir) -> io::Result<Self> {
         let owner = system::hold(folder.path())?;
+        has_room(folder.path())?;
         Ok(Self { _owner: owner, folder })
     }
 
@@ -51,6 +58,15 @@ impl Folder {
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
+}
+
+/// Whether a short answer fits into a folder, and may be written there: a profiler that finds no room can tell nobody.
+///
+/// # Errors
+/// If not.
+pub fn has_room(folder: &Path) -> io::Result<()> {
+    let mut trial = tempfile::tempfile_in(folder)?;
+    trial.write_all(&[0; ROOM])
 }
 
 /// Removes the folders of commands that have ended without removing them, and the sockets of killed processes for

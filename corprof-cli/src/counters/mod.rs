@@ -25,7 +25,7 @@ use self::table::{Counters, Row, View};
 use crate::attach_request::leave_alone_if_stopped;
 use crate::exit::Outcome;
 use crate::inspect::title;
-use crate::options::seconds;
+use crate::options::{self, seconds};
 use crate::screen::{self, Pressed, Screen};
 use crate::signals::Signals;
 
@@ -73,6 +73,7 @@ Exits with 3 if there is no such process, it is not a .NET process, it belongs t
 corprof help exit-codes")]
 pub struct Args {
     /// The process, as `corprof ps` numbers it
+    #[arg(value_parser = options::pid)]
     pid: u32,
 
     /// A meter, an event source, or METER\INSTRUMENT [default: System.Runtime]

@@ -23,7 +23,7 @@ use corprof_heap::{Class, Dominators, HeapGraph};
 
 use crate::attach_request;
 use crate::exit::Outcome;
-use crate::options::{Names, RAW_CLASSES_HELP};
+use crate::options::{self, Names, RAW_CLASSES_HELP};
 use crate::output;
 use crate::signals;
 use crate::startup_wait::WaitsFor;
@@ -63,7 +63,7 @@ pub struct Args {
     command: Option<Command>,
 
     /// The process id
-    #[arg(required = true)]
+    #[arg(required = true, value_parser = options::pid)]
     pid: Option<u32>,
 
     /// The file to write; its extension chooses the format. Without it, a report is printed

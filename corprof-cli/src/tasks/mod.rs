@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::attach_request;
 use crate::exit::{self, Failure, Outcome};
 use crate::heap::inside::{self, TaskFields};
-use crate::options::Names;
+use crate::options::{self, Names};
 use crate::{output, signals};
 
 use chains::{Chain, Lines, SourceLine};
@@ -47,6 +47,7 @@ Exits with 1 if the runtime refused the profiler, and with 3 if there is no such
 answer. Exit codes: corprof help exit-codes")]
 pub struct Args {
     /// The process, as `corprof ps` numbers it
+    #[arg(value_parser = options::pid)]
     pid: u32,
 
     /// The most chains to print [default with --json: all]
@@ -114,10 +115,10 @@ fn ask(args: &Args, process: &Process) -> Result<Answer, Failure> {
     let mut fields = TaskFields::default();
     let taken = inside::take(process, &info, timeout, &stop, Some(&mut fields))?;
     let (graph, cost) = taken.map_err(|refused| Failure::new(exit::NO, refused))?;
-    // The class has objects in every process: those that have ended are kept.
+    // Most processes have some: those that have ended are kept.
     if fields.tasks.is_empty() {
-        let why = "does the system let a process read its own memory (process_vm_readv)?";
-        return Err(anyhow!("the profiler could read no task: {why}").into());
+        let why = "it has made none, or the system does not let a process read its own memory (process_vm_readv)";
+        return Err(anyhow!("the profiler has read no task of process {}: {why}", args.pid).into());
     }
     let tasks = pending::pending(&graph, &fields);
     let chains = chains::chains(&graph, &fields, &tasks, &mut Lines::of(args.pid), args.names);
