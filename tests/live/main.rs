@@ -1,5 +1,7 @@
 //! Tests on real runtimes. `cargo xtask test --live-only` prepares their inputs and runs them.
 
+#[cfg(target_os = "linux")]
+mod apart;
 mod attacks;
 #[cfg(target_os = "linux")]
 mod cli;

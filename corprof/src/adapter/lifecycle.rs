@@ -206,12 +206,14 @@ impl<P: Profiler> Adapter<P> {
     /// runtime deletes the object behind `Info`, and goes on calling sessions. Then the runtime gets a success, and all
     /// events are turned off, as far as the runtime turns them off; the gate keeps the others from the profiler. Calls
     /// return errors: without events nothing says which identifiers die. So it is with a main profiler whose end would
-    /// harm notification-only ones.
+    /// harm notification-only ones, and with one that has changed code which the compiler must not inline.
     fn stays(info: &Info) -> bool {
         info.profiler_threads().join(); // a joined thread has dropped its `Info`
         let has_sessions = info.stop_event_pipe_sessions().is_err();
         let is_main = !P::NOTIFICATION_ONLY;
-        let is_left = has_sessions || info.is_shared() || is_main && notification_profilers::may_exist();
+        let has_changed_code = !info.lasting_events().is_empty();
+        let has_company = is_main && notification_profilers::may_exist();
+        let is_left = has_sessions || has_changed_code || has_company || info.is_shared();
         if is_left {
             let _ = info.silence();
             drop(info.calls().close());

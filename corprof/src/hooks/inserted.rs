@@ -130,6 +130,8 @@ fn prepare<H: FunctionHooks>(
     refuse_second(cx, CALL)?;
     cx.refuse_notification_only(CALL)?;
     cx.add_events(EventMask::MONITOR_JIT_COMPILATION | EventMask::MONITOR_THREADS | more)?;
+    // As long as there is code with calls: the compiler must not inline it.
+    cx.add_lasting_events(EventMask::MONITOR_JIT_COMPILATION)?;
     let installed = Installed::leak_inserted(hooks, cx)?;
     let inserted = Inserted {
         installed,
@@ -349,16 +351,19 @@ impl<H: FunctionHooks> Observer for &'static Inserted<H> {
         if self.precompiled == Precompiled::Keep && self.kept().contains(&function) {
             return true;
         }
-        let Some(_inside) = self.installed.gate().enter() else { return true };
-        // SAFETY: the caller's promise.
-        let mut cx = unsafe { InCallback::new(self.installed.info()) };
-        let Ok((key, decision)) = self.known(&cx, function) else { return true };
+        let runtime = self.installed.info().runtime();
+        let Some(key) = runtime.method_in_callback(function) else { return true };
+        let decision = self.methods().get(&key).copied();
         match decision {
-            // Code with calls is not inlined: the addresses that it passes would be of its caller's frame.
+            // Code with calls is not inlined, also when the profiler is disabled: the addresses that it passes would be
+            // of its caller's frame, and in a caller that native code calls they would return in cooperative mode.
             Some(Decision::Hooked | Decision::Editing) => return false,
             Some(Decision::NotHooked) => return true,
             None => {}
         }
+        let Some(_inside) = self.installed.gate().enter() else { return true };
+        // SAFETY: the caller's promise.
+        let mut cx = unsafe { InCallback::new(self.installed.info()) };
         let ask = || {
             if !Inserted::<H>::is_fit(&cx, function) {
                 return None;

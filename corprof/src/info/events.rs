@@ -18,7 +18,9 @@ impl Info {
     /// `MONITOR_MODULE_LOADS`, `MONITOR_THREADS` and, with `MONITOR_JIT_COMPILATION`,
     /// `HIGH_MONITOR_DYNAMIC_FUNCTION_UNLOADS`. `MONITOR_GC` comes with
     /// `HIGH_MONITOR_GC_SKIP_ALLOCATED_BY_CLASS_STATISTIC` unless the profiler has `objects_allocated_by_class`: then
-    /// .NET 11 need not count the objects of each class at every collection.
+    /// .NET 11 need not count the objects of each class at every collection. Once the profiler has replaced the body of
+    /// a method by one with a probe, or has hooks by inserted code, `MONITOR_JIT_COMPILATION` stays on: the compiler
+    /// must not inline such methods.
     ///
     /// Before `initialize` is called, `#[callbacks]` has already set the flags that the profiler's callbacks need; use
     /// this to receive fewer events (a filter), and [`add_events`](Self::add_events) to receive more.

@@ -1,6 +1,7 @@
 //! The event mask: which events the runtime reports. One thread at a time changes it.
 
 use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
 
 use corprof_sys as sys;
 
@@ -34,7 +35,7 @@ impl Info {
                 .about("after Shutdown", "the application is ending and reports no more events"));
         }
         let current = self.current_event_mask()?;
-        let mut mask = change(current).with_bookkeeping();
+        let mut mask = (change(current) | self.lasting_events()).with_bookkeeping();
         if mask.contains(EventMask::ENABLE_REJIT) {
             let major = || {
                 let info = self.as_version::<sys::ICorProfilerInfo3>("GetRuntimeInformation")?;
@@ -82,18 +83,37 @@ impl Info {
         Error::check(code, CALL)
     }
 
-    /// Turns all events off, including the SDK's own.
+    /// Turns these events on for as long as the process lives: without them, code that the profiler has changed would do
+    /// harm. They stay on also when the profiler turns them off, retires or fails.
+    ///
+    /// # Errors
+    /// As `SetEventMask2`; the events last all the same.
+    pub(crate) fn add_lasting_events(&self, mask: EventMask) -> Result<()> {
+        self.0.lasting_events.fetch_or(mask.bits(), Ordering::SeqCst);
+        // Under the lock: a change that has not seen the new events yet is over then.
+        let is_sealed = self.mask_lock();
+        let are_on = self.current_event_mask()?.contains(mask);
+        drop(is_sealed);
+        if are_on { Ok(()) } else { self.change_event_mask(|current| current | mask) }
+    }
+
+    /// The events that last.
+    pub(crate) fn lasting_events(&self) -> EventMask {
+        EventMask::from_bits_retain(self.0.lasting_events.load(Ordering::SeqCst))
+    }
+
+    /// Turns all events off, including the SDK's own, but for those that last.
     pub(crate) fn silence(&self) -> Result<()> {
         let mut is_sealed = self.mask_lock();
         *is_sealed = true;
-        self.put_event_mask(EventMask::empty())
+        self.put_event_mask(self.lasting_events())
     }
 
     /// The same after `initialize`, when some flags cannot be cleared any more: these stay.
     pub(crate) fn silence_the_rest(&self) -> Result<()> {
         let current = self.current_event_mask()?;
         let fixed = immutable_flags(false).map(|(flag, _)| flag & current);
-        let mask = fixed.fold(EventMask::empty(), |mask, flag| mask | flag);
+        let mask = fixed.fold(self.lasting_events(), |mask, flag| mask | flag);
         let mut is_sealed = self.mask_lock();
         *is_sealed = true;
         self.put_event_mask(mask)

@@ -42,7 +42,7 @@ pub(crate) mod thread_slot;
 pub(crate) mod wire;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use windows_core::IUnknown;
@@ -87,6 +87,8 @@ struct Session {
     /// Held while the event mask is read, checked and set; `true` once Shutdown is over, when the runtime may have
     /// freed data that the call needs (seen on .NET Core 3.1 only).
     is_mask_sealed: Mutex<bool>,
+    /// The bits of an [`EventMask`](crate::event_mask::EventMask): events that stay on whatever the profiler does.
+    lasting_events: AtomicU64,
     liveness: Arc<Liveness>,
     names: NameStore,
     profiler: Arc<ProfilerState>,
@@ -116,6 +118,7 @@ impl Info {
             startup: Startup::new(phase == Phase::Attached),
             phase: AtomicU8::new(phase as u8),
             is_mask_sealed: Mutex::new(false),
+            lasting_events: AtomicU64::new(0),
             liveness,
             names: NameStore::new(),
             profiler,

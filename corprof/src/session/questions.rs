@@ -6,8 +6,8 @@ use corprof_il::token::{MethodDef, TypeDef};
 use corprof_sys as sys;
 use windows_core::HRESULT;
 
-use super::Runtime;
 use super::searches::Search;
+use super::{MethodKey, Runtime};
 use crate::error::{E_FAIL, E_INVALIDARG, Error, Result, S_FALSE};
 use crate::ffi::buffer::read_short_list;
 use crate::ffi::enumerate::read_all;
@@ -65,6 +65,25 @@ impl Runtime {
     /// for users.
     pub(crate) fn ask_function(&self, function: FunctionId) -> Result<FunctionInfo, HRESULT> {
         self.ask_function_of(function, 0)
+    }
+
+    /// The method of a function that the current callback is about. It is answered also when calls return errors: the
+    /// runtime's object lives as long as it makes callbacks.
+    pub(crate) fn method_in_callback(&self, function: FunctionId) -> Option<MethodKey> {
+        let info = self.in_callback::<sys::ICorProfilerInfo2>(FUNCTION_INFO).ok()?;
+        let no_frame: sys::COR_PRF_FRAME_INFO = 0;
+        let no_type_args = std::ptr::null_mut();
+        let mut class = 0;
+        let mut module = 0;
+        let mut token = 0;
+        let mut count = 0;
+        // SAFETY: the function is in memory, as the callback is about it; there is no frame, and no room for type
+        // arguments; the call writes the four locals (fact: info-object, outputs).
+        let code = unsafe {
+            let raw = function.as_raw();
+            info.GetFunctionInfo2(raw, no_frame, &mut class, &mut module, &mut token, 0, &mut count, no_type_args)
+        };
+        code.is_ok().then_some((module, token))
     }
 
     pub(crate) fn ask_function_of(

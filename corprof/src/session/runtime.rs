@@ -336,6 +336,12 @@ impl Runtime {
         self.interface(call)
     }
 
+    /// The interface in the version that `call` needs, for calls in a callback of the runtime, also after calls are
+    /// closed: as long as it makes callbacks, its object lives.
+    pub(super) fn in_callback<V: InfoVersion>(&self, call: &'static str) -> Result<&V> {
+        self.interface(call)
+    }
+
     /// Turns all events off, and asks the runtime to release the profiler when no thread is in a callback: it checks
     /// after `milliseconds`, and again after as many.
     ///

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "that is how they fail")]
 #![forbid(unsafe_code)]
 
+mod apart;
 mod bloats;
 mod blobs;
 mod calls;
@@ -33,6 +34,7 @@ mod watches;
 mod yesterday;
 
 corprof::export!(
+    apart::LeavesProbes,
     bloats::Bloats,
     blobs::Blobs,
     calls::Misuses,

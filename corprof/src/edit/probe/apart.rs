@@ -31,8 +31,9 @@ impl Observer for ProbedMethods {
     }
 
     unsafe fn may_inline(&self, info: &Info, function: FunctionId) -> bool {
-        let Ok(known) = info.function_info(function) else { return true };
-        !self.methods().contains(&(known.module.as_raw(), known.token.as_raw()))
+        // Also of a profiler that has retired: its probes stay in the code.
+        let Some(method) = info.runtime().method_in_callback(function) else { return true };
+        !self.methods().contains(&method)
     }
 
     fn module_gone(&self, module: usize) {
@@ -44,9 +45,7 @@ impl InCallback<'_> {
     /// From now on no compiler inlines the method. Call it before the runtime has the body with the probe: compilers
     /// read a body before they ask whether they may inline it.
     pub(in crate::edit) fn keep_apart(&mut self, module: ModuleId, method: MethodDef) -> Result<()> {
-        if !self.current_event_mask()?.contains(EventMask::MONITOR_JIT_COMPILATION) {
-            self.add_events(EventMask::MONITOR_JIT_COMPILATION)?;
-        }
+        self.add_lasting_events(EventMask::MONITOR_JIT_COMPILATION)?;
         let probed: &ProbedMethods = self.extension();
         probed.methods().insert((module.as_raw(), method.as_raw()));
         Ok(())
