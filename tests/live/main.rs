@@ -39,6 +39,8 @@ mod slides;
 mod smoke;
 mod stress;
 #[cfg(target_os = "linux")]
+mod suspending;
+#[cfg(target_os = "linux")]
 mod wine;
 
 #[cfg(target_os = "linux")]

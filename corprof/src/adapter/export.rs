@@ -17,6 +17,12 @@ macro_rules! export {
             #[allow(non_upper_case_globals, reason = "it is a sentence")]
             static A_LIBRARY_EXPORTS_ONCE__say_no_export_in_each_derive__and_list_all_profilers_in_one_corprof_export: ::core::primitive::u8 = 0;
 
+            /// The turn to suspend the runtime: all libraries in a process that are made with corprof use that of the
+            /// first of them (`corprof/src/suspension.rs`).
+            #[unsafe(no_mangle)]
+            #[allow(non_upper_case_globals, reason = "it is looked up by this name")]
+            static corprof_turn_to_suspend_1: ::core::sync::atomic::AtomicU32 = ::core::sync::atomic::AtomicU32::new(0);
+
             /// The runtime calls this to get a profiler's class factory.
             ///
             /// # Safety

@@ -20,6 +20,7 @@ use crate::info::Info;
 #[cfg(doc)]
 use crate::profiler_thread::ProfilerThread;
 use crate::session::{Call, profiler_threads};
+use crate::suspension::Turn;
 
 /// A range of the heap that belongs to one generation. Addresses are numbers here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -227,15 +228,17 @@ impl InCallback<'_> {
         let begun = Instant::now();
         let mut wait = Duration::from_micros(50);
         loop {
-            // SAFETY: the calling thread never ran managed code. Dropping the result resumes the runtime (fact:
-            // suspension).
-            let code = unsafe { info.SuspendRuntime() };
-            if code != sys::CORPROF_E_SUSPENSION_IN_PROGRESS {
-                Error::check(code, call)?;
-                return Ok(Some(HeapSuspension(info)));
+            if let Some(turn) = Turn::wait(wait) {
+                // SAFETY: the calling thread never ran managed code. Dropping the result resumes the runtime (fact:
+                // suspension).
+                let code = unsafe { info.SuspendRuntime() };
+                if code != sys::CORPROF_E_SUSPENSION_IN_PROGRESS {
+                    Error::check(code, call)?;
+                    return Ok(Some(HeapSuspension { info, _turn: turn }));
+                }
             }
             if begun.elapsed() > SUSPENSION_PATIENCE || self.profiler_threads().is_stopping() {
-                return Err(Error::new(code, call));
+                return Err(Error::new(sys::CORPROF_E_SUSPENSION_IN_PROGRESS, call));
             }
             std::thread::sleep(wait);
             wait = (wait * 2).min(Duration::from_millis(5));
@@ -248,13 +251,17 @@ impl InCallback<'_> {
 const SUSPENSION_PATIENCE: Duration = Duration::from_secs(10);
 
 /// This thread has suspended the runtime, until this is dropped.
-struct HeapSuspension<'i>(Call<'i, sys::ICorProfilerInfo10>);
+struct HeapSuspension<'i> {
+    info: Call<'i, sys::ICorProfilerInfo10>,
+    /// Given up when the runtime has been resumed.
+    _turn: Turn,
+}
 
 impl Drop for HeapSuspension<'_> {
     fn drop(&mut self) {
         // SAFETY: this thread has suspended the runtime, and resumes it once. The call fails only if no thread has
         // suspended it (fact: suspension).
-        let _ = unsafe { self.0.ResumeRuntime() };
+        let _ = unsafe { self.info.ResumeRuntime() };
     }
 }
 

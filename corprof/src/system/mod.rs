@@ -107,6 +107,12 @@ pub(crate) fn symbol_beside(code: usize, name: &std::ffi::CStr) -> Option<usize>
     imp::symbol_beside(code, name)
 }
 
+/// The address of the symbol `name` of the library that was loaded first of those that have it, and that stays loaded
+/// from then on; none if there is no such library, and on systems without an implementation.
+pub(crate) fn first_symbol(name: &std::ffi::CStr) -> Option<usize> {
+    imp::first_symbol(name)
+}
+
 /// The stack pointer of a thread of this process that waits in the system; none of a running one, and if the system
 /// does not report it.
 pub(crate) fn stack_pointer(os_thread_id: u32) -> Option<usize> {

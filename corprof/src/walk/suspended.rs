@@ -3,7 +3,6 @@
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
-use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use corprof_sys as sys;
@@ -12,10 +11,9 @@ use windows_core::HRESULT;
 use crate::error::{E_FAIL, Error, Result, S_FALSE, S_OK};
 use crate::generated::contract::contract;
 use crate::id::{FunctionId, ThreadId};
-use crate::lock::unpoisoned;
 use crate::profiler_thread::ProfilerThread;
 use crate::session::liveness::Pinned;
-use crate::suspension::Mark;
+use crate::suspension::{Mark, Turn};
 
 use super::stack_writer::StackWriter;
 use super::unshown::CAN_BE_FOUND;
@@ -31,12 +29,9 @@ const FIRST_WAIT: Duration = Duration::from_micros(20);
 const WITH_FRAMES: sys::COR_PRF_SNAPSHOT_INFO =
     if CAN_BE_FOUND { sys::COR_PRF_SNAPSHOT_REGISTER_CONTEXT } else { sys::COR_PRF_SNAPSHOT_DEFAULT };
 
-/// Whose turn it is to suspend the runtime. It has one mark for all suspensions by profilers. Where two threads
-/// suspended it in turn, one has gone on with the runtime's lock of all threads still its own, and the application
-/// stood still for ever: on .NET 8 within seconds, as
-/// `sampling::two_samplers_that_suspend_in_turn_let_the_application_go_on` shows. On 10 and 11 it was not seen in a
-/// minute.
-static TURN: Mutex<()> = Mutex::new(());
+/// How long a thread waits for its turn. Others have it for the time of their walks: longer only if the user's code
+/// visits a large heap.
+const LONGEST_TURN: Duration = Duration::from_millis(100);
 
 /// Suspends the runtime. Only the sampler's thread has one: its context proves that the thread is one of corprof's own
 /// (suspension rule 1).
@@ -52,7 +47,7 @@ pub(crate) struct Suspension<'s> {
     is_over: bool,
     _mark: Mark,
     /// Given up when the runtime has been resumed.
-    _turn: MutexGuard<'static, ()>,
+    _turn: Turn,
 }
 
 /// Whether a function is on a thread's stack, as found at one moment.
@@ -136,8 +131,7 @@ impl<'i> Suspender<'i> {
     /// The code of `SuspendRuntime`.
     pub(crate) fn suspend(&mut self, retries: &mut u32) -> Result<Suspension<'_>, HRESULT> {
         let mut wait = FIRST_WAIT;
-        // Those that wait for it are threads of profilers, which hold nothing that this one needs.
-        let turn = unpoisoned(TURN.lock());
+        let Some(turn) = Turn::wait(LONGEST_TURN) else { return Err(sys::CORPROF_E_SUSPENSION_IN_PROGRESS) };
         loop {
             let requested = Instant::now();
             match self.try_suspend() {

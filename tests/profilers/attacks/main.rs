@@ -29,6 +29,7 @@ mod recursion;
 mod rewriters;
 mod searches;
 mod sessions;
+mod suspends;
 mod thread_statics;
 mod watches;
 mod yesterday;
@@ -63,6 +64,8 @@ corprof::export!(
     rewriters::Rewriters,
     searches::Searches,
     sessions::Sessions,
+    suspends::Suspends,
+    suspends::SuspendsBeside,
     thread_statics::AsksForThreadStatics,
     watches::Watches,
     watches::WatchesBeside,

@@ -22,7 +22,7 @@ pub(super) use code_heaps::code_heaps;
 pub(crate) use cpu_time::ThreadClock;
 pub(super) use cpu_time::{is_runnable, run_count, scheduling};
 pub(crate) use file_size::FileSizeErrors;
-pub(super) use library::{stack_pointer, symbol_beside};
+pub(super) use library::{first_symbol, stack_pointer, symbol_beside};
 pub(crate) use listener::Listener;
 pub(super) use pin::pin_library;
 #[cfg(test)]

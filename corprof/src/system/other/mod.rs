@@ -55,6 +55,11 @@ pub(super) fn read_memory(_address: usize, _bytes: &mut [u8]) -> bool {
 }
 
 /// Not implemented.
+pub(super) fn first_symbol(_name: &std::ffi::CStr) -> Option<usize> {
+    None
+}
+
+/// Not implemented.
 pub(super) fn symbol_beside(_code: usize, _name: &std::ffi::CStr) -> Option<usize> {
     None
 }

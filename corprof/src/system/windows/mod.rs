@@ -24,11 +24,13 @@ pub(crate) use listener::Listener;
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use windows_sys::Win32::Foundation::{FreeLibrary, HMODULE};
 use windows_sys::Win32::System::Diagnostics::Debug::ReadProcessMemory;
 use windows_sys::Win32::System::LibraryLoader::{
-    GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GET_MODULE_HANDLE_EX_FLAG_PIN, GetModuleHandleExW,
+    GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GET_MODULE_HANDLE_EX_FLAG_PIN, GetModuleHandleExW, GetProcAddress,
 };
 use windows_sys::Win32::System::Performance::{QueryPerformanceCounter, QueryPerformanceFrequency};
+use windows_sys::Win32::System::ProcessStatus::K32EnumProcessModules;
 use windows_sys::Win32::System::Threading::{FlushProcessWriteBuffers, GetCurrentProcess};
 
 /// The performance counter.
@@ -94,6 +96,42 @@ pub(super) fn read_memory(address: usize, bytes: &mut [u8]) -> bool {
     let code =
         unsafe { ReadProcessMemory(GetCurrentProcess(), from, bytes.as_mut_ptr().cast(), bytes.len(), &mut read) };
     code != 0 && read == bytes.len()
+}
+
+pub(super) fn first_symbol(name: &std::ffi::CStr) -> Option<usize> {
+    const MOST: usize = 4096;
+    let mut modules: Vec<HMODULE> = vec![std::ptr::null_mut(); MOST];
+    let room = u32::try_from(MOST * size_of::<HMODULE>()).ok()?;
+    let mut bytes = 0;
+    // SAFETY: the call writes at most as many handles as there is room for, and their size.
+    let code = unsafe { K32EnumProcessModules(GetCurrentProcess(), modules.as_mut_ptr(), room, &mut bytes) };
+    if code == 0 {
+        return None;
+    }
+    modules.truncate(bytes as usize / size_of::<HMODULE>());
+    // In the order in which they were loaded.
+    modules.into_iter().find_map(|module| symbol_of(module, name))
+}
+
+/// The address of a symbol of a library that is loaded, if it still is, and stays loaded then.
+fn symbol_of(module: HMODULE, name: &std::ffi::CStr) -> Option<usize> {
+    let mut held = std::ptr::null_mut();
+    // SAFETY: with this flag the second argument is an address in a library, or in none any more; the call writes one
+    // handle, which counts until `FreeLibrary`. The name ends with a NUL.
+    let symbol = unsafe {
+        if GetModuleHandleExW(GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, module.cast_const().cast(), &mut held) == 0 {
+            return None;
+        }
+        let symbol = GetProcAddress(held, name.as_ptr().cast()).map(|symbol| symbol as usize);
+        if symbol.is_some() {
+            let flags = GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_PIN;
+            let mut pinned = std::ptr::null_mut();
+            GetModuleHandleExW(flags, module.cast_const().cast(), &mut pinned);
+        }
+        FreeLibrary(held);
+        symbol
+    };
+    symbol
 }
 
 /// Not implemented.
