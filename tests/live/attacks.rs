@@ -725,6 +725,22 @@ fn a_body_that_runs_is_not_replaced() -> Result<()> {
     Ok(())
 }
 
+/// The compiler may have read the body if nobody hears of compilations, or nobody did when this one began.
+#[test]
+fn a_body_that_may_be_being_compiled_is_not_replaced() -> Result<()> {
+    for runtime in &Runtime::all()? {
+        for when in ["never", "turned on"] {
+            let run = Run::new(runtime, "EditedLate").env("ATTACKS_UNHEARD", when);
+            let outcome = run.profiler_named("attacks", "UnheardEdits").run()?;
+            outcome.exited_with(0).with_context(|| when.to_owned())?;
+            ensure!(outcome.stdout == "in the middle\nsum 899997\n", "{when}: {outcome}");
+            let refusal = "late| unheard: Err(Error { call: \"SetILFunctionBody\"";
+            ensure!(outcome.stderr.contains(refusal), "{when}: {outcome}");
+        }
+    }
+    Ok(())
+}
+
 /// What profiler threads do from `initialize` on, each call on a thread of its own. A session leaves threads behind
 /// whose finalizers cannot run yet.
 const EARLY: [&str; 8] = [

@@ -93,6 +93,7 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
     match event {
         Event::ModuleLoadFinished => {
             info.startup().module_loaded(subject);
+            info.compilations().module_load_begins(subject);
             info.liveness().module_loaded(info.runtime(), subject);
             info.observers(Interests::MODULES).for_each(|observer| observer.module_loaded(subject));
         }
@@ -103,6 +104,7 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
         }
         Event::ModuleUnloadFinished => {
             info.liveness().module_gone(subject);
+            info.compilations().module_gone(subject);
             info.known_names().evict_all();
             info.observers(Interests::MODULES).for_each(|observer| observer.module_gone(subject));
         }
@@ -148,6 +150,7 @@ pub(super) fn after(info: &Info, event: Event, subject: usize) {
         Event::ModuleLoadFinished => {
             // After the user's method, whose own requests are waited for as well.
             info.observers(Interests::MODULES).for_each(|observer| observer.module_load_ends(info));
+            info.compilations().module_load_ends(subject);
         }
         Event::ModuleUnloadStarted => {
             info.liveness().module_going(info.runtime(), subject);

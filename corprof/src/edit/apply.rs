@@ -138,13 +138,13 @@ impl InCallback<'_> {
     ///
     /// It has the rules and the contract of [`set_il_function_body`](Self::set_il_function_body), but is safe: what the
     /// verifier does not prove, the author of the edit has promised ([`MethodEdit::body_mut`]), and the body of a
-    /// method that has been compiled is not replaced. A first compilation that is under way on another thread is seen
-    /// if the profiler hears of compilations (`COR_PRF_MONITOR_JIT_COMPILATION`); without, call it in
-    /// `module_load_finished`.
+    /// method that has been compiled, or is being compiled, is not replaced. Whether it is, is known if the profiler
+    /// hears of compilations (`COR_PRF_MONITOR_JIT_COMPILATION`) from `initialize` on, or since before the module was
+    /// loaded; without, call it in `module_load_finished`.
     ///
     /// # Errors
     /// As [`set_il_function_body`](Self::set_il_function_body); `COR_E_OBJECTDISPOSED` after the end of the module;
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE` if the method has been compiled just in time: a call of it goes on in code
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE` if the method has been compiled just in time, or may be being compiled: a call of it goes on in code
     /// that is compiled later (on-stack replacement), at the place of the old body where it is.
     /// [`instrumentation`](crate::instrumentation) has such methods recompiled.
     pub fn set_checked_body(&mut self, body: &CheckedBody) -> Result<()> {
@@ -243,6 +243,13 @@ fn begin_replacement<'a>(info: &'a Info, body: &CheckedBody) -> Result<Replaceme
         Some((known.module.as_raw(), known.token.as_raw()))
     };
     let method = (body.module.as_raw(), body.method.as_raw());
+    if info.compilations().may_be_unheard(method, method_of) {
+        const RULE: &str = "the compiler may have read the body, as not all compilations were reported: turn \
+                            MONITOR_JIT_COMPILATION on in `initialize`, or edit it in `module_load_finished`, or when it \
+                            is compiled";
+        let error = Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, "SetILFunctionBody");
+        return Err(error.about("methods that may be being compiled", RULE));
+    }
     info.compilations().begin_replacement(method, method_of).ok_or_else(is_compiled)
 }
 

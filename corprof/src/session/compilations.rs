@@ -2,7 +2,12 @@
 //!
 //! The runtime reads the body when `jit_compilation_started` has returned. Code of the first tier goes on, in the
 //! middle of a loop, in code that is compiled later, at a place of the body: that has to be the same body.
+//!
+//! Compilations are reported with `MONITOR_JIT_COMPILATION` only. Of what has begun without it nothing is known, so then
+//! bodies are replaced where a compilation cannot have begun: while their module is loaded, of modules that were loaded
+//! since, and when the method is compiled itself, as the runtime lets one thread compile it at a time.
 
+use std::collections::HashSet;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -27,6 +32,21 @@ struct State {
     under_way: Vec<Compilation>,
     /// The methods whose body is being replaced.
     replacements: Vec<MethodKey>,
+    hearing: Hearing,
+    /// The modules whose load is being reported, with the keys of the threads.
+    loading: Vec<(usize, usize)>,
+}
+
+/// Of which compilations the profiler has heard.
+#[derive(Default)]
+enum Hearing {
+    /// None, or not of all.
+    #[default]
+    No,
+    /// Of all that there were, or were made since the attach began.
+    All,
+    /// Of those in modules that were loaded since.
+    Of(HashSet<usize>),
 }
 
 struct Compilation {
@@ -62,6 +82,60 @@ impl Compilations {
             Some(method) => self.settled(method),
             None => self.state(),
         }
+    }
+
+    /// From now on the runtime reports compilations, or not. `is_beginning`: the profiler is being initialized.
+    pub(crate) fn are_reported(&self, are_reported: bool, is_beginning: bool) {
+        let hearing = &mut self.state().hearing;
+        match hearing {
+            _ if !are_reported => *hearing = Hearing::No,
+            _ if is_beginning => *hearing = Hearing::All,
+            Hearing::No => *hearing = Hearing::Of(HashSet::new()),
+            Hearing::All | Hearing::Of(_) => {}
+        }
+    }
+
+    /// The callback about the load of a module begins on the calling thread: none of its code has been compiled.
+    pub(crate) fn module_load_begins(&self, module: usize) {
+        let mut state = self.state();
+        state.loading.push((system::thread_key(), module));
+        if let Hearing::Of(modules) = &mut state.hearing {
+            modules.insert(module);
+        }
+    }
+
+    /// The callback about the load of a module returns.
+    pub(crate) fn module_load_ends(&self, module: usize) {
+        let this = (system::thread_key(), module);
+        let mut state = self.state();
+        if let Some(place) = state.loading.iter().rposition(|other| *other == this) {
+            state.loading.swap_remove(place);
+        }
+    }
+
+    /// A module has gone: the next one at its address may have been loaded before.
+    pub(crate) fn module_gone(&self, module: usize) {
+        if let Hearing::Of(modules) = &mut self.state().hearing {
+            modules.remove(&module);
+        }
+    }
+
+    /// Whether a compilation of a method may have begun unheard. `ask` returns the method of a function.
+    pub(crate) fn may_be_unheard(&self, method: MethodKey, ask: impl Fn(FunctionId) -> Option<MethodKey>) -> bool {
+        let thread = system::thread_key();
+        let state = self.state();
+        let is_heard = match &state.hearing {
+            Hearing::All => true,
+            Hearing::Of(modules) => modules.contains(&method.0),
+            Hearing::No => false,
+        };
+        if is_heard || state.loading.contains(&(thread, method.0)) {
+            return false;
+        }
+        let own = state.under_way.iter().filter(|other| other.thread == thread && other.is_in_callback);
+        let functions: Vec<FunctionId> = own.map(|compilation| compilation.function).collect();
+        drop(state);
+        !functions.into_iter().any(|function| ask(function) == Some(method))
     }
 
     /// `jit_compilation_started` begins on the calling thread. `ask` returns the method of the function.
@@ -180,6 +254,32 @@ mod tests {
         assert!(!compilations.may_replace(6));
         compilations.compilation_ends(function(1));
         assert!(compilations.may_replace(6));
+    }
+
+    #[test]
+    fn of_what_begins_unreported_nothing_is_known() {
+        let compilations = Compilations::default();
+        let may_be_unheard = |method: u32| compilations.may_be_unheard((8, method), method_of);
+        assert!(may_be_unheard(6));
+        compilations.module_load_begins(8);
+        assert!(!may_be_unheard(6), "the module is being loaded");
+        compilations.module_load_ends(8);
+        assert!(may_be_unheard(6));
+        compilations.begins(1);
+        assert!(!may_be_unheard(6) && may_be_unheard(7), "the callback of the method itself");
+        compilations.is_read(1);
+        assert!(may_be_unheard(6));
+        compilations.are_reported(true, false);
+        assert!(may_be_unheard(6), "the module is older");
+        compilations.module_load_begins(8);
+        compilations.module_load_ends(8);
+        assert!(!may_be_unheard(6));
+        compilations.module_gone(8);
+        assert!(may_be_unheard(6));
+        compilations.are_reported(true, true);
+        assert!(!may_be_unheard(6));
+        compilations.are_reported(false, true);
+        assert!(may_be_unheard(6));
     }
 
     #[test]

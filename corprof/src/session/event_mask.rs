@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 
 use corprof_sys as sys;
 
-use super::{Info, RuntimeInfo};
+use super::{Attaching, Info, RuntimeInfo};
 use crate::error::{E_FAIL, E_INVALIDARG, Error, Result};
-use crate::event_mask::{Event, EventMask, immutable_flags};
+use crate::event_mask::{Event, EventMask, Phase, immutable_flags};
 use crate::lock::unpoisoned;
 
 impl Info {
@@ -50,7 +50,15 @@ impl Info {
         if mask.contains(EventMask::ENABLE_REJIT) {
             self.prevent_detach("SetEventMask2(COR_PRF_ENABLE_REJIT)");
         }
+        let are_reported = mask.contains(EventMask::MONITOR_JIT_COMPILATION);
+        if !are_reported {
+            self.compilations().are_reported(false, false);
+        }
         let set = self.put_lightest_event_mask(mask).map_err(|error| EventMask::explain(error, current, mask));
+        if are_reported && set.is_ok() {
+            let is_beginning = self.phase() == Phase::Initialize || Attaching::is_current();
+            self.compilations().are_reported(true, is_beginning);
+        }
         if !mask.watches_dynamic_methods() {
             self.liveness().stop_watching_dynamic_methods();
         }

@@ -3,7 +3,8 @@
 
 use std::sync::Mutex;
 
-use corprof::edit::CallCounter;
+use corprof::edit::{CallCounter, MethodEdit};
+use corprof::metadata::MethodDef;
 use corprof::prelude::*;
 
 static CALLS: CallCounter = CallCounter::new();
@@ -52,6 +53,44 @@ impl Callbacks for LateEdits {
         if &*cx.names().class(class) == "EditedLate+Read" {
             let running = *self.running.lock().unwrap();
             running.into_iter().for_each(|function| Self::edit(cx, function, "being compiled"));
+        }
+    }
+}
+
+/// Edits `EditedLate.Loop` while it is compiled for the first time, and hears of no compilation.
+#[derive(Profiler, Default)]
+#[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E126A", no_export)]
+pub(crate) struct UnheardEdits {
+    found: Mutex<Option<(ModuleId, MethodDef)>>,
+}
+
+#[callbacks]
+impl Callbacks for UnheardEdits {
+    fn module_load_finished(&self, cx: &mut InCallback<'_>, module: ModuleId, _status: Result<()>) {
+        let find = || {
+            let metadata = cx.metadata(module).ok()?;
+            let class = metadata.find_type_def("EditedLate", None).ok()??;
+            let methods = metadata.methods(class).ok()?;
+            methods.into_iter().find(|method| metadata.method(*method).is_ok_and(|method| method.name == "Loop"))
+        };
+        if let Some(method) = find() {
+            *self.found.lock().unwrap() = Some((module, method));
+        }
+    }
+
+    fn class_load_finished(&self, cx: &mut InCallback<'_>, class: ClassId, _status: Result<()>) {
+        if &*cx.names().class(class) != "EditedLate+Read" {
+            return;
+        }
+        let Some((module, method)) = *self.found.lock().unwrap() else { return };
+        let words = std::env::var("ATTACKS_UNHEARD").unwrap_or_default();
+        if words == "turned on" {
+            let _ = cx.add_events(EventMask::MONITOR_JIT_COMPILATION);
+        }
+        let edit = |edit: &mut MethodEdit<'_>| (0..50).try_for_each(|_| edit.count_calls(&CALLS));
+        match cx.edit_method(module, method, edit) {
+            Ok(body) => eprintln!("late| unheard: {:?}", cx.set_checked_body(&body)),
+            Err(error) => eprintln!("late| unheard: not edited: {error}"),
         }
     }
 }

@@ -51,6 +51,7 @@ corprof::export!(
     hot::Hot,
     idle::Idle,
     late_edits::LateEdits,
+    late_edits::UnheardEdits,
     links::FollowsLinks,
     nonsense::Nonsense,
     outlives::Leaves,
