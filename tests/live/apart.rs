@@ -28,32 +28,36 @@ fn sorts(runtime: &Runtime, mut program: Program, does: &str) -> Result<String> 
 const WAYS: [&str; 6] =
     ["probes retires", "probes panics", "probes clears", "hooks retires", "hooks panics", "hooks clears"];
 
-#[test]
-fn probes_and_hooks_of_a_profiler_that_has_left_stay_out_of_methods_that_native_code_calls() -> Result<()> {
-    for runtime in &with_program()? {
-        for does in WAYS {
-            for _ in 0..repetitions(1, 20) {
-                let run = Run::new(runtime, "Apart").env("ATTACKS_APART", does);
-                let program = Program::ready(run.profiler_named("attacks", "LeavesProbes").command()?)?;
-                sorts(runtime, program, does).map_err(|error| error.context(format!("{runtime}, {does}")))?;
+mod long {
+    use super::*;
+
+    #[test]
+    fn probes_and_hooks_of_a_profiler_that_has_left_stay_out_of_methods_that_native_code_calls() -> Result<()> {
+        for runtime in &with_program()? {
+            for does in WAYS {
+                for _ in 0..repetitions(1, 20) {
+                    let run = Run::new(runtime, "Apart").env("ATTACKS_APART", does);
+                    let program = Program::ready(run.profiler_named("attacks", "LeavesProbes").command()?)?;
+                    sorts(runtime, program, does).map_err(|error| error.context(format!("{runtime}, {does}")))?;
+                }
             }
         }
+        Ok(())
     }
-    Ok(())
-}
 
-#[test]
-fn probes_of_a_profiler_that_failed_to_attach_stay_out_of_methods_that_native_code_calls() -> Result<()> {
-    for runtime in &with_program()? {
-        let (clsid, library) = profiler_named(runtime, "attacks", "LeavesProbes")?;
-        for _ in 0..repetitions(1, 20) {
-            let program = Program::ready(Run::new(runtime, "Apart").command()?)?;
-            let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);
-            let answer = client.attach_profiler(clsid, &library, &[], PATIENCE);
-            let stderr = sorts(runtime, program, "attached")?;
-            eprintln!("{runtime}: {answer:?}");
-            ensure!(count(told_in(&stderr, "edited=")?, "edited")? > 0, "{runtime}: {stderr}");
+    #[test]
+    fn probes_of_a_profiler_that_failed_to_attach_stay_out_of_methods_that_native_code_calls() -> Result<()> {
+        for runtime in &with_program()? {
+            let (clsid, library) = profiler_named(runtime, "attacks", "LeavesProbes")?;
+            for _ in 0..repetitions(1, 20) {
+                let program = Program::ready(Run::new(runtime, "Apart").command()?)?;
+                let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);
+                let answer = client.attach_profiler(clsid, &library, &[], PATIENCE);
+                let stderr = sorts(runtime, program, "attached")?;
+                eprintln!("{runtime}: {answer:?}");
+                ensure!(count(told_in(&stderr, "edited=")?, "edited")? > 0, "{runtime}: {stderr}");
+            }
         }
+        Ok(())
     }
-    Ok(())
 }

@@ -29,14 +29,14 @@ fn kinds(runtime: &Runtime, all: &[&'static str]) -> Vec<&'static str> {
 
 /// Runs a program that starts threads and collects, under a main profiler that does this.
 fn run(runtime: &Runtime, does: &str) -> Result<Run> {
-    let threads = repetitions("3000", "20000");
+    let threads = repetitions("1500", "20000");
     let run = Run::new(runtime, "Churn").args([threads, "300"]).timeout(LONGEST);
     Ok(run.env("ATTACKS_SUSPENDS", does).profiler_named("attacks", "Suspends"))
 }
 
 fn unharmed(runtime: &Runtime, outcome: &Outcome) -> Result<()> {
     outcome.exited_with(0)?;
-    let bare = Run::new(runtime, "Churn").args([repetitions("3000", "20000"), "300"]).run()?;
+    let bare = Run::new(runtime, "Churn").args([repetitions("1500", "20000"), "300"]).run()?;
     ensure!(outcome.stdout == bare.stdout, "the application prints something else: {outcome}");
     ensure!(!outcome.stderr.contains("panicked"), "{outcome}");
     let told = told_in(&outcome.stderr, "rounds=")?;
@@ -45,41 +45,46 @@ fn unharmed(runtime: &Runtime, outcome: &Outcome) -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn walks_of_the_heap_and_samplers_suspend_in_turn() -> Result<()> {
-    for runtime in &runtimes()? {
-        for does in kinds(runtime, &WAYS) {
-            for _ in 0..repetitions(1, 20) {
-                let outcome = run(runtime, does)?.run().map_err(|error| error.context(does))?;
-                unharmed(runtime, &outcome)?;
-            }
-        }
-    }
-    Ok(())
-}
+mod long {
+    use super::*;
 
-/// A copy of the library has statics of its own.
-#[test]
-fn two_libraries_suspend_in_turn() -> Result<()> {
-    for runtime in &runtimes()? {
-        let (clsid, library) = profiler_named(runtime, "attacks", "SuspendsBeside")?;
-        let folder = tempfile::tempdir()?;
-        let copy: PathBuf = folder.path().join("libcopy.so");
-        fs::copy(&library, &copy)?;
-        for ways in kinds(runtime, &WAYS_OF_TWO) {
-            let (does, beside) = ways.split_once(", ").context("two libraries")?;
-            for _ in 0..repetitions(1, 20) {
-                let run = run(runtime, does)?.env("ATTACKS_SUSPENDS_BESIDE", beside);
-                let run = run.env("CORECLR_ENABLE_NOTIFICATION_PROFILERS", "1");
-                let beside = format!("{}={{{clsid}}};", copy.display());
-                let outcome = run.env("CORECLR_NOTIFICATION_PROFILERS", beside).run();
-                let outcome = outcome.map_err(|error| error.context(format!("{runtime}, {does}")))?;
-                outcome.exited_with(0)?;
-                let told: Vec<_> = outcome.stderr.lines().filter(|line| line.starts_with("attacks| rounds=")).collect();
-                eprintln!("{runtime}: {told:?}");
-                ensure!(told.len() == 2, "{outcome}");
+    #[test]
+    fn walks_of_the_heap_and_samplers_suspend_in_turn() -> Result<()> {
+        for runtime in &runtimes()? {
+            for does in kinds(runtime, &WAYS) {
+                for _ in 0..repetitions(1, 20) {
+                    let outcome = run(runtime, does)?.run().map_err(|error| error.context(does))?;
+                    unharmed(runtime, &outcome)?;
+                }
             }
         }
+        Ok(())
     }
-    Ok(())
+
+    /// A copy of the library has statics of its own.
+    #[test]
+    fn two_libraries_suspend_in_turn() -> Result<()> {
+        for runtime in &runtimes()? {
+            let (clsid, library) = profiler_named(runtime, "attacks", "SuspendsBeside")?;
+            let folder = tempfile::tempdir()?;
+            let copy: PathBuf = folder.path().join("libcopy.so");
+            fs::copy(&library, &copy)?;
+            for ways in kinds(runtime, &WAYS_OF_TWO) {
+                let (does, beside) = ways.split_once(", ").context("two libraries")?;
+                for _ in 0..repetitions(1, 20) {
+                    let run = run(runtime, does)?.env("ATTACKS_SUSPENDS_BESIDE", beside);
+                    let run = run.env("CORECLR_ENABLE_NOTIFICATION_PROFILERS", "1");
+                    let beside = format!("{}={{{clsid}}};", copy.display());
+                    let outcome = run.env("CORECLR_NOTIFICATION_PROFILERS", beside).run();
+                    let outcome = outcome.map_err(|error| error.context(format!("{runtime}, {does}")))?;
+                    outcome.exited_with(0)?;
+                    let told: Vec<_> =
+                        outcome.stderr.lines().filter(|line| line.starts_with("attacks| rounds=")).collect();
+                    eprintln!("{runtime}: {told:?}");
+                    ensure!(told.len() == 2, "{outcome}");
+                }
+            }
+        }
+        Ok(())
+    }
 }

@@ -118,7 +118,7 @@ fn symbol_of(module: HMODULE, name: &std::ffi::CStr) -> Option<usize> {
     let mut held = std::ptr::null_mut();
     // SAFETY: with this flag the second argument is an address in a library, or in none any more; the call writes one
     // handle, which counts until `FreeLibrary`. The name ends with a NUL.
-    let symbol = unsafe {
+    unsafe {
         if GetModuleHandleExW(GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, module.cast_const().cast(), &mut held) == 0 {
             return None;
         }
@@ -130,8 +130,7 @@ fn symbol_of(module: HMODULE, name: &std::ffi::CStr) -> Option<usize> {
         }
         FreeLibrary(held);
         symbol
-    };
-    symbol
+    }
 }
 
 /// Not implemented.
