@@ -109,7 +109,8 @@ impl Detacher {
     /// hooks that is to write its results and rest. Its threads end, callbacks and hooks cease,
     /// [`shutdown`](crate::Callbacks::shutdown) is called, the profiler is dropped, and calls on clones of
     /// [`Info`](crate::Info) return errors. It stays loaded, so that no other profiler can attach; hooks in compiled
-    /// code are still called, and return at once. [`wait`](Self::wait) and the [`state`](Self::state) then have the
+    /// code are still called, and return at once; the compiler is still kept from inlining methods with probes or hooks
+    /// by inserted code. [`wait`](Self::wait) and the [`state`](Self::state) then have the
     /// reason why the runtime would have refused.
     ///
     /// # Errors
