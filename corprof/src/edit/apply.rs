@@ -144,8 +144,9 @@ impl InCallback<'_> {
     ///
     /// # Errors
     /// As [`set_il_function_body`](Self::set_il_function_body); `COR_E_OBJECTDISPOSED` after the end of the module;
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE` if the method has been compiled just in time, or may be being compiled: a call of it goes on in code
-    /// that is compiled later (on-stack replacement), at the place of the old body where it is.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE` if the method has been compiled just in time, or may be being compiled: a
+    /// call of it goes on in code that is compiled later (on-stack replacement), at the place of the old body where it
+    /// is.
     /// [`instrumentation`](crate::instrumentation) has such methods recompiled.
     pub fn set_checked_body(&mut self, body: &CheckedBody) -> Result<()> {
         let _replacement = begin_replacement(self.info(), body)?;
