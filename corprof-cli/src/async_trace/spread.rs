@@ -7,13 +7,14 @@ use hdrhistogram::Histogram;
 pub(crate) struct Spread {
     count: u64,
     sum: u64,
+    longest: u64,
     /// Within 1 %. It grows with what it gets.
     histogram: Option<Histogram<u64>>,
 }
 
 impl Default for Spread {
     fn default() -> Self {
-        Self { count: 0, sum: 0, histogram: Histogram::new(2).ok() }
+        Self { count: 0, sum: 0, longest: 0, histogram: Histogram::new(2).ok() }
     }
 }
 
@@ -21,6 +22,7 @@ impl Spread {
     pub(crate) fn add(&mut self, ticks: u64) {
         self.count += 1;
         self.sum = self.sum.saturating_add(ticks);
+        self.longest = self.longest.max(ticks);
         if let Some(histogram) = &mut self.histogram {
             let _ = histogram.record(ticks); // without memory for it, the percentile lacks this one
         }
@@ -30,6 +32,7 @@ impl Spread {
     pub(crate) fn merge(&mut self, other: &Self) {
         self.count += other.count;
         self.sum = self.sum.saturating_add(other.sum);
+        self.longest = self.longest.max(other.longest);
         if let (Some(histogram), Some(others)) = (&mut self.histogram, &other.histogram) {
             let _ = histogram.add(others); // as above
         }
@@ -50,7 +53,9 @@ impl Spread {
 
     /// 99 of a hundred are at most this long.
     pub(crate) fn most(&self) -> u64 {
-        self.histogram.as_ref().map(|histogram| histogram.value_at_quantile(0.99)).unwrap_or_default()
+        let most = self.histogram.as_ref().map(|histogram| histogram.value_at_quantile(0.99));
+        // It is the end of an interval of the histogram, which none may have reached.
+        most.unwrap_or_default().min(self.longest)
     }
 }
 
@@ -71,6 +76,9 @@ mod tests {
         both.merge(&spread);
         both.merge(&spread);
         assert_eq!((both.count(), both.mean(), both.most()), (2000, spread.mean(), spread.most()));
-        assert_eq!(Spread::default().mean(), 0);
+        let mut one = Spread::default();
+        one.add(1_805_800_001);
+        assert_eq!(one.most(), 1_805_800_001);
+        assert_eq!((Spread::default().mean(), Spread::default().most()), (0, 0));
     }
 }
