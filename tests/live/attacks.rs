@@ -459,7 +459,7 @@ mod long {
                 let (app, args): (_, &[&str]) = if number % 2 == 1 && runtime.major > 8 {
                     ("Fire", &["collect", "2", "3"])
                 } else {
-                    ("Churn", &["2000", "600"])
+                    ("Churn", &["12000", "3600"]) // longer than a detach
                 };
                 let bare = Run::new(runtime, app).args(args).run()?;
                 let run =
