@@ -13,7 +13,7 @@ use tempfile::TempDir;
 /// The beginning of the names of folders.
 pub const PREFIX: &str = "corprof-";
 /// The file with the lock.
-const OWNER: &str = "owner";
+pub const OWNER: &str = "owner";
 /// The bytes of a short answer.
 const ROOM: usize = 64 << 10;
 

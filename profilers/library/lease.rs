@@ -6,6 +6,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The beginning of the names of such folders.
+const PREFIX: &str = "corprof-";
 /// The file with the lock.
 const OWNER: &str = "owner";
 
@@ -19,7 +21,8 @@ impl Lease {
     /// The lease of the command whose file this is; none if somebody else has attached the profiler.
     pub(crate) fn of(file: &Path) -> Option<Self> {
         let folder = file.parent()?.to_owned();
-        let owner = system::Owner::of(&folder.join(OWNER))?;
+        let is_of_command = folder.file_name()?.as_encoded_bytes().starts_with(PREFIX.as_bytes());
+        let owner = system::Owner::of(&folder.join(OWNER)).filter(|_| is_of_command)?;
         Some(Self { folder, owner })
     }
 
@@ -28,24 +31,20 @@ impl Lease {
         self.owner.has_ended()
     }
 
-    /// Removes the folder, which nobody reads any more: the profiler's files, which begin as `file` does, and the
-    /// command's.
-    pub(crate) fn clear(&self, file: &Path) {
-        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
-            let entry_name = entry.file_name();
-            let entry_name = entry_name.to_string_lossy();
-            if entry_name.starts_with(&name) || entry_name == OWNER {
-                let _ = fs::remove_file(entry.path());
-            }
+    /// Removes the command's folder, which nobody reads any more. In a container or for another user it also has the
+    /// library of this profiler, which the process has mapped.
+    pub(crate) fn clear(&self) {
+        // The next command may have removed the folder meanwhile, and have made one of the same name.
+        if self.owner.is_still(&self.folder.join(OWNER)) {
+            let _ = fs::remove_dir_all(&self.folder); // what another user has put there may stay
         }
-        let _ = fs::remove_dir(&self.folder); // unless there are files of others
     }
 }
 
 #[cfg(unix)]
 mod system {
-    use std::fs::File;
+    use std::fs::{self, File};
+    use std::os::unix::fs::MetadataExt;
     use std::path::Path;
 
     use rustix::fs::{FlockOperation, flock};
@@ -59,6 +58,12 @@ mod system {
 
         pub(super) fn has_ended(&self) -> bool {
             flock(&self.0, FlockOperation::NonBlockingLockShared).is_ok()
+        }
+
+        /// Whether the file has this path. While this has the lock, no command removes the folder.
+        pub(super) fn is_still(&self, file: &Path) -> bool {
+            let (Ok(own), Ok(there)) = (self.0.metadata(), fs::symlink_metadata(file)) else { return false };
+            (own.dev(), own.ino()) == (there.dev(), there.ino())
         }
     }
 }
@@ -82,6 +87,11 @@ mod system {
                 Ok(_) => true,
                 Err(error) => error.kind() == ErrorKind::NotFound,
             }
+        }
+
+        /// Names of folders are not used twice there.
+        pub(super) fn is_still(&self, file: &Path) -> bool {
+            self.0 == file
         }
     }
 }

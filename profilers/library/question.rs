@@ -427,7 +427,7 @@ pub(crate) fn leave(name: &'static str, detacher: &Detacher, out: Option<PathBuf
     let report = move |result: corprof::Result<()>| {
         let over = lease.filter(|lease| lease.is_over());
         match (out, over, result) {
-            (Some(out), Some(lease), _) => lease.clear(&out),
+            (Some(_), Some(lease), _) => lease.clear(),
             (Some(out), None, result) => {
                 let why = result.err().map(|error| error.to_string()).unwrap_or_default();
                 write(name, &of_process(&out, ".left"), &why);

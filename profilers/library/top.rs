@@ -567,7 +567,7 @@ fn left(result: corprof::Result<()>, out: &Path, stay: Stay, command: Option<&cr
         eprintln!("top: cannot detach: {error}");
     }
     if let Some(command) = command.filter(|command| command.is_over()) {
-        return command.clear(out);
+        return command.clear();
     }
     let _ = std::fs::remove_file(of_process(out, ""));
 }

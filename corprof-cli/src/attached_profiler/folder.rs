@@ -4,7 +4,11 @@
 //! process has its temporary files, by way of `/proc/PID/root`, belongs to the user of the process, and has a copy of
 //! the profiler's library, which the process may not find or read elsewhere. The command reaches it by an open
 //! descriptor, so that it also removes it if the process has ended. It may be root's: it follows no link there and
-//! waits for no pipe, for another user can put anything there.
+//! waits for no pipe, for another user can put anything there. If the command is killed, the profiler removes the folder
+//! (`profilers/library/lease.rs`), or else the next command that makes one in the same place (`abandoned`).
+
+#[cfg(target_os = "linux")]
+mod abandoned;
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -229,6 +233,8 @@ mod guest {
         if rustix::fs::fstatvfs(&parent)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
             return Err(io::Error::other("it is mounted noexec"));
         }
+        // The name of one of them may be wanted again.
+        abandoned::sweep(&parent, user);
         let here = path_of(&parent);
         let again =
             earlier(pid, place).and_then(|name| Builder::new().prefix(&name).rand_bytes(0).tempdir_in(&here).ok());
@@ -286,6 +292,56 @@ mod tests {
         take(&file("a"), &file("taken")).unwrap();
         assert_eq!(fs::read_to_string(file("taken")).unwrap(), "text");
     }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn abandoned_folders_are_removed_and_nothing_else() {
+        use std::os::unix::fs::symlink;
+
+        let place = tempfile::tempdir().unwrap();
+        let user = rustix::process::geteuid().as_raw();
+        let path = |name: &str| place.path().join(name);
+        let folder_of_command = |name: &str| {
+            fs::create_dir(path(name)).unwrap();
+            for file in ["owner", "libcorprof_profilers-1.so", ".corprof-7.stop.8"] {
+                fs::write(path(name).join(file), "").unwrap();
+            }
+        };
+        for name in ["corprof-left", "corprof-with-folder", "corprof-no-lock", "corprof-locked", "other", "aim"] {
+            folder_of_command(name);
+        }
+        symlink(path("aim/owner"), path("corprof-left/link")).unwrap();
+        fs::create_dir(path("corprof-with-folder/inner")).unwrap();
+        fs::remove_file(path("corprof-no-lock/owner")).unwrap();
+        let lock = File::open(path("corprof-locked/owner")).unwrap();
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockShared).unwrap();
+        symlink(path("aim"), path("corprof-link")).unwrap();
+        fs::create_dir(path("corprof-linked-lock")).unwrap();
+        symlink(path("aim/owner"), path("corprof-linked-lock/owner")).unwrap();
+        fs::create_dir(path("corprof-pipe")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, path("corprof-pipe/owner"), rustix::fs::Mode::RUSR).unwrap();
+        let alive =
+            folder::Folder::of(tempfile::Builder::new().prefix(folder::PREFIX).tempdir_in(place.path()).unwrap())
+                .unwrap();
+        let place_of = || File::open(place.path()).unwrap().into();
+
+        abandoned::sweep(&place_of(), user + 1);
+        assert!(path("corprof-left").exists(), "it is another user's");
+        abandoned::sweep(&place_of(), user);
+        assert!(!path("corprof-left").exists());
+        assert!(path("corprof-with-folder/owner").exists(), "what is in it is unknown");
+        assert!(path("corprof-no-lock/libcorprof_profilers-1.so").exists());
+        assert!(path("corprof-locked/libcorprof_profilers-1.so").exists());
+        assert!(path("corprof-link").exists() && path("corprof-linked-lock").exists() && path("corprof-pipe").exists());
+        assert_eq!(fs::read_dir(path("aim")).unwrap().count(), 3);
+        assert_eq!(fs::read_dir(path("other")).unwrap().count(), 3);
+        assert!(alive.path().join(folder::OWNER).exists());
+
+        drop(lock);
+        abandoned::sweep(&place_of(), user);
+        assert!(!path("corprof-locked").exists());
+    }
+
     #[cfg(target_os = "linux")]
     #[test]
     fn a_folder_of_a_process_has_a_copy_and_is_removed() {

@@ -107,6 +107,22 @@ impl Target {
         Ok(lines.filter_map(|line| line.split_whitespace().nth(4)).collect::<BTreeSet<_>>().len())
     }
 
+    /// Glibc knows a library by its path. Musl knows it by its file, and that of a visit is removed with its folder.
+    fn has_one_library(&self, runtime: &Runtime) -> Result<()> {
+        let is_one = self.libraries()? == 1 || runtime.is_musl();
+        ensure!(is_one, "{runtime}: the visits have left {} libraries mapped", self.libraries()?);
+        Ok(())
+    }
+
+    /// A command that records.
+    fn recording(&self, file: &Path, mode: &str) -> Result<Program> {
+        let mut recording = corprof()?;
+        recording.args(["record", "-p", &self.pid.to_string(), "--mode", mode, "-o"]).arg(file);
+        let mut recording = Program::start(recording)?;
+        recording.stderr_line("recording process")?;
+        Ok(recording)
+    }
+
     /// Runs `stacks`. `temp` is where the process has its temporary files, and nobody else has.
     fn shows_its_stacks(&self, runtime: &Runtime, temp: &str) -> Result<()> {
         let stacks = self.corprof(&["stacks", "PID", "--json"])?;
@@ -151,10 +167,7 @@ impl Target {
         ensure!(is_ours(&profile)?, "{runtime}: the profile is another user's");
 
         let page = file("profile.html");
-        let mut recording = corprof()?;
-        recording.args(["record", "-p", &self.pid.to_string(), "--mode", "wall", "-o"]).arg(&page);
-        let mut recording = Program::start(recording)?;
-        recording.stderr_line("recording process")?;
+        let recording = self.recording(&page, "wall")?;
         thread::sleep(Duration::from_secs(1));
         recording.signal("-INT")?;
         let (code, stderr) = recording.end()?;
@@ -180,9 +193,7 @@ impl Target {
         self.corprof(&["attach", "PID", "sampler", "--data", &out])?;
         self.corprof(&["detach", "PID"])?;
         ensure!(self.left(temp)?.is_empty(), "{runtime}: {:?}", self.left(temp)?);
-        // Glibc knows a library by its path. Musl knows it by its file, and that of a visit is removed with its folder.
-        let is_one = self.libraries()? == 1 || runtime.is_musl();
-        ensure!(is_one, "{runtime}: the visits have left {} libraries mapped", self.libraries()?);
+        self.has_one_library(runtime)?;
         let (code, stderr) = self.program.end()?;
         ensure!(code == Some(0), "{runtime}: {code:?} {stderr}");
         Ok(())
@@ -286,17 +297,68 @@ fn a_service_of_another_user_that_is_killed() -> Result<()> {
         let mut set_up = command(&NOBODY)?;
         set_up.env("TMPDIR", shared.temp());
         let target = shared.start(set_up, shared.0.path())?;
-        let mut recording = corprof()?;
-        recording.args(["record", "-p", &target.pid.to_string(), "-o", "none.svg"]).current_dir(shared.0.path());
-        let mut recording = Program::start(recording)?;
-        recording.stderr_line("recording process")?;
+        let recording = target.recording(&shared.0.path().join("none.svg"), "cpu")?;
         target.program.signal("-KILL")?;
         let (code, stderr) = recording.end()?;
         ensure!(code.is_some(), "{runtime}: {stderr}");
-        // It leaves its sockets, as any process does that is killed.
-        let folders = fs::read_dir(shared.temp())?.flatten().filter(|entry| entry.path().is_dir());
-        let left: Vec<_> = folders.map(|entry| entry.file_name()).collect();
-        ensure!(!left.iter().any(|name| name.to_string_lossy().starts_with("corprof-")), "{runtime}: {left:?}");
+        let left = folders_in(&shared.temp())?;
+        ensure!(left.is_empty(), "{runtime}: {left:?}");
+    }
+    Ok(())
+}
+
+/// The folders of commands. A process that is killed leaves its sockets beside them.
+fn folders_in(temp: &Path) -> Result<Vec<PathBuf>> {
+    let folders = fs::read_dir(temp)?.flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
+    Ok(folders.filter(|path| path.to_string_lossy().contains("/corprof-")).collect())
+}
+
+/// Nobody can tell a command that it is killed: its profiler removes what it has left in the container.
+#[test]
+fn a_container_whose_visitor_is_killed() -> Result<()> {
+    container(PIVOT, |target, runtime, temp| {
+        let file = tempfile::tempdir()?;
+        for mode in ["cpu", "wall"] {
+            let mut recording = target.recording(&file.path().join(format!("{mode}.folded")), mode)?;
+            ensure!(target.left(temp)?.len() == 1, "{runtime}: {:?}", target.left(temp)?);
+            recording.child.kill()?;
+            until("the folder is removed", || Ok(target.left(temp)?.is_empty()))?;
+        }
+        until("the profiler leaves", || Ok(target.shows_its_stacks(runtime, temp).is_ok()))?;
+        target.has_one_library(runtime)
+    })
+}
+
+/// The next visit to a process of the same user removes what is left of one that was killed with its process.
+#[test]
+fn a_service_that_is_killed_with_its_visitor() -> Result<()> {
+    for runtime in runtimes_if(&NOBODY)? {
+        let shared = Shared::of(&runtime)?;
+        let start = || -> Result<Target> {
+            let mut set_up = command(&NOBODY)?;
+            set_up.env("TMPDIR", shared.temp());
+            shared.start(set_up, shared.0.path())
+        };
+        let first = start()?;
+        let second = start()?;
+        let file = tempfile::tempdir()?;
+        let mut to_first = first.recording(&file.path().join("first.folded"), "wall")?;
+        let to_second = second.recording(&file.path().join("second.folded"), "wall")?;
+        first.program.stop()?;
+        to_first.child.kill()?;
+        to_first.child.wait()?;
+        first.program.signal("-KILL")?;
+
+        let third = start()?;
+        let temp = shared.temp();
+        third.corprof(&["stacks", "PID"])?;
+        let folders = || folders_in(&temp);
+        ensure!(folders()?.len() == 1, "{runtime}: that of the living command, and no other: {:?}", folders()?);
+        to_second.signal("-INT")?;
+        let (code, stderr) = to_second.end()?;
+        // On a busy machine it may not have a sample yet.
+        ensure!(code.is_some() && !stderr.contains("cannot"), "{runtime}: {code:?} {stderr}");
+        ensure!(folders()?.is_empty(), "{runtime}: {:?}", folders()?);
     }
     Ok(())
 }
