@@ -112,17 +112,19 @@ mod system {
     pub(super) fn command(interrupt: Interrupt, program: &Path) -> Command {
         match interrupt {
             Interrupt::PassOn => Command::new(program),
-            Interrupt::Stop => {
+            Interrupt::Stop if is_in_foreground() => {
                 // A terminal sends Ctrl-C to the application too, and that it is gone, and a .NET program without a
                 // handler of its own dies of it, and loses the unwritten data of its profiler. A signal that a shell
-                // ignores stays ignored after `exec`.
+                // ignores stays ignored after `exec`. The application needs this group to read from the terminal.
                 let mut command = Command::new("/bin/sh");
                 command.args(["-c", "trap '' INT HUP; exec \"$0\" \"$@\""]).arg(program);
-                // Others, such as `timeout`, send SIGTERM to the group of this process. In the foreground, the
-                // application needs that group to read from the terminal.
-                if !is_in_foreground() {
-                    command.process_group(0);
-                }
+                command
+            }
+            Interrupt::Stop => {
+                // Others, such as `timeout`, send SIGTERM to the group of this process. What is sent to the
+                // application alone is meant for it, so that it ignores nothing.
+                let mut command = Command::new(program);
+                command.process_group(0);
                 command
             }
         }
