@@ -1,5 +1,7 @@
 //! `corprof events`.
 
+use std::fs;
+
 use serde_json::Value;
 
 use super::*;
@@ -44,6 +46,36 @@ fn events_are_printed_as_they_happen_until_ctrl_c() -> Result<()> {
         ensure!(code == Some(0) && stderr.contains("0 lost"), "{runtime}: {code:?} {stderr}");
         // The session has ended in the process, too: the next one is served.
         program.tell("collect 1")?;
+    }
+    Ok(())
+}
+
+/// As with `| head -1`, and with `> /dev/full`: with the first event the command ends, and so does its session.
+#[test]
+fn a_reader_that_has_seen_enough_ends_the_session_and_so_does_a_full_disk() -> Result<()> {
+    for runtime in runtimes()? {
+        let mut program = diagnosed(&runtime, None)?;
+        let (reader, writer) = std::io::pipe()?;
+        drop(reader);
+        let full = fs::File::options().write(true).open("/dev/full")?;
+        for (stdout, code, said) in
+            [(Stdio::from(writer), 0, ""), (Stdio::from(full), 3, "cannot write to standard output: No space left")]
+        {
+            let mut command = corprof()?;
+            command.args(["events", &program.child.id().to_string(), "--set", "exceptions"]);
+            let mut child = command.stdout(stdout).stderr(Stdio::piped()).spawn()?;
+            until("the command ends", || {
+                program.tell("throw 1")?;
+                Ok(child.try_wait()?.is_some())
+            })?;
+            let output = child.wait_with_output()?;
+            let (_, stderr) = texts(&output);
+            let is_calm = !stderr.contains("panicked") && stderr.contains("error") != said.is_empty();
+            ensure!(output.status.code() == Some(code) && is_calm, "{runtime}: {output:?}");
+            ensure!(stderr.contains(said), "{runtime}: {output:?}");
+        }
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0), "{runtime}: {code:?} {stderr}");
     }
     Ok(())
 }

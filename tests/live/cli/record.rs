@@ -436,6 +436,38 @@ fn a_process_may_end_while_it_is_recorded() -> Result<()> {
     Ok(())
 }
 
+/// A machine without a browser has the profile all the same.
+#[test]
+fn the_profile_is_opened_where_something_opens_it() -> Result<()> {
+    for runtime in runtimes()? {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("p.html");
+        let record = || -> Result<String> {
+            let mut command = corprof()?;
+            command
+                .args(["record", "--open", "--mode", "wall", "-o"])
+                .arg(&file)
+                .arg("--")
+                .args(application(&runtime, "Ends")?);
+            let output = command.args(["1500", "return"]).env("PATH", folder.path()).output()?;
+            ensure!(output.status.success() && file.is_file(), "{runtime}: {output:?}");
+            Ok(texts(&output).1)
+        };
+        let said = record()?;
+        ensure!(said.contains("p.html is written, but no program here opens it: "), "{runtime}: {said}");
+
+        let opener = folder.path().join("xdg-open");
+        fs::write(&opener, "#!/bin/sh\necho \"$1\" >\"$0.part\" && /bin/mv \"$0.part\" \"$0.opened\"\n")?;
+        fs::set_permissions(&opener, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+        let said = record()?;
+        ensure!(!said.contains("no program here"), "{runtime}: {said}");
+        let opened = folder.path().join("xdg-open.opened");
+        until("it is opened", || Ok(opened.exists()))?;
+        ensure!(fs::read_to_string(opened)?.trim_end() == file.to_string_lossy(), "{runtime}: another file");
+    }
+    Ok(())
+}
+
 /// As where signals cannot be sent.
 #[test]
 fn a_profile_of_stopped_threads_says_what_distorts_it() -> Result<()> {

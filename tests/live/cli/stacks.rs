@@ -184,6 +184,40 @@ fn dynamic_methods_that_run_are_innermost() -> Result<()> {
     Ok(())
 }
 
+/// As with `| head -1`, which may end before the first byte is written, and with `> /dev/full`.
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure_and_a_full_disk_is_one() -> Result<()> {
+    for runtime in runtimes()? {
+        let program = standing(&runtime)?;
+        let pid = program.child.id().to_string();
+        for (question, options) in [("stacks", &[][..]), ("stacks", &["--json"]), ("locks", &["--duration", "0.5"])] {
+            let command = || -> Result<Command> {
+                let mut command = corprof()?;
+                command.arg(question).arg(&pid).args(options).stderr(Stdio::piped());
+                Ok(command)
+            };
+            let (reader, writer) = std::io::pipe()?;
+            drop(reader);
+            let output = command()?.stdout(writer).output()?;
+            let (_, stderr) = texts(&output);
+            let is_calm = !stderr.contains("error") && !stderr.contains("panicked");
+            ensure!(output.status.success() && is_calm, "{runtime}: {question} {options:?}: {output:?}");
+
+            let full = fs::File::options().write(true).open("/dev/full")?;
+            let output = command()?.stdout(full).output()?;
+            let (_, stderr) = texts(&output);
+            let says = stderr.contains("cannot write to standard output: No space left");
+            ensure!(output.status.code() == Some(3) && says, "{runtime}: {question} {options:?}: {output:?}");
+        }
+        // Each has left the process, which runs on.
+        let output = stacks(&pid, &[])?;
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0) && stderr.is_empty(), "{runtime}: {code:?}: {stderr}");
+    }
+    Ok(())
+}
+
 /// The numbers of the lines of a managed source that end in such a comment, by the text of the comment.
 fn marked(source: &str) -> BTreeMap<&str, u64> {
     let lines = source.lines().zip(1..);
@@ -481,6 +515,8 @@ fn the_owner_of_a_lock_stands_where_it_holds_it() -> Result<()> {
 
 #[test]
 fn locks_of_the_class_lock_are_seen_as_well() -> Result<()> {
+    let source = fs::read_to_string(xtask::managed::modern_dir().join("LockDeadlocks.cs"))?;
+    let marked = marked(&source);
     for runtime in Runtime::all_for_modern("LockDeadlocks")? {
         if runtime.is_windows() || runtime.is_emulated() {
             continue; // corprof is built for this system
@@ -488,7 +524,12 @@ fn locks_of_the_class_lock_are_seen_as_well() -> Result<()> {
         let two = [("circle 0", LOCK, "circle 1"), ("circle 1", LOCK, "circle 0")];
         waits_are(&runtime, "LockDeadlocks", "two", &two)?;
         const OBJECT: &str = "LockDeadlocks.Account";
-        waits_are(&runtime, "LockDeadlocks", "mixed", &[two[0], ("circle 1", OBJECT, "circle 0")])?;
+        let text = waits_are(&runtime, "LockDeadlocks", "mixed", &[two[0], ("circle 1", OBJECT, "circle 0")])?;
+        let (_, deadlock) = text.split_once("\ndeadlock: ").context("no deadlock")?;
+        let (_, waits) = deadlock.split_once(" \"circle 1\" waits\n").context("no stack")?;
+        let own = waits.lines().find(|line| line.starts_with("    > ")).context("no frame")?;
+        let wants = format!("    > LockDeadlocks.Hold(object, System.Action) in LockDeadlocks.cs:{}", marked["wants"]);
+        ensure!(own == wants, "{runtime}: {wants}: {text}");
         let ring = [("circle 0", OBJECT, "circle 1"), ("circle 1", LOCK, "circle 2"), ("circle 2", LOCK, "circle 0")];
         waits_are(&runtime, "LockDeadlocks", "ring", &ring)?;
         waits_are(&runtime, "LockDeadlocks", "again", &[two[0], two[1], ("last", LOCK, "keeper")])?;

@@ -1,4 +1,5 @@
 // target: 10.0
+// option: -debug:embedded
 // Threads that wait for System.Threading.Lock, and for monitors. Says `ready` once all stand where they are to stand,
 // until its input ends.
 //
@@ -61,7 +62,7 @@ static class LockDeadlocks
     static void Hold(object gate, Action inside)
     {
         if (gate is Lock one) lock (one) inside();
-        else lock (gate) inside();
+        else lock (gate) inside(); // wants
     }
 
     static void Circle(params object[] gates)
