@@ -95,13 +95,44 @@ impl Sdk {
         command
     }
 
-    /// `dotnet ARGUMENTS` without `corprof`, which must succeed. It starts no servers.
+    /// `dotnet ARGUMENTS` without `corprof`, which must succeed.
     fn dotnet(&self, folder: &Path, arguments: &[&str]) -> Result<()> {
-        let mut command = self.prepare(Command::new(self.root.join("dotnet")), folder);
-        command.args(arguments).env("MSBUILDDISABLENODEREUSE", "1").env("UseSharedCompilation", "false");
-        let output = command.output()?;
+        let output = self.try_dotnet(folder, arguments)?;
         ensure!(output.status.success(), "dotnet {arguments:?}: {output:?}");
         Ok(())
+    }
+
+    /// The same, which may fail. It starts no servers.
+    fn try_dotnet(&self, folder: &Path, arguments: &[&str]) -> Result<Output> {
+        let mut command = self.prepare(Command::new(self.root.join("dotnet")), folder);
+        command.args(arguments).env("MSBUILDDISABLENODEREUSE", "1").env("UseSharedCompilation", "false");
+        Ok(command.output()?)
+    }
+
+    /// Checks that `dotnet ARGUMENTS` fails under `record` as it does alone: the same exit code, and of the lines that
+    /// `is_compared` picks the same ones. The command has a profile, as of one that succeeds.
+    fn fails_as_alone(
+        &self,
+        folder: &Path,
+        arguments: &[&str],
+        is_compared: impl Fn(&str) -> bool,
+    ) -> Result<(String, Output)> {
+        let lines = |output: &Output| -> Vec<String> {
+            let (stdout, _) = texts(output);
+            let mut lines: Vec<_> = stdout.lines().map(without_times).filter(|line| is_compared(line)).collect();
+            lines.sort(); // tests end in any order
+            lines
+        };
+        let alone = self.try_dotnet(folder, arguments)?;
+        ensure!(alone.status.code() == Some(1) && !lines(&alone).is_empty(), "{alone:?}");
+        let mut command = self.prepare(corprof()?, folder);
+        let recorded = command.args(["record", "-o", "p.folded", "--", "dotnet"]).args(arguments).output()?;
+        let (_, stderr) = texts(&recorded);
+        ensure!(recorded.status.code() == Some(1), "{recorded:?}");
+        ensure!(lines(&recorded) == lines(&alone), "{:?} and alone {:?}", lines(&recorded), lines(&alone));
+        ensure!(stderr.contains("p.folded is "), "{stderr}");
+        ensure!(self.alive()?.is_empty(), "{:?} live on: {stderr}", self.alive()?);
+        Ok((fs::read_to_string(folder.join("p.folded"))?, recorded))
     }
 
     /// `corprof record -o p.folded COMMAND` in the folder, which must succeed.
@@ -167,6 +198,27 @@ impl Recorded {
 
 fn names(folder: &Path) -> Result<BTreeSet<String>> {
     fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+}
+
+/// The references of a project with tests.
+fn test_packages() -> String {
+    let package = |name: &str, version: &str| format!("<PackageReference Include=\"{name}\" Version=\"{version}\" />");
+    [
+        package("Microsoft.NET.Test.Sdk", "18.0.1"),
+        package("xunit", "2.9.3"),
+        package("xunit.runner.visualstudio", "3.1.5"),
+    ]
+    .concat()
+}
+
+/// A line without what it says of the time that something took: `[12 ms]`, `Duration: 1 s`, `(0.3s)`.
+fn without_times(line: &str) -> String {
+    let line = line.split(", Duration: ").next().unwrap_or_default();
+    let line = line.trim_end().trim_end_matches(']');
+    match line.rsplit_once(" [") {
+        Some((before, time)) if time.ends_with("s") => before.to_owned(),
+        _ => line.to_owned(),
+    }
 }
 
 /// `dotnet run` without a build: the SDK's process, and the application that it starts.
@@ -257,6 +309,50 @@ mod long {
     }
 
     #[test]
+    fn a_broken_build_fails_as_without_the_command() -> Result<()> {
+        let Some(sdk) = Sdk::installed()? else { return Ok(()) };
+        let source = "System.Console.WriteLine(nothing);\nint number = \"text\";\n#warning of its own\n";
+        let folder = sdk.project("App", PROGRAM, "", source)?;
+        let is_compared =
+            |line: &str| ["error", "warning", "Error(s)", "Build FAILED"].iter().any(|it| line.contains(it));
+        let (profile, output) = sdk.fails_as_alone(&folder, &["build"], is_compared)?;
+        let (stdout, stderr) = texts(&output);
+        ensure!(stdout.contains("error CS0103") && stdout.contains("error CS0029"), "{stdout}");
+        ensure!(stdout.contains("warning CS1030") && stdout.contains("2 Error(s)"), "{stdout}");
+        ensure!(profile.contains("Microsoft.Build."), "{stderr}\n{profile}");
+        Ok(())
+    }
+
+    #[test]
+    fn a_failing_test_fails_as_without_the_command() -> Result<()> {
+        let Some(sdk) = Sdk::installed()? else { return Ok(()) };
+        let source = r#"
+public class Tests
+{
+    [Xunit.Fact] public void Burns() => System.Threading.Thread.SpinWait(100_000_000);
+    [Xunit.Fact] public void Fails() => Xunit.Assert.Equal(2, 1 + 2);
+    [Xunit.Fact] public void Throws() => int.Parse("seven");
+}
+"#;
+        let folder = sdk.project("Tests", "", &test_packages(), source)?;
+        let is_compared = |line: &str| line.contains("Failed") || line.contains("Tests.cs:line");
+        let (profile, output) = sdk.fails_as_alone(&folder, &["test"], is_compared)?;
+        let (stdout, stderr) = texts(&output);
+        ensure!(stdout.contains("Failed!  - Failed:     2, Passed:     1, Skipped:     0, Total:     3"), "{stdout}");
+        for told in [
+            "  Failed Tests.Fails",
+            "  Failed Tests.Throws",
+            "System.FormatException",
+            "Expected: 2",
+            "Tests.cs:line 5",
+        ] {
+            ensure!(stdout.contains(told), "{told}: {stdout}{stderr}");
+        }
+        ensure!(profile.contains("Tests.Burns("), "{stderr}\n{profile}");
+        Ok(())
+    }
+
+    #[test]
     fn a_build_and_a_run_give_the_file_to_the_application() -> Result<()> {
         let Some(sdk) = Sdk::installed()? else { return Ok(()) };
         let folder = sdk.project("App", PROGRAM, "", BURNS)?;
@@ -273,13 +369,6 @@ mod long {
     #[test]
     fn tests_get_the_file() -> Result<()> {
         let Some(sdk) = Sdk::installed()? else { return Ok(()) };
-        let package =
-            |name: &str, version: &str| format!("<PackageReference Include=\"{name}\" Version=\"{version}\" />");
-        let packages = [
-            package("Microsoft.NET.Test.Sdk", "18.0.1"),
-            package("xunit", "2.9.3"),
-            package("xunit.runner.visualstudio", "3.1.5"),
-        ];
         let source = r#"
 public class Tests
 {
@@ -287,7 +376,7 @@ public class Tests
     [Xunit.Fact] public void Fails() => Xunit.Assert.Throws<System.FormatException>(() => int.Parse("seven"));
 }
 "#;
-        let folder = sdk.project("Tests", "", &packages.concat(), source)?;
+        let folder = sdk.project("Tests", "", &test_packages(), source)?;
         let recorded = sdk.record(&folder, &["--", "dotnet", "test"])?;
         ensure!(recorded.stdout.contains("Passed!  - Failed:     0, Passed:     2"), "{}", recorded.stdout);
         recorded.is_of("Tests.Burns(")?;
