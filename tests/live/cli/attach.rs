@@ -224,3 +224,53 @@ fn an_attached_sampler_names_dynamic_methods_that_are_older() -> Result<()> {
         Ok(())
     })
 }
+
+mod long {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    /// The threads of the pool that wait for work are not at work, however long threads wait for a processor.
+    #[test]
+    fn threads_of_the_pool_that_rest_have_no_processor_time_on_a_full_machine() -> Result<()> {
+        const LOAD: usize = 12;
+
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..LOAD {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            let result = patiently(runtimes()?, |runtime, times| {
+                let folder = tempfile::tempdir()?;
+                let program = Program::start(Run::new(runtime, "Resting").args(["3600000"]).command()?)?;
+                program.expect("ready")?;
+                let file = folder.path().join("p.folded");
+                let pid = program.child.id().to_string();
+                let duration = (10 * times).to_string();
+                let mut command = corprof()?;
+                command.args(["record", "-p", &pid, "--rate", "500", "--duration", &duration, "-o"]).arg(&file);
+                let (_, stderr) = texts(&command.output()?);
+                let folded = fs::read_to_string(&file).unwrap_or_default();
+                let weight_of = |method: &str| -> u64 {
+                    let lines = folded.lines().filter(|line| line.contains(method));
+                    lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()
+                };
+                let [all, works, rests] = ["", "Resting.Works(", "LowLevelLifoSemaphore"].map(weight_of);
+                let share = 100.0 * rests as f64 / all as f64;
+                println!(
+                    "{runtime}: {all} ns, of which Works has {works}, and threads that rest {rests}: {share:.2} %"
+                );
+                println!("{stderr}");
+                ensure_or_longer!(works > 500_000_000, "{runtime}: {works} ns: {folded}{stderr}");
+                ensure!(share <= 1.0, "{runtime}: {share:.2} %: {folded}");
+                Ok(())
+            });
+            is_over.store(true, Ordering::Relaxed);
+            result
+        })
+    }
+}
