@@ -4,8 +4,8 @@
 //! process has its temporary files, by way of `/proc/PID/root`, belongs to the user of the process, and has a copy of
 //! the profiler's library, which the process may not find or read elsewhere. The command reaches it by an open
 //! descriptor, so that it also removes it if the process has ended. It may be root's: it follows no link there and
-//! waits for no pipe, for another user can put anything there. If the command is killed, the profiler removes the folder
-//! (`profilers/library/lease.rs`), or else the next command that makes one in the same place (`abandoned`).
+//! waits for no pipe, for another user can put anything there. If the command is killed, the profiler removes the
+//! folder (`profilers/library/lease.rs`), or else the next command that makes one in the same place (`abandoned`).
 
 #[cfg(target_os = "linux")]
 mod abandoned;

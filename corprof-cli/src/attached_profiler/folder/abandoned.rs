@@ -1,8 +1,8 @@
 //! Folders of commands that were killed, whose profiler has not removed them: its process has ended too.
 //!
-//! They are another user's, who can put anything there, and move it at any time. So this removes nothing but names in a
-//! folder that is open and is that user's: names that the user could have removed as well. It removes no folder that has
-//! others in it.
+//! They are another user's, who can put anything there, and move it at any time. So this removes nothing but names in
+//! a folder that is open and is that user's: names that the user could have removed as well. It removes no folder that
+//! has others in it.
 
 use std::ffi::{CStr, CString};
 use std::io;
