@@ -99,6 +99,10 @@ pub struct Requests<F> {
     knows_operations: bool,
 }
 
+/// The part of [`RequestLimits::linger`], 50 ms, after which a thread that has made no operation for a request does
+/// something else.
+const LONG_PAUSE: u64 = 20;
+
 /// The most operations that a thread is known to run inside of each other.
 const DEPTH: usize = 64;
 
@@ -298,10 +302,12 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
         });
     }
 
-    /// What a thread ran for a request outside of any operation has gone on until now.
-    fn extend_run_of_thread(open: &mut Open, ticks: u64) {
+    /// What a thread ran for a request outside of any operation has gone on until now, unless it made its last operation
+    /// long ago: then it does something else.
+    fn extend_run_of_thread(open: &mut Open, ticks: u64, long: u64) {
         let of_thread = open.request.operations.first_mut().filter(|operation| operation.dispatcher == 0);
-        if let Some(run) = of_thread.and_then(|operation| operation.runs.last_mut()) {
+        let Some(run) = of_thread.and_then(|operation| operation.runs.last_mut()) else { return };
+        if run.to.is_none_or(|to| ticks.saturating_sub(to) < long) {
             run.to = Some(ticks);
         }
     }
@@ -433,7 +439,7 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
         let open = outer.and_then(|serial| Some((serial, self.open.get_mut(&serial)?)));
         let Some((serial, open)) = open else { return ended };
         if parent == 0 {
-            Self::extend_run_of_thread(open, ticks);
+            Self::extend_run_of_thread(open, ticks, self.limits.linger / LONG_PAUSE);
         }
         let index = open.request.operations.len();
         if index >= self.limits.operations {
@@ -490,7 +496,7 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
         // made the last one.
         let over = self.threads.remove(&thread).and_then(|serial| self.open.get_mut(&serial));
         if let Some(open) = over.filter(|open| open.request.operations.len() == 1) {
-            Self::extend_run_of_thread(open, ticks);
+            Self::extend_run_of_thread(open, ticks, self.limits.linger);
         }
         let is_loop = chain.as_ref().is_some_and(|chain| (self.is_loop)(chain));
         if let Some(open) = self.roots.get(&dispatcher).and_then(|serial| self.open.get_mut(serial)) {

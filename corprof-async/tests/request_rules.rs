@@ -174,18 +174,20 @@ fn what_runs_before_the_first_operation_is_of_the_request() {
     source.start(1, 10, ActivityKind::Server, 1, 0);
     source.step(1, 35, 101, Change::Created { parent: 0 });
     source.step(1, 36, 102, Change::Created { parent: 0 });
-    // The thread takes other work.
-    source.resume(1, 50, 200, 9);
-    source.resume(2, 60, 101, 9);
-    source.step(2, 62, 101, Change::Completed);
-    source.stop(70, 1);
+    // The thread takes other work, and makes something for that before.
+    source.step(1, 1_000_000_000, 103, Change::Created { parent: 0 });
+    source.resume(1, 1_000_000_001, 200, 9);
+    source.resume(2, 1_000_000_060, 101, 9);
+    source.step(2, 1_000_000_062, 101, Change::Completed);
+    source.stop(1_000_000_070, 1);
     // One that ends without any operation.
-    source.start(3, 80, ActivityKind::Server, 2, 0);
-    source.stop(95, 2);
+    source.start(3, 1_000_000_080, ActivityKind::Server, 2, 0);
+    source.stop(1_000_000_095, 2);
     let told = source.finish();
     let times: Vec<_> = told.iter().map(times).collect();
-    assert!(times.contains(&(10, 70, vec![(0, 26), (101, 2), (102, 0)])), "{times:?}");
-    assert!(times.contains(&(80, 95, vec![(0, 15)])), "{times:?}");
+    let first = (10, 1_000_000_070, vec![(0, 26), (101, 2), (102, 0), (103, 0)]);
+    assert!(times.contains(&first), "{times:?}");
+    assert!(times.contains(&(1_000_000_080, 1_000_000_095, vec![(0, 15)])), "{times:?}");
 }
 
 /// As runtimes before .NET 11 tell it.

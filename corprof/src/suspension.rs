@@ -31,8 +31,8 @@ static VIOLATIONS: AtomicUsize = AtomicUsize::new(0);
 
 /// The turn to suspend the runtime, which has one mark for all suspensions by profilers. Where two threads suspend it
 /// in turn, the resumption by one may clear the mark of the other, whose own resumption is refused then: the
-/// application stands still for ever. On .NET 8 that takes seconds, as
-/// `sampling::two_samplers_that_suspend_in_turn_let_the_application_go_on` and the tests of `tests/live/suspending.rs` show.
+/// application stands still for ever. On .NET 8 that takes seconds, as `tests/live/suspending.rs` shows, and
+/// `sampling::two_samplers_that_suspend_in_turn_let_the_application_go_on`.
 ///
 /// Nobody waits for it without an end: the code that runs during a walk of the heap is the user's, and may itself wait
 /// for a thread that wants the turn.
