@@ -153,11 +153,14 @@ impl Turn<'_> {
         self.awaiters.went_on(self.ticks, dispatcher, awaiter);
     }
 
-    /// An operation 0 was resumed before the source began to tell, and its end is not told.
+    /// An operation 0 was resumed before the source began to tell, and its end is not told. Nor is that of one of a replay
+    /// whose end has been told: the runtime has it on the thread, because what awaits it runs within its end.
     fn resume(&mut self, kind: Kind, dispatcher: DispatcherId) {
-        if dispatcher == 0 || self.is_over(dispatcher) {
+        if dispatcher == 0 || self.stream.is_replay && self.stream.completed.contains(&dispatcher) {
             return;
         }
+        // Another operation has the number of one that has ended.
+        self.stream.completed.retain(|ended| *ended != dispatcher);
         if self.stream.stack.len() >= self.limits.depth {
             self.stats.too_deep += 1;
             return;
@@ -177,16 +180,6 @@ impl Turn<'_> {
         });
         self.stream.resumed = Some((self.ticks, dispatcher, kind));
         self.remember();
-    }
-
-    /// Whether a replay tells an operation of which no end will come: it has been told. The runtime still has it on the
-    /// thread, because what awaits it runs within its end.
-    fn is_over(&mut self, dispatcher: DispatcherId) -> bool {
-        let Some(place) = self.stream.completed.iter().position(|ended| *ended == dispatcher) else { return false };
-        if !self.stream.is_replay {
-            self.stream.completed.remove(place); // another one has its number
-        }
-        self.stream.is_replay
     }
 
     /// The operation of runtime async that the sub-event before has ended.

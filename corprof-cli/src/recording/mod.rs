@@ -215,19 +215,16 @@ fn read(path: &Path, options: &Options) -> Result<Gathered> {
             seconds(to)
         );
     }
-    let mut gathered = match input {
+    match input {
         Input::Trace(mut reader) => {
             let requests = if needs_requests { Some(requests_of(path, options)?) } else { None };
             let mut pass = Pass::new(options, from, to, requests.as_ref());
             let cut_at = read_items(path, &mut reader, |item| pass.item(item))?;
-            pass.finish(path, cut_at)?
+            pass.finish(path, cut_at)
         }
         Input::Perf(_) if options.slowest.is_some() => bail!(without_requests(path)),
-        Input::Perf(lines) => perf::read(path, lines, options, from, to)?,
-    };
-    let facts = &mut gathered.facts;
-    facts.looked_at = to.min(facts.duration).saturating_sub(from);
-    Ok(gathered)
+        Input::Perf(lines) => perf::read(path, lines, options, from, to),
+    }
 }
 
 /// The requests of a file.

@@ -208,14 +208,15 @@ impl<'o> Pass<'o> {
     pub(super) fn finish(mut self, path: &Path, cut_at: Option<u64>) -> Result<Gathered> {
         let trace = self.trace.context("the trace has no header")?;
         let threads = self.threads.into_threads();
+        let duration = trace.since_start(self.last_ticks);
         let facts = Facts {
             path: path.to_owned(),
             version: Some(trace.version),
             process: trace.process_id,
             processes: self.processes,
             started: Some(trace.started_utc),
-            duration: trace.since_start(self.last_ticks),
-            looked_at: trace.since_start(self.last_ticks),
+            duration,
+            looked_at: self.to.min(duration).saturating_sub(self.from),
             events: self.stats.events,
             lost: self.stats.lost,
             damaged: 0,

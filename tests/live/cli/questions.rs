@@ -589,6 +589,30 @@ mod long {
         ANSWERS.iter().map(|(name, _)| *name).collect()
     }
 
+    /// The process ends some milliseconds after such an exception.
+    #[test]
+    fn the_exception_that_nobody_catches_is_in_most_answers() -> Result<()> {
+        for runtime in runtimes()? {
+            let mut told = 0;
+            let runs = 10;
+            for _ in 0..runs {
+                let mut command = corprof()?;
+                command.args(["exceptions", "--"]).args(application(&runtime, "Asked")?).arg("throws");
+                let program = Program::start(command)?;
+                program.expect("ready")?;
+                thread::sleep(Duration::from_millis(500));
+                let (code, stderr) = program.end()?;
+                ensure!(code == Some(134), "{runtime}: {code:?}: {stderr}");
+                let draft = stderr.split_once(" s before:").map(|(_, draft)| draft);
+                told +=
+                    usize::from(draft.is_some_and(|draft| draft.contains("NotSupportedException: nobody catches it")));
+            }
+            println!("{runtime}: {told} of {runs} drafts have it");
+            ensure!(told * 10 >= runs * 8, "{runtime}: {told} of {runs}");
+        }
+        Ok(())
+    }
+
     #[test]
     fn an_interrupt_has_every_answer_first() -> Result<()> {
         interrupted("-INT", &names())

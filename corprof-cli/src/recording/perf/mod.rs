@@ -240,7 +240,7 @@ impl<'o> Pass<'o> {
             processes: std::collections::BTreeMap::new(),
             started: None,
             duration: self.last,
-            looked_at: self.last,
+            looked_at: self.to.min(self.last).saturating_sub(self.from),
             events: self.events,
             lost: 0,
             damaged: self.damaged,
