@@ -58,7 +58,8 @@ pub(super) fn run(selection: &Selection<'_>, prepare: impl FnOnce(&mut Command))
     prepare(&mut command);
     announce(process::shown(&command));
 
-    let junit = target.join("nextest").join(profile).join("junit.xml");
+    // There nextest keeps its results, wherever programs are built.
+    let junit = cargo::workspace_root().join("target/nextest").join(profile).join("junit.xml");
     if junit.exists() {
         fs::remove_file(&junit).with_context(|| format!("cannot delete {}", junit.display()))?;
     }

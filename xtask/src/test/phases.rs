@@ -66,6 +66,7 @@ impl Phases {
             note(format_args!("{word:<8} {name:<width$} {:>7.1} s  {detail}", time.as_secs_f64()));
         }
         self.show_slowest();
+        self.show_skipped();
         self.show_failures();
         let is_good = !self.done.iter().any(|phase| matches!(phase.ending, Ending::Failed(_)));
         if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -73,10 +74,22 @@ impl Phases {
 
     fn count(&self, ending: &Ending) -> String {
         let Some(results) = ending.results() else { return String::new() };
+        let skipped: usize = results.skipped().values().sum();
+        let rest = if skipped > 0 { format!(", {skipped} of them SKIPPED") } else { String::new() };
         match (results.tests.len(), results.failures().count()) {
             (0, _) => String::new(),
-            (tests, 0) => format!("{tests} tests"),
-            (tests, failures) => format!("{failures} of {tests} tests failed"),
+            (tests, 0) => format!("{tests} tests{rest}"),
+            (tests, failures) => format!("{failures} of {tests} tests failed{rest}"),
+        }
+    }
+
+    /// Such a test has passed, and has not tested all that it is for.
+    fn show_skipped(&self) {
+        for results in self.done.iter().filter_map(|phase| phase.ending.results()) {
+            for (reason, tests) in results.skipped() {
+                let noun = if tests == 1 { "test" } else { "tests" };
+                note(format_args!("SKIPPED, in whole or in part: {tests} {noun}: {reason}"));
+            }
         }
     }
 

@@ -33,6 +33,8 @@ pub(super) struct Test {
     pub(super) time: Duration,
     /// Its output, shortened, if it has failed.
     pub(super) failure: Option<Vec<String>>,
+    /// Why it has passed without all that it tests, if it says so: a line that begins with `skipped:`.
+    pub(super) skipped: Option<String>,
 }
 
 /// The error of a command whose tests failed.
@@ -54,12 +56,18 @@ impl Results {
     fn parse(text: &str) -> Result<Self> {
         let mut reader = Reader::from_str(text);
         let mut results = Self::default();
-        let mut output = None;
+        let mut output: Option<String> = None;
         loop {
             match reader.read_event()? {
                 Event::Start(start) => match start.name().as_ref() {
                     b"testcase" => results.tests.push(Test::of(&start)?),
-                    b"failure" | b"error" => output = Some(String::new()),
+                    b"failure" | b"error" => {
+                        results.tests.last_mut().context("a failure of no test")?.failure = Some(Vec::new());
+                        output.get_or_insert_default();
+                    }
+                    b"system-out" | b"system-err" => {
+                        output.get_or_insert_default();
+                    }
                     _ => {}
                 },
                 Event::Empty(start) if start.name().as_ref() == b"testcase" => results.tests.push(Test::of(&start)?),
@@ -75,7 +83,7 @@ impl Results {
                 }
                 Event::End(end) if end.name().as_ref() == b"testcase" => {
                     if let (Some(output), Some(test)) = (output.take(), results.tests.last_mut()) {
-                        test.failure = Some(shortened(&output));
+                        test.take_output(&output);
                     }
                 }
                 // One output follows another.
@@ -92,6 +100,15 @@ impl Results {
 
     pub(super) fn failures(&self) -> impl Iterator<Item = (&str, &[String])> {
         self.tests.iter().filter_map(|test| Some((test.name.as_str(), test.failure.as_deref()?)))
+    }
+
+    /// Why tests were skipped, each reason with the number of tests.
+    pub(super) fn skipped(&self) -> BTreeMap<&str, usize> {
+        let mut reasons = BTreeMap::new();
+        for reason in self.tests.iter().filter_map(|test| test.skipped.as_deref()) {
+            *reasons.entry(reason).or_default() += 1;
+        }
+        reasons
     }
 
     /// The slowest `count` tests, the slowest first.
@@ -131,8 +148,23 @@ impl Test {
             name: get("name").context("a test without a name")?.to_owned(),
             time: Duration::try_from_secs_f64(seconds)?,
             failure: None,
+            skipped: None,
         })
     }
+
+    fn take_output(&mut self, output: &str) {
+        if self.failure.is_some() {
+            self.failure = Some(shortened(output));
+        } else {
+            self.skipped = output.lines().find_map(reason_to_skip);
+        }
+    }
+}
+
+/// What a line says of why a test is skipped.
+fn reason_to_skip(line: &str) -> Option<String> {
+    let (word, reason) = line.trim().split_once(':')?;
+    word.eq_ignore_ascii_case("skipped").then(|| reason.trim().chars().take(WIDTH).collect())
 }
 
 /// The character that an entity stands for.
@@ -166,6 +198,11 @@ mod tests {
   <testsuite name="corprof-tests::live" tests="3">
     <testcase name="hooks::a" classname="corprof-tests::live" time="6.250"></testcase>
     <testcase name="fire::long::b" classname="corprof-tests::live" time="90.5" />
+    <testcase name="page::d" classname="corprof-cli::timeline" time="0.1">
+      <system-out>running 1 test
+skipped: there is no chromium
+</system-out>
+    </testcase>
     <testcase name="walks::c" classname="corprof-tests::live" time="0.5">
       <failure type="test failure">exit &lt;code&gt; 1</failure>
       <system-out>running 1 test
@@ -178,12 +215,20 @@ more</system-out>
     fn names_times_and_failures_are_read() {
         let results = Results::parse(JUNIT).unwrap();
         let names: Vec<_> = results.tests.iter().map(|test| test.name.as_str()).collect();
-        assert_eq!(names, ["hooks::a", "fire::long::b", "walks::c"]);
+        assert_eq!(names, ["hooks::a", "fire::long::b", "page::d", "walks::c"]);
         assert_eq!(results.slowest(1)[0].name, "fire::long::b");
         let failures: Vec<_> = results.failures().collect();
         assert_eq!(failures.len(), 1);
         assert_eq!(failures[0].0, "walks::c");
         assert_eq!(failures[0].1, ["exit <code> 1", "running 1 test", "more"]);
+    }
+
+    #[test]
+    fn a_test_that_says_that_it_is_skipped_is_counted() {
+        let results = Results::parse(JUNIT).unwrap();
+        assert_eq!(results.skipped().into_iter().collect::<Vec<_>>(), [("there is no chromium", 1)]);
+        assert_eq!(reason_to_skip("SKIPPED: no Go").as_deref(), Some("no Go"));
+        assert_eq!(reason_to_skip("corprof: 3 lines skipped: too long"), None);
     }
 
     #[test]
