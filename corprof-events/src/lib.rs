@@ -59,6 +59,7 @@ mod manifest_event;
 mod misfit;
 mod provider;
 mod provider_event;
+pub mod recording;
 mod scalar;
 mod shown;
 mod text;

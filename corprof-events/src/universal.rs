@@ -80,7 +80,7 @@ impl View<'_> for Measured {
 }
 
 /// The type of a field.
-trait Part<'a>: Sized {
+pub(crate) trait Part<'a>: Sized {
     /// Its description in version 6.
     const CODES: &'static [u8];
     fn read(cursor: &mut Cursor<'a>) -> Result<Self, Truncated>;
@@ -118,7 +118,7 @@ impl<'a> Part<'a> for Text<'a> {
 
 /// Descriptions of fields, their names and the codes of their types, as version 6 has them; and how many bytes they
 /// are.
-const fn description(fields: &[(&str, &[u8])]) -> ([u8; LONGEST], usize) {
+pub(crate) const fn description(fields: &[(&str, &[u8])]) -> ([u8; LONGEST], usize) {
     let mut bytes = [0; LONGEST];
     bytes[0] = fields.len() as u8;
     let mut end = 2;
@@ -143,7 +143,7 @@ const fn description(fields: &[(&str, &[u8])]) -> ([u8; LONGEST], usize) {
 }
 
 /// The longest description.
-const LONGEST: usize = 128;
+pub(crate) const LONGEST: usize = 128;
 
 /// An event as a struct.
 macro_rules! event {

@@ -83,7 +83,8 @@ struct Lines {
 struct DebugDirectory {
     /// The PDB's identifier and file name.
     identity: Option<([u8; 16], String)>,
-    /// The PDB, if it is embedded.
+    has_embedded: bool,
+    /// The PDB, if it is embedded, and not too large.
     embedded: Option<Vec<u8>>,
 }
 
@@ -119,6 +120,15 @@ impl SourceLines {
         let lines = self.of_module(module)?;
         let is_own = lines.hidden.as_ref().is_some_and(|hidden| !hidden.covers(row, il_offset));
         if is_own { lines.at(row, il_offset) } else { None }
+    }
+
+    /// Whether a module has a PDB, embedded or beside it. That is not read, so it may be of another build.
+    #[must_use]
+    pub fn are_there(module: &Path) -> bool {
+        let Ok(file) = File::open(module) else { return false };
+        let Some(directory) = DebugDirectory::of_module(&ReadCache::new(file), 0) else { return false };
+        let is_beside = |name: &str| module.with_file_name(name).is_file();
+        directory.has_embedded || directory.identity.is_some_and(|(_, name)| is_beside(&name))
     }
 
     fn of_module(&mut self, module: &Path) -> Option<&Lines> {
@@ -213,6 +223,7 @@ impl DebugDirectory {
                     directory.identity = read(LONGEST_IDENTITY).and_then(identity);
                 }
                 EMBEDDED_PORTABLE_PDB if directory.embedded.is_none() => {
+                    directory.has_embedded = true;
                     directory.embedded = read(most).and_then(|bytes| embedded(bytes, most));
                 }
                 _ => {}

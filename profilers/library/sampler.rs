@@ -38,8 +38,8 @@ use self::options::Options;
 use self::push::Push;
 use self::quota::Quota;
 use self::recording::{
-    EventInbox, EventKinds, EventWork, FoundCode, Held, RecordedSample, Recording, Timing, UnknownCode, find_code,
-    move_events,
+    EventInbox, EventKinds, EventWork, FoundCode, Held, ModulesWithLines, RecordedSample, Recording, Timing,
+    UnknownCode, find_code, move_events,
 };
 use self::slow_calls::SlowCallStore;
 use self::unsampled_time::UnsampledTime;
@@ -641,10 +641,11 @@ impl SamplerProfiler {
             profiler.start_waits(cx, of, sampler);
         }
         let state = Arc::clone(&profiler.state);
+        let mut modules = ModulesWithLines::default();
         sampler.start(cx, move |round| {
             let unknown = state.lock(round.cx()).unknown_code(round);
             // The runtime may collect before it answers, so nothing is locked.
-            let code = find_code(round.cx_mut(), unknown);
+            let code = find_code(round.cx_mut(), unknown, &mut modules);
             let is_over = state.lock(round.cx()).add(round, code);
             if is_over {
                 round.end_sampling();
@@ -749,7 +750,7 @@ impl Callbacks for SamplerProfiler {
 
     fn shutdown(&self, cx: &mut InCallback<'_>) {
         if let Some(events) = &self.events {
-            move_events(cx, &self.state, events);
+            move_events(cx, &self.state, events, &mut ModulesWithLines::default());
         }
         finish(cx, &self.state, &self.ending, self.hooked.as_ref());
     }

@@ -1,6 +1,7 @@
 //! Which kinds of events a recording has, and how many of each.
 
 use corprof_nettrace::events::Provider;
+use corprof_nettrace::events::recording::{self, MethodCode};
 use corprof_nettrace::{Event, Metadata};
 use rustc_hash::FxHashMap;
 
@@ -99,6 +100,7 @@ impl Kind {
         let role = match (decoded.provider(), name.as_str()) {
             (Provider::UNIVERSAL_SYSTEM, "ExistingProcess" | "ProcessCreate") => Role::Process,
             (Provider::UNIVERSAL_SYSTEM, "ProcessMapping" | "ProcessSymbol") => Role::Symbols,
+            (provider, MethodCode::NAME) if provider.name() == recording::PROVIDER => Role::Symbols,
             (
                 Provider::RUNTIME | Provider::RUNDOWN,
                 "MethodLoadVerbose"

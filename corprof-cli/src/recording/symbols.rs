@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use corprof_export::{FrameKind, SourceLines};
+use corprof_nettrace::events::recording::MethodCode;
 use corprof_nettrace::events::universal::{ProcessMapping, ProcessSymbol};
-use corprof_nettrace::events::{Event, Value};
+use corprof_nettrace::events::{Event, Text, Value};
 
 use super::Frame;
 use crate::event_pipe_samples::UNKNOWN;
@@ -22,6 +23,15 @@ pub(super) struct Symbols {
     files: HashMap<u64, PathBuf>,
     /// Names, with the numbers of their mappings.
     symbols: Ranges<(String, u64)>,
+    /// The code of methods in a recording of corprof, by its beginning.
+    code: BTreeMap<u64, RecordedCode>,
+}
+
+/// Code of a method with its file, and with its module left out.
+#[derive(Debug)]
+struct RecordedCode {
+    module: PathBuf,
+    code: MethodCode<'static>,
 }
 
 /// Values of ranges of addresses, by their beginnings. A range may have had several.
@@ -83,6 +93,13 @@ impl Symbols {
             let is_other = self.symbols.add(symbol.start_address, symbol.end_address, ticks, value);
             return is_other.then_some((symbol.start_address, symbol.end_address));
         }
+        if let Ok(code) = event.decode::<MethodCode<'_>>() {
+            let module = PathBuf::from(code.module.to_string());
+            let MethodCode { start_address, end_address, token, offsets, .. } = code;
+            let code = MethodCode { start_address, end_address, module: Text::from(""), token, offsets };
+            self.code.insert(start_address, RecordedCode { module, code });
+            return None;
+        }
         if self.methods.event(event, ticks) == Change::None {
             return None;
         }
@@ -106,7 +123,16 @@ impl Symbols {
             return unnamed(mapped.map(PathBuf::as_path));
         };
         let module = self.files.get(mapping).filter(|path| !path.as_os_str().is_empty()).or(mapped);
-        named(name, module.map(PathBuf::as_path))
+        let mut frame = named(name, module.map(PathBuf::as_path));
+        frame.place = lines.and_then(|lines| self.recorded_line(lines, address));
+        frame
+    }
+
+    /// The line of an address in a recording of corprof, where an address belongs to one method in the whole file.
+    fn recorded_line(&self, lines: &mut SourceLines, address: u64) -> Option<(String, u32)> {
+        let (_, RecordedCode { module, code }) = self.code.range(..=address).next_back()?;
+        let (file, line) = lines.of_offset(module, code.token, code.il_offset(address)?)?;
+        Some((file.to_owned(), line))
     }
 
     fn line(

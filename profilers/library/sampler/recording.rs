@@ -14,8 +14,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use corprof::id::NativeCode;
 use corprof::info::{CodeRange, FunctionVersion};
 use corprof::prelude::*;
 use corprof::sampler::{NativeFunction, Round, SampledFrame};
@@ -25,15 +27,18 @@ use crate::async_callers::ThreadKey;
 use crate::own_frames::is_of_the_runtime;
 use code_map::{CodeMap, NATIVE};
 use files::Files;
+use il_map::IlMap;
 use trace_file::{Entry, TraceEvent, TraceFile, TraceSample};
 
 mod code_map;
 mod files;
+mod il_map;
 mod mappings;
 mod runtime_events;
 mod trace_file;
 
 pub(super) use files::Rotation;
+pub(super) use il_map::ModulesWithLines;
 pub(super) use runtime_events::{EventInbox, EventKinds, EventWork, Held, HeldEvent, move_events};
 pub(super) use trace_file::Timing;
 
@@ -58,11 +63,20 @@ pub(super) struct UnknownCode {
     address: usize,
 }
 
-/// The same with the code around the address.
+/// The same with the code around the address, and which IL it is of.
 pub(super) struct FoundCode {
     function: FunctionId,
     name: Name,
     range: CodeRange,
+    il: Option<Arc<IlMap>>,
+}
+
+/// The code of a version of a function.
+#[derive(Default)]
+struct VersionCode {
+    ranges: Vec<CodeRange>,
+    /// The beginnings of pieces, from which the runtime counts offsets.
+    codes: Vec<NativeCode>,
 }
 
 /// The addresses in the trace of frames of events; none for those that are not shown.
@@ -137,8 +151,8 @@ impl Recording {
 
     /// Keeps what was found about unknown code.
     pub(super) fn learn(&mut self, found: Vec<FoundCode>) {
-        for FoundCode { function, name, range } in found {
-            self.code.learn(function.as_raw(), &name, range.start..range.start + range.size);
+        for FoundCode { function, name, range, il } in found {
+            self.code.learn(function.as_raw(), &name, range.start..range.start + range.size, il);
         }
     }
 
@@ -155,7 +169,7 @@ impl Recording {
     pub(super) fn native(&mut self, function: &NativeFunction, address: usize) -> u64 {
         let name = function.name.split_once('!').map_or(function.name.as_str(), |(_library, symbol)| symbol);
         if self.code.address(NATIVE, name, address).is_none() {
-            self.code.learn(NATIVE, name, function.code.clone());
+            self.code.learn(NATIVE, name, function.code.clone(), None);
         }
         self.code.address(NATIVE, name, address).unwrap_or_else(|| self.code.logical(&function.name))
     }
@@ -256,31 +270,38 @@ fn address_of(depth: usize, frame: &SampledFrame) -> usize {
 }
 
 /// Asks the runtime for the code around addresses. It may wait for a collection, so nothing may be locked.
-pub(super) fn find_code(cx: &mut InCallback<'_>, unknown: Vec<UnknownCode>) -> Vec<FoundCode> {
+pub(super) fn find_code(
+    cx: &mut InCallback<'_>,
+    unknown: Vec<UnknownCode>,
+    modules: &mut ModulesWithLines,
+) -> Vec<FoundCode> {
     let mut found: Vec<FoundCode> = Vec::new();
-    let mut ranges: HashMap<FunctionId, Vec<CodeRange>> = HashMap::new();
+    let mut versions: HashMap<FunctionId, VersionCode> = HashMap::new();
     for UnknownCode { function, name, address } in unknown {
-        let ranges = ranges.entry(function).or_default();
-        if !ranges.iter().any(|range| range.contains(address)) {
-            *ranges = ranges_of(cx, function, address);
+        let version = versions.entry(function).or_default();
+        if !version.ranges.iter().any(|range| range.contains(address)) {
+            *version = version_at(cx, function, address);
         }
-        let Some(range) = ranges.iter().find(|range| range.contains(address)).copied() else { continue };
-        if !found.iter().any(|other| other.range == range) {
-            found.push(FoundCode { function, name, range });
+        let Some(range) = version.ranges.iter().find(|range| range.contains(address)).copied() else { continue };
+        if found.iter().any(|other| other.range == range) {
+            continue;
         }
+        let code = version.codes.iter().find(|code| code.as_raw() == range.start);
+        let il = code.and_then(|code| modules.il_map(cx, function, *code));
+        found.push(FoundCode { function, name, range, il });
     }
     found
 }
 
-/// The code of the version of a function that is at an address; nothing if another function has taken its place.
-fn ranges_of(cx: &mut InCallback<'_>, function: FunctionId, address: usize) -> Vec<CodeRange> {
+/// The code of the version of a function that is at an address; none if another function has taken its place.
+fn version_at(cx: &mut InCallback<'_>, function: FunctionId, address: usize) -> VersionCode {
     for rejit in cx.rejit_ids(function).unwrap_or_default() {
         let codes = cx.native_code(FunctionVersion { function, rejit }).unwrap_or_default();
-        let ranges = codes.into_iter().flat_map(|code| cx.native_code_ranges(code).unwrap_or_default());
+        let ranges = codes.iter().flat_map(|code| cx.native_code_ranges(*code).unwrap_or_default());
         let ranges: Vec<_> = ranges.collect();
         if ranges.iter().any(|range| range.contains(address)) {
-            return ranges;
+            return VersionCode { ranges, codes };
         }
     }
-    Vec::new()
+    VersionCode::default()
 }

@@ -7,7 +7,7 @@ use corprof::prelude::*;
 use corprof::sampler::{Mode, Round, Sample, Sampler, Strategy};
 use corprof_export::{self as export, FrameId};
 
-use super::recording::{FoundCode, UnknownCode, find_code};
+use super::recording::{FoundCode, ModulesWithLines, UnknownCode, find_code};
 use super::slow_calls::SampleInCall;
 use super::traced_calls::TracedCalls;
 use super::{Options, SamplerProfiler, State};
@@ -61,10 +61,11 @@ impl SamplerProfiler {
     pub(super) fn start_waits(&self, cx: &InCallback<'_>, of: WaitsOf, sampler: Sampler) {
         let sampler = sampler.threads(move |thread| thread.os_id.is_some_and(|os_id| of.wants(os_id)));
         let state = Arc::clone(&self.state);
+        let mut modules = ModulesWithLines::default();
         let started = sampler.start(cx, move |round| {
             let unknown = state.lock(round.cx()).unknown_code_of_waits(round);
             // The runtime may collect before it answers, so nothing is locked.
-            let code = find_code(round.cx_mut(), unknown);
+            let code = find_code(round.cx_mut(), unknown, &mut modules);
             let is_over = state.lock(round.cx()).add_waits(round, code);
             if is_over {
                 round.end_sampling();

@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::il_map::IlMap;
 use super::mappings::{Mapping, Mappings};
 
 /// Addresses from here on are not those of code: processors with 48 bits of address have none there.
@@ -41,6 +42,8 @@ pub(super) struct Symbol {
     pub(super) mapping: u64,
     pub(super) range: Range<u64>,
     pub(super) name: Arc<str>,
+    /// Of a method whose module has a PDB.
+    pub(super) il: Option<Arc<IlMap>>,
     /// The number of the last file that tells of it.
     pub(super) defined_in: u64,
 }
@@ -89,8 +92,8 @@ impl CodeMap {
         Some(piece.place + (address - start).min(last) as u64)
     }
 
-    /// Keeps that there is code of this function.
-    pub(super) fn learn(&mut self, function: Function, name: &str, code: Range<usize>) {
+    /// Keeps that there is code of this function, and which IL it is of.
+    pub(super) fn learn(&mut self, function: Function, name: &str, code: Range<usize>, il: Option<Arc<IlMap>>) {
         if code.is_empty() {
             return;
         }
@@ -108,7 +111,7 @@ impl CodeMap {
             (code.start as u64, self.mappings.of(&code))
         };
         self.name(&code);
-        let name = self.define(mapping, place..place + code.len() as u64, name);
+        let name = self.define(mapping, place..place + code.len() as u64, name, il);
         self.pieces.insert(code.start, Piece { end: code.end, function, name, place });
     }
 
@@ -125,7 +128,7 @@ impl CodeMap {
         let mapping = *mapping;
         let place = *free;
         *free += LOGICAL_SIZE;
-        let name = self.define(mapping, place..place + LOGICAL_SIZE, name);
+        let name = self.define(mapping, place..place + LOGICAL_SIZE, name, None);
         self.logical.insert(name, place);
         place + LOGICAL_SIZE / 2
     }
@@ -151,10 +154,10 @@ impl CodeMap {
         }
     }
 
-    fn define(&mut self, mapping: u64, range: Range<u64>, name: &str) -> Arc<str> {
+    fn define(&mut self, mapping: u64, range: Range<u64>, name: &str, il: Option<Arc<IlMap>>) -> Arc<str> {
         self.symbol_count += 1;
         let name: Arc<str> = name.into();
-        let symbol = Symbol { id: self.symbol_count, mapping, range, name: Arc::clone(&name), defined_in: 0 };
+        let symbol = Symbol { id: self.symbol_count, mapping, range, name: Arc::clone(&name), il, defined_in: 0 };
         self.symbols.insert(symbol.range.start, symbol);
         name
     }
@@ -219,8 +222,8 @@ mod tests {
         let mut map = CodeMap::default();
         let function = 8;
         assert_eq!(map.address(function, "A", 0x1010), None);
-        map.learn(function, "A", 0x1000..0x1020);
-        map.learn(function, "A", 0x1000..0x1020);
+        map.learn(function, "A", 0x1000..0x1020, None);
+        map.learn(function, "A", 0x1000..0x1020, None);
         assert_eq!(map.address(function, "A", 0x1010), Some(0x1010));
         assert_eq!(map.address(function, "A", 0x101f), Some(0x101e), "within the symbol for TraceEvent");
         assert_eq!(map.address(function, "A", 0x1020), None);
@@ -232,16 +235,16 @@ mod tests {
         let mut map = CodeMap::default();
         let first = 8;
         let second = 16;
-        map.learn(first, "A", 0x1000..0x1020);
-        map.learn(first, "B", 0x1020..0x1040);
-        map.learn(second, "C", 0x1010..0x1030);
+        map.learn(first, "A", 0x1000..0x1020, None);
+        map.learn(first, "B", 0x1020..0x1040, None);
+        map.learn(second, "C", 0x1010..0x1030, None);
         assert_eq!(map.address(first, "A", 0x1000), None, "it is gone");
         assert_eq!(map.address(first, "B", 0x1038), None, "it is gone");
         assert_eq!(map.address(second, "C", 0x1018), Some(MOVED + 8));
         // The same name again is other code, and nobody minds.
-        map.learn(first, "A", 0x1000..0x1020);
+        map.learn(first, "A", 0x1000..0x1020, None);
         assert_eq!(map.address(first, "A", 0x1000), Some(MOVED + 0x20));
-        map.learn(second, "D", 0x1040..0x1050);
+        map.learn(second, "D", 0x1040..0x1050, None);
         assert_eq!(map.address(second, "D", 0x1040), Some(0x1040));
         let symbols = symbols(&map);
         assert_eq!(symbols.len(), 5);
@@ -256,9 +259,9 @@ mod tests {
     fn a_function_id_of_another_method_is_not_trusted() {
         let mut map = CodeMap::default();
         let function = 8;
-        map.learn(function, "A", 0x1000..0x1020);
+        map.learn(function, "A", 0x1000..0x1020, None);
         assert_eq!(map.address(function, "B", 0x1010), None);
-        map.learn(function, "B", 0x1000..0x1020);
+        map.learn(function, "B", 0x1000..0x1020, None);
         assert_eq!(map.address(function, "B", 0x1010), Some(MOVED + 0x10));
     }
 
@@ -275,8 +278,8 @@ mod tests {
     fn names_of_code_that_is_gone_are_forgotten_later() {
         let mut map = CodeMap::default();
         let function = 8;
-        map.learn(function, "A", 0x1000..0x1020);
-        map.learn(function, "B", 0x1000..0x1020);
+        map.learn(function, "A", 0x1000..0x1020, None);
+        map.learn(function, "B", 0x1000..0x1020, None);
         map.forget_gone();
         assert_eq!(map.symbol(0x1010).map(|symbol| symbol.name.to_string()).as_deref(), Some("A"), "samples may wait");
         map.gone[0].0 -= LONGEST_WAIT;

@@ -26,7 +26,7 @@ use corprof_async::{ASYNC_EVENTS, Action, Decoder, PROVIDER};
 use corprof_nettrace::Metadata;
 
 use super::trace_file::TraceThread;
-use super::{EventPlaces, FoundCode, UnknownCode, find_code};
+use super::{EventPlaces, FoundCode, ModulesWithLines, UnknownCode, find_code};
 use crate::async_callers::{Joins, method_at};
 use crate::sampler::State;
 
@@ -298,12 +298,13 @@ pub(in crate::sampler) struct EventWork {
     inbox: Arc<EventInbox>,
     session: Option<RuntimeEvents>,
     activities: Option<EventPipeSessionId>,
+    modules: ModulesWithLines,
     is_started: bool,
 }
 
 impl EventWork {
     pub(in crate::sampler) fn new(state: Arc<Mutex<State>>, inbox: Arc<EventInbox>) -> Self {
-        Self { state, inbox, session: None, activities: None, is_started: false }
+        Self { state, inbox, session: None, activities: None, modules: ModulesWithLines::default(), is_started: false }
     }
 
     /// Does what is due.
@@ -314,7 +315,7 @@ impl EventWork {
                 self.state.lock(cx).say_without_events(&error);
             }
         }
-        move_events(cx, &self.state, &self.inbox);
+        move_events(cx, &self.state, &self.inbox, &mut self.modules);
     }
 
     fn start(&mut self, cx: &mut ProfilerThread<'_>) -> Result<()> {
@@ -334,16 +335,21 @@ impl EventWork {
     }
 
     /// Ends the sessions, and writes their last events.
-    pub(in crate::sampler) fn end(self, cx: &mut ProfilerThread<'_>) {
+    pub(in crate::sampler) fn end(mut self, cx: &mut ProfilerThread<'_>) {
         for session in self.session.map(|session| session.id()).into_iter().chain(self.activities) {
             let _ = cx.event_pipe_stop_session(session); // the end of the process has ended it
         }
-        move_events(cx, &self.state, &self.inbox);
+        move_events(cx, &self.state, &self.inbox, &mut self.modules);
     }
 }
 
 /// Moves the events that were delivered into the recording.
-pub(in crate::sampler) fn move_events(cx: &mut InCallback<'_>, state: &Mutex<State>, inbox: &EventInbox) {
+pub(in crate::sampler) fn move_events(
+    cx: &mut InCallback<'_>,
+    state: &Mutex<State>,
+    inbox: &EventInbox,
+    modules: &mut ModulesWithLines,
+) {
     /// So many at once: the sampler waits for the lock meanwhile.
     const AT_ONCE: usize = 256;
     let mut held = inbox.take_all(cx);
@@ -353,7 +359,7 @@ pub(in crate::sampler) fn move_events(cx: &mut InCallback<'_>, state: &Mutex<Sta
     inbox.find_methods(cx, &mut held);
     let unknown: Vec<UnknownCode> = state.lock(cx).unknown_code_of_events(cx, &held);
     // The runtime may collect before it answers, so nothing is locked.
-    let code: Vec<FoundCode> = find_code(cx, unknown);
+    let code: Vec<FoundCode> = find_code(cx, unknown, modules);
     if let Some(recording) = &mut state.lock(cx).recording {
         recording.learn(code);
         recording.define_events(&held);

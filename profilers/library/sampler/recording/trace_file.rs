@@ -13,6 +13,7 @@ use corprof_async::PROVIDER;
 use corprof_async::trace::ACTIVITY_PROVIDER;
 use corprof_export::application_name;
 use corprof_nettrace::events::Provider;
+use corprof_nettrace::events::recording::{self, MethodCode};
 use corprof_nettrace::events::universal::{ExistingProcess, Measured, ProcessMapping, ProcessSymbol};
 use corprof_nettrace::{Label, Metadata, NewEvent, Thread, Trace, UtcTime, Uuid, WriteError, Writer};
 
@@ -26,8 +27,9 @@ const MAPPING_EVENT: u32 = 2;
 const SYMBOL_EVENT: u32 = 3;
 const CPU_EVENT: u32 = 4;
 const WAIT_EVENT: u32 = 5;
+const CODE_EVENT: u32 = 6;
 /// Those of the runtime's events follow.
-const FIRST_OF_RUNTIME: u32 = 6;
+const FIRST_OF_RUNTIME: u32 = 7;
 
 /// The thread of what no thread of the application has done.
 const OWN_THREAD: u64 = 1;
@@ -281,8 +283,8 @@ impl TraceFile {
             }
             let Some(symbol) = code.symbol(*address) else { continue };
             let is_defined = std::mem::replace(&mut symbol.defined_in, self.file) == self.file;
-            let (id, mapping_id, range, name) =
-                (symbol.id, symbol.mapping, symbol.range.clone(), Arc::clone(&symbol.name));
+            let (id, mapping_id, range, name, il) =
+                (symbol.id, symbol.mapping, symbol.range.clone(), Arc::clone(&symbol.name), symbol.il.clone());
             if !is_defined {
                 self.tell_of_mapping(code, mapping_id);
                 let symbol = ProcessSymbol {
@@ -293,6 +295,16 @@ impl TraceFile {
                     name: (&*name).into(),
                 };
                 self.define(SYMBOL_EVENT, |payload| symbol.write(payload).is_ok());
+                if let Some(il) = il {
+                    let code = MethodCode {
+                        start_address: range.start,
+                        end_address: range.end - 1,
+                        module: (&*il.module).into(),
+                        token: il.token,
+                        offsets: il.offsets.clone(),
+                    };
+                    self.define(CODE_EVENT, |payload| code.write(payload).is_ok());
+                }
             }
             if self.defined.len() >= MOST_DEFINED {
                 self.defined.clear();
@@ -539,6 +551,8 @@ impl TraceFile {
             system(SYMBOL_EVENT, ProcessSymbol::ID, ProcessSymbol::NAME).with_fields(ProcessSymbol::fields()),
             events(CPU_EVENT, Measured::CPU),
             events(WAIT_EVENT, Measured::WAIT),
+            Metadata::new(CODE_EVENT, recording::PROVIDER, MethodCode::ID, MethodCode::NAME)
+                .with_fields(MethodCode::fields()),
         ] {
             writer.define_event(&definition)?;
         }
