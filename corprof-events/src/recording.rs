@@ -133,6 +133,7 @@ impl<'a> View<'a> for MethodCode<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::value::Value;
 
     fn code(offsets: Vec<(u32, u32)>) -> MethodCode<'static> {
         let module = Text::from("/app/Shop.dll");
@@ -164,7 +165,15 @@ mod tests {
         code(vec![(0, 1), (9, 300)]).write(&mut payload).unwrap();
         let event = Event::new(Provider::of(PROVIDER), MethodCode::ID, 0, &payload, true);
         let event = event.with_description(MethodCode::NAME, Some(MethodCode::fields()));
-        let shown = format!("{event}");
-        assert!(shown.contains("/app/Shop.dll") && shown.contains("300"), "{shown}");
+        assert_eq!(
+            event.field("Module").and_then(Value::as_text).map(|text| text.to_string()).as_deref(),
+            Some("/app/Shop.dll")
+        );
+        let offsets = event.field("Offsets").and_then(|value| value.as_list()).unwrap();
+        assert_eq!(
+            offsets.iter().filter_map(Value::as_u64).collect::<Vec<_>>(),
+            [0, 1, 9, 300],
+            "distances and offsets"
+        );
     }
 }
