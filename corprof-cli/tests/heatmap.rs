@@ -61,15 +61,50 @@ fn a_page_has_a_column_for_each_second() -> Result<()> {
 }
 
 #[test]
-fn a_long_recording_has_a_column_for_each_minute() -> Result<()> {
+fn a_long_recording_keeps_short_cells_and_is_drawn_in_longer_ones() -> Result<()> {
     let (folder, _) = file(&recording(1_000)?)?;
     let whole = data(folder.path(), &[])?;
     let heat = &whole["heat"];
-    assert_eq!((&heat["cell"], &heat["rows"], &heat["columns"]), (&1.0.into(), &60.into(), &67.into()));
-    // A part of it in shorter cells.
+    assert_eq!((&heat["cell"], &heat["rows"], &heat["columns"]), (&0.02.into(), &50.into(), &3996.into()));
+    assert_eq!(heat["levels"][0], serde_json::json!([50, 60]));
     let part = data(folder.path(), &["--from", "2000", "--to", "2100", "--include", "Order"])?;
     let heat = &part["heat"];
     assert_eq!((&heat["cell"], &heat["first"], &heat["columns"]), (&0.02.into(), &2000.into(), &101.into()));
+    Ok(())
+}
+
+#[test]
+fn shorter_cells_of_a_long_recording_are_shown_on_demand() -> Result<()> {
+    let (folder, _) = file(&recording(1_000)?)?;
+    ensure!(heatmap(folder.path(), &["shop.nettrace"])?.status.success());
+    let page = folder.path().join("heatmap.html");
+    let choose = "key('Home'); for (let i = 0; i < 5; i++) key('ArrowDown'); key('Enter');";
+    let click = |id: &str| format!("document.getElementById('moments-{id}').click();");
+    let shorter = choose.to_owned() + &click("in");
+    // The sample is in the first of the cells of its second.
+    let shortest = shorter.clone() + "key('Home'); for (let i = 0; i < 5; i++) key('ArrowRight'); key('Enter');";
+    for (todo, expected, column) in [
+        ("", "All the time: 300 samples", "A column is a minute, from top to bottom; a cell 1 s."),
+        (choose, "0:00:05 to 0:00:06: 1 sample", "A column is a minute"),
+        (&shorter, "0:00:05.00 to 0:00:06.00: 1 sample", "A column is a second, from top to bottom; a cell 20 ms."),
+        (&shortest, "0:00:05.00 to 0:00:05.02: 1 sample", "A column is a second"),
+        (&(shortest.clone() + "key('-');"), "0:00:05 to 0:00:06: 1 sample", "A column is a minute"),
+        (&(click("in") + &click("out")), "All the time: 300 samples", "A column is a minute"),
+    ] {
+        let Some(shown) = shown_after(&page, todo)? else { return Ok(()) };
+        ensure!(pages::words(&shown)?.starts_with(expected), "{todo}: {}", pages::words(&shown)?);
+        ensure!(shown.contains(column), "{todo}: {shown}");
+    }
+    // A link asks for the cells that it needs.
+    for (asked, expected, column) in [
+        ("#at=2505-2506", "0:41:45 to 0:41:46: 1 sample", "A column is a minute"),
+        ("#at=2505-2505.02", "0:41:45.00 to 0:41:45.02: 1 sample", "A column is a second"),
+        ("#at=2505.02-2505.1", "0:41:45.02 to 0:41:45.10: 0 samples", "A column is a second"),
+    ] {
+        let shown = shown(&page, asked)?.context("no Chromium any more")?;
+        ensure!(pages::words(&shown)?.starts_with(expected), "{asked}: {}", pages::words(&shown)?);
+        ensure!(shown.contains(column), "{asked}: {shown}");
+    }
     Ok(())
 }
 

@@ -54,6 +54,7 @@ pub struct HeatMap {
     first: u32,
     columns: u32,
     heats: Vec<Heat>,
+    levels: Vec<(u32, u32)>,
     timeline: Option<Timeline>,
 }
 
@@ -89,6 +90,9 @@ pub(crate) struct Packed<'a> {
     rows: u32,
     first: u32,
     columns: u32,
+    /// How many cells may be drawn as one, and how many of these in a column.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    levels: &'a [(u32, u32)],
     /// Weights are multiples of it.
     quantum: u64,
     /// The title of the samples in a timeline.
@@ -125,7 +129,22 @@ impl HeatMap {
     #[must_use]
     pub fn new(cell: Duration, rows: u32, first: u32, columns: u32, mut heats: Vec<Heat>) -> Self {
         heats.sort_unstable_by_key(|heat| heat.cell);
-        Self { cell, rows, first, columns, heats, timeline: None }
+        Self { cell, rows, first, columns, heats, levels: Vec::new(), timeline: None }
+    }
+
+    /// Has the page draw several cells as one where there is no room for all, from the shortest to the longest: how
+    /// many as one, and how many of these are in a column. A button of the page shows shorter ones.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use corprof_export::HeatMap;
+    /// // A day in cells of 20 ms, drawn in columns of a minute.
+    /// let map = HeatMap::new(Duration::from_millis(20), 50, 0, 86_400, Vec::new()).with_levels(vec![(50, 60)]);
+    /// ```
+    #[must_use]
+    pub fn with_levels(mut self, levels: Vec<(u32, u32)>) -> Self {
+        self.levels = levels;
+        self
     }
 
     /// Has the page draw a timeline, with `title` for the samples, and lanes below them.
@@ -172,6 +191,7 @@ impl HeatMap {
             rows: self.rows,
             first: self.first,
             columns: self.columns,
+            levels: &self.levels,
             quantum,
             title: self.timeline.as_ref().map(|timeline| timeline.title.as_str()),
             lanes: lanes.map(|lane| PackedLane { title: &lane.title, is_time: lane.is_time }).collect(),

@@ -1,9 +1,11 @@
 //! Writes a recording of processor samples, to measure readers with:
-//! `cargo run --release -p corprof-nettrace --example generate -- FILE.nettrace [MEGABYTES [THREADS HZ HOURS]]`.
+//! `cargo run --release -p corprof-nettrace --example generate -- FILE.nettrace [MEGABYTES [THREADS HZ HOURS
+//! [skewed]]]]`.
 //!
 //! 64 threads of one process have 20,000 distinct stacks of 20 to 60 frames in 4,000 methods, a thousand samples a
 //! second each, with a sequence point every second. With HOURS, it ends after these, however large it is: a day of one
-//! processor is `day.nettrace 100000 1 100 24`.
+//! processor is `day.nettrace 100000 1 100 24`. All stacks come as often as each other; `skewed`, the second one comes
+//! half as often as the first, the third one a third as often, and so on.
 
 use std::error::Error;
 use std::fs::File;
@@ -26,6 +28,15 @@ impl Chance {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit
     }
+
+    /// The number of a stack. Skewed, each is about as likely as one by its number.
+    fn stack(&mut self, is_skewed: bool) -> u64 {
+        if !is_skewed {
+            return self.below(STACKS);
+        }
+        let part = self.below(1 << 30) as f64 / f64::from(1 << 30);
+        ((STACKS + 1) as f64).powf(part) as u64 - 1
+    }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -36,6 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let threads = number(64)?;
     let hertz = number(1_000)?;
     let hours = number(1_000_000)?;
+    let is_skewed = args.next().is_some_and(|word| word == "skewed");
     let now = UtcTime::from_system_time(SystemTime::now()).ok_or("no clock")?;
     let mut writer = Writer::new(File::create(path)?, &Trace::new(now, 0, 1_000_000_000))?;
     let cpu = Metadata::new(1, Provider::UNIVERSAL_EVENTS.name(), 0, Measured::CPU).with_fields(Measured::fields());
@@ -89,7 +101,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     while writer.stats().bytes < megabytes * 1_000_000 && ticks < hours * 3_600_000_000_000 {
         ticks += 1_000_000_000 / hertz;
         for thread in 1..=threads {
-            let number = chance.below(STACKS);
+            let number = chance.stack(is_skewed);
             let mut event = NewEvent::new(1, thread, ticks);
             event.payload = &payload;
             event.stack = stacks.get(usize::try_from(number)?).map_or(&[], Vec::as_slice);

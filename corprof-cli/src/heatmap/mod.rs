@@ -15,10 +15,11 @@ use crate::view::{self, page};
 /// Show when a recording was busy, and with what: a page with a heat map of its samples, and the flame graph of each
 /// moment.
 ///
-/// A column of the map is a second, from top to bottom, in cells of 20 ms; of a recording that is longer than 25
-/// minutes a minute in cells of a second, of more than 25 hours an hour. The darker a cell (in a dark page: the
-/// brighter), the more samples it has, or the more time or bytes. Click a cell, or drag over a range, and the flame
-/// graph and the table below are of that moment. --from and --to show a part of a long recording in shorter cells.
+/// A column of the map is a second, from top to bottom, in cells of 20 ms. A recording that is longer than 25 minutes is
+/// drawn in columns of a minute and cells of a second, one of more than 25 hours in columns of an hour, and `Shorter
+/// cells` shows the 25 minutes around a moment in cells of 20 ms. The darker a cell (in a dark page: the brighter), the
+/// more samples it has, or the more time or bytes. Click a cell, or drag over a range, and the flame graph and the table
+/// below are of that moment.
 ///
 /// Reads .nettrace files and the text of `perf script`, as `corprof view` does. The page is one file, and asks nothing
 /// of the network. It has at most 15 MB, unless its stacks alone need more: cells become longer if there are too many.
@@ -26,7 +27,7 @@ use crate::view::{self, page};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof heatmap app.nettrace
-  corprof heatmap app.nettrace -o monday.html --from 3600 --to 4200
+  corprof heatmap monday.nettrace -o monday.html --from 14:05 --to 15:00
   corprof heatmap app.nettrace --thread '.NET TP Worker' --include 'Shop.Basket.*'
   corprof heatmap app.nettrace --event allocations
 

@@ -20,7 +20,7 @@ const LEVELS: [Level; 5] = [
     Level { cell: Duration::from_secs(3600), rows: 24 },
 ];
 
-/// The most columns of a heat map: 25 minutes in columns of a second, 25 hours in columns of a minute.
+/// The most columns of cells that are drawn: 25 minutes in columns of a second, 25 hours in columns of a minute.
 const MOST_COLUMNS: u32 = 1_500;
 
 /// The most entries, 24 bytes each: a day of 100 samples a second, each with another stack.
@@ -128,11 +128,19 @@ impl Cells {
         true
     }
 
-    /// Takes cells that are long enough for a recording of this duration.
+    /// Takes cells that are long enough for a recording of this duration: a timeline draws all, a heat map those of a
+    /// part of the time.
     pub(super) fn finish(&mut self, duration: Duration) {
         self.to = self.to.min(duration).max(self.from);
         self.merge();
-        while self.columns().1 > MOST_COLUMNS && self.coarsen() {}
+        while self.of == CellsOf::Threads && self.columns().1 > MOST_COLUMNS && self.coarsen() {}
+    }
+
+    /// Longer cells in which these can be drawn: how many as one, and how many of these are in a column.
+    pub(crate) fn longer(&self) -> Vec<(u32, u32)> {
+        let shortest = self.level().cell.as_nanos();
+        let longer = LEVELS.iter().skip(self.level + 1);
+        longer.filter_map(|level| Some((u32::try_from(level.cell.as_nanos() / shortest).ok()?, level.rows))).collect()
     }
 
     /// Gives stacks other numbers.
@@ -203,13 +211,20 @@ mod tests {
     }
 
     #[test]
-    fn a_long_recording_has_columns_of_minutes() {
-        let mut cells = Cells::new(CellsOf::Stacks, Duration::from_secs(3600), Duration::MAX);
-        cells.add(Duration::from_millis(3_660_700), 7, 1, 1);
-        cells.add(Duration::from_millis(3_660_900), 7, 1, 1);
-        cells.finish(Duration::from_secs(24 * 3600));
-        assert_eq!((cells.level(), cells.columns()), (LEVELS[1], (60, 23 * 60 + 1)));
-        assert_eq!(cells.entries(), [entry(3_660, 1, 2)]);
+    fn of_a_long_recording_a_timeline_has_longer_cells_and_a_heat_map_says_which_there_are() {
+        let finished = |of| {
+            let mut cells = Cells::new(of, Duration::from_secs(3600), Duration::MAX);
+            cells.add(Duration::from_millis(3_660_700), 0, 1, 1);
+            cells.add(Duration::from_millis(3_660_900), 0, 1, 1);
+            cells.finish(Duration::from_secs(24 * 3600));
+            cells
+        };
+        let timeline = finished(CellsOf::Threads);
+        assert_eq!((timeline.level(), timeline.columns()), (LEVELS[1], (60, 23 * 60 + 1)));
+        assert_eq!(timeline.entries(), [entry(3_660, 1, 2)]);
+        let map = finished(CellsOf::Stacks);
+        assert_eq!((map.level(), map.columns()), (LEVELS[0], (3_600, 23 * 3_600 + 1)));
+        assert_eq!(map.longer(), [(50, 60), (250, 12), (3_000, 60), (180_000, 24)]);
     }
 
     #[test]

@@ -137,7 +137,8 @@ impl Builder<'_> {
         let level = cells.level();
         let Some(lanes) = &self.picture.lanes else {
             let (first, columns) = cells.columns();
-            return Some(HeatMap::new(level.cell, level.rows, first, columns, heats));
+            let map = HeatMap::new(level.cell, level.rows, first, columns, heats);
+            return Some(map.with_levels(cells.longer()));
         };
         let weights = |cells: &Cells| -> Vec<(u32, u64)> {
             cells.entries().iter().map(|entry| (entry.cell, entry.weight)).collect()

@@ -2,15 +2,15 @@
 // The heat map above the flame graph: a column of cells for each second, minute or hour, whose colours say how much they
 // have.
 function createDrawing(moments) {
-  const { heat, count, sums, weight, scroll, canvas, pen } = moments, { rows, columns } = heat;
+  const { weight, scroll, canvas, pen } = moments;
   const LEVELS = 5, AXIS = 18, LEAST_HEIGHT = 180;
-  const tall = Math.max(3, Math.floor(LEAST_HEIGHT / rows));
+  const height = () => Math.max(3, Math.floor(LEAST_HEIGHT / moments.rows));
   // The width of a column, and what the deepest colour stands for.
   let wide = 3, top = 1;
 
   function recounted() {
     // A few cells with more than all others do not make these pale.
-    const some = sums.filter((sum) => sum > 0).sort();
+    const some = moments.sums.filter((sum) => sum > 0).sort();
     top = some.length > 0 ? some[Math.min(some.length - 1, Math.floor(some.length * 0.99))] : 1;
     legend();
   }
@@ -34,15 +34,15 @@ function createDrawing(moments) {
       entries.push(entry(step, step === LEVELS ? `more than ${weight(last)}` : `to ${weight(most)}`));
       last = most;
     }
-    const column = heat.cell * rows;
+    const column = moments.cell * moments.rows;
     const name = column === 1 ? "second" : column === 60 ? "minute" : column === 3600 ? "hour" : "day";
     const about = document.createElement("span");
-    about.textContent = `A column is a ${name}, from top to bottom; a cell ${moments.span(heat.cell)}.`;
+    about.textContent = `A column is a ${name}, from top to bottom; a cell ${moments.span(moments.cell)}.`;
     document.getElementById("moments-legend").replaceChildren(about, ...entries);
   }
 
   function draw() {
-    const { selected, cursor, colour } = moments;
+    const { selected, cursor, colour, rows, columns, sums } = moments, tall = height();
     const colours = Array.from({ length: LEVELS + 1 }, (_, step) => colour("heat" + step));
     wide = Math.max(2, Math.min(24, Math.floor(scroll.clientWidth / columns)));
     const width = wide * columns;
@@ -61,13 +61,14 @@ function createDrawing(moments) {
   }
   // Times below the columns, no two of which touch.
   function axis(ink, width) {
+    const { first, rows, columns, cell } = moments, firstColumn = first / rows, tall = height();
     const STEPS = [1, 2, 5, 10, 15, 20, 30, 60, 120, 180, 240, 300, 600, 1200];
     const least = Math.ceil(64 / wide), step = STEPS.find((step) => step >= least) || least;
     pen.fillStyle = ink;
     pen.font = "12px system-ui, sans-serif";
     pen.textBaseline = "bottom";
-    for (let column = Math.ceil(heat.first / step) * step; column < heat.first + columns; column += step) {
-      const x = (column - heat.first) * wide, text = moments.moment(column * rows * heat.cell, true);
+    for (let column = Math.ceil(firstColumn / step) * step; column < firstColumn + columns; column += step) {
+      const x = (column - firstColumn) * wide, text = moments.moment(column * rows * cell, true);
       if (x > 0 && x + pen.measureText(text).width > width) continue;
       pen.fillRect(x, tall * rows, 1, 4);
       pen.fillText(text, x + 3, tall * rows + AXIS);
@@ -75,15 +76,16 @@ function createDrawing(moments) {
   }
   // A line around cells: of each column those between the first and the last.
   function outline([from, to], ink) {
+    const { rows } = moments, tall = height(), bottom = rows * tall;
     const [left, right] = [Math.floor(from / rows), Math.floor(to / rows)];
-    const [above, below] = [from % rows * tall, (to % rows + 1) * tall], height = rows * tall;
+    const [above, below] = [from % rows * tall, (to % rows + 1) * tall];
     pen.beginPath();
     if (left === right) {
       pen.rect(left * wide, above, wide, below - above);
     } else {
       pen.moveTo(left * wide, above);
       for (const [x, y] of [[left + 1, above], [left + 1, 0], [right + 1, 0], [right + 1, below], [right, below],
-        [right, height], [left, height]]) pen.lineTo(x * wide, y);
+        [right, bottom], [left, bottom]]) pen.lineTo(x * wide, y);
       pen.closePath();
     }
     pen.lineWidth = 2;
@@ -93,23 +95,29 @@ function createDrawing(moments) {
 
   // The cell of a pointer.
   function cellAt(event) {
-    const place = canvas.getBoundingClientRect();
-    const column = Math.floor((event.clientX - place.left) / wide), row = Math.floor((event.clientY - place.top) / tall);
+    const place = canvas.getBoundingClientRect(), { rows, columns } = moments;
+    const column = Math.floor((event.clientX - place.left) / wide), row = Math.floor((event.clientY - place.top) / height());
     return Math.max(0, Math.min(columns - 1, column)) * rows + Math.max(0, Math.min(rows - 1, row));
   }
-  // Has a cell be seen.
-  function reveal(cell) {
-    const x = Math.floor(cell / rows) * wide;
+  // The cell in the middle of the window.
+  function inWindow() {
+    const x = Math.min(scroll.scrollLeft + scroll.clientWidth / 2, moments.columns * wide / 2 + scroll.scrollLeft);
+    return Math.min(moments.columns - 1, Math.floor(x / wide)) * moments.rows;
+  }
+  // Has a cell be seen, in the middle if that is wanted.
+  function reveal(cell, isCentred) {
+    const x = Math.floor(cell / moments.rows) * wide;
+    if (isCentred) scroll.scrollLeft = x - scroll.clientWidth / 2;
     if (x < scroll.scrollLeft) scroll.scrollLeft = x;
     if (x + wide > scroll.scrollLeft + scroll.clientWidth) scroll.scrollLeft = x + wide - scroll.clientWidth;
   }
   return {
-    title: "Heat map", recounted, draw, cellAt, reveal,
+    title: "Heat map", recounted, draw, cellAt, reveal, inWindow,
     hint: "Click a cell, or drag over a range, for its flame graph. Arrow keys, Shift and Enter work as well.",
-    keys: "Arrow keys move between cells, with shift they extend the range, Enter shows the flame graph of it, Escape that of all the time.",
-    isOn: (event) => event.offsetY < rows * tall,
+    keys: "Arrow keys move between cells, with shift they extend the range, Enter shows the flame graph of it, Escape that of all the time. Plus and minus change the length of cells.",
+    isOn: (event) => event.offsetY < moments.rows * height(),
     around: (cell) => [cell, cell],
-    steps: () => ({ ArrowUp: -1, ArrowDown: 1, ArrowLeft: -rows, ArrowRight: rows }),
+    steps: () => ({ ArrowUp: -1, ArrowDown: 1, ArrowLeft: -moments.rows, ArrowRight: moments.rows }),
     facts: () => [],
   };
 }
