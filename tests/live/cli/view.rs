@@ -161,6 +161,55 @@ mod long {
         })
     }
 
+    /// The file of `--clrevents contention`: the events of ends have the time, those of begins the stacks.
+    #[test]
+    fn a_contention_file_of_dotnet_trace_has_the_waits() -> Result<()> {
+        if dotnet_trace()?.is_none() {
+            return Ok(());
+        }
+        for runtime in Runtime::all_for_modern("Locks")? {
+            if runtime.is_windows() || runtime.is_emulated() {
+                continue;
+            }
+            let folder = tempfile::tempdir()?;
+            let file = folder.path().join("contention.nettrace");
+            // A thread keeps a lock for 50 ms at a time, for which three others wait.
+            let mut child = Run::new(&runtime, "Locks").args(["2000"]).command()?.stdout(Stdio::null()).spawn()?;
+            let mut command = dotnet_trace()?.context("no dotnet-trace")?;
+            command.args(["collect", "--clrevents", "contention", "--clreventlevel", "informational"]);
+            command.args(["-p", &child.id().to_string(), "--duration", "00:00:00:04", "-o"]).arg(&file);
+            // It connects once the runtime listens.
+            thread::sleep(Duration::from_secs(1));
+            let output = command.stdin(Stdio::null()).output();
+            child.kill()?;
+            child.wait()?;
+            let output = output?;
+            ensure!(output.status.success() && file.exists(), "{runtime}: {output:?}");
+            let view = |arguments: &[&str]| -> Result<Value> {
+                let output = corprof()?.arg("view").arg(&file).arg("--json").args(arguments).output()?;
+                ensure!(output.status.success(), "{runtime}: {output:?}");
+                Ok(serde_json::from_slice(&output.stdout)?)
+            };
+            let whole = view(&["--only-my-code"])?;
+            let number = |value: &Value| value.as_u64().unwrap_or_default();
+            let (samples, weight) = (number(&whole["samples"]), number(&whole["weight"]));
+            println!("{runtime}: {samples} waits, {weight} ns");
+            ensure!(samples > 30 && weight / samples > 20_000_000, "{runtime}: {whole}");
+            let wants = &whole["rows"][0];
+            ensure!(wants["name"] == "Program.Wants()" && number(&wants["own"]) == weight, "{runtime}: {whole}");
+            let halves = [view(&["--to", "50%"])?, view(&["--from", "50%"])?];
+            ensure!(
+                halves.iter().map(|half| number(&half["samples"])).sum::<u64>() == samples,
+                "{runtime}: {halves:?}"
+            );
+            let threads = view(&["--by", "thread"])?;
+            let is_waiter = |row: &&Value| number(&row["own"]) * 5 > weight;
+            let waiters = threads["rows"].as_array().into_iter().flatten().filter(is_waiter).count();
+            ensure!(waiters == 3, "{runtime}: {threads}");
+        }
+        Ok(())
+    }
+
     fn collect(pid: u32, file: &Path, seconds: u64) -> Result<Output> {
         let mut command = dotnet_trace()?.context("no dotnet-trace")?;
         command.args(["collect-linux", "--profile", "cpu-sampling,thread-time", "-p", &pid.to_string()]);

@@ -26,6 +26,7 @@ const CALLS: &str = "12 M events";
 const MOST_UNDER_TRACER: f64 = 1.0 / 0.6;
 const MOST_AT_100_HZ: f64 = 1.0 / 0.97;
 const MOST_AT_1000_HZ: f64 = 1.0 / 0.93;
+const MOST_RECORDED: f64 = 1.0 / 0.95;
 const MOST_SLOWER: f64 = 1.2;
 const MOST_BYTES: f64 = 20.0;
 
@@ -136,13 +137,27 @@ fn by_sampling<'b>(bed: &'b Bed, directory: &Path) -> Vec<Watcher<'b>> {
         ("signals, 1 kHz", "1000", false, MOST_AT_1000_HZ),
         ("signals, 1 kHz, server GC", "1000", true, MOST_AT_1000_HZ),
     ];
-    let watcher = |(name, hertz, is_server, most)| {
+    let sampled = |(name, hertz, is_server, most)| {
         let settings = [("SAMPLER_STRATEGY", "signals"), ("SAMPLER_HZ", hertz)];
         let mut settings = settings.map(|(name, value): (_, &str)| (name, value.to_owned())).to_vec();
         settings.push(("SAMPLER_OUT", file(directory, "samples.folded")));
         Watcher { name, built: &bed.sampler, kind: Kind::Sampler, settings, is_server, most: Some(most) }
     };
-    rates.map(watcher).into()
+    let settings = [
+        ("SAMPLER_STRATEGY", "signals".to_owned()),
+        ("SAMPLER_HZ", "100".to_owned()),
+        ("SAMPLER_OUT", file(directory, "all.nettrace")),
+        ("SAMPLER_EVENTS", "alloc,lock,exception,gc".to_owned()),
+    ];
+    let recorded = Watcher {
+        name: "a recording: cpu, alloc, lock, exception, gc",
+        built: &bed.sampler,
+        kind: Kind::Sampler,
+        settings: settings.into(),
+        is_server: false,
+        most: Some(MOST_RECORDED),
+    };
+    rates.map(sampled).into_iter().chain([recorded]).collect()
 }
 
 fn file(directory: &Path, name: &str) -> String {
