@@ -237,6 +237,50 @@ fn suspended_methods_are_recompiled_or_refused_by_name() -> Result<()> {
     Ok(())
 }
 
+/// Counters and inserted hooks of beginnings are in the IL, which a method that goes on does not run from its beginning.
+#[test]
+fn a_call_that_is_suspended_is_counted_once() -> Result<()> {
+    const PAUSES: &str = "AsyncPauses";
+    for runtime in Runtime::all_for_modern(PAUSES)? {
+        for tiered in ["0", "1"] {
+            let run = Run::new(&runtime, PAUSES).args(["70", "1", "0"]).env(SWITCH.0, SWITCH.1);
+            let run = run.env("DOTNET_TieredCompilation", tiered).built_in("count_calls");
+            let outcome = run.env("COUNT_CALLS_FILTER", "AsyncPauses.*").run()?;
+            outcome.exited_with(0)?;
+            ensure!(!outcome.stderr.contains("not counted"), "{outcome}");
+            for (method, calls) in [("Pause(int)", 70), ("Outer()", 1), ("Work(int)", 140)] {
+                let row = outcome.stderr.lines().find(|line| line.ends_with(&format!("  AsyncPauses.{method}")));
+                let counted = row.and_then(|row| row.strip_prefix("count_calls: ")?.split_whitespace().next());
+                ensure!(counted == Some(&*calls.to_string()), "{method}: {counted:?} calls: {outcome}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// State machines have the calls of their parts, which is said; of methods that the runtime itself suspends inserted code
+/// cannot tell the ends, which is said of each way.
+#[test]
+fn what_inserted_hooks_cannot_tell_of_pauses_is_said_at_once() -> Result<()> {
+    const MACHINES: &str = "MachinePauses";
+    const PAUSES: &str = "AsyncPauses";
+    for runtime in Runtime::all_for_modern(PAUSES)? {
+        for (profiler, prefix) in [("timer", "TIMER"), ("tracer", "TRACER")] {
+            for (program, expected) in
+                [(PAUSES, "3 methods cannot be "), (MACHINES, "of an async method each part that runs is a call ")]
+            {
+                let expected = format!("{profiler}: {expected}");
+                let run = Run::new(&runtime, program).args(["5", "10", "1"]).env(SWITCH.0, SWITCH.1);
+                let run = run.built_in(profiler).env(format!("{prefix}_BY"), "il");
+                let outcome = run.env(format!("{prefix}_FILTER"), format!("{program}*")).run()?;
+                outcome.exited_with(0)?;
+                ensure!(outcome.stderr.lines().any(|line| line.starts_with(&expected)), "{expected}: {outcome}");
+            }
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn the_shadow_stack_is_the_stack_in_methods_that_are_suspended() -> Result<()> {
     for runtime in runtimes()? {

@@ -42,6 +42,7 @@ mod differs {
     mod heap;
     mod labels;
     mod requests;
+    mod web;
 }
 
 use std::io::{BufRead, BufReader, Read, Write};

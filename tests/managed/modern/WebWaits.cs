@@ -4,10 +4,11 @@
 // A web application whose requests wait at known places for known times, until its input ends. It asks itself, once before
 // it says "ready": the first requests wait for the start of the service.
 //
-//     WebWaits [CODE = 0] [both]
+//     WebWaits [CODE = 0] [both | stock]
 //
 // Its exit code is CODE. With `both` some requests ask for orders by a request of their own, some for the lines of
-// customers, whose number is in the path, some fail, and some are for what is not there.
+// customers, whose number is in the path, some fail, and some are for what is not there. With `stock` there are three
+// clients that ask for the stock only, and a request of it holds a lock for 20 ms.
 using System;
 using System.Collections.Generic;
 using System.Linq;
@@ -52,6 +53,17 @@ static class Shop
         throw new InvalidOperationException("as it is asked for");
     }
 
+    static readonly object gate = new object();
+
+    public static string Stock()
+    {
+        lock (gate) Counts();
+        return "stock";
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Counts() => Thread.Sleep(20);
+
     [MethodImpl(MethodImplOptions.NoInlining)]
     static async Task Query() => await Task.Delay(20);
 
@@ -73,14 +85,21 @@ static class Program
         string address = "";
         app.MapGet("/both", (RequestDelegate)(context => Shop.Both(context, http, address)));
         app.MapGet("/fails", Shop.Fails);
+        app.MapGet("/stock", Shop.Stock);
         app.MapGet("/lines/{customer}", (string customer) => "lines of " + customer);
         await app.StartAsync();
         address = app.Services.GetRequiredService<IServer>().Features.Get<IServerAddressesFeature>().Addresses.First();
         using CancellationTokenSource end = new CancellationTokenSource();
-        string[] paths = args.Length > 1 ? new[] { "/orders", "/reports", "/both" } : new[] { "/orders", "/reports" };
+        string more = args.Length > 1 ? args[1] : "";
+        string[] paths = more switch
+        {
+            "both" => new[] { "/orders", "/reports", "/both" },
+            "stock" => new[] { "/stock", "/stock", "/stock" },
+            _ => new[] { "/orders", "/reports" },
+        };
         await Task.WhenAll(paths.Select(path => http.GetStringAsync(address + path)));
         List<Task> clients = paths.Select(path => Ask(http, address + path, end.Token)).ToList();
-        if (args.Length > 1) clients.Add(AskForMore(http, address, end.Token));
+        if (more == "both") clients.Add(AskForMore(http, address, end.Token));
         Console.WriteLine("ready");
         if (Environment.GetEnvironmentVariable("WEB_WAITS") is { } value) Console.WriteLine("WEB_WAITS is " + value);
         await Task.Run(Console.In.ReadToEnd);
