@@ -61,12 +61,12 @@ fn a_thread_that_waits_for_a_processor_is_not_sampled() -> Result<()> {
         let outcome = sample(runtime, "Shares", &[&(times * 1500).to_string(), &threads, "yields"], 1000)?;
         outcome.exited_with(0)?;
         was_sampled(&outcome)?;
+        let samples = told(&outcome, "samples")?;
+        ensure_or_longer!(samples >= 200, "{samples} samples");
         let chains = ["Sixty", "Thirty", "Ten"].map(|chain| told(&outcome, &format!("chain Shares.{chain}()")));
         let [sixty, thirty, ten] = chains;
         let work = sixty? + thirty? + ten?;
-        let samples = told(&outcome, "samples")?;
         println!("{runtime}: {work} of {samples} samples at work");
-        ensure_or_longer!(samples >= 200, "{samples} samples");
         ensure!(work * 10 >= samples * 8, "{work} of {samples} samples at work: {outcome}");
         Ok(())
     })

@@ -1,8 +1,9 @@
 // Calls of known length, for live/cli/slow_calls.rs: each prints how long it has taken, by the program's own clock.
 //
-//     SlowCalls FACTOR
+//     SlowCalls FACTOR [stuck [DELAY]]
 //
-// All times are multiples of FACTOR.
+// All times are multiples of FACTOR. With `stuck`, a call has not returned when the program ends. It begins DELAY
+// milliseconds after its start.
 using System;
 using System.Diagnostics;
 using System.Runtime.CompilerServices;
@@ -89,6 +90,7 @@ namespace Slow
         static void Main(string[] args)
         {
             int factor = int.Parse(args[0]);
+            if (args.Length > 2) Thread.Sleep(int.Parse(args[2]));
             // The first call of a method is compiled within its caller's time.
             Orders.Quick(1);
             Orders.Pause(0, Kind.Small, null);

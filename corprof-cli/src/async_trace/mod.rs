@@ -48,6 +48,9 @@ const QUEUE: u64 = 0x2;
 pub(crate) const FIRST: u32 = 11;
 /// How late a thread that is never idle may tell what it did.
 const LATEST: Duration = Duration::from_secs(15);
+
+/// How often stacks forget what is older than that while this time goes by.
+const RELEASES: u64 = 16;
 /// The time that threads need to write what they hold, when they are asked to.
 const FLUSH: Duration = Duration::from_millis(1300);
 /// The time that one read waits for events.
@@ -422,6 +425,8 @@ struct Follower<'l, L> {
     /// The times of the first and the last event of these sources.
     first: Option<u64>,
     last: u64,
+    /// What is older the stacks have forgotten.
+    released: u64,
     /// When the session was asked to end.
     ended: Option<u64>,
     buffers: u64,
@@ -441,6 +446,7 @@ impl<'l, L: Listener> Follower<'l, L> {
             frequency: 1e9,
             first: None,
             last: 0,
+            released: 0,
             ended: None,
             buffers: 0,
             activities: 0,
@@ -514,8 +520,12 @@ impl<'l, L: Listener> Follower<'l, L> {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds in ticks")]
         let latest = (LATEST.as_secs_f64() * self.frequency) as u64;
         let until = self.last.saturating_sub(latest);
-        self.stacks.release(until);
         self.listener.release(until);
+        // This goes through all that is held, which is too much for each event.
+        if until - self.released > latest / RELEASES {
+            self.released = until;
+            self.stacks.release(until);
+        }
     }
 
     /// What ends from now on does not count.

@@ -247,15 +247,7 @@ impl SlowCallStore {
         for note in &self.notes {
             profile.note(note.clone());
         }
-        let unmatched = traced.unmatched();
-        if !unmatched.is_empty() {
-            let words = format!(
-                "--trace {} has matched no method that was compiled. Give names as the profile has them, such as \
-                 'Shop.Orders.Load' or 'Shop.Orders.*': namespace, class, method; upper and lower case differ",
-                unmatched.iter().map(|pattern| format!("'{pattern}'")).collect::<Vec<_>>().join(" ")
-            );
-            profile.set_note("trace", words);
-        }
+        profile.set_note("trace", note_of_unmatched(&traced.unmatched()));
         profile.set_skipped("slow calls that came too fast to be looked at", traced.lost());
     }
 
@@ -278,6 +270,19 @@ impl SlowCallStore {
             stacks,
         }
     }
+}
+
+/// What the profile says of patterns that have matched no method so far: nothing if each has matched one.
+fn note_of_unmatched(patterns: &[&str]) -> String {
+    if patterns.is_empty() {
+        return String::new();
+    }
+    let patterns: Vec<_> = patterns.iter().map(|pattern| format!("'{pattern}'")).collect();
+    format!(
+        "--trace {} has matched no method that was compiled. Give names as the profile has them, such as \
+         'Shop.Orders.Load' or 'Shop.Orders.*': namespace, class, method; upper and lower case differ",
+        patterns.join(" ")
+    )
 }
 
 #[cfg(test)]

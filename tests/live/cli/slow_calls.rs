@@ -81,7 +81,8 @@ fn the_slowest_calls_have_their_times_arguments_and_samples() -> Result<()> {
         let limit = 20 * factor;
         let limit = if limit < 1000 { format!("{limit} ms") } else { format!("{} s", limit as f64 / 1e3) };
         let summary = format!("slow calls: 5 of 100013 traced calls took at least {limit}");
-        ensure!(stderr.contains(&summary), "not {summary}: {stderr}");
+        // A fast call that waits that long for a processor is slow as well.
+        ensure_or_longer!(stderr.contains(&summary), "not {summary}: {stderr}");
         ensure!(data["slow"]["summary"].as_str().is_some_and(|text| text.starts_with(&summary)), "{data}");
         let expected = [
             ("Burn", format!("Orders.Burn({}, \"it's \\\"busy\\\"\")", 100 * factor), "Slow.Work.Spin("),
@@ -94,7 +95,11 @@ fn the_slowest_calls_have_their_times_arguments_and_samples() -> Result<()> {
         // The order is that of the times, which a busy machine may change.
         let mut by_time: Vec<_> = expected.iter().collect();
         by_time.sort_by(|(a, ..), (b, ..)| measured[b].total_cmp(&measured[a]));
-        ensure!(titles == by_time.iter().map(|(_, title, _)| title.as_str()).collect::<Vec<_>>(), "{titles:?}");
+        // Two of them may differ by less than what the program does around its calls.
+        ensure_or_longer!(
+            titles == by_time.iter().map(|(_, title, _)| title.as_str()).collect::<Vec<_>>(),
+            "{titles:?}"
+        );
         for (call, (name, title, method)) in calls.iter().zip(by_time) {
             let cells = &call["cells"];
             let [time, running, waiting] = [0, 1, 2].map(|column| milliseconds(&cells[column]));
@@ -133,14 +138,15 @@ fn a_call_that_still_runs_at_the_end_and_a_pattern_without_methods_are_said() ->
     patiently(runtimes()?, |runtime, times| {
         let folder = tempfile::tempdir()?;
         let page = folder.path().join("page.html");
-        let options = ["--mode", "wall", "--trace", "Orders.Pause:50ms", "--trace", "Shop.*", "--slowest", "1"];
+        let limit = format!("Orders.Pause:{}ms", 50 * times);
+        let options = ["--mode", "wall", "--trace", &limit, "--trace", "Shop.*", "--slowest", "1"];
         let factor = 10 * times;
         let output = record(runtime, &page, &options, &[&factor.to_string(), "stuck"])?.output()?;
         let (stdout, stderr) = texts(&output);
         ensure!(output.status.success() && stdout.contains("stuck"), "{stderr}");
         let none = "--trace 'Shop.*' has matched no method that was compiled";
         ensure!(stderr.contains(none), "{stderr}");
-        ensure!(
+        ensure_or_longer!(
             stderr.contains("slow calls: 2 of 4 traced calls took at least their limit; the 1 slowest:"),
             "{stderr}"
         );
@@ -151,9 +157,11 @@ fn a_call_that_still_runs_at_the_end_and_a_pattern_without_methods_are_said() ->
         ensure!(title == format!("Orders.Pause({}, 1, null)", 70 * factor), "{title}");
         ensure_or_longer!(share(&data, &calls[0], "[waits]") > 0.8, "{}", calls[0]);
 
-        let options = ["--trace", "Orders.Pause:50ms"];
-        let output = record(runtime, &page, &options, &[&factor.to_string(), "stuck"])?.output()?;
+        // Its methods are compiled after the first snapshot, for which the pattern has matched none yet.
+        let options = ["--trace", &limit];
+        let output = record(runtime, &page, &options, &[&factor.to_string(), "stuck", "1200"])?.output()?;
         ensure!(output.status.success(), "{output:?}");
+        ensure!(!texts(&output).1.contains("has matched no method"), "{output:?}");
         let (calls, _) = slow_calls(&page)?;
         let still = calls.iter().filter(|call| call["call"] == "Orders.Pause(3600000, 1, object) still runs");
         let still: Vec<_> = still.collect();
