@@ -241,6 +241,21 @@ fn the_rooms_of_corprof_import_downward_only() -> Result<()> {
     Ok(())
 }
 
+/// What a release does that the runtime cannot be asked has a name, and its reason, in one file.
+#[test]
+fn versions_are_compared_in_one_file() -> Result<()> {
+    // The second one shows versions, and the last one names runtimes that are too old.
+    const KNOW_VERSIONS: [&str; 3] = ["releases.rs", "runtime_info.rs", "runtime.rs"];
+    let session = root().join("corprof/src/session");
+    let mut sources = Vec::new();
+    files(&root().join("corprof/src"), &mut sources)?;
+    for path in sources {
+        let may_know = KNOW_VERSIONS.iter().any(|name| path == session.join(name));
+        assert!(may_know || !read(&path)?.contains(".major"), "{} compares versions", shown(&path));
+    }
+    Ok(())
+}
+
 #[test]
 fn the_readme_has_every_example() -> Result<()> {
     let readme = read("README.md")?;

@@ -45,6 +45,7 @@ use corprof_sys as sys;
 use crate::context::{InAttach, InCallback, InInitialize};
 use crate::error::{Error, Result};
 use crate::generated::contract::contract;
+use crate::session::ReleaseFact;
 use crate::session::ending::{DETACH, Stage};
 use crate::session::panics::ProfilerState;
 
@@ -168,8 +169,7 @@ impl Detacher {
 
     fn new(cx: &InCallback<'_>) -> Result<Self> {
         let runtime = cx.runtime_info()?;
-        // Some flags prevent a detach up to .NET 9 only.
-        cx.profiler().ending.set_lenient(runtime.major >= 10);
+        cx.profiler().ending.set_lenient(runtime.has(ReleaseFact::DetachesWithMoreFlags));
         Ok(Self(Arc::clone(cx.profiler())))
     }
 }

@@ -10,12 +10,7 @@ use crate::error::{Error, Result};
 use crate::id::FunctionId;
 use crate::metadata::signature::{MethodSignature, Type};
 use crate::metadata::{MetadataImport, MethodProps, NATIVE, TASKS, TypeDefOrRef, is_suspended_by_the_runtime};
-use crate::session::FunctionInfo;
-
-/// The first version of which it is known that its wrapper takes threads that it has never seen. The mending
-/// (dotnet/runtime pull request 119327) is of September 2025, when .NET 10 was nearly done: earlier ones of .NET 10 may
-/// or may not have it.
-const TAKES_FOREIGN_THREADS: (u32, u32, u32) = (10, 0, 14);
+use crate::session::{FunctionInfo, ReleaseFact};
 
 /// Functions that the wrapper around slow hooks is not made for.
 #[derive(Default)]
@@ -70,9 +65,8 @@ impl SlowPath {
             let metadata = cx.metadata(info.module)?;
             let method = metadata.method(info.token)?;
             if let Some(native) = metadata.custom_attribute_named(info.token, NATIVE)? {
-                let runtime = cx.runtime_info()?;
-                let version = (runtime.major.into(), runtime.minor.into(), runtime.build.into());
-                if version < TAKES_FOREIGN_THREADS || !is_of_platform(&native) {
+                let takes_threads = cx.runtime_info()?.has(ReleaseFact::TakesHooksOfForeignThreads);
+                if !takes_threads || !is_of_platform(&native) {
                     return Err(Unfit::CalledByNativeCode);
                 }
             }

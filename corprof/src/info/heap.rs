@@ -19,7 +19,7 @@ use crate::id::ObjectId;
 use crate::info::Info;
 #[cfg(doc)]
 use crate::profiler_thread::ProfilerThread;
-use crate::session::{Call, profiler_threads};
+use crate::session::{Call, ReleaseFact, profiler_threads};
 use crate::suspension::Turn;
 
 /// A range of the heap that belongs to one generation. Addresses are numbers here.
@@ -84,10 +84,6 @@ impl From<sys::COR_PRF_GC_GENERATION_RANGE> for GenerationRange {
         }
     }
 }
-
-/// The first runtime that has been seen to put no object of a collectible assembly into the heap that is not collected.
-/// .NET 8 does, and leaves it there; .NET 9 was not tested.
-const FIRST_WITHOUT_COLLECTIBLE: u16 = 10;
 
 impl Info {
     /// The ranges of the heap that is not collected, which holds string literals, for example.
@@ -154,7 +150,7 @@ impl InNoGc<'_> {
         // No module begins to unload before this is dropped.
         let _look_up = liveness.look_up();
         let may_have_unloaded = liveness.has_unloaded() || self.phase() == Phase::Attached;
-        if may_have_unloaded && self.runtime_info()?.major < FIRST_WITHOUT_COLLECTIBLE {
+        if may_have_unloaded && self.runtime_info()?.has(ReleaseFact::KeepsObjectsOfUnloadedClasses) {
             return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, CALL).about(
                 "after an unload",
                 "an assembly may have been unloaded, and this runtime would read freed classes of its objects: make this call before the \

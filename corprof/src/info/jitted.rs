@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::ffi::enumerate::read_all;
 use crate::generated::contract::contract;
 use crate::id::{FunctionId, ReJitId};
+use crate::session::ReleaseFact;
 
 /// The time between two attempts to list functions.
 pub(crate) const PAUSE: Duration = Duration::from_millis(1);
@@ -40,7 +41,7 @@ impl InNoGc<'_> {
         let is_all_gone = liveness.is_all_gone(self.runtime());
         liveness.refuse_after_attach(self.runtime(), CALL)?;
         // No module begins to unload during the look-up; an unload that has begun must be complete.
-        if !is_all_gone && self.runtime_info()?.major >= 10 {
+        if !is_all_gone && self.runtime_info()?.has(ReleaseFact::CrashesAfterListsDuringUnloads) {
             return Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, CALL).about(
                 "while code is unloaded",
                 "an assembly is being unloaded, and this runtime would crash later: ask again a moment later",

@@ -10,11 +10,8 @@ use crate::error::{E_INVALIDARG, Error, Result};
 use crate::generated::contract::contract;
 use crate::id::{AppDomainId, ClassId, ThreadId};
 use crate::metadata::FieldDef;
+use crate::session::ReleaseFact;
 use crate::session::liveness::Pinned;
-
-/// The first runtime that has been seen to lock a thread's table of fields while another thread reads it. In .NET 8 the
-/// thread may replace the table meanwhile, and frees the old one; .NET 9 was not tested.
-const FIRST_WITH_LOCK: u16 = 10;
 
 /// Explains an error of [`static_field_info`](InNoGc::static_field_info).
 fn explain_kind(error: Error) -> Error {
@@ -48,7 +45,7 @@ impl InNoGc<'_> {
 
     /// Refuses to read the fields of another thread where that thread may replace them meanwhile.
     fn refuse_other_thread(&self, thread: ThreadId, call: &'static str) -> Result<()> {
-        if self.current_thread()? == Some(thread) || self.runtime_info()?.major >= FIRST_WITH_LOCK {
+        if self.current_thread()? == Some(thread) || self.runtime_info()?.has(ReleaseFact::LocksStaticsOfThreads) {
             return Ok(());
         }
         Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, call).about(

@@ -37,11 +37,11 @@ impl Info {
         let current = self.current_event_mask()?;
         let mut mask = (change(current) | self.lasting_events()).with_bookkeeping();
         if mask.contains(EventMask::ENABLE_REJIT) {
-            let major = || {
+            let runtime = || {
                 let info = self.as_version::<sys::ICorProfilerInfo3>("GetRuntimeInformation")?;
-                Ok(RuntimeInfo::read(&info)?.1.major)
+                Ok(RuntimeInfo::read(&info)?.1)
             };
-            if self.inlinings().watch(major)? {
+            if self.inlinings().watch(runtime)? {
                 mask = (mask | EventMask::MONITOR_JIT_COMPILATION).with_bookkeeping();
             }
         }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use super::{ReleaseFact, RuntimeInfo};
 use crate::error::Result;
 
 /// How long a request waits. A compilation that lasts longer probably waits for the thread that makes the request: then
@@ -57,14 +58,14 @@ thread_local! {
 }
 
 impl Inlinings {
-    /// The profiler can make requests of a runtime, whose major version `ask` returns: in `initialize`, where the
-    /// runtime answers. Returns whether it has to be told of compilations.
-    pub(crate) fn watch(&self, ask: impl FnOnce() -> Result<u16>) -> Result<bool> {
+    /// The profiler can make requests of a runtime, whose version `ask` returns: in `initialize`, where the runtime
+    /// answers. Returns whether it has to be told of compilations.
+    pub(crate) fn watch(&self, ask: impl FnOnce() -> Result<RuntimeInfo>) -> Result<bool> {
         if let Some(&is_needed) = self.is_needed.get() {
             return Ok(is_needed);
         }
-        let major = ask()?;
-        Ok(*self.is_needed.get_or_init(|| major == 8))
+        let runtime = ask()?;
+        Ok(*self.is_needed.get_or_init(|| runtime.has(ReleaseFact::CrashesWhenInliningMeetsRequests)))
     }
 
     fn with_compilations<R>(&self, act: impl FnOnce(&mut Vec<Compilation>) -> R) -> Option<R> {
@@ -176,7 +177,8 @@ mod tests {
     fn inlining_and_requests_exclude_each_other() {
         let inlinings = Inlinings::default();
         assert!(inlinings.may_inline(), "other runtimes have no such fault");
-        assert!(inlinings.watch(|| Ok(8)).unwrap());
+        let faulty = RuntimeInfo { major: 8, minor: 0, build: 0 };
+        assert!(inlinings.watch(|| Ok(faulty)).unwrap());
         assert!(!inlinings.may_inline(), "its compilation is unknown");
         inlinings.compilation_begins();
         assert!(inlinings.may_inline() && inlinings.may_inline());

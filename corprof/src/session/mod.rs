@@ -4,7 +4,8 @@
 //! folder serves the rest of the SDK. It knows no feature: a feature keeps its state as an [`Observer`], which its own
 //! room defines, and hears of callbacks by it; names are stored without knowing how they are spelt.
 //!
-//! `runtime.rs` has the pointer to the runtime and `questions.rs` the calls that the SDK makes for itself; `liveness`
+//! `runtime.rs` has the pointer to the runtime and `questions.rs` the calls that the SDK makes for itself; `releases.rs`
+//! knows what the runtime cannot be asked; `liveness`
 //! tracks which identifiers are alive, `names` stores names, `event_mask.rs` sets which events the runtime reports.
 //! `gate.rs` lets callbacks and hooks in, and `thread_slot.rs` counts them by thread; `panics.rs` disables a profiler
 //! that panics, `profiler_threads.rs` tracks the threads that it has made, `searches.rs` keeps searches for code and
@@ -32,6 +33,7 @@ mod observer;
 pub(crate) mod panics;
 pub(crate) mod profiler_threads;
 mod questions;
+mod releases;
 mod runtime;
 mod runtime_info;
 pub(crate) mod searcher;
@@ -66,6 +68,7 @@ use panics::ProfilerState;
 use profiler_threads::ProfilerThreads;
 pub use questions::{ArrayClass, ClassInfo, FunctionInfo};
 pub(crate) use questions::{CLASS_INFO, FUNCTION_INFO};
+pub(crate) use releases::ReleaseFact;
 pub use runtime::InfoVersion;
 pub(crate) use runtime::{Runtime, UnsupportedRuntime, first_runtime_with};
 pub use runtime_info::RuntimeInfo;

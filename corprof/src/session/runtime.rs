@@ -17,7 +17,7 @@ use super::runtime_info::RuntimeInfo;
 use super::searcher::{NotMade, Searcher};
 use super::searches::{self, Search, Searches};
 use super::thread_slot;
-use super::{Info, Session};
+use super::{Info, ReleaseFact, Session};
 use crate::error::{E_NOINTERFACE, E_OUTOFMEMORY, Error, Result};
 
 /// The runtime, as a COM object.
@@ -284,15 +284,15 @@ impl Runtime {
         thread.join().unwrap_or_else(|_| Err(none()))
     }
 
-    /// Whether a thread may lack the tables for searches at its end (`ending_threads.rs`): .NET 11, where it was seen,
-    /// and later. .NET 8 and 10 have no such data of threads.
+    /// Whether a thread may lack the tables for searches at its end (`ending_threads.rs`).
     fn drops_tables_early(&self) -> bool {
-        const FIRST: u16 = 11;
         let read = || {
             let info = self.as_version::<sys::ICorProfilerInfo3>("GetRuntimeInformation")?;
             RuntimeInfo::read(&info)
         };
-        *self.drops_tables_early.get_or_init(|| read().is_ok_and(|(_, version)| version.major >= FIRST))
+        *self
+            .drops_tables_early
+            .get_or_init(|| read().is_ok_and(|(_, version)| version.has(ReleaseFact::DropsTablesOfEndingThreads)))
     }
 
     fn thread_kind(&self) -> ThreadKind {

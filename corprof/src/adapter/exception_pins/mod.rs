@@ -23,8 +23,8 @@
 //!
 //! # When to remove it
 //!
-//! When corprof no longer supports .NET 9 and 10, or when a servicing release fixes them: only [`has_fault`] knows the
-//! versions. The live test `filters` shows whether a runtime still has the fault.
+//! When corprof no longer supports .NET 9 and 10, or when a servicing release fixes them: only
+//! [`ReleaseFact::MovesExceptionsBeforeFilters`] knows the versions. The live test `filters` shows whether a runtime still has the fault.
 
 mod stack;
 mod wrapped;
@@ -39,8 +39,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::context::{Heap, InNoGc};
 use crate::event_mask::Event;
 use crate::id::ObjectId;
-use crate::info::{HandleKind, Info, ObjectHandle, RuntimeInfo};
+use crate::info::{HandleKind, Info, ObjectHandle};
 use crate::lock::unpoisoned;
+use crate::session::ReleaseFact;
 
 use stack::Stack;
 use wrapped::Wrapper;
@@ -101,11 +102,6 @@ pub(crate) fn is_at_work() -> bool {
     IS_AT_WORK.get()
 }
 
-/// Whether a runtime may move an exception that it is about to pass to a filter.
-fn has_fault(runtime: RuntimeInfo) -> bool {
-    matches!(runtime.major, 9 | 10)
-}
-
 fn is_switched_off(value: Option<&OsStr>) -> bool {
     value.is_some_and(|value| value == "0")
 }
@@ -117,7 +113,8 @@ impl ExceptionPins {
         // SAFETY: called from Initialize, which is a callback; nothing is claimed about the heap (fact: contexts).
         let cx = unsafe { InNoGc::new(info, Heap::Moves) };
         let runtime = cx.runtime_info().ok()?;
-        let is_wanted = has_fault(runtime) && !is_switched_off(std::env::var_os(SWITCH).as_deref());
+        let is_wanted = runtime.has(ReleaseFact::MovesExceptionsBeforeFilters)
+            && !is_switched_off(std::env::var_os(SWITCH).as_deref());
         is_wanted.then(|| Self {
             key: LAST_KEY.fetch_add(1, Ordering::Relaxed),
             threads: Mutex::default(),
@@ -235,13 +232,6 @@ impl ThreadPins {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn runtimes_with_the_fault_are_9_and_10() {
-        let runtime = |major| RuntimeInfo { major, minor: 0, build: 0 };
-        let faulty: Vec<u16> = (8..13).filter(|&major| has_fault(runtime(major))).collect();
-        assert_eq!(faulty, [9, 10]);
-    }
 
     #[test]
     fn the_switch_is_off_at_0_only() {
