@@ -13,18 +13,21 @@ use crate::id::FunctionId;
 /// Bodies of at most so many bytes are inlined whatever they do (`ALWAYS_INLINE_SIZE` in jit/inline.h).
 const ALWAYS: usize = 16;
 
-/// Bodies of at most so many bytes are inlined if they call nothing and do not loop.
+/// Bodies of at most so many bytes are inlined if they do not loop, and call one other method at most: they pass a call
+/// on.
 const SMALL: usize = 32;
 
 /// Methods that nobody calls but the runtime.
 const CALLED_BY_THE_RUNTIME: [&str; 2] = [".cctor", "Main"];
 
-/// Whether the compiler inlines a function where it is called. Virtual methods are not counted among these.
+/// Whether the compiler inlines a function where it is called. Methods that others may override are not counted among
+/// these.
 pub(super) fn is_inlined(cx: &InNoGc<'_>, function: FunctionId) -> bool {
-    let Ok((_, method)) = fitness::method(cx, function) else { return false };
+    let Ok((metadata, method)) = fitness::method(cx, function) else { return false };
     let flags = method.flags;
     let how = method.impl_flags;
-    let is_overridden = flags.contains(sys::mdVirtual) && !flags.contains(sys::mdFinal);
+    let is_sealed = || metadata.type_def(method.class).is_ok_and(|class| class.flags.contains(sys::tdSealed));
+    let is_overridden = flags.contains(sys::mdVirtual) && !flags.contains(sys::mdFinal) && !is_sealed();
     let is_kept = how.intersects(sys::miNoInlining | sys::miNoOptimization | sys::miSynchronized);
     if is_overridden || is_kept || CALLED_BY_THE_RUNTIME.contains(&method.name.as_str()) {
         return false;
@@ -41,7 +44,7 @@ fn is_small(cx: &InNoGc<'_>, function: FunctionId) -> bool {
     if !body.regions().is_empty() || loops(&body) || body.iter().any(|(_, insn)| replaces_itself(insn)) {
         return false;
     }
-    size <= ALWAYS || !body.iter().any(|(_, insn)| is_call(insn.opcode()))
+    size <= ALWAYS || body.iter().filter(|(_, insn)| is_call(insn.opcode())).count() <= 1
 }
 
 /// The number of bytes of code, by the body's header.
