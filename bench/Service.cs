@@ -10,6 +10,7 @@
 //     GET /shares      work in known shares of processor time: Sixty 60 %, Thirty 30 %, Ten 10 %
 //     GET /mix         the same in an async method (40 %), in a generic method (20 %) and in a lambda over an iterator (40 %)
 //     GET /hello       next to nothing
+//     GET /awaits      the same, suspended twice
 
 using System;
 using System.Collections.Generic;
@@ -43,6 +44,7 @@ static class Service
         app.Map("/shares", branch => branch.Run(context => Answer(context, Truth.Shares().ToString())));
         app.Map("/mix", branch => branch.Run(async context => await Answer(context, (await Truth.Mix()).ToString())));
         app.Map("/hello", branch => branch.Run(context => Answer(context, "hello")));
+        app.Map("/awaits", branch => branch.Run(Awaits));
         app.Map("/end", branch => branch.Run(context =>
         {
             app.Lifetime.StopApplication();
@@ -57,6 +59,13 @@ static class Service
         }
         app.WaitForShutdown();
         return 0;
+    }
+
+    static async Task Awaits(HttpContext context)
+    {
+        await Task.Yield();
+        await Task.Yield();
+        await Answer(context, "awaits");
     }
 
     /// Tells the length first, so that clients need not understand chunks.

@@ -5,6 +5,7 @@
 //! measured; `samples.rs` describes how many figures become one.
 
 mod accuracy;
+mod awaits;
 mod bed;
 mod calls;
 mod first;
@@ -64,6 +65,8 @@ use table::Line;
             How right the shares of its work are: within 3 points at 20,000 samples
   tracer    a web service (ASP.NET on .NET 10) under the built-in `tracer` and `timer`: the processor time of a request, and
             what `tracer` loses: nothing, there and in a program with 12 million events
+  awaits    a request of two awaits of that service, as state machines and as methods that the runtime itself suspends: the
+            processor time under `timer`, also by inserted code: at most 1.5 of none; under `tracer` at most 2.5
   first     the processor time until the first answer of that service: with ready-to-run code off, under C whose hooks return,
             under C that asks for names besides, and under `timer` and `tracer`: at most 1.15 of the latter C; by inserted
             code: at most 2 of none
@@ -128,6 +131,7 @@ enum Row {
     Service,
     Accuracy,
     Tracer,
+    Awaits,
     First,
     Heap,
     Events,
@@ -188,6 +192,15 @@ fn measure(row: Row, bed: &Bed, args: &Args) -> Result<Vec<Line>> {
         Row::Calls => calls::measure(bed, args.rounds),
         Row::Walks => walks::measure(bed, args.rounds),
         Row::Sampling => sampling::measure(bed, args.rounds),
+        Row::Awaits => match (&bed.service, &bed.async_service, &bed.hooks) {
+            (Some(service), Some(async_service), Some(hooks)) => {
+                awaits::measure(bed, &[service.clone(), async_service.clone()], hooks, args.rounds)
+            }
+            _ => {
+                announce("Awaits: left out, as it needs x86-64 Linux, .NET 10 with ASP.NET, and a compiler for it");
+                return Ok(Vec::new());
+            }
+        },
         Row::Tracer | Row::First => match (&bed.service, &bed.hooks) {
             (Some(service), Some(hooks)) if row == Row::First => first::measure(bed, service, hooks, args.rounds),
             (Some(service), Some(hooks)) => web::under_hooks(bed, service, hooks, args.rounds),

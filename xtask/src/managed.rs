@@ -81,6 +81,18 @@ fn needs_generators(source: &str) -> bool {
 /// # Errors
 /// If it cannot be compiled.
 pub(crate) fn service(runtime: &Runtime, dir: &Path) -> Result<Option<PathBuf>> {
+    web_service(runtime, "Service.cs", dir)
+}
+
+/// The same with async methods that the runtime itself suspends: bench/AsyncService.cs.
+///
+/// # Errors
+/// If it cannot be compiled.
+pub(crate) fn async_service(runtime: &Runtime, dir: &Path) -> Result<Option<PathBuf>> {
+    web_service(runtime, "AsyncService.cs", dir)
+}
+
+fn web_service(runtime: &Runtime, source: &str, dir: &Path) -> Result<Option<PathBuf>> {
     if web_framework(&runtime.framework).is_none() || runtime.version.major < 10 {
         return Ok(None);
     }
@@ -91,7 +103,7 @@ pub(crate) fn service(runtime: &Runtime, dir: &Path) -> Result<Option<PathBuf>> 
     if !matches!(compiler, Compiler::Csc { .. }) {
         return Ok(None);
     }
-    compile(&compiler, &workspace_root().join("bench").join("Service.cs"), dir).map(Some)
+    compile(&compiler, &workspace_root().join("bench").join(source), dir).map(Some)
 }
 
 /// The newest ASP.NET of an installation, from the folder of the CLR's framework: `shared/NAME/VERSION` both.

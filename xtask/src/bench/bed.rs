@@ -128,6 +128,8 @@ pub(super) struct Bed {
     pub(super) directory: PathBuf,
     /// bench/Service.cs, if the runtime has ASP.NET and there is a compiler for it.
     pub(super) service: Option<PathBuf>,
+    /// bench/AsyncService.cs: the same with methods that the runtime itself suspends.
+    pub(super) async_service: Option<PathBuf>,
     /// bench/Bench.cs.
     pub(super) bench: PathBuf,
     /// tests/managed/Hello.cs.
@@ -195,6 +197,7 @@ impl Bed {
         let pool = tested("Pool.cs")?;
 
         let service = managed::service(&runtime, &dir)?;
+        let async_service = managed::async_service(&runtime, &dir)?;
 
         announce("Building the C code (floor.c, shadow.c, calls.c and walks.c of bench/)");
         let c_count = floor(&dir, "count", &["-DCOUNT"], &[])?;
@@ -261,6 +264,7 @@ impl Bed {
             runtime,
             directory: dir,
             service,
+            async_service,
             bench,
             hello,
             sample,
