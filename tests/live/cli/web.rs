@@ -121,23 +121,22 @@ fn the_requests_that_hold_a_lock_are_named() -> Result<()> {
         let waiters = rows("waiters");
         let waits: u64 = waiters.iter().filter_map(|waiter| waiter["waits"].as_u64()).sum();
         ensure_or_longer!(waits >= 10, "{runtime}: {waits} waits: {answer}");
-        // Two of three wait while one sleeps with the lock.
-        let sum = |rows: &[Value], field: &str| rows.iter().filter_map(|row| row[field].as_f64()).sum::<f64>();
+        // Two of three wait while one sleeps with the lock. On a busy machine nobody looks at some of the waits.
         let waited = answer["waited_ms"].as_f64().context("no time")?;
-        let holders: Vec<_> = rows("owners").into_iter().filter(holds).collect();
-        let of_holders = sum(&holders, "waited_for_ms");
-        println!("{runtime}: {waits} waits of {waited} ms, {of_holders} ms for holders");
-        ensure!(of_holders >= 0.9 * waited, "{runtime}: {of_holders} of {waited} ms for holders: {answer}");
-        ensure!(of_holders <= 1.1 * waited + 1.0, "{runtime}: {of_holders} of {waited} ms for holders: {answer}");
+        let owners = rows("owners");
+        let time_of = |is_it: fn(&str) -> bool| -> f64 {
+            let owners = owners.iter().filter(|owner| owner["method"].as_str().is_some_and(is_it));
+            owners.filter_map(|owner| owner["waited_for_ms"].as_f64()).sum()
+        };
+        let of_holders = time_of(|method| method.starts_with("Shop."));
+        let of_others = time_of(|method| !method.starts_with("Shop.") && method != "[not seen]");
+        println!("{runtime}: {waits} waits of {waited} ms, {of_holders} ms for holders, {of_others} ms for others");
+        ensure!(of_others <= 0.05 * waited && of_holders <= 1.1 * waited + 1.0, "{runtime}: {answer}");
+        ensure_or_longer!(of_holders >= 0.5 * waited, "{runtime}: {of_holders} of {waited} ms for holders: {answer}");
         let (code, stderr) = program.end()?;
         ensure!(code == Some(0) && stderr.is_empty(), "{runtime}: {code:?}: {stderr}");
         Ok(())
     })
-}
-
-/// Whether an owner of a lock was seen where it holds the lock.
-fn holds(owner: &Value) -> bool {
-    owner["method"].as_str().is_some_and(|method| method.starts_with("Shop."))
 }
 
 #[test]

@@ -8,7 +8,7 @@
 //
 // Its exit code is CODE. With `both` some requests ask for orders by a request of their own, some for the lines of
 // customers, whose number is in the path, some fail, and some are for what is not there. With `stock` there are three
-// clients that ask for the stock only, and a request of it holds a lock for 20 ms.
+// clients that ask for the stock only, and a request of it holds a lock for 100 ms.
 using System;
 using System.Collections.Generic;
 using System.Linq;
@@ -62,7 +62,7 @@ static class Shop
     }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
-    static void Counts() => Thread.Sleep(20);
+    static void Counts() => Thread.Sleep(100);
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     static async Task Query() => await Task.Delay(20);
