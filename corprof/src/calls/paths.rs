@@ -64,8 +64,8 @@ pub(super) struct Sums {
     /// The times when they went on less those when they were suspended, modulo 2^64: over all paths of a function this
     /// is the time that they have waited, less the time of each suspension whose call has not gone on.
     pub(super) between: u64,
-    /// The path that it called last: the next is likely to be the same, as in a loop. A call in `timer` takes 19.4 ns by
-    /// this guess, and 20.4 by a look-up each time (`cargo xtask bench --only hooks`).
+    /// The path that it called last: the next is likely to be the same, as in a loop. A call in `timer` takes 19.4 ns
+    /// by this guess, and 20.4 by a look-up each time (`cargo xtask bench --only hooks`).
     last: u32,
     /// The path that its caller called after it: a method that makes several calls makes them in the same order again.
     /// In a web service under `timer` look-ups took 9 % of the processor time without this guess, and take 1 %.

@@ -35,8 +35,8 @@ struct MethodTime {
     waited: u64,
 }
 
-/// The sums over the methods in the timer's table that have `name` in theirs and wait, by that. The method that starts a
-/// state machine does not wait.
+/// The sums over the methods in the timer's table that have one of these names in theirs and wait, by that. The method
+/// that starts a state machine does not wait.
 fn times(table: &str, names: &[&'static str]) -> Result<BTreeMap<&'static str, MethodTime>> {
     let mut sums: BTreeMap<_, MethodTime> = BTreeMap::new();
     for line in table.lines().skip(1) {
