@@ -176,3 +176,44 @@ fn mistakes_are_told_with_what_to_change() -> Result<()> {
     }
     Ok(())
 }
+
+/// The recording with another beginning: 15:04 and so many seconds.
+fn beginning(second: u16) -> Result<Vec<u8>> {
+    let samples = (0..100).map(|sample| ((sample * 10 + 5) * MILLISECOND, &[ORDER + 8, MAIN + 4][..]));
+    let methods = [(MAIN, "Shop.Main()"), (ORDER, "Shop.Order()")];
+    recordings::begun_at(second, Measured::CPU, &methods, samples)
+}
+
+#[test]
+fn several_recordings_are_one_time() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    for (name, second) in [("b.nettrace", 15), ("a.nettrace", 5)] {
+        fs::write(folder.path().join(name), beginning(second)?)?;
+    }
+    let data = |arguments: &[&str]| -> Result<Value> {
+        let output = heatmap(folder.path(), &[&["b.nettrace", "a.nettrace"], arguments].concat())?;
+        ensure!(output.status.success(), "{output:?}");
+        pages::data(&folder.path().join("heatmap.html"))
+    };
+    let columns = |data: &Value| (data["heat"]["first"].clone(), data["heat"]["columns"].clone());
+    let weight = |data: &Value| -> u64 {
+        data["threads"][0]["weight"].as_array().into_iter().flatten().filter_map(Value::as_u64).sum()
+    };
+    let whole = data(&[])?;
+    assert_eq!((columns(&whole), weight(&whole)), ((0.into(), 11.into()), 200));
+    let late = data(&["--from", "10.5"])?;
+    assert_eq!((columns(&late), weight(&late)), ((10.into(), 1.into()), 50));
+    let early = data(&["--to", "15:04:06.1"])?;
+    assert_eq!((columns(&early), weight(&early)), ((0.into(), 1.into()), 100));
+    let half = data(&["--from", "50%"])?;
+    assert_eq!(weight(&half), 100);
+    data(&[])?;
+    let page = folder.path().join("heatmap.html");
+    let Some(second) = shown(&page, "#at=10-10.1")? else { return Ok(()) };
+    ensure!(pages::words(&second)?.starts_with("0:10.00 to 0:10.10: 10 samples"), "{}", pages::words(&second)?);
+    let between = shown(&page, "#at=2-9")?.context("no Chromium any more")?;
+    ensure!(pages::words(&between)?.contains(": 0 samples"), "{}", pages::words(&between)?);
+    let output = heatmap(folder.path(), &["a.nettrace", "-"])?;
+    ensure!(String::from_utf8_lossy(&output.stderr).contains("standard input cannot be joined"), "{output:?}");
+    Ok(())
+}

@@ -1,4 +1,4 @@
-//! `corprof heatmap`: when the samples of a recording were, as a page.
+//! `corprof heatmap`: when the samples of recordings were, as a page.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,18 +24,21 @@ use crate::view::{self, page};
 /// Reads .nettrace files and the text of `perf script`, as `corprof view` does. The page is one file, and asks nothing
 /// of the network. It has at most 15 MB, unless its stacks alone need more: cells become longer if there are too many.
 /// `-` is standard input.
+///
+/// Several files are one time, such as those of `corprof record --loop 1h --keep 24`: moments are since the first began.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   corprof heatmap app.nettrace
   corprof heatmap monday.nettrace -o monday.html --from 14:05 --to 15:00
   corprof heatmap app.nettrace --thread '.NET TP Worker' --include 'Shop.Basket.*'
   corprof heatmap app.nettrace --event allocations
+  corprof heatmap app-4711-*.nettrace -o day.html
 
 Exits with 3 if the file cannot be read, or has no such events. Exit codes: corprof help exit-codes")]
 pub struct Args {
-    /// The recording
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    /// The recordings
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
 
     /// The page to write: .html
     #[arg(short, long, value_name = "FILE", default_value = "heatmap.html")]
@@ -60,8 +63,8 @@ pub fn run(args: &Args) -> Outcome {
         return Err(Failure::new(exit::USAGE, error));
     }
     let mut options = args.looked.options();
-    options.cells = Some(CellsOf::Stacks);
-    let mut picture = Picture::read(&[&args.file], &options, false)?;
+    (options.cells, options.is_joined) = (Some(CellsOf::Stacks), true);
+    let mut picture = Picture::read(&args.files, &options, false)?;
     args.looked.selection().apply(&mut picture);
     picture.files.iter().for_each(view::text::warn);
     view::require_samples(&args.looked, &picture)?;

@@ -157,6 +157,20 @@ impl Cells {
         self.of
     }
 
+    /// Adds the cells of another recording.
+    pub(super) fn join(&mut self, mut other: Self) {
+        self.coarsen_to(&other);
+        other.coarsen_to(self);
+        self.from = self.from.min(other.from);
+        self.to = self.to.max(other.to);
+        self.is_full |= other.is_full;
+        self.entries.append(&mut other.entries);
+        self.merge();
+        if self.entries.len() > self.most {
+            self.thin();
+        }
+    }
+
     /// Takes cells that are at least as long as others.
     pub(super) fn coarsen_to(&mut self, other: &Self) {
         while self.level < other.level && self.coarsen() {}

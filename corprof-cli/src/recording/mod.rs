@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use corprof_export::FrameKind;
@@ -41,7 +41,7 @@ pub(crate) use self::lanes::Lanes;
 pub(crate) use self::measure::{Choice, Measure};
 use self::pass::Pass;
 use self::requests::RequestTimes;
-use self::samples::Samples;
+use self::samples::{Samples, Time};
 pub(crate) use self::threads::{Thread, ThreadChoice, ThreadPattern};
 use crate::options::Names;
 
@@ -64,12 +64,19 @@ pub(crate) struct Options {
     pub(crate) cells: Option<CellsOf>,
     /// Whether it is kept what the runtime did at each moment.
     pub(crate) has_lanes: bool,
+    /// Whether several files are of one time: recordings that follow each other.
+    pub(crate) is_joined: bool,
     /// Whether frames by which the runtime calls managed code and stops threads are on stacks.
     pub(crate) has_runtime_frames: bool,
     pub(crate) names: Names,
 }
 
 impl Options {
+    /// Whether a moment is a part of the whole time.
+    fn needs_duration(&self) -> bool {
+        [self.from, self.to].iter().any(|moment| matches!(moment, Some(Moment::Share(_))))
+    }
+
     /// Whether labels of requests or the slowest ones are asked for.
     fn needs_requests(&self) -> bool {
         let mut labels = self.label.iter().map(|(name, _)| name).chain(&self.group_label);
@@ -106,6 +113,17 @@ impl Moment {
         let clock = if is_of_next_day { clock + Duration::from_secs(24 * HOUR) } else { clock };
         Ok(clock.saturating_sub(begin))
     }
+}
+
+/// What the moments of a recording are counted from.
+#[derive(Debug, Clone, Copy, Default)]
+struct Origin {
+    /// Of a percentage.
+    whole: Duration,
+    /// Of times of the day.
+    started: Option<UtcTime>,
+    /// How long after that the file began.
+    after: Duration,
 }
 
 /// What is told of a file beside its samples.
@@ -186,25 +204,22 @@ struct Gathered {
     lanes: Option<Lanes>,
 }
 
-/// Reads a file. A file that ends in the middle is read up to there.
+/// Reads a file. A file that ends in the middle is read up to there. None if it began after what is looked at.
 ///
 /// # Errors
 /// If it cannot be read, is damaged, or is not a trace.
-fn read(path: &Path, options: &Options) -> Result<Gathered> {
-    let needs_duration = [options.from, options.to].iter().any(|moment| matches!(moment, Some(Moment::Share(_))));
-    if needs_duration && is_standard_input(path) {
+fn read(path: &Path, options: &Options, origin: Option<&Origin>) -> Result<Option<Gathered>> {
+    if options.needs_duration() && is_standard_input(path) {
         bail!("a percentage of standard input is not known before its end: give --from and --to in seconds");
     }
     let needs_requests = options.needs_requests();
     if needs_requests && is_standard_input(path) {
         bail!("the requests of standard input are not known before its end: give a file");
     }
-    let whole = if needs_duration { duration(path)? } else { Duration::ZERO };
+    let whole = if options.needs_duration() && origin.is_none() { duration(path)? } else { Duration::ZERO };
     let mut input = input(path)?;
-    let started = match &mut input {
-        Input::Trace(reader) => reader.trace().ok().map(|trace| trace.started_utc),
-        Input::Perf(_) => None,
-    };
+    let own = Origin { whole, started: input.started(), after: Duration::ZERO };
+    let Origin { whole, started, after } = *origin.unwrap_or(&own);
     let from = options.from.map_or(Ok(Duration::ZERO), |moment| moment.at(whole, started))?;
     let to = options.to.map_or(Ok(Duration::MAX), |moment| moment.at(whole, started))?;
     if from >= to {
@@ -215,16 +230,46 @@ fn read(path: &Path, options: &Options) -> Result<Gathered> {
             seconds(to)
         );
     }
-    match input {
+    if !after.is_zero() && to <= after {
+        return Ok(None);
+    }
+    let time = Time { from: from.saturating_sub(after), to: to.saturating_sub(after), after };
+    let gathered = match input {
         Input::Trace(mut reader) => {
             let requests = if needs_requests { Some(requests_of(path, options)?) } else { None };
-            let mut pass = Pass::new(options, from, to, requests.as_ref());
+            let mut pass = Pass::new(options, time, requests.as_ref());
             let cut_at = read_items(path, &mut reader, |item| pass.item(item))?;
-            pass.finish(path, cut_at)
+            pass.finish(path, cut_at)?
         }
         Input::Perf(_) if options.slowest.is_some() => bail!(without_requests(path)),
-        Input::Perf(lines) => perf::read(path, lines, options, from, to),
+        Input::Perf(lines) => perf::read(path, lines, options, time)?,
+    };
+    Ok(Some(gathered))
+}
+
+/// Recordings in the order of their times, each with what its moments are counted from: the beginning of the first.
+///
+/// # Errors
+/// If one cannot be read, or does not tell when it began.
+fn joined<'p>(paths: &[&'p Path], options: &Options) -> Result<Vec<(&'p Path, Origin)>> {
+    let mut begun = Vec::new();
+    for path in paths {
+        if is_standard_input(path) {
+            bail!("standard input cannot be joined with other recordings: give files");
+        }
+        let started = input(path)?.started();
+        let time = started.and_then(|started| started.to_system_time());
+        let time = time.with_context(|| format!("{} does not tell when it began", path.display()))?;
+        begun.push((time, *path, started));
     }
+    begun.sort_by_key(|(time, ..)| *time);
+    let (Some(&(first, _, started)), Some(&(last, last_path, _))) = (begun.first(), begun.last()) else {
+        return Ok(Vec::new());
+    };
+    let since = |time: SystemTime| time.duration_since(first).unwrap_or_default();
+    let whole = if options.needs_duration() { since(last) + duration(last_path)? } else { Duration::ZERO };
+    let with_origin = |(time, path, _)| (path, Origin { whole, started, after: since(time) });
+    Ok(begun.into_iter().map(with_origin).collect())
 }
 
 /// The requests of a file.
@@ -280,6 +325,16 @@ enum Input {
 /// The first bytes of a trace, and of what `perf record` writes.
 const TRACE: &[u8] = b"Nettrace";
 const PERF_DATA: &[u8] = b"PERFILE2";
+
+impl Input {
+    /// When it began, if it tells that.
+    fn started(&mut self) -> Option<UtcTime> {
+        match self {
+            Self::Trace(reader) => reader.trace().ok().map(|trace| trace.started_utc),
+            Self::Perf(_) => None,
+        }
+    }
+}
 
 /// Opens a recording, or standard input for `-`, and finds its format by its first bytes.
 fn input(path: &Path) -> Result<Input> {

@@ -73,6 +73,7 @@ impl Looked {
             slowest: self.slowest,
             is_timed: false,
             cells: None,
+            is_joined: false,
             has_lanes: false,
             has_runtime_frames: self.runtime_frames,
             names: self.names,

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use super::kinds::{Kinds, Role};
 use super::measure::Clock;
 use super::requests::{Labelled, RequestTimes, is_value};
-use super::samples::{OpenSample, Sample, Samples};
+use super::samples::{OpenSample, Sample, Samples, Time};
 use super::stacks::Path as StackPath;
 use super::threads::Threads;
 use super::{Facts, Gathered, Lanes, Measure, Options, Taken};
@@ -43,7 +43,8 @@ pub(super) struct Pass<'o> {
 }
 
 impl<'o> Pass<'o> {
-    pub(super) fn new(options: &'o Options, from: Duration, to: Duration, requests: Option<&'o RequestTimes>) -> Self {
+    pub(super) fn new(options: &'o Options, time: Time, requests: Option<&'o RequestTimes>) -> Self {
+        let Time { from, to, .. } = time;
         Self {
             options,
             from,
@@ -59,7 +60,7 @@ impl<'o> Pass<'o> {
             current: FxHashMap::default(),
             last: FxHashMap::default(),
             waiting: FxHashMap::default(),
-            samples: Samples::new(options, from, to),
+            samples: Samples::new(options, time),
             lanes: options.has_lanes.then(|| Lanes::new(from, to)),
         }
     }

@@ -9,7 +9,9 @@ use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::stacks::{Code, EMPTY};
-use super::{Cells, Facts, Frame, Gathered, Lanes, Measure, Options, Samples, Sum, Thread, Timed, read};
+use super::{
+    Cells, Facts, Frame, Gathered, Lanes, Measure, Options, Origin, Samples, Sum, Thread, Timed, joined, read,
+};
 use crate::event_pipe_samples::{MISSING, UNKNOWN, is_of_the_runtime};
 use crate::options::Names;
 
@@ -38,9 +40,9 @@ pub(crate) struct Picture {
     pub(crate) agreed: FxHashMap<String, String>,
     /// None if times were not asked for, or there are too many samples.
     pub(crate) timed: Option<Vec<Timed>>,
-    /// None if they were not asked for, or there are several files.
+    /// None if they were not asked for, or there are several files that are not joined.
     pub(crate) cells: Option<Cells>,
-    /// The same.
+    /// None if they were not asked for, or there are several files.
     pub(crate) lanes: Option<Lanes>,
 }
 
@@ -56,9 +58,14 @@ impl Picture {
             timed: options.is_timed.then(Vec::new),
             ..Self::default()
         };
-        for path in paths {
-            let path = path.as_ref();
-            let gathered = read(path, options)?;
+        let paths: Vec<&Path> = paths.iter().map(AsRef::as_ref).collect();
+        let files: Vec<(&Path, Option<Origin>)> = if options.is_joined && paths.len() > 1 {
+            joined(&paths, options)?.into_iter().map(|(path, origin)| (path, Some(origin))).collect()
+        } else {
+            paths.into_iter().map(|path| (path, None)).collect()
+        };
+        for (path, origin) in files {
+            let Some(gathered) = read(path, options, origin.as_ref())? else { continue };
             if let (Some(one), Some(other)) = (picture.measure, gathered.measure)
                 && one.unit() != other.unit()
             {
@@ -67,12 +74,12 @@ impl Picture {
                     path.display()
                 );
             }
-            picture.add(gathered, with_lines);
+            picture.add(gathered, with_lines, origin.is_some());
         }
         Ok(picture)
     }
 
-    fn add(&mut self, gathered: Gathered, with_lines: bool) {
+    fn add(&mut self, gathered: Gathered, with_lines: bool, is_joined: bool) {
         let Gathered { facts, measure, threads, samples, lanes } = gathered;
         self.measure = self.measure.or(measure);
         let first_thread = u32::try_from(self.threads.len()).unwrap_or(u32::MAX);
@@ -108,10 +115,18 @@ impl Picture {
             }
             _ => None,
         };
-        self.cells = samples.cells.filter(|_| self.files.is_empty()).map(|mut cells| {
+        let cells = samples.cells.map(|mut cells| {
             cells.renumber(stack_of);
             cells
         });
+        self.cells = match (self.cells.take(), cells) {
+            (None, cells) if self.files.is_empty() => cells,
+            (Some(mut all), Some(cells)) if is_joined => {
+                all.join(cells);
+                Some(all)
+            }
+            _ => None,
+        };
         self.lanes = lanes.filter(|_| self.files.is_empty());
         self.align();
         self.threads.extend(threads);

@@ -25,6 +25,7 @@ fn options(event: Option<&str>) -> Options {
         slowest: None,
         is_timed: false,
         cells: None,
+        is_joined: false,
         has_lanes: false,
         has_runtime_frames: true,
         names: Names { raw_names: true },

@@ -1,8 +1,7 @@
 //! The threads of a recording.
 
-use std::collections::HashMap;
-
 use corprof_nettrace::Event;
+use rustc_hash::FxHashMap;
 
 /// A thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,9 +45,9 @@ impl ThreadChoice {
 pub(super) struct Threads {
     threads: Vec<Thread>,
     /// By process and number of the system, or by number in the trace.
-    known: HashMap<(Option<u64>, Result<u64, u64>), u32>,
+    known: FxHashMap<(Option<u64>, Result<u64, u64>), u32>,
     /// By number in the trace, until the next sequence point, which may give it to another thread.
-    current: HashMap<u64, u32>,
+    current: FxHashMap<u64, u32>,
     last: Option<(u64, u32)>,
 }
 

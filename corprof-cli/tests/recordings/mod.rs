@@ -14,7 +14,17 @@ pub(crate) fn of_samples<'a>(
     methods: &[(u64, &str)],
     samples: impl IntoIterator<Item = (u64, &'a [u64])>,
 ) -> Result<Vec<u8>> {
-    let began = UtcTime { year: 2026, month: 11, day: 22, hour: 15, minute: 4, second: 5, millisecond: 6 };
+    begun_at(5, name, methods, samples)
+}
+
+/// The same of a recording that began in a second of 15:04.
+pub(crate) fn begun_at<'a>(
+    second: u16,
+    name: &str,
+    methods: &[(u64, &str)],
+    samples: impl IntoIterator<Item = (u64, &'a [u64])>,
+) -> Result<Vec<u8>> {
+    let began = UtcTime { year: 2026, month: 11, day: 22, hour: 15, minute: 4, second, millisecond: 6 };
     let mut trace = Trace::new(began, 0, 1_000 * MILLISECOND);
     trace.properties.push(("ExpectedCPUSamplingRate".to_owned(), MILLISECOND.to_string()));
     if name == Measured::WAIT {

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use self::line::{Head, Line, switched};
 use super::kinds::Kind;
 use super::measure::Choice;
-use super::samples::{OpenSample, Sample, Samples};
+use super::samples::{OpenSample, Sample, Samples, Time};
 use super::symbols::{named, unnamed};
 use super::threads::Threads;
 use super::{Facts, Gathered, Measure, Options};
@@ -66,14 +66,8 @@ pub(super) fn duration(mut lines: Lines<impl BufRead>) -> Result<Duration> {
 ///
 /// # Errors
 /// If it cannot be read, or has no event of `perf script`.
-pub(super) fn read(
-    path: &Path,
-    mut lines: Lines<impl BufRead>,
-    options: &Options,
-    from: Duration,
-    to: Duration,
-) -> Result<Gathered> {
-    let mut pass = Pass::new(options, from, to);
+pub(super) fn read(path: &Path, mut lines: Lines<impl BufRead>, options: &Options, time: Time) -> Result<Gathered> {
+    let mut pass = Pass::new(options, time);
     while let Some(line) = lines.next().with_context(|| format!("cannot read {} to its end", path.display()))? {
         pass.line(Line::new(&line));
     }
@@ -111,7 +105,8 @@ struct Pass<'o> {
 }
 
 impl<'o> Pass<'o> {
-    fn new(options: &'o Options, from: Duration, to: Duration) -> Self {
+    fn new(options: &'o Options, time: Time) -> Self {
+        let Time { from, to, .. } = time;
         Self {
             options,
             from,
@@ -125,7 +120,7 @@ impl<'o> Pass<'o> {
             threads: Threads::default(),
             open: None,
             away: FxHashMap::default(),
-            samples: Samples::new(options, from, to),
+            samples: Samples::new(options, time),
         }
     }
 
