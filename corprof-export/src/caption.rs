@@ -226,7 +226,8 @@ fn seconds(duration: Duration) -> String {
     match duration.as_secs_f64() {
         seconds if seconds < 1.0 => format!("{:.0} ms", seconds * 1e3),
         seconds if seconds < 120.0 => format!("{seconds:.1} s"),
-        seconds => format!("{:.1} min", seconds / 60.0),
+        seconds if seconds < 7_200.0 => format!("{:.1} min", seconds / 60.0),
+        seconds => format!("{:.1} h", seconds / 3_600.0),
     }
 }
 
@@ -234,6 +235,12 @@ fn seconds(duration: Duration) -> String {
 mod tests {
     use super::*;
     use crate::Frame;
+
+    #[test]
+    fn a_long_time_is_told_in_hours() {
+        let told = [0.25, 90.0, 600.0, 86_400.0].map(|time| seconds(Duration::from_secs_f64(time)));
+        assert_eq!(told, ["250 ms", "90.0 s", "10.0 min", "24.0 h"]);
+    }
 
     fn sampled(count: u64) -> Profile {
         let mut profile =

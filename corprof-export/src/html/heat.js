@@ -31,7 +31,8 @@ function createDrawing(moments) {
     for (let step = 1; step <= LEVELS; step++) {
       const most = isWhole ? Math.floor(top * step / LEVELS) : top * step / LEVELS;
       if (isWhole && most <= last) continue;
-      entries.push(entry(step, step === LEVELS ? `more than ${weight(last)}` : `to ${weight(most)}`));
+      const rest = isWhole ? `${weight(last + 1)} or more` : `more than ${weight(last)}`;
+      entries.push(entry(step, step < LEVELS ? `to ${weight(most)}` : rest));
       last = most;
     }
     const column = moments.cell * moments.rows;
