@@ -179,7 +179,7 @@ impl Prepared {
             Some(program) => command.env("CORPROF_HOST_COMMAND", program),
             None => command.env_remove("CORPROF_HOST_COMMAND"),
         };
-        if self.tier == Tier::All
+        if matches!(self.tier, Tier::All | Tier::Named)
             && self.emulator().is_none()
             && let Some(tool) = viewers::dotnet_trace()
         {
