@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use corprof::id::NativeCode;
-use corprof::info::{IlOffset, IlToNativeRange};
+use corprof::info::IlOffset;
 use corprof::prelude::*;
 use corprof_export::SourceLines;
 
@@ -32,7 +32,8 @@ impl ModulesWithLines {
         if !self.has_lines(&module) {
             return None;
         }
-        let offsets = offsets(cx.il_to_native_mapping(code).ok()?);
+        let ranges = cx.il_to_native_mapping(code).ok()?;
+        let offsets = offsets(ranges.into_iter().map(|range| (range.il, range.native_start)));
         Some(Arc::new(IlMap { module, token: info.token.as_raw(), offsets }))
     }
 
@@ -46,11 +47,11 @@ impl ModulesWithLines {
     }
 }
 
-/// The offsets of ranges that belong to an instruction. What belongs to none is of the one before.
-fn offsets(map: Vec<IlToNativeRange>) -> Vec<(u32, u32)> {
-    let offsets = map.into_iter().filter_map(|range| match range.il {
-        IlOffset::At(offset) => Some((range.native_start, offset)),
-        IlOffset::Prolog => Some((range.native_start, 0)),
+/// The beginnings of ranges that belong to an instruction. What belongs to none is of the one before.
+fn offsets(beginnings: impl IntoIterator<Item = (IlOffset, u32)>) -> Vec<(u32, u32)> {
+    let offsets = beginnings.into_iter().filter_map(|(il, native)| match il {
+        IlOffset::At(offset) => Some((native, offset)),
+        IlOffset::Prolog => Some((native, 0)),
         _ => None,
     });
     let mut offsets: Vec<_> = offsets.collect();
@@ -73,14 +74,13 @@ mod tests {
 
     #[test]
     fn code_without_an_instruction_is_of_the_one_before() {
-        let range = |il, native_start| IlToNativeRange { il, native_start, native_end: native_start + 4 };
-        let map = vec![
-            range(IlOffset::At(7), 16),
-            range(IlOffset::Prolog, 0),
-            range(IlOffset::At(9), 16),
-            range(IlOffset::At(0), 8),
-            range(IlOffset::NoMapping, 20),
-            range(IlOffset::Epilog, 30),
+        let map = [
+            (IlOffset::At(7), 16),
+            (IlOffset::Prolog, 0),
+            (IlOffset::At(9), 16),
+            (IlOffset::At(0), 8),
+            (IlOffset::NoMapping, 20),
+            (IlOffset::Epilog, 30),
         ];
         assert_eq!(offsets(map), [(0, 0), (16, 9)]);
     }
