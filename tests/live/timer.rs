@@ -267,7 +267,9 @@ fn timer_tells_known_shares_of_work() -> Result<()> {
             let [_, _, waited, ran, _] = times.of("Shares.Waits(")?;
             ensure!(ran * 10 <= waited, "waits for {waited} ns, and is on a processor for {ran}: {outcome}");
             let first = outcome.stderr.lines().skip_while(|line| !line.ends_with("  method")).nth(1);
-            ensure!(first.is_some_and(|line| line.ends_with(" Shares.Burn(int)")), "{first:?} leads: {outcome}");
+            // On a busy machine Burn may get less than the compiler, which works in the time of Main.
+            let is_burn = first.is_some_and(|line| line.ends_with(" Shares.Burn(int)"));
+            ensure_or_longer!(is_burn, "{first:?} leads: {outcome}");
         }
         let [_, works, ..] = times.of("Shares.Works(")?;
         let passed = outcome.duration.as_nanos() as u64;
