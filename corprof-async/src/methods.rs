@@ -34,8 +34,11 @@ struct Method {
     wrapper: Option<u8>,
 }
 
-/// What the names of the wrappers begin with.
-const WRAPPER: &str = "System.Runtime.CompilerServices.AsyncProfiler+ContinuationWrapper.Continuation_Wrapper_";
+/// What the names of the wrappers begin with, by the runtime and as C# has it.
+const WRAPPER: [&str; 2] = [
+    "System.Runtime.CompilerServices.AsyncProfiler+ContinuationWrapper.Continuation_Wrapper_",
+    "System.Runtime.CompilerServices.AsyncProfiler.ContinuationWrapper.Continuation_Wrapper_",
+];
 
 impl MethodTable {
     /// Is empty.
@@ -77,7 +80,7 @@ impl MethodTable {
     /// which the runtime calls those that it resumes.
     #[must_use]
     pub fn wrapper_index(name: &str) -> Option<u8> {
-        let rest = name.strip_prefix(WRAPPER)?;
+        let rest = WRAPPER.iter().find_map(|beginning| name.strip_prefix(beginning))?;
         rest.split_once('(').map_or(rest, |(number, _)| number).parse().ok()
     }
 }

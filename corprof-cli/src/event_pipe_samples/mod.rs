@@ -8,6 +8,7 @@
 //!
 //! `profile` makes a profile of them.
 
+mod async_callers;
 mod profile;
 mod standstill;
 
@@ -16,14 +17,18 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use corprof_async::trace::{TraceEvent, classify};
+use corprof_async::{LogicalFrame, Origin};
 use corprof_diagnostics::{
     Client, EventFilter, EventPipeSession, KeywordSet, Level, ProcessInfo, Provider, Rundown, SessionConfig,
 };
 use corprof_nettrace::events::{Provider as EventProvider, Value};
 use corprof_nettrace::{Event, FormatErrorKind, Reader};
 
+use crate::async_trace;
 use crate::signals::Signals;
 use crate::trace_methods::{Change, Method, Methods, RUNDOWN};
+use async_callers::AsyncCallers;
 pub(crate) use profile::{Kind, profile, thread_name};
 use standstill::Standstill;
 
@@ -88,9 +93,13 @@ pub(crate) struct Sample {
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
     pub(crate) samples: Vec<Sample>,
-    stacks: Vec<Rc<[u64]>>,
-    numbers: HashMap<Rc<[u64]>, usize>,
+    /// The innermost frame first.
+    stacks: Vec<Rc<[LogicalFrame]>>,
+    numbers: HashMap<Rc<[LogicalFrame]>, usize>,
     methods: Methods,
+    callers: Option<AsyncCallers>,
+    /// How many of the samples have their callers.
+    joined: usize,
     rounds: Rounds,
     standstill: Standstill,
     /// The time of the session whose samples count: without what the session itself makes the process do at its begin
@@ -125,6 +134,12 @@ impl Rounds {
 
 impl Gathered {
     fn take(&mut self, event: &Event<'_>) {
+        if let Some(callers) = &mut self.callers
+            && let Some(TraceEvent::Buffer { payload, written }) = classify(event)
+        {
+            callers.take(payload, written);
+            return;
+        }
         let decoded = event.decoded();
         if decoded.provider() != EventProvider::SAMPLE_PROFILER {
             if let Some(at) = self.counted(event) {
@@ -139,13 +154,36 @@ impl Gathered {
         let Some(thread) = event.os_thread_id() else { return };
         let Some(at) = self.counted(event) else { return };
         let weight = self.rounds.add(thread, at);
-        let stack: Rc<[u64]> = event.stack().addresses().collect();
-        let number = *self.numbers.entry(stack).or_insert_with_key(|stack| {
-            self.stacks.push(Rc::clone(stack));
-            self.stacks.len() - 1
-        });
+        let addresses = event.stack().addresses().enumerate();
+        // The address of a caller is the one it returns to, which may be behind its end.
+        let addresses = addresses.map(|(depth, address)| address.saturating_sub(u64::from(depth > 0)));
+        let frames = addresses.map(|address| LogicalFrame { address, state: 0, origin: Origin::Physical });
+        let number = self.number_of(frames.collect());
         let is_managed = decoded.field("Type").and_then(Value::as_u64) == Some(MANAGED);
         self.samples.push(Sample { thread, at, ticks: event.ticks(), weight, is_managed, stack: number });
+    }
+
+    fn number_of(&mut self, stack: Rc<[LogicalFrame]>) -> usize {
+        *self.numbers.entry(stack).or_insert_with_key(|stack| {
+            self.stacks.push(Rc::clone(stack));
+            self.stacks.len() - 1
+        })
+    }
+
+    /// Gives the samples up to this time the callers that await them: no more will be told.
+    fn join(&mut self, until: u64) {
+        let Some(mut callers) = self.callers.take() else { return };
+        while let Some(&sample) = self.samples.get(self.joined).filter(|sample| sample.ticks <= until) {
+            let physical = self.stacks.get(sample.stack).map(Rc::clone).unwrap_or_default();
+            let joined = callers.join(&sample, &physical, &self.methods).map(Rc::from);
+            if let Some(joined) = joined {
+                let stack = self.number_of(joined);
+                self.samples[self.joined].stack = stack;
+            }
+            self.joined += 1;
+        }
+        callers.forget(until);
+        self.callers = Some(callers);
     }
 
     /// When an event was written, if it counts.
@@ -163,6 +201,7 @@ impl Gathered {
     /// Forgets the samples so far, but not the methods.
     pub(crate) fn forget(&mut self) {
         self.samples.clear();
+        self.joined = 0;
         self.stacks.clear();
         self.numbers.clear();
     }
@@ -181,7 +220,7 @@ impl Gathered {
     /// before.
     pub(crate) fn is_managed(&self, sample: &Sample) -> bool {
         let innermost = self.stacks.get(sample.stack).and_then(|stack| stack.first());
-        let innermost = innermost.and_then(|address| self.methods.at(*address, sample.ticks));
+        let innermost = innermost.and_then(|frame| self.methods.at(frame.address, sample.ticks));
         let is_poll = innermost.is_some_and(|method| POLLS.iter().any(|poll| method.name.starts_with(poll)));
         sample.is_managed && !is_poll
     }
@@ -193,18 +232,22 @@ impl Gathered {
 
     /// Whether outer frames of a sample are missing.
     pub(crate) fn is_cut(&self, sample: &Sample) -> bool {
-        self.stacks.get(sample.stack).is_some_and(|stack| stack.len() >= MOST_FRAMES)
+        let is_physical = |frame: &LogicalFrame| frame.origin == Origin::Physical;
+        let stack = self.stacks.get(sample.stack);
+        stack.is_some_and(|stack| stack.len() >= MOST_FRAMES && stack.iter().all(is_physical))
     }
 
     /// The methods on the stack of a sample, the innermost first; none for code that no method has.
     pub(crate) fn stack(&self, sample: &Sample) -> impl Iterator<Item = Option<Method<'_>>> {
+        self.frames(sample).map(|(_, method)| method)
+    }
+
+    /// The same, each with why it is there.
+    fn frames(&self, sample: &Sample) -> impl Iterator<Item = (Origin, Option<Method<'_>>)> {
         let ticks = sample.ticks;
-        let addresses = self.stacks.get(sample.stack).into_iter().flat_map(|stack| stack.iter());
-        let methods = addresses.enumerate().map(move |(depth, address)| {
-            // The address of a caller is the one it returns to, which may be behind its end.
-            self.methods.at(address.saturating_sub(u64::from(depth > 0)), ticks)
-        });
-        methods.filter(|method| !method.is_some_and(|method| is_of_the_runtime(method.name)))
+        let frames = self.stacks.get(sample.stack).into_iter().flat_map(|stack| stack.iter());
+        let methods = frames.map(move |frame| (frame.origin, self.methods.at(frame.address, ticks)));
+        methods.filter(|(_, method)| !method.is_some_and(|method| is_of_the_runtime(method.name)))
     }
 }
 
@@ -220,11 +263,12 @@ pub(crate) struct Sampling {
 }
 
 impl Sampling {
-    /// Starts a session, and learns the names of all methods.
+    /// Starts a session, and learns the names of all methods. `with_callers` has the runtime tell which methods await
+    /// others, if it can.
     ///
     /// # Errors
     /// If the runtime refuses or does not answer.
-    pub(crate) fn start(client: &Client, info: &ProcessInfo) -> Result<Self> {
+    pub(crate) fn start(client: &Client, info: &ProcessInfo, with_callers: bool) -> Result<Self> {
         // .NET 8 and older report all of their events at the end, or none.
         let rundown = if info.clr_major().is_some_and(|major| major >= 9) {
             Rundown::Keywords(RUNDOWN)
@@ -238,12 +282,14 @@ impl Sampling {
         } else {
             Provider::new(Provider::RUNTIME, CODE, Level::Verbose)
         };
-        let config = SessionConfig::new([samples, code]).with_rundown(rundown);
+        let has_callers = with_callers && info.clr_major().is_some_and(|major| major >= async_trace::FIRST);
+        let callers = has_callers.then(async_callers::provider);
+        let config = SessionConfig::new([samples, code].into_iter().chain(callers)).with_rundown(rundown);
         let opened = Instant::now();
         let mut session = client.start_session(&config).context("cannot start the runtime's sample profiler")?;
         session.set_read_timeout(Some(POLL));
         let reader = Reader::new(session);
-        let gathered = Gathered::default();
+        let gathered = Gathered { callers: has_callers.then(AsyncCallers::new), ..Gathered::default() };
         let mut sampling = Self { client: client.clone(), rundown, reader, opened, is_over: false, gathered };
         // Now and not only at the end, for the process may be killed; and after the session has begun, so that no
         // method falls between.
@@ -289,7 +335,27 @@ impl Sampling {
                 Err(error) => return Err(error).context("cannot read on"),
             }
         }
+        self.join_early()
+    }
+
+    /// Gives samples their callers once all that their threads held must have come.
+    fn join_early(&mut self) -> Result<()> {
+        let last = self.gathered.samples.last().map(|sample| sample.ticks);
+        let Some(last) = last.filter(|_| self.gathered.callers.is_some()) else { return Ok(()) };
+        let latest = async_trace::LATEST.as_secs() * self.reader.trace()?.ticks_per_second;
+        self.gathered.join(last.saturating_sub(latest));
         Ok(())
+    }
+
+    /// Has all threads write which methods they ran: each start of a session of that source does that.
+    fn ask_for_callers(&mut self) -> Result<()> {
+        if self.is_over || self.gathered.callers.is_none() {
+            return Ok(());
+        }
+        let config = SessionConfig::new([async_callers::provider()]);
+        // Without it the last second has no callers, and what has come is worth more.
+        let Ok(_session) = self.client.start_session(&config) else { return Ok(()) };
+        self.read(async_trace::FLUSH)
     }
 
     /// Ends the session, and reads the rest of it.
@@ -298,6 +364,7 @@ impl Sampling {
     /// If the session fails, or does not end before Ctrl-C.
     pub(crate) fn finish(&mut self, signals: &Signals) -> Result<()> {
         self.gathered.end = Some(self.opened.elapsed().saturating_sub(self.gathered.begin));
+        self.ask_for_callers()?;
         if !self.is_over {
             // A process that ends just now has sent the rest.
             let _ = self.reader.get_mut().stop();
@@ -308,6 +375,7 @@ impl Sampling {
             ensure!(!signals.is_interrupted(), "interrupted again, before the runtime had sent all samples");
             self.read(POLL)?;
         }
+        self.gathered.join(u64::MAX);
         Ok(())
     }
 

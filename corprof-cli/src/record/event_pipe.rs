@@ -8,7 +8,6 @@ use anyhow::{Error, anyhow, ensure};
 use corprof_diagnostics::{Process, ProcessInfo};
 
 use super::{Args, Output, open_if_asked, until};
-use crate::async_trace;
 use crate::event_pipe_samples::{self, Kind, LIMITS, Sampling};
 use crate::exit::{self, Failure, Outcome};
 use crate::signals::Signals;
@@ -47,12 +46,9 @@ pub(super) fn record(
     let client = process.client();
     let info = client.process_info()?;
     let started = SystemTime::now();
-    let mut sampling = Sampling::start(&client, &info)?;
+    let mut sampling = Sampling::start(&client, &info, !args.physical)?;
     if !args.quiet {
         eprintln!("corprof: recording process {pid} {}, {LIMITS}", until(args));
-        if !args.physical && info.clr_major().is_some_and(|major| major >= async_trace::FIRST) {
-            eprintln!("corprof: async callers are not shown: only the sampler in the process knows them");
-        }
     }
     let begin = Instant::now();
     let duration = args.duration.map_or(Duration::MAX, Duration::from_secs_f64);

@@ -19,7 +19,7 @@ pub(super) fn take(process: &Process, timeout: Duration, signals: &Signals) -> R
     let pid = process.pid();
     let client = process.client();
     let info = client.process_info()?;
-    let mut sampling = Sampling::start(&client, &info)?;
+    let mut sampling = Sampling::start(&client, &info, false)?;
     let begin = Instant::now();
     while sampling.gathered.rounds() == 0 && !sampling.is_over() {
         ensure!(!signals.is_interrupted(), "interrupted before the threads of process {pid} were suspended");

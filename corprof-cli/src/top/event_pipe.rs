@@ -33,7 +33,7 @@ impl Sampled {
     pub(super) fn start(process: &Process, names: Names) -> Result<Self> {
         let client = process.client();
         let info = client.process_info()?;
-        let sampling = Sampling::start(&client, &info)?;
+        let sampling = Sampling::start(&client, &info, false)?;
         let shown = Instant::now();
         Ok(Self { sampling, sums: Snapshot::default(), by_name: HashMap::new(), names, shown, learnt: None })
     }

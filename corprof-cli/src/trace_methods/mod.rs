@@ -159,6 +159,12 @@ impl Methods {
         Some((*start, code))
     }
 
+    /// The runtime's number of the method whose code was at an address at that time, and its name.
+    pub(crate) fn id_and_name(&self, address: u64, ticks: u64) -> Option<(u64, String)> {
+        let (_, code) = self.code_at(address, ticks)?;
+        Some((code.id, code.name.clone()))
+    }
+
     /// The method whose code was at an address at that time.
     pub(crate) fn at(&self, address: u64, ticks: u64) -> Option<Method<'_>> {
         let (start, code) = self.code_at(address, ticks)?;

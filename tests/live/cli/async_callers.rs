@@ -155,6 +155,35 @@ fn callers_are_those_that_await_in_a_recording() -> Result<()> {
     })
 }
 
+/// Another profiler is in the process, so the runtime itself takes the samples.
+#[test]
+fn callers_are_those_that_await_in_samples_of_the_runtime() -> Result<()> {
+    patiently(modern()?, |runtime, times| {
+        if !runtime.has(Difference::AsyncOperations) {
+            return Ok(());
+        }
+        let folder = tempfile::tempdir()?;
+        for kind in kinds(runtime, 2) {
+            let command = Run::new(runtime, "AsyncShares").args([kind]).profiler("attached").command()?;
+            let program = Program::start(command)?;
+            program.expect("ready")?;
+            let pid = program.child.id().to_string();
+            let file = folder.path().join("p.folded");
+            let output = record(&file, &["--pid", &pid], 2 * times)?.output()?;
+            let (_, stderr) = texts(&output);
+            ensure!(output.status.success() && stderr.contains("by EventPipe"), "{runtime}: {output:?}");
+            ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}, {kind}: {stderr}");
+            Helper::read(&file)?.check().with_context(|| format!("{runtime}, {kind}: {stderr}"))?;
+            let output = record(&file, &["--pid", &pid, "--physical"], 1)?.output()?;
+            ensure!(output.status.success(), "{runtime}: {output:?}");
+            let physical = Helper::read(&file)?;
+            ensure!(physical.in_pool > 0.9 * physical.total, "{runtime}, {kind}: {physical:?}");
+            program.end()?;
+        }
+        Ok(())
+    })
+}
+
 #[test]
 fn callers_are_those_that_await_after_an_attach_and_stacks_are_physical_on_request() -> Result<()> {
     patiently(modern()?, |runtime, times| {
