@@ -59,8 +59,9 @@ impl RuntimeMessages {
         self.folder.path()
     }
 
-    /// The variables that make runtimes write into the folder.
-    pub fn variables(&self) -> [(&'static str, OsString); 5] {
+    /// The variables that make runtimes write into the folder. At their end they also write the names of all methods:
+    /// the variable against that would take the names from all other sessions of the process, too.
+    pub fn variables(&self) -> [(&'static str, OsString); 4] {
         let config = format!("{}:{KEYWORD:#x}:5", Provider::RUNTIME);
         [
             ("DOTNET_EnableEventPipe", "1".into()),
@@ -68,8 +69,6 @@ impl RuntimeMessages {
             ("DOTNET_EventPipeOutputPath", self.folder.path().join("{pid}.nettrace").into_os_string()),
             // A killed process has written its messages so far.
             ("DOTNET_EventPipeOutputStreaming", "1".into()),
-            // No rundown with the names of all methods at the end.
-            ("DOTNET_EventPipeRundown", "0".into()),
         ]
     }
 

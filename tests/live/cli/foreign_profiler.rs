@@ -206,6 +206,23 @@ fn stacks_are_those_that_a_profiler_sees() -> Result<()> {
     Ok(())
 }
 
+/// `corprof run` has the runtime write its messages, by a session of its own.
+#[test]
+fn a_process_that_corprof_runs_tells_others_the_names_of_its_methods() -> Result<()> {
+    for runtime in runtimes()? {
+        let mut command = corprof()?;
+        command.arg("run").arg(library(&runtime, "attached")?).arg("--").args(application(&runtime, "Standing")?);
+        let launcher = Program::start(command)?;
+        launcher.expect("ready")?;
+        let application = child_of(launcher.child.id())?.context("no application")?;
+        let output = corprof()?.args(["stacks", &application.to_string()]).output()?;
+        let (stdout, _) = texts(&output);
+        ensure!(stdout.contains("Standing.") && !stdout.contains("[unknown code]"), "{runtime}: {stdout}");
+        launcher.end()?;
+    }
+    Ok(())
+}
+
 #[test]
 fn the_busiest_methods_are_shown() -> Result<()> {
     patiently(runtimes()?, |runtime, longer| {
