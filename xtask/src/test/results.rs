@@ -164,7 +164,10 @@ impl Test {
 /// What a line says of why a test is skipped.
 fn reason_to_skip(line: &str) -> Option<String> {
     let (word, reason) = line.trim().split_once(':')?;
-    word.eq_ignore_ascii_case("skipped").then(|| reason.trim().chars().take(WIDTH).collect())
+    let reason = reason.trim();
+    // A sampler says how many rounds it has skipped.
+    let is_reason = word.eq_ignore_ascii_case("skipped") && !reason.starts_with(|first: char| first.is_ascii_digit());
+    is_reason.then(|| reason.chars().take(WIDTH).collect())
 }
 
 /// The character that an entity stands for.
@@ -229,6 +232,7 @@ more</system-out>
         assert_eq!(results.skipped().into_iter().collect::<Vec<_>>(), [("there is no chromium", 1)]);
         assert_eq!(reason_to_skip("SKIPPED: no Go").as_deref(), Some("no Go"));
         assert_eq!(reason_to_skip("corprof: 3 lines skipped: too long"), None);
+        assert_eq!(reason_to_skip("skipped: 384"), None);
     }
 
     #[test]
