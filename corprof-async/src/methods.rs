@@ -138,3 +138,17 @@ impl Methods for MethodTable {
         self.methods.get(&method)?.wrapper
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrappers_are_known_by_the_names_of_the_runtime_and_of_csharp() {
+        let index = |rest| MethodTable::wrapper_index(&format!("System.Runtime.CompilerServices.AsyncProfiler{rest}"));
+        assert_eq!(index("+ContinuationWrapper.Continuation_Wrapper_7"), Some(7));
+        assert_eq!(index(".ContinuationWrapper.Continuation_Wrapper_31(object, ref byte)"), Some(31));
+        assert_eq!(index(".ContinuationWrapper.Continuation_Wrapper_"), None);
+        assert_eq!(index(".Continuation_Wrapper_7"), None);
+    }
+}

@@ -237,7 +237,8 @@ fn suspended_methods_are_recompiled_or_refused_by_name() -> Result<()> {
     Ok(())
 }
 
-/// Counters and inserted hooks of beginnings are in the IL, which a method that goes on does not run from its beginning.
+/// Counters and inserted hooks of beginnings are in the IL, which a method that goes on does not run from its
+/// beginning.
 #[test]
 fn a_call_that_is_suspended_is_counted_once() -> Result<()> {
     const PAUSES: &str = "AsyncPauses";
@@ -258,8 +259,8 @@ fn a_call_that_is_suspended_is_counted_once() -> Result<()> {
     Ok(())
 }
 
-/// State machines have the calls of their parts, which is said; of methods that the runtime itself suspends inserted code
-/// cannot tell the ends, which is said of each way.
+/// State machines have the calls of their parts, which is said; of methods that the runtime itself suspends inserted
+/// code cannot tell the ends, which is said of each way.
 #[test]
 fn what_inserted_hooks_cannot_tell_of_pauses_is_said_at_once() -> Result<()> {
     const MACHINES: &str = "MachinePauses";

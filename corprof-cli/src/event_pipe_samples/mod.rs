@@ -6,7 +6,7 @@
 //! code, where it may do either. The names of methods come by a rundown, which lists all code of the process, and by
 //! the events of code that is compiled meanwhile.
 //!
-//! `profile` makes a profile of them.
+//! `async_callers` finds the methods that await those that run; `profile` makes a profile of the samples.
 
 mod async_callers;
 mod profile;

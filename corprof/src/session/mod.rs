@@ -4,9 +4,9 @@
 //! folder serves the rest of the SDK. It knows no feature: a feature keeps its state as an [`Observer`], which its own
 //! room defines, and hears of callbacks by it; names are stored without knowing how they are spelt.
 //!
-//! `runtime.rs` has the pointer to the runtime and `questions.rs` the calls that the SDK makes for itself; `releases.rs`
-//! knows what the runtime cannot be asked; `liveness`
-//! tracks which identifiers are alive, `names` stores names, `event_mask.rs` sets which events the runtime reports.
+//! `runtime.rs` has the pointer to the runtime and `questions.rs` the calls that the SDK makes for itself;
+//! `releases.rs` knows what the runtime cannot be asked; `liveness` tracks which identifiers are alive, `names` stores
+//! names, `event_mask.rs` sets which events the runtime reports.
 //! `gate.rs` lets callbacks and hooks in, and `thread_slot.rs` counts them by thread; `panics.rs` disables a profiler
 //! that panics, `profiler_threads.rs` tracks the threads that it has made, `searches.rs` keeps searches for code and
 //! its removal apart, and `searcher.rs` makes them for threads that have never run managed code. `startup.rs` knows

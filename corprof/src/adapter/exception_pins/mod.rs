@@ -24,7 +24,8 @@
 //! # When to remove it
 //!
 //! When corprof no longer supports .NET 9 and 10, or when a servicing release fixes them: only
-//! [`ReleaseFact::MovesExceptionsBeforeFilters`] knows the versions. The live test `filters` shows whether a runtime still has the fault.
+//! [`ReleaseFact::MovesExceptionsBeforeFilters`] knows the versions. The live test `filters` shows whether a runtime
+//! still has the fault.
 
 mod stack;
 mod wrapped;
