@@ -166,13 +166,9 @@ fn activity<'a>(event: &Event<'a>) -> Option<TraceEvent<'a>> {
     if !is_start && decoded.name() != "ActivityStop" {
         return None;
     }
-    let text = |name| Some(decoded.field(name)?.as_text()?.to_string());
-    let mut activity = Activity {
-        source: text("SourceName").unwrap_or_default(),
-        name: text("ActivityName").unwrap_or_default(),
-        ..Activity::default()
-    };
-    for (key, value) in arguments(&decoded) {
+    let Described { source, name, arguments } = Described::of(&decoded);
+    let mut activity = Activity { source, name, ..Activity::default() };
+    for (key, value) in arguments {
         let span = || u64::from_str_radix(&value, 16).unwrap_or_default();
         match &key[..] {
             "TraceId" => activity.trace_id = u128::from_str_radix(&value, 16).unwrap_or_default(),
@@ -188,25 +184,61 @@ fn activity<'a>(event: &Event<'a>) -> Option<TraceEvent<'a>> {
 
 fn end_of_request<'a>(event: &Event<'a>) -> Option<TraceEvent<'a>> {
     let decoded = event.decoded();
-    let name = decoded.field("EventName").filter(|_| decoded.name() == "Event")?.as_text()?;
-    if !ENDS_OF_REQUESTS.iter().any(|end| name == **end) {
+    if decoded.name() != "Event" {
         return None;
     }
-    let arguments: HashMap<String, String> = arguments(&decoded).into_iter().collect();
+    let Described { name, arguments, .. } = Described::of(&decoded);
+    if !ENDS_OF_REQUESTS.contains(&&*name) {
+        return None;
+    }
+    let arguments: HashMap<String, String> = arguments.into_iter().collect();
     let of = |name| arguments.get(name).map_or("", String::as_str);
     let endpoint = endpoint(of("Method"), of("Path"), of("Route"), of("Status"));
     Some(TraceEvent::RequestEnds { thread: event.os_thread_id()?, endpoint })
 }
 
-/// The keys and values of an event of the source.
-fn arguments(event: &events::Event<'_>) -> Vec<(String, String)> {
-    let pair = |argument: Value<'_>| {
-        let argument = argument.as_record()?;
-        let text = |name| Some(argument.field(name)?.as_text()?.to_string());
-        Some((text("Key")?, text("Value")?))
-    };
-    let list = event.field("Arguments").and_then(|arguments| arguments.as_list());
-    list.map(|list| list.iter().filter_map(pair).collect()).unwrap_or_default()
+/// The fields of an event of the source.
+#[derive(Default)]
+struct Described {
+    source: String,
+    /// Of the activity or of the event.
+    name: String,
+    /// Keys and values.
+    arguments: Vec<(String, String)>,
+}
+
+impl Described {
+    /// Goes through the fields once: to look each up by its name would read all before it again.
+    fn of(event: &events::Event<'_>) -> Self {
+        let mut described = Self::default();
+        for (field, value) in event.fields() {
+            if field == "SourceName" {
+                described.source = text(value);
+            } else if field == "ActivityName" || field == "EventName" {
+                described.name = text(value);
+            } else if let Some(list) = value.as_list().filter(|_| field == "Arguments") {
+                described.arguments = list.iter().filter_map(argument).collect();
+            }
+        }
+        described
+    }
+}
+
+fn text(value: Value<'_>) -> String {
+    value.as_text().map(|text| text.to_string()).unwrap_or_default()
+}
+
+/// A key and its value.
+fn argument(pair: Value<'_>) -> Option<(String, String)> {
+    let (mut key, mut value) = (None, None);
+    for (field, text) in pair.as_record()?.fields() {
+        if field == "Key" {
+            key = text.as_text();
+        } else if field == "Value" {
+            value = text.as_text();
+        }
+    }
+    Some((key?.to_string(), value?.to_string()))
 }
 
 fn kind(name: &str) -> ActivityKind {
