@@ -20,6 +20,10 @@ pub use class::{class_in_source, field_in_source};
 pub(crate) use full::full;
 pub use made::{Relative, telling_method};
 
+/// The name of the frame between the methods that await what runs, and those that have started that without awaiting
+/// it. A state machine below it is that of an async method.
+pub const STARTED_BY: &str = "[started by]";
+
 /// The source construct behind a state machine. Its callers show which one it is, its name does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Machine {
@@ -38,7 +42,7 @@ impl Machine {
             Some(name) if name.contains("AsyncIteratorMethodBuilder") => Self::AsyncIterator,
             Some(name) if name.starts_with("System.Runtime.CompilerServices.Async") => Self::Async,
             // Who awaits it is not known, but who started the operation.
-            Some("[started by]") => Self::Async,
+            Some(STARTED_BY) => Self::Async,
             // What goes on with a method that has waited, where the builder's box was inlined.
             Some(name) if name.starts_with("System.Threading.") => Self::Async,
             Some(name) if name.contains("MethodBuilder") || name.contains("AsyncStateMachine") => Self::Async,

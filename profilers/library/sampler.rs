@@ -29,7 +29,7 @@ use corprof::hooks::{HookedFunctions, Precompiled};
 use corprof::prelude::*;
 use corprof::sampler::{Mode, Report, Round, Sample, Sampler, Strategy};
 use corprof::sync::Mutex;
-use corprof_export::{self as export, Format, FrameId, Output, Profile, Unit, application_name};
+use corprof_export::{self as export, Format, FrameId, Output, Profile, STARTED_BY, Unit, application_name};
 use corprof_profilers::settings::Settings;
 use corprof_profilers::table::SAMPLER;
 
@@ -45,7 +45,7 @@ use self::slow_calls::SlowCallStore;
 use self::unsampled_time::UnsampledTime;
 use self::waits::WaitsOf;
 use crate::async_callers::{
-    AsyncSource, AsyncWork, Caller, Callers as AsyncCallers, Joined, Joins, STARTED_BY, StackFrame, ThreadKey, Waiting,
+    AsyncSource, AsyncWork, Caller, Callers as AsyncCallers, Joined, Joins, StackFrame, ThreadKey, Waiting,
 };
 use crate::hooked_by::left_out_lines;
 use crate::lease::Lease;

@@ -522,7 +522,7 @@ impl<'l, L: Listener> Follower<'l, L> {
         let until = self.last.saturating_sub(latest);
         self.listener.release(until);
         // This goes through all that is held, which is too much for each event.
-        if until - self.released > latest / RELEASES {
+        if until.saturating_sub(self.released) > latest / RELEASES {
             self.released = until;
             self.stacks.release(until);
         }

@@ -175,10 +175,10 @@ impl Gathered {
         let Some(mut callers) = self.callers.take() else { return };
         while let Some(&sample) = self.samples.get(self.joined).filter(|sample| sample.ticks <= until) {
             let physical = self.stacks.get(sample.stack).map(Rc::clone).unwrap_or_default();
-            let joined = callers.join(&sample, &physical, &self.methods).map(Rc::from);
-            if let Some(joined) = joined {
-                let stack = self.number_of(joined);
-                self.samples[self.joined].stack = stack;
+            let stack = callers.join(&sample, &physical, &self.methods).map(Rc::from);
+            let stack = stack.map_or(sample.stack, |stack| self.number_of(stack));
+            if let Some(sample) = self.samples.get_mut(self.joined) {
+                sample.stack = stack;
             }
             self.joined += 1;
         }
@@ -342,7 +342,7 @@ impl Sampling {
     fn join_early(&mut self) -> Result<()> {
         let last = self.gathered.samples.last().map(|sample| sample.ticks);
         let Some(last) = last.filter(|_| self.gathered.callers.is_some()) else { return Ok(()) };
-        let latest = async_trace::LATEST.as_secs() * self.reader.trace()?.ticks_per_second;
+        let latest = async_trace::LATEST.as_secs().saturating_mul(self.reader.trace()?.ticks_per_second);
         self.gathered.join(last.saturating_sub(latest));
         Ok(())
     }

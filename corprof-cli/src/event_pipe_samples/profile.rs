@@ -5,13 +5,11 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use corprof_async::Origin;
-use corprof_export::{Frame, FrameId, Mode, Profile, SourceLines, StackId, ThreadId, Unit};
+use corprof_export::{Frame, FrameId, Mode, Profile, STARTED_BY, SourceLines, StackId, ThreadId, Unit};
 use corprof_launch::processes;
 
 use super::{Gathered, LIMITS, MISSING, Sample, UNKNOWN};
 
-/// Stands between the methods that await what runs and those that have started that.
-const STARTED_BY: &str = "[started by]";
 /// A standstill for a larger share of the time is a warning.
 const MUCH: f64 = 0.1;
 
@@ -103,10 +101,10 @@ impl Drawn {
 
     fn stack(&mut self, gathered: &Gathered, sample: &Sample) -> StackId {
         let mut frames = Vec::new();
-        let mut is_awaited = true;
+        let mut has_creators = false;
         for (origin, method) in gathered.frames(sample) {
-            if origin == Origin::Creator && is_awaited {
-                is_awaited = false;
+            if origin == Origin::Creator && !has_creators {
+                has_creators = true;
                 frames.push(self.profile.frame(Frame::runtime(STARTED_BY)));
             }
             frames.push(match method {

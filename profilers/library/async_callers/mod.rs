@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use corprof::args::EventPipeEvent;
 use corprof::id::Inert;
 use corprof::prelude::*;
+use corprof_export::STARTED_BY;
 
 use held_stacks::HeldStacks;
 pub(crate) use held_stacks::method_at;
@@ -35,9 +36,6 @@ mod work;
 /// Why the callers are unknown after an attach to a runtime that does not tell.
 const NOT_AFTER_ATTACH: &str = "this runtime does not tell of async operations, so that the application has to start \
                                 with the profiler";
-
-/// The frame above the methods that started an operation.
-pub(crate) const STARTED_BY: &str = "[started by]";
 
 /// How long a stack waits at most. Threads are asked each second for what they hold.
 const LONGEST: Duration = Duration::from_secs(4);
