@@ -12,6 +12,12 @@ pub trait Methods {
     /// N, if the method is `System.Runtime.CompilerServices.AsyncProfiler+ContinuationWrapper.Continuation_Wrapper_N`:
     /// see [`MethodTable::wrapper_index`].
     fn wrapper_index(&self, method: u64) -> Option<u8>;
+
+    /// Whether suspended state machines go on by this method: see [`MethodTable::resumes`]. Where this is not known,
+    /// what a resumed method calls may be taken for the resumed one, if that has called it before.
+    fn resumes(&self, _method: u64) -> bool {
+        false
+    }
 }
 
 /// Methods of a trace, with their names.
@@ -32,6 +38,7 @@ struct Code {
 struct Method {
     name: Box<str>,
     wrapper: Option<u8>,
+    resumes: bool,
 }
 
 /// What the names of the wrappers begin with, by the runtime and as C# has it.
@@ -39,6 +46,19 @@ const WRAPPER: [&str; 2] = [
     "System.Runtime.CompilerServices.AsyncProfiler+ContinuationWrapper.Continuation_Wrapper_",
     "System.Runtime.CompilerServices.AsyncProfiler.ContinuationWrapper.Continuation_Wrapper_",
 ];
+
+/// The boxes of suspended state machines, each with the builder that makes it. .NET 11 makes the second while somebody
+/// listens to async operations.
+const BOXES: [(&str, &str); 3] = [
+    ("AsyncTaskMethodBuilder", "AsyncStateMachineBox"),
+    ("AsyncTaskMethodBuilder", "AsyncProfilerAsyncStateMachineBox"),
+    ("PoolingAsyncValueTaskMethodBuilder", "StateMachineBox"),
+];
+
+/// The methods by which the thread pool and methods that have ended have a box go on. Each calls the first, or a
+/// compiler has put that into it.
+const RESUMING: [&str; 6] =
+    ["MoveNext", "Execute", "ExecuteFromThreadPool", "ExecuteDirectly", "InstrumentedMoveNext", "MoveNextAsDispatcher"];
 
 impl MethodTable {
     /// Is empty.
@@ -54,7 +74,8 @@ impl MethodTable {
         self.code.insert(start, Code { end: start.saturating_add(size.into()), method });
         let is_known = self.methods.get(&method).is_some_and(|known| &*known.name == name);
         if !is_known {
-            self.methods.insert(method, Method { name: name.into(), wrapper: Self::wrapper_index(name) });
+            let (wrapper, resumes) = (Self::wrapper_index(name), Self::resumes(name));
+            self.methods.insert(method, Method { name: name.into(), wrapper, resumes });
         }
     }
 
@@ -82,6 +103,21 @@ impl MethodTable {
     pub fn wrapper_index(name: &str) -> Option<u8> {
         let rest = WRAPPER.iter().find_map(|beginning| name.strip_prefix(beginning))?;
         rest.split_once('(').map_or(rest, |(number, _)| number).parse().ok()
+    }
+
+    /// Whether suspended state machines go on by the method with this full name, with or without its parameters:
+    /// `MoveNext` of a box, or a method that calls it.
+    #[must_use]
+    pub fn resumes(name: &str) -> bool {
+        let Some(rest) = name.strip_prefix("System.Runtime.CompilerServices.") else { return false };
+        let rest = rest.rsplit_once('(').map_or(rest, |(rest, _)| rest);
+        let Some((class, method)) = rest.rsplit_once('.') else { return false };
+        let is_box = |(builder, of_box): &(&str, &str)| {
+            let rest = class.strip_prefix(builder).unwrap_or_default();
+            let is_generic = |rest: &str| rest.starts_with(['<', '`']);
+            is_generic(rest) && rest.split(['.', '+']).any(|part| part.strip_prefix(of_box).is_some_and(is_generic))
+        };
+        RESUMING.contains(&method) && BOXES.iter().any(is_box)
     }
 }
 
@@ -126,6 +162,10 @@ impl<F: Fn(u64) -> Option<(u64, String)>> Methods for AskedMethods<F> {
     fn wrapper_index(&self, method: u64) -> Option<u8> {
         MethodTable::wrapper_index(self.names.borrow().get(&method)?)
     }
+
+    fn resumes(&self, method: u64) -> bool {
+        self.names.borrow().get(&method).is_some_and(|name| MethodTable::resumes(name))
+    }
 }
 
 impl Methods for MethodTable {
@@ -136,6 +176,10 @@ impl Methods for MethodTable {
 
     fn wrapper_index(&self, method: u64) -> Option<u8> {
         self.methods.get(&method)?.wrapper
+    }
+
+    fn resumes(&self, method: u64) -> bool {
+        self.methods.get(&method).is_some_and(|method| method.resumes)
     }
 }
 
@@ -150,5 +194,22 @@ mod tests {
         assert_eq!(index(".ContinuationWrapper.Continuation_Wrapper_31(object, ref byte)"), Some(31));
         assert_eq!(index(".ContinuationWrapper.Continuation_Wrapper_"), None);
         assert_eq!(index(".Continuation_Wrapper_7"), None);
+    }
+
+    #[test]
+    fn boxes_are_known_by_the_names_of_the_runtime_and_of_csharp() {
+        let resumes = |rest| MethodTable::resumes(&format!("System.Runtime.CompilerServices.{rest}"));
+        assert!(resumes("AsyncTaskMethodBuilder<long>.AsyncStateMachineBox<Shop.<Load>d__2>.MoveNext(Thread)"));
+        assert!(resumes(
+            "AsyncTaskMethodBuilder`1+AsyncProfilerAsyncStateMachineBox`1[System.Int64,Shop+<Load>d__2]\
+             .MoveNextAsDispatcher"
+        ));
+        assert!(resumes(
+            "PoolingAsyncValueTaskMethodBuilder`1+StateMachineBox`1[System.Int64,Shop+<Load>d__2].MoveNext"
+        ));
+        assert!(!resumes("AsyncTaskMethodBuilder`1+AsyncStateMachineBox`1[System.Int64,A].ExecutionContextCallback"));
+        assert!(!resumes("AsyncTaskMethodBuilder<long>.Start<Shop.StateMachineBox<A>>.MoveNext()"));
+        assert!(!resumes("TaskAwaiter.MoveNext()"));
+        assert!(!MethodTable::resumes("Shop.<Load>d__2.MoveNext()"));
     }
 }

@@ -140,6 +140,34 @@ fn appended_methods_await_from_then_on() {
     assert_eq!(active(&stacks, T, 30), None);
 }
 
+/// A loop that awaits Load(1) calls Load(2), which needs not wait.
+#[test]
+fn a_call_of_a_method_that_has_ended_is_not_awaited() {
+    const BOX: u64 = 200_000;
+    let mut stacks = started();
+    resume(&mut stacks, T, 10, StateMachine, 7, &[110, 210, 310]);
+    assert_eq!(parts(&join(&stacks, T, 10, &[150, BOX])), [vec![150], vec![210, 310], vec![]]);
+    method_ends(&mut stacks, T, 20, StateMachine);
+    // Its end is told within it.
+    assert_eq!(parts(&join(&stacks, T, 20, &[150, BOX])), [vec![150], vec![210, 310], vec![]]);
+    method_ends(&mut stacks, T, 21, StateMachine);
+    for physical in [&[150, 250, 350][..], &[150, 250, 350, BOX, 250, BOX]] {
+        assert_eq!(parts(&join(&stacks, T, 30, physical)), [vec![150, 250, 350], vec![], vec![]]);
+    }
+    assert_eq!(join(&stacks, T, 30, &[150, 450]).outcome, Outcome::NoMatch);
+}
+
+/// Nor is what a resumed method calls the resumed one, though it is another call of the same method.
+#[test]
+fn a_method_that_calls_itself_is_resumed_where_it_goes_on() {
+    const BOX: u64 = 200_000;
+    let mut stacks = started();
+    resume(&mut stacks, T, 10, StateMachine, 7, &[110, 120, 310]);
+    assert_eq!(parts(&join(&stacks, T, 10, &[150, 160, 450, BOX])), [vec![150, 160], vec![120, 310], vec![]]);
+    // What the runtime does not tell of goes on within it.
+    assert_eq!(parts(&join(&stacks, T, 10, &[450, BOX, 150, BOX])), [vec![450, BOX, 150], vec![120, 310], vec![]]);
+}
+
 #[test]
 fn ends_are_those_of_the_innermost_of_their_kind() {
     let mut stacks = started();

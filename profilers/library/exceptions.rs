@@ -170,7 +170,7 @@ struct Caller {
 }
 
 impl Caller {
-    /// The names of the callers, if some are known that are not on the stack.
+    /// The names of the callers, if the thrower runs in a resumed method.
     fn names(&self) -> Option<Vec<Name>> {
         let found = self.later.found()?;
         let below = found.physical.saturating_sub(self.above);

@@ -104,7 +104,7 @@ impl LogicalStacks {
         };
         let meeting = match active.kind() {
             Kind::Runtime => by_wrapper(&active, chain, physical, methods, &mut stack.wrapper),
-            Kind::StateMachine => by_method(chain, physical, methods),
+            Kind::StateMachine => by_method(&active, chain, physical, methods),
         };
         let Some(Meeting { physical: count, position }) = meeting else {
             stack.outcome = Outcome::NoMatch;
@@ -187,17 +187,32 @@ fn by_wrapper(
     (found != WrapperMatch::Differs).then_some(Meeting { physical: count, position })
 }
 
-/// The innermost method of the chain on the stack.
-fn by_method(chain: &[Frame], physical: &[u64], methods: &impl Methods) -> Option<Meeting> {
-    // The first position of each method.
-    let mut positions = HashMap::new();
-    for (position, frame) in chain.iter().enumerate() {
-        if let Some(method) = methods.method_at(frame.address) {
-            positions.entry(method).or_insert(position);
+/// The method that was resumed last is the outermost within the box by which it goes on: what is further inside it has
+/// called. If the box is unknown, it is the innermost method of the chain.
+///
+/// Methods of the chain that have ended may be called again by those that go on, so they do not count, but for the last
+/// of them: its end is told while it is still on the stack.
+fn by_method(active: &Active<'_>, chain: &[Frame], physical: &[u64], methods: &impl Methods) -> Option<Meeting> {
+    let stack: Vec<Option<u64>> = physical.iter().map(|address| methods.method_at(*address)).collect();
+    let of_box = stack.iter().position(|method| method.is_some_and(|method| methods.resumes(method)));
+    let resumed = stack.get(..of_box.unwrap_or_default()).unwrap_or_default();
+    let completed = active.completed() as usize;
+    for first in [completed, completed.saturating_sub(1)] {
+        // The first position of each method.
+        let mut positions = HashMap::new();
+        for (position, frame) in chain.iter().enumerate().skip(first) {
+            if let Some(method) = methods.method_at(frame.address) {
+                positions.entry(method).or_insert(position);
+            }
+        }
+        let meeting = |(at, method): (usize, &Option<u64>)| {
+            Some(Meeting { physical: at + 1, position: *positions.get(&(*method)?)? })
+        };
+        let outermost = resumed.iter().enumerate().rev().find_map(meeting);
+        let found = outermost.or_else(|| stack.iter().enumerate().find_map(meeting));
+        if found.is_some() {
+            return found;
         }
     }
-    physical.iter().enumerate().find_map(|(at, address)| {
-        let position = *positions.get(&methods.method_at(*address)?)?;
-        Some(Meeting { physical: at + 1, position })
-    })
+    None
 }

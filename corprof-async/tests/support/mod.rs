@@ -30,7 +30,8 @@ pub(crate) fn buffer(context: u32, thread: u64, start: u64, end: u64, sub_events
     bytes
 }
 
-/// The method M has the addresses 100 × M to 100 × M + 99, and `Continuation_Wrapper_N` is the method 1000 + N.
+/// The method M has the addresses 100 × M to 100 × M + 99, `Continuation_Wrapper_N` is the method 1000 + N, and state
+/// machines go on by the method 2000.
 pub(crate) struct Hundreds;
 
 impl Methods for Hundreds {
@@ -40,5 +41,9 @@ impl Methods for Hundreds {
 
     fn wrapper_index(&self, method: u64) -> Option<u8> {
         u8::try_from(method.checked_sub(1000)?).ok()
+    }
+
+    fn resumes(&self, method: u64) -> bool {
+        method == 2000
     }
 }

@@ -15,8 +15,8 @@ use corprof_async::{Decoder, Limits, LogicalStack, LogicalStacks, Methods, Origi
 use super::session::Inbox;
 use super::{Joined, Role, StackFrame, ThreadKey, Waiting};
 
-/// How long threads may take for an answer: the runtime writes each second what threads hold that were idle for 250 ms,
-/// and others write it at their next async operation.
+/// How long threads may take for an answer: they write what they hold at their next async operation. For those that were
+/// idle for 250 ms the runtime does it by a timer, which begins anew at each question and takes a second.
 pub(super) const ANSWER: Duration = Duration::from_millis(1800);
 /// How many frames all waiting samples may have, of 32 bytes each.
 const MOST_FRAMES: usize = 1 << 20;
@@ -39,8 +39,10 @@ pub(super) struct HeldStacks<T> {
     frames: usize,
     functions: RefCell<HashMap<u64, Option<FunctionId>>>,
     stack: LogicalStack,
-    /// When threads were asked for what they hold, in ticks too, as far as they may not have answered yet.
-    asked: VecDeque<(u64, Instant)>,
+    /// When threads were asked for what they hold, as far as they may not have answered yet.
+    asked: VecDeque<Asked>,
+    /// How late this thread was so far, all in all: so late may the runtime's timer be as well.
+    late: Duration,
     /// All is known up to this time.
     answered_until: u64,
     /// Samples in resumed methods, and those whose callers were found.
@@ -50,6 +52,14 @@ pub(super) struct HeldStacks<T> {
     damaged: u64,
     /// The times of the last seconds, in ticks.
     seconds: VecDeque<u64>,
+}
+
+/// A question to all threads.
+struct Asked {
+    ticks: u64,
+    at: Instant,
+    /// How late this thread had been before.
+    late: Duration,
 }
 
 impl<T> HeldStacks<T> {
@@ -67,6 +77,7 @@ impl<T> HeldStacks<T> {
             functions: RefCell::default(),
             stack: LogicalStack::new(),
             asked: VecDeque::new(),
+            late: Duration::ZERO,
             answered_until: 0,
             resumed: 0,
             joined: 0,
@@ -89,15 +100,26 @@ impl<T> HeldStacks<T> {
     /// Threads were asked for what they hold, from this time on. Asking takes its time on a busy machine: what a thread
     /// did meanwhile it may hold again.
     pub(super) fn ask(&mut self, from: u64) {
-        self.asked.push_back((from, Instant::now()));
+        self.asked.push_back(Asked { ticks: from, at: Instant::now(), late: self.late });
+    }
+
+    /// Whether a thread has not answered yet whose sample waits. The next question makes the answer come later.
+    pub(super) fn awaits_an_answer(&self) -> bool {
+        let Some(last) = self.asked.back() else { return false };
+        self.waiting.iter().any(|sample| sample.ticks <= last.ticks && !self.is_known(sample))
+    }
+
+    /// This thread was so late, all in all.
+    pub(super) fn set_late(&mut self, late: Duration) {
+        self.late = late;
     }
 
     /// Moves the time up to which all is known.
     fn take_answers(&mut self) {
-        while let Some((asked, at)) = self.asked.front()
-            && at.elapsed() >= ANSWER
+        while let Some(asked) = self.asked.front()
+            && asked.at.elapsed() >= ANSWER + 2 * self.late.saturating_sub(asked.late)
         {
-            self.answered_until = *asked;
+            self.answered_until = asked.ticks;
             self.asked.pop_front();
         }
     }
@@ -309,5 +331,13 @@ impl Methods for Found<'_> {
             }
             _ => None,
         })
+    }
+
+    fn resumes(&self, method: u64) -> bool {
+        let is_it = |frame: &StackFrame| match frame {
+            StackFrame::Managed(function, Role::Box, _) => function.as_raw() as u64 == method,
+            _ => false,
+        };
+        self.frames.iter().any(is_it)
     }
 }

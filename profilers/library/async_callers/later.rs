@@ -7,12 +7,12 @@ use corprof::sync::Mutex;
 
 use super::{AsyncSource, AsyncWork, Callers, Joined, Joins, StackFrame, ThreadKey, Waiting};
 
-/// The callers of a stack that are not on it.
+/// The callers of a resumed method.
 #[derive(Debug, Default)]
 pub(crate) struct FoundCallers {
     /// How many frames of the stack are above them: the others are not callers.
     pub(crate) physical: usize,
-    /// The innermost first.
+    /// Those that are not on it, the innermost first.
     pub(crate) names: Vec<Name>,
 }
 
@@ -26,14 +26,15 @@ impl Later {
         self.0.get().is_some()
     }
 
-    /// The callers; none if the stack is as its thread has it, or not known yet.
+    /// The callers; none if no resumed method is known on the stack, or that is not known yet.
     pub(crate) fn found(&self) -> Option<&FoundCallers> {
         self.0.get()?.as_ref()
     }
 
-    fn tell(&self, cx: &InNoGc<'_>, joined: &Joined<'_>) {
-        let found =
-            joined.has_callers().then(|| FoundCallers { physical: joined.physical.len(), names: joined.names(cx) });
+    fn tell(&self, cx: &InNoGc<'_>, stack: &Waiting<Self>, joined: &Joined<'_>) {
+        // Nobody awaits the outermost method of an operation, and what it calls is on the stack.
+        let is_resumed = joined.has_callers() || joined.physical.len() < stack.frames.len();
+        let found = is_resumed.then(|| FoundCallers { physical: joined.physical.len(), names: joined.names(cx) });
         let _ = self.0.set(found); // it is told once
     }
 }
@@ -53,7 +54,7 @@ impl LaterCallers {
     ) -> Later {
         let later = Later(Arc::default());
         let stack = Waiting::new(thread, ticks, frames, later.clone());
-        stacks.lock(cx).0.add(cx, stack, |stack, joined| stack.what.tell(cx, joined));
+        stacks.lock(cx).0.add(cx, stack, |stack, joined| stack.what.tell(cx, stack, joined));
         later
     }
 
@@ -77,6 +78,6 @@ impl Joins for LaterCallers {
     }
 
     fn settle(&mut self, cx: &InNoGc<'_>, is_last: bool) {
-        self.0.settle(cx, is_last, |stack, joined| stack.what.tell(cx, joined));
+        self.0.settle(cx, is_last, |stack, joined| stack.what.tell(cx, stack, joined));
     }
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use corprof::args::EventPipeEvent;
 use corprof::id::Inert;
 use corprof::prelude::*;
+use corprof_async::MethodTable;
 use corprof_export::STARTED_BY;
 
 use held_stacks::HeldStacks;
@@ -27,6 +28,7 @@ pub(crate) use work::{AsyncWork, Joins};
 use crate::own_frames::is_of_the_runtime;
 
 mod held_stacks;
+mod lateness;
 mod later;
 mod probe;
 mod session;
@@ -70,35 +72,11 @@ impl Role {
         if name.starts_with("<stub ") {
             return Self::Stub;
         }
-        if is_of_box(name) {
+        if MethodTable::resumes(name) {
             return Self::Box;
         }
         if name.ends_with(".MoveNext()") { Self::StateMachine } else { Self::Other }
     }
-}
-
-/// Whether it is by a method with this name that boxes go on.
-fn is_of_box(name: &str) -> bool {
-    // .NET 11 makes the second while somebody listens to async operations.
-    const BOXES: [(&str, &str); 3] = [
-        ("AsyncTaskMethodBuilder<", ">.AsyncStateMachineBox<"),
-        ("AsyncTaskMethodBuilder<", ">.AsyncProfilerAsyncStateMachineBox<"),
-        ("PoolingAsyncValueTaskMethodBuilder<", ">.StateMachineBox<"),
-    ];
-    // Each calls the first, or a compiler has put that into it.
-    const METHODS: [&str; 6] = [
-        "MoveNext",
-        "Execute",
-        "ExecuteFromThreadPool",
-        "ExecuteDirectly",
-        "InstrumentedMoveNext",
-        "MoveNextAsDispatcher",
-    ];
-    let Some(rest) = name.strip_prefix("System.Runtime.CompilerServices.") else { return false };
-    let Some((rest, _)) = rest.rsplit_once('(') else { return false };
-    let Some((class, method)) = rest.rsplit_once('.') else { return false };
-    let is_box = BOXES.iter().any(|(builder, of_box)| class.starts_with(builder) && class.contains(of_box));
-    is_box && METHODS.contains(&method)
 }
 
 /// A frame of a stack.

@@ -10,9 +10,10 @@ use corprof::sampler::ticks;
 use corprof::sync::Mutex;
 
 use super::held_stacks::{ANSWER, HeldStacks};
+use super::lateness::Lateness;
 use super::probe::{AsyncProbe, ProbeCallers};
 use super::session::{AsyncSession, Started};
-use super::{AsyncSource, Callers, Knower};
+use super::{AsyncSource, Callers, Knower, LONGEST};
 
 /// The pause between two looks while nothing is due.
 const LOOK: Duration = Duration::from_millis(100);
@@ -20,14 +21,16 @@ const LOOK: Duration = Duration::from_millis(100);
 const START: Duration = Duration::from_millis(10);
 /// How often it is looked for classes that the probe has met.
 const LEARN: Duration = Duration::from_millis(50);
-/// How often threads are asked for what they hold, and how often at the beginning: at the end of a process they do not
-/// tell, and many a process is short.
-const FLUSH: Duration = Duration::from_secs(1);
+/// How often threads are asked for what they hold: each question puts off the runtime's timer, which asks idle threads a
+/// second later.
+const FLUSH: Duration = Duration::from_millis(1500);
+/// How often at the beginning, as long as no thread owes an answer: at the end of a process they do not tell, and many a
+/// process is short.
 const FIRST_FLUSHES: Duration = Duration::from_millis(250);
 const BEGINNING: Duration = Duration::from_secs(10);
 /// How often it is forgotten what no stack needs any more.
 const FORGET: Duration = Duration::from_secs(1);
-/// How long stacks wait at the end.
+/// How long stacks wait at the end, in time.
 const LAST: Duration = ANSWER.saturating_add(Duration::from_millis(100));
 
 /// What has stacks with async callers.
@@ -58,6 +61,9 @@ pub(crate) struct AsyncWork<S> {
     begun: Instant,
     flushed: Instant,
     forgotten: Instant,
+    lateness: Lateness,
+    /// How late the thread had been when it asked last.
+    late_at_flush: Duration,
     /// Whether what threads tell is wanted for a recording, too.
     records: bool,
 }
@@ -75,7 +81,17 @@ enum Source {
 impl<S: Joins> AsyncWork<S> {
     pub(crate) fn new(state: Arc<Mutex<S>>, hears: AsyncSource, records: bool) -> Self {
         let now = Instant::now();
-        Self { state, hears, source: Source::Unknown, begun: now, flushed: now, forgotten: now, records }
+        Self {
+            state,
+            hears,
+            source: Source::Unknown,
+            begun: now,
+            flushed: now,
+            forgotten: now,
+            lateness: Lateness::default(),
+            late_at_flush: Duration::ZERO,
+            records,
+        }
     }
 
     /// Whether callers are wanted.
@@ -85,6 +101,13 @@ impl<S: Joins> AsyncWork<S> {
 
     /// Does what is due. Returns the time until the next call.
     pub(crate) fn step(&mut self, cx: &mut ProfilerThread<'_>) -> Duration {
+        self.lateness.take();
+        let pause = self.step_in_time(cx);
+        self.lateness.expect(pause);
+        pause
+    }
+
+    fn step_in_time(&mut self, cx: &mut ProfilerThread<'_>) -> Duration {
         match self.source {
             Source::Unknown => self.start(cx),
             Source::Absent => LOOK,
@@ -97,19 +120,44 @@ impl<S: Joins> AsyncWork<S> {
                 }
             }
             Source::On(_) => {
-                self.state.lock(cx).settle(cx, false);
+                self.settle(cx);
                 if self.forgotten.elapsed() >= FORGET {
                     self.forgotten = Instant::now();
                     if let Knower::Runtime(held) = &mut self.state.lock(cx).callers().knower {
                         held.forget();
                     }
                 }
-                let pause = if self.begun.elapsed() < BEGINNING { FIRST_FLUSHES } else { FLUSH };
-                if self.flushed.elapsed() >= pause && (self.records || self.is_waiting(cx)) {
+                if self.is_time_to_flush(cx) {
                     self.flush(cx);
                 }
                 LOOK
             }
+        }
+    }
+
+    /// Takes the waiting stacks whose time has come.
+    fn settle(&self, cx: &ProfilerThread<'_>) {
+        let mut state = self.state.lock(cx);
+        if let Knower::Runtime(held) = &mut state.callers().knower {
+            held.set_late(self.lateness.total());
+        }
+        state.settle(cx, false);
+    }
+
+    fn is_time_to_flush(&self, cx: &ProfilerThread<'_>) -> bool {
+        if !self.records && !self.is_waiting(cx) {
+            return false;
+        }
+        let passed = self.flushed.elapsed();
+        if passed >= FLUSH + 2 * (self.lateness.total() - self.late_at_flush) {
+            return true;
+        }
+        if passed < FIRST_FLUSHES || self.begun.elapsed() >= BEGINNING {
+            return false;
+        }
+        match &self.state.lock(cx).callers().knower {
+            Knower::Runtime(held) => !held.awaits_an_answer(),
+            Knower::Nobody | Knower::Probe(_) => true,
         }
     }
 
@@ -154,6 +202,7 @@ impl<S: Joins> AsyncWork<S> {
     fn flush(&mut self, cx: &mut ProfilerThread<'_>) {
         let Source::On(session) = &mut self.source else { return };
         self.flushed = Instant::now();
+        self.late_at_flush = self.lateness.total();
         let from = ticks();
         if session.flush(cx).is_ok()
             && let Knower::Runtime(held) = &mut self.state.lock(cx).callers().knower
@@ -170,9 +219,11 @@ impl<S: Joins> AsyncWork<S> {
             self.flush(cx);
             let start = Instant::now();
             // Not the wait of this thread, which ends at once when the profiler is to detach.
-            while (is_told || self.is_waiting(cx)) && start.elapsed() < LAST {
+            while (is_told || self.is_waiting(cx)) && start.elapsed() < self.last_wait() {
+                self.lateness.expect(START);
                 thread::sleep(START);
-                self.state.lock(cx).settle(cx, false);
+                self.lateness.take();
+                self.settle(cx);
             }
         }
         match self.source {
@@ -180,6 +231,11 @@ impl<S: Joins> AsyncWork<S> {
             Source::Probe(probe) => probe.stop(),
             Source::Unknown | Source::Absent => {}
         }
+    }
+
+    /// How long stacks wait at the end.
+    fn last_wait(&self) -> Duration {
+        LONGEST.min(LAST + 2 * (self.lateness.total() - self.late_at_flush))
     }
 
     fn is_waiting(&self, cx: &ProfilerThread<'_>) -> bool {

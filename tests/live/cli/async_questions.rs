@@ -209,6 +209,19 @@ fn exceptions_have_those_that_await_the_thrower() -> Result<()> {
     })
 }
 
+/// A thread that rests in a resumed method has not told yet that it has resumed another one before that, while others go
+/// on.
+#[test]
+fn exceptions_of_a_thread_that_rests_have_those_that_await_it() -> Result<()> {
+    patiently(modern()?, |runtime, times| {
+        for kind in kinds(runtime, 1) {
+            let output = ask_from_the_start(runtime, kind, "rest", &["exceptions", "--json"], 5 * times)?;
+            check_exceptions(&output).with_context(|| format!("{runtime}, {kind}"))?;
+        }
+        Ok(())
+    })
+}
+
 /// The methods of the application stand in the text.
 #[test]
 fn exceptions_say_who_awaits_the_thrower() -> Result<()> {
@@ -239,11 +252,13 @@ fn check_locks(document: &Value, folded: &Path) -> Result<()> {
     for wait in longest {
         for stack in [&wait["waiter"], &wait["owner"]] {
             let frames = stack["frames"].to_string();
+            // What runs within the end of another method has that on its stack, as long as a class is new to the probe.
+            let frames = frames.split("AsyncStateMachineBox<").next().unwrap_or_default();
             for (entry, other) in [(ENTRIES[0], ENTRIES[1]), (ENTRIES[1], ENTRIES[0])] {
                 if frames.contains(&format!("Helper.WaitOf{entry}(")) {
                     seen += 1;
-                    ensure!(!has(&frames, other), "{entry}: {frames}");
-                    right += i32::from(has(&frames, entry));
+                    ensure!(!has(frames, other), "{entry}: {frames}");
+                    right += i32::from(has(frames, entry));
                 }
             }
         }

@@ -5,8 +5,9 @@
 // arrays of OfOrders or OfUsers, throws exceptions of these names, or waits in methods of these names. The runtime suspends the
 // methods itself.
 //
-//     AsyncWitness allocate|throw|lock [MILLISECONDS]
+//     AsyncWitness allocate|throw|lock|rest [MILLISECONDS]
 //
+// With `rest` it throws, and one of four workers rests for two seconds in the helper of each call for users.
 // It says `ready`, and works until its input ends, or for this long.
 using System;
 using System.Linq;
@@ -34,6 +35,7 @@ static class Helper
 {
     public static volatile bool IsOver;
     public static string What = "";
+    public static readonly AsyncLocal<bool> Rests = new();
     static object kept = "";
     static readonly object orders = new();
     static readonly object users = new();
@@ -42,7 +44,7 @@ static class Helper
     public static long Do(bool isOrders) => What switch
     {
         "allocate" => Allocate(isOrders),
-        "throw" => Throw(isOrders),
+        "throw" or "rest" => Throw(isOrders),
         _ => isOrders ? WaitOfOrders() : WaitOfUsers(),
     };
 
@@ -58,6 +60,15 @@ static class Helper
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     static long Throw(bool isOrders) => throw (isOrders ? new OrdersException() : new UsersException());
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public static void Rest(bool isOrders)
+    {
+        if (Rests.Value && !isOrders)
+        {
+            Thread.Sleep(2000);
+        }
+    }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     static long WaitOfOrders()
@@ -82,16 +93,23 @@ static class Helper
 
 static class Shop
 {
+    static int calls;
+
     [MethodImpl(MethodImplOptions.NoInlining)]
     static async Task<long> Query(bool isOrders)
     {
-        await Task.Delay(1);
+        // Half of the calls for users need not wait: what was resumed before has called them.
+        if (isOrders || Interlocked.Increment(ref calls) % 2 == 0)
+        {
+            await Task.Delay(1);
+        }
         try
         {
             return Helper.Do(isOrders);
         }
         catch (ApplicationException)
         {
+            Helper.Rest(isOrders);
             return 0;
         }
     }
@@ -105,8 +123,9 @@ static class Shop
     [MethodImpl(MethodImplOptions.NoInlining)]
     public static async Task<long> Users() => await Load(false) + 2;
 
-    public static async Task<long> Work()
+    public static async Task<long> Work(bool rests)
     {
+        Helper.Rests.Value = rests;
         long sum = 0;
         while (!Helper.IsOver)
         {
@@ -119,11 +138,17 @@ static class Shop
 
 static class Program
 {
+    static Task<long> Start(int number)
+    {
+        bool rests = Helper.What == "rest" && number == 0;
+        return Task.Run(() => Shop.Work(rests));
+    }
+
     static async Task<int> Main(string[] arguments)
     {
         Helper.What = arguments[0];
         ThreadPool.SetMinThreads(8, 1);
-        Task<long>[] workers = Enumerable.Range(0, 4).Select(_ => Task.Run(Shop.Work)).ToArray();
+        Task<long>[] workers = Enumerable.Range(0, 4).Select(Start).ToArray();
         Console.WriteLine("ready");
         if (arguments.Length > 1)
         {
