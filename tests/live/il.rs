@@ -2,8 +2,8 @@
 //! against outcome.
 
 use anyhow::{Result, ensure};
-use corprof_tests::Runtime;
 use corprof_tests::mutants::{Plan, Source, compare};
+use corprof_tests::{Runtime, repetitions};
 
 const SEED: u64 = 17;
 
@@ -51,7 +51,10 @@ fn agree(plan: &Plan, most_refused: f64) -> Result<()> {
 fn what_the_verifier_takes_is_compiled() -> Result<()> {
     // Of so few, the share that is refused is known to some per cent only.
     let source = Source::Mutated;
-    agree(&Plan { source, mutants: 3000, seed: SEED, assemblies: &ASSEMBLIES[..4], every_refused: 4 }, 0.5)
+    agree(
+        &Plan { source, mutants: repetitions(1500, 3000), seed: SEED, assemblies: &ASSEMBLIES[..4], every_refused: 4 },
+        0.5,
+    )
 }
 
 #[test]

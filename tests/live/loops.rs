@@ -68,19 +68,24 @@ fn the_hot_loops_of_methods_keep_their_callers() -> Result<()> {
     })
 }
 
-#[test]
-fn the_hot_loops_of_a_web_application_keep_their_callers() -> Result<()> {
-    // The archive for arm64 has no ASP.NET.
-    let runtimes = runtimes("WebLoops")?.into_iter().filter(|runtime| !runtime.is_emulated()).collect();
-    patiently(runtimes, |runtime, times| {
-        let outcome = sample(runtime, "WebLoops", times * repetitions(1500, 6000))?;
-        ensure!(outcome.stdout == "wrong: 0\n", "{outcome}");
-        let results = results(&outcome)?;
-        let request = results.iter().find(|result| result.name == "Request").with_context(|| outcome.to_string())?;
-        let &LoopResult { samples, right, compiled, .. } = request;
-        println!("{runtime}: {right} of {samples} samples right, compiled {compiled} times");
-        ensure_or_longer!(samples >= repetitions(100, 1000) && compiled >= 2, "{outcome}");
-        ensure!(right * 100 >= samples * 99, "{right} of {samples} samples have the right callers: {outcome}");
-        Ok(())
-    })
+mod long {
+    use super::*;
+
+    #[test]
+    fn the_hot_loops_of_a_web_application_keep_their_callers() -> Result<()> {
+        // The archive for arm64 has no ASP.NET.
+        let runtimes = runtimes("WebLoops")?.into_iter().filter(|runtime| !runtime.is_emulated()).collect();
+        patiently(runtimes, |runtime, times| {
+            let outcome = sample(runtime, "WebLoops", times * repetitions(1500, 6000))?;
+            ensure!(outcome.stdout == "wrong: 0\n", "{outcome}");
+            let results = results(&outcome)?;
+            let request =
+                results.iter().find(|result| result.name == "Request").with_context(|| outcome.to_string())?;
+            let &LoopResult { samples, right, compiled, .. } = request;
+            println!("{runtime}: {right} of {samples} samples right, compiled {compiled} times");
+            ensure_or_longer!(samples >= repetitions(100, 1000) && compiled >= 2, "{outcome}");
+            ensure!(right * 100 >= samples * 99, "{right} of {samples} samples have the right callers: {outcome}");
+            Ok(())
+        })
+    }
 }

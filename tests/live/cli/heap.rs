@@ -11,7 +11,7 @@ use super::*;
 /// Bytes of a node: header, class, two references; and of its array: header, class, length, 16 bytes.
 const NODE: u64 = 32;
 const ARRAY: u64 = 40;
-const NODES: u64 = 200_000;
+const NODES: u64 = 60_000;
 /// Enough for a dump that is under way for a while.
 const MANY: u64 = 400_000;
 /// After this time without a part of the heap the command gives up the end of a dump.
@@ -139,7 +139,7 @@ fn a_dump_is_whole_or_an_error() -> Result<()> {
         let program = heap(&runtime, NODES)?;
         let file = dir.path().join("heap.json");
         let pid = program.child.id().to_string();
-        // 18 MB through a buffer of one: whether events are lost is a matter of luck, that it is noticed is not.
+        // 5 MB through a buffer of one: whether events are lost is a matter of luck, that it is noticed is not.
         let path = file.to_str().context("a path is text")?;
         let (code, _, stderr) = corprof_heap(&[&pid, "-o", path, "--buffer-mb", "1"])?;
         println!("{runtime}: {code:?}: {stderr}");

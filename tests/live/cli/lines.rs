@@ -123,30 +123,34 @@ fn the_page_of_a_nettrace_has_the_hot_lines() -> Result<()> {
     })
 }
 
-#[test]
-fn top_shows_the_hot_lines() -> Result<()> {
-    patiently(runtimes_for_hot_lines()?, |runtime, longer| {
-        let mut command = Run::new(runtime, "HotLines").command()?;
-        command.arg("3600000");
-        let program = Program::start(command)?;
-        program.expect("ready")?;
-        let pid = program.child.id().to_string();
-        let duration = (4 * longer).to_string();
-        let options = ["--lines", "--json", "--budget", "50", "--rate", "500", "--duration", &duration];
-        let output = corprof()?.arg("top").arg(pid).args(options).output()?;
-        ensure!(output.status.success(), "{output:?}");
-        let table: Value = serde_json::from_slice(&output.stdout).context("no JSON")?;
-        let rows = table["methods"].as_array().context("no methods")?;
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let lines = rows.iter().map(|row| Line {
-            method: text(&row["method"]),
-            file: text(&row["file"]),
-            line: row["line"].as_u64().unwrap_or_default(),
-            own: row["own_seconds"].as_f64().unwrap_or_default(),
-            total: row["total_seconds"].as_f64().unwrap_or_default(),
-        });
-        check(&lines.collect::<Vec<_>>())
-    })
+mod long {
+    use super::*;
+
+    #[test]
+    fn top_shows_the_hot_lines() -> Result<()> {
+        patiently(runtimes_for_hot_lines()?, |runtime, longer| {
+            let mut command = Run::new(runtime, "HotLines").command()?;
+            command.arg("3600000");
+            let program = Program::start(command)?;
+            program.expect("ready")?;
+            let pid = program.child.id().to_string();
+            let duration = (4 * longer).to_string();
+            let options = ["--lines", "--json", "--budget", "50", "--rate", "500", "--duration", &duration];
+            let output = corprof()?.arg("top").arg(pid).args(options).output()?;
+            ensure!(output.status.success(), "{output:?}");
+            let table: Value = serde_json::from_slice(&output.stdout).context("no JSON")?;
+            let rows = table["methods"].as_array().context("no methods")?;
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let lines = rows.iter().map(|row| Line {
+                method: text(&row["method"]),
+                file: text(&row["file"]),
+                line: row["line"].as_u64().unwrap_or_default(),
+                own: row["own_seconds"].as_f64().unwrap_or_default(),
+                total: row["total_seconds"].as_f64().unwrap_or_default(),
+            });
+            check(&lines.collect::<Vec<_>>())
+        })
+    }
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn of_process(pid: &str, times: u64) -> Result<()> {
         ensure!(begin.elapsed() < PATIENCE, "process {pid} has no port");
         thread::sleep(Duration::from_millis(100));
     }
-    for is_raw in [false, true] {
+    for &is_raw in repetitions(&[false][..], &[false, true]) {
         let raw = is_raw.then_some("--raw-names");
         let seconds = times.to_string();
         let output =

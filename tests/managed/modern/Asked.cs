@@ -5,7 +5,7 @@
 //     Asked locks | limits | orphan | starvation | pauses | exceptions | dies | allocations | boxes | leaks | timer | tracer
 //
 // locks: a thread `keeper` sleeps with a lock in Holds, for which another one waits in Wants. limits: another one waits for it in Tries,
-// for 50 ms, again and again. orphan: a thread has ended with the lock, and another one waits for it in Wants. starvation: work of the pool blocks in
+// for 500 ms, again and again. orphan: a thread has ended with the lock, and another one waits for it in Wants. starvation: work of the pool blocks in
 // Blocks on other work of the pool. pauses: Trims collects. exceptions: Throws throws, and Catches catches. dies: so do Indexes and Opens, for which the
 // framework throws; when its input ends it dies by FailFast. allocations: Parses makes
 // an Order three times for each byte[] of Reads. boxes: Boxes has made 10,000
@@ -92,10 +92,10 @@ static class Asked
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void Holds() { Thread.Sleep(20); }
 
-    static void KeepsLong() { lock (gate) Thread.Sleep(500); }
+    static void KeepsLong() { lock (gate) Thread.Sleep(5000); }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
-    static void Tries() { if (Monitor.TryEnter(gate, 50)) Monitor.Exit(gate); }
+    static void Tries() { if (Monitor.TryEnter(gate, 500)) Monitor.Exit(gate); }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     static void Wants() { lock (gate) sum++; }

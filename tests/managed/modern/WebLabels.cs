@@ -36,11 +36,12 @@ static class Shop
         await context.Response.WriteAsync("late");
     }
 
-    // One of 50 is slow.
+    // One of 50 is slow: it waits for longer than others do for a processor.
     public static async Task Rare(HttpContext context)
     {
-        await Task.Delay(1);
-        if (Interlocked.Increment(ref rare) % 50 == 0) Slow(100); else Quick(1);
+        bool isSlow = Interlocked.Increment(ref rare) % 50 == 0;
+        await Task.Delay(isSlow ? 300 : 1);
+        if (isSlow) Slow(100); else Quick(1);
         await context.Response.WriteAsync("rare");
     }
 
