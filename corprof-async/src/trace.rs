@@ -77,9 +77,11 @@ pub enum TraceEvent<'a> {
 /// level 5.
 pub const QUEUE_PROVIDER: &str = "System.Diagnostics.Eventing.FrameworkEventSource";
 
-/// Its events.
+/// Its event of what is put into the queue.
 const WORK_QUEUED: u32 = 30;
-const WORK_TAKEN: u32 = 31;
+
+/// Its event of what is taken from the queue, on the thread that does it.
+pub const WORK_TAKEN: u32 = 31;
 
 /// The provider whose events tell activities, at the keyword 2 and level 5.
 pub const ACTIVITY_PROVIDER: &str = "Microsoft-Diagnostics-DiagnosticSource";

@@ -3,7 +3,7 @@
 //!
 //! Of .NET 11, the events of async operations tell that for each run of an operation that was made for the request.
 //! Where these are missing, a thread counts for a request from each beginning or end of an activity of it until the
-//! next activity on that thread.
+//! next activity on that thread, or until that takes other work from the queue of the thread pool.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -149,7 +149,7 @@ pub(super) fn is_value(name: &str, value: &str, asked: &str) -> bool {
     value == asked || name == ENDPOINT && value.split_once(' ').is_some_and(|(_method, path)| path == asked)
 }
 
-/// A time from an activity on a thread to the next one there.
+/// A time from an activity on a thread to the next one there, or to other work.
 #[derive(Debug, Clone, Copy)]
 struct Between {
     thread: u64,
@@ -200,11 +200,16 @@ impl Gatherer {
             self.roots.insert(span, root);
         }
         let works = if !is_start && root == span { None } else { Some((root, ticks)) };
-        let before = match works {
-            Some(works) => self.works.insert(thread, works),
-            None => self.works.remove(&thread),
-        };
-        if let Some((span, from)) = before.filter(|_| self.between.len() < MOST_RUNS) {
+        self.end_work(thread, ticks);
+        if let Some(works) = works {
+            self.works.insert(thread, works);
+        }
+    }
+
+    /// Notes that a thread goes on with something else.
+    fn end_work(&mut self, thread: u64, ticks: u64) {
+        let Some((span, from)) = self.works.remove(&thread) else { return };
+        if self.between.len() < MOST_RUNS {
             self.between.push(Between { thread, from, to: ticks, span });
         }
     }
@@ -250,7 +255,9 @@ impl Listener for Gatherer {
 
     fn work_queued(&mut self, _ticks: u64, _work: u64) {}
 
-    fn work_taken(&mut self, _ticks: u64, _thread: u64, _work: u64) {}
+    fn work_taken(&mut self, ticks: u64, thread: u64, _work: u64) {
+        self.end_work(thread, ticks);
+    }
 
     fn end(&mut self, _at: u64) {}
 
@@ -283,15 +290,19 @@ mod tests {
         gatherer.activity(7, 20, true, call.clone());
         // After an await, on another thread, while the first one takes another request.
         gatherer.activity(7, 30, true, activity(b, 2, 0, ActivityKind::Server));
-        gatherer.activity(8, 50, false, call);
+        gatherer.activity(8, 50, false, call.clone());
         gatherer.activity(8, 60, false, activity(a, 1, 0, ActivityKind::Server));
+        // It may go on for the request, or for anything else.
+        gatherer.activity(9, 50, true, call);
+        gatherer.work_taken(55, 9, 1);
         gatherer.activity(7, 70, false, activity(b, 2, 0, ActivityKind::Server));
         let mut times = gatherer.finish(false);
         times.find_slowest(0.01);
         let [a, b] = [a, b].map(|name| Some(name.to_owned()));
         let of_7 = endpoints(&times, 7, &[9, 10, 25, 30, 69, 70]);
         assert_eq!(of_7, [None, a.clone(), a.clone(), b.clone(), b, None]);
-        assert_eq!(endpoints(&times, 8, &[49, 50, 59, 60]), [None, a.clone(), a, None]);
+        assert_eq!(endpoints(&times, 8, &[49, 50, 59, 60]), [None, a.clone(), a.clone(), None]);
+        assert_eq!(endpoints(&times, 9, &[50, 54, 55, 69]), [a.clone(), a, None, None]);
         let request = times.at(7, 10).unwrap();
         assert_eq!(times.label(request, SPAN).as_deref(), Some("0000000000000001"));
         assert_eq!(times.label(request, TRACE).as_deref(), Some("000000000000000000000000000000ab"));

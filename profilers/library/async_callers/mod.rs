@@ -22,6 +22,7 @@ pub(crate) use later::{Later, LaterCallers};
 pub(crate) use probe::Machine;
 use probe::{AsyncProbe, ProbeCallers};
 use session::Inbox;
+pub(crate) use session::tells_operations;
 pub(crate) use standing::StandingCallers;
 pub(crate) use work::{AsyncWork, Joins};
 

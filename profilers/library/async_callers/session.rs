@@ -81,6 +81,15 @@ pub(super) enum Started {
     Refused(Error),
 }
 
+/// Whether the runtime has the source; none while it cannot be asked.
+pub(crate) fn tells_operations(cx: &mut ProfilerThread<'_>) -> Option<bool> {
+    // The list is refused while the runtime starts, and for a moment after an attach.
+    let modules = cx.enum_modules().ok()?;
+    let core = modules.into_iter().find(|module| &*cx.names().module(*module) == "System.Private.CoreLib.dll")?;
+    let source = cx.metadata(core).and_then(|metadata| metadata.find_type_def(PROVIDER, None));
+    source.ok().map(|source| source.is_some())
+}
+
 fn provider(level: Level) -> EventPipeProviderConfig<'static> {
     EventPipeProviderConfig { name: PROVIDER, keywords: STACK_KEYWORDS, level, filter: None }
 }
@@ -88,14 +97,10 @@ fn provider(level: Level) -> EventPipeProviderConfig<'static> {
 impl AsyncSession {
     /// Starts the session, if the runtime has the source.
     pub(super) fn start(cx: &mut ProfilerThread<'_>) -> Started {
-        // The list is refused while the runtime starts, and for a moment after an attach.
-        let Ok(modules) = cx.enum_modules() else { return Started::NotYet };
-        let core = modules.into_iter().find(|module| &*cx.names().module(*module) == "System.Private.CoreLib.dll");
-        let Some(core) = core else { return Started::NotYet };
-        match cx.metadata(core).and_then(|metadata| metadata.find_type_def(PROVIDER, None)) {
-            Ok(Some(_)) => {}
-            Ok(None) => return Started::NoSource,
-            Err(_) => return Started::NotYet,
+        match tells_operations(cx) {
+            Some(true) => {}
+            Some(false) => return Started::NoSource,
+            None => return Started::NotYet,
         }
         match cx.event_pipe_start_session(&[provider(Level::Informational)], false) {
             Ok(session) => Started::Yes(Self { session: Some(session), second: None }),

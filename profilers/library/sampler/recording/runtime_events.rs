@@ -21,13 +21,13 @@ use corprof::prelude::*;
 use corprof::profiler_thread::ProfilerThread;
 use corprof::sampler::ticks;
 use corprof::sync::Mutex;
-use corprof_async::trace::{ACTIVITY_ARGUMENTS, ACTIVITY_PROVIDER};
+use corprof_async::trace::{ACTIVITY_ARGUMENTS, ACTIVITY_PROVIDER, QUEUE_PROVIDER, WORK_TAKEN};
 use corprof_async::{ASYNC_EVENTS, Action, Decoder, PROVIDER};
 use corprof_nettrace::Metadata;
 
 use super::trace_file::TraceThread;
 use super::{EventPlaces, FoundCode, ModulesWithLines, UnknownCode, find_code};
-use crate::async_callers::{Joins, method_at};
+use crate::async_callers::{Joins, method_at, tells_operations};
 use crate::sampler::State;
 
 /// How many bytes of events may wait. They are taken many times a second.
@@ -69,6 +69,9 @@ pub(in crate::sampler) enum Source {
     Activities,
     /// The buffers of async operations (.NET 11), which `crate::async_callers` has the runtime write.
     Operations,
+    /// The queue of the thread pool, where the runtime does not tell of operations: what a thread takes from it is other
+    /// work than before.
+    Queue,
 }
 
 /// A kind of events: who writes it, its number and its version.
@@ -79,6 +82,8 @@ type Described = (EventKind, Box<[u8]>);
 
 /// The keyword of activities.
 const ACTIVITIES: u64 = 0x2;
+/// That of the queue of the thread pool.
+const QUEUE: u64 = 0x2;
 
 /// The kinds of events that are wanted.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -181,6 +186,7 @@ impl EventInbox {
         match &*name {
             ACTIVITY_PROVIDER => Some(Source::Activities),
             PROVIDER => Some(Source::Operations).filter(|_| event.id == ASYNC_EVENTS),
+            QUEUE_PROVIDER => Some(Source::Queue).filter(|_| event.id == WORK_TAKEN),
             _ => None,
         }
     }
@@ -298,13 +304,24 @@ pub(in crate::sampler) struct EventWork {
     inbox: Arc<EventInbox>,
     session: Option<RuntimeEvents>,
     activities: Option<EventPipeSessionId>,
+    queue: Queue,
     modules: ModulesWithLines,
     is_started: bool,
 }
 
+/// The session of what threads take from the queue of the thread pool.
+enum Queue {
+    /// Nobody needs it.
+    Unwanted,
+    /// The runtime has not said yet whether it tells of operations.
+    Unknown,
+    On(EventPipeSessionId),
+}
+
 impl EventWork {
     pub(in crate::sampler) fn new(state: Arc<Mutex<State>>, inbox: Arc<EventInbox>) -> Self {
-        Self { state, inbox, session: None, activities: None, modules: ModulesWithLines::default(), is_started: false }
+        let (session, activities, queue) = (None, None, Queue::Unwanted);
+        Self { state, inbox, session, activities, queue, modules: ModulesWithLines::default(), is_started: false }
     }
 
     /// Does what is due.
@@ -314,6 +331,12 @@ impl EventWork {
             if let Err(error) = self.start(cx) {
                 self.state.lock(cx).say_without_events(&error);
             }
+        }
+        if let Queue::Unknown = self.queue
+            && let Err(error) = self.listen_to_queue(cx)
+        {
+            self.queue = Queue::Unwanted;
+            self.state.lock(cx).say_without_events(&error);
         }
         move_events(cx, &self.state, &self.inbox, &mut self.modules);
     }
@@ -330,13 +353,28 @@ impl EventWork {
                 filter: Some(ACTIVITY_ARGUMENTS),
             };
             self.activities = Some(cx.event_pipe_start_session(&[provider], false)?);
+            self.queue = Queue::Unknown;
+        }
+        Ok(())
+    }
+
+    /// Starts the session of the queue, if the runtime does not tell by itself what threads run for a request.
+    fn listen_to_queue(&mut self, cx: &mut ProfilerThread<'_>) -> Result<()> {
+        let Some(is_told) = tells_operations(cx) else { return Ok(()) };
+        self.queue = Queue::Unwanted;
+        if !is_told {
+            let provider =
+                EventPipeProviderConfig { name: QUEUE_PROVIDER, keywords: QUEUE, level: Level::Verbose, filter: None };
+            self.queue = Queue::On(cx.event_pipe_start_session(&[provider], false)?);
         }
         Ok(())
     }
 
     /// Ends the sessions, and writes their last events.
     pub(in crate::sampler) fn end(mut self, cx: &mut ProfilerThread<'_>) {
-        for session in self.session.map(|session| session.id()).into_iter().chain(self.activities) {
+        let queue = if let Queue::On(session) = self.queue { Some(session) } else { None };
+        let session = self.session.map(|session| session.id());
+        for session in session.into_iter().chain(self.activities).chain(queue) {
             let _ = cx.event_pipe_stop_session(session); // the end of the process has ended it
         }
         move_events(cx, &self.state, &self.inbox, &mut self.modules);

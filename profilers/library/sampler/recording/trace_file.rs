@@ -10,7 +10,7 @@ use corprof::id::Inert;
 use corprof::prelude::*;
 use corprof::sampler::{ticks, ticks_per_second};
 use corprof_async::PROVIDER;
-use corprof_async::trace::ACTIVITY_PROVIDER;
+use corprof_async::trace::{ACTIVITY_PROVIDER, QUEUE_PROVIDER};
 use corprof_export::application_name;
 use corprof_nettrace::events::Provider;
 use corprof_nettrace::events::recording::{self, MethodCode};
@@ -233,6 +233,7 @@ impl TraceFile {
             Source::Runtime => Provider::RUNTIME.name(),
             Source::Activities => ACTIVITY_PROVIDER,
             Source::Operations => PROVIDER,
+            Source::Queue => QUEUE_PROVIDER,
         };
         let number = FIRST_OF_RUNTIME + u32::try_from(self.runtime_events.len()).unwrap_or(u32::MAX);
         if let Some(definition) = Metadata::described(number, provider, description) {
