@@ -245,7 +245,8 @@ pub fn run(args: &Args) -> Outcome {
         let Collected { files, of_sdk } = output.collect(&ended, files_of)?;
         if files.is_empty() {
             let why = ended.by_importance().into_iter().find_map(|pid| result_of(pid)?.why_missing());
-            let ended_first = "the sampler was ended within the first second, before it wrote a file";
+            let ended_first = "the sampler was ended within the first second, before it wrote a file, or says above why it could \
+                               not write one";
             return Err(missing(why.as_deref().unwrap_or(if ended.is_loaded { ended_first } else { "see above" })));
         }
         for line in missing_files {

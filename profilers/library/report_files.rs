@@ -14,13 +14,15 @@ pub(crate) fn with_ending(path: &Path, ending: &str) -> PathBuf {
 }
 
 /// Writes a file and renames it into place, so that it is complete as soon as it exists. If the folder is gone, so is
-/// the reader.
-pub(crate) fn write(profiler: &str, file: &Path, text: &str) {
+/// the reader. Whether it is there; otherwise that is said.
+pub(crate) fn write(profiler: &str, file: &Path, text: &str) -> bool {
     let part = with_ending(file, ".part");
     let written = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, file));
     if let Err(error) = written
         && file.parent().is_some_and(Path::is_dir)
     {
         report!("{profiler}: {}: {error}", file.display());
+        return false;
     }
+    true
 }

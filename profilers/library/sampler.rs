@@ -483,7 +483,11 @@ impl State {
                 let lines: String = files.iter().map(|file| format!("{}\n", file.display())).collect();
                 report(stop, ".files", &lines);
             }
-            report(stop, ".told", &result_file::text(&self.profile, written.as_ref().err(), why_empty.as_deref()));
+            let result = result_file::text(&self.profile, written.as_ref().err(), why_empty.as_deref());
+            let is_told = report(stop, ".told", &result);
+            if let (false, Err(error)) = (is_told, &written) {
+                report!("sampler: {error}");
+            }
         }
         written.map(|()| self.profile.samples())
     }
@@ -596,8 +600,8 @@ impl Finished {
 }
 
 /// Reports the progress by a file next to SAMPLER_STOP.
-fn report(stop: &Path, what: &str, text: &str) {
-    write(NAME, &of_process(stop, what), text);
+fn report(stop: &Path, what: &str, text: &str) -> bool {
+    write(NAME, &of_process(stop, what), text)
 }
 
 impl SamplerProfiler {

@@ -194,7 +194,9 @@ fn line(text: &str) -> String {
 /// Writes a file, or to standard error.
 fn tell(out: Option<&Path>, ending: &str, text: &str) {
     match out {
-        Some(out) => write("stacks", &of_process(out, ending), text),
+        Some(out) => {
+            write("stacks", &of_process(out, ending), text);
+        }
         None => eprint!("{text}"),
     }
 }

@@ -561,7 +561,8 @@ impl Callbacks for Top {
 fn left(result: corprof::Result<()>, out: &Path, stay: Stay, command: Option<&crate::lease::Lease>) {
     let stays = result.err();
     if stay == Stay::Ended {
-        return write(NAME, &of_process(out, ".left"), &stays.map(|error| error.to_string()).unwrap_or_default());
+        write(NAME, &of_process(out, ".left"), &stays.map(|error| error.to_string()).unwrap_or_default());
+        return;
     }
     if let Some(error) = stays {
         eprintln!("top: cannot detach: {error}");

@@ -3,7 +3,7 @@
 use std::fs;
 
 use corprof_profilers::table::{self, Loading};
-use corprof_tests::{ensure_or_longer, patiently};
+use corprof_tests::{ensure_or_longer, patiently, repetitions};
 
 use super::*;
 use crate::cli::recording::Recording;
@@ -223,6 +223,44 @@ fn what_makes_no_sense_is_refused_before_the_application_starts() -> Result<()> 
     }
     let output = corprof()?.args(["record", "--", "sh", "-c", "echo ran"]).current_dir(env::temp_dir()).output()?;
     ensure!(output.status.code() == Some(124) && texts(&output).1.contains("there is no profile"), "{output:?}");
+    Ok(())
+}
+
+/// A disk that is full after the recording has begun.
+#[test]
+fn a_full_disk_is_said_for_every_format_and_the_application_runs_on() -> Result<()> {
+    const FILLED: &str = r#"mount -t tmpfs -o size=200k none "$1" || exit 99
+folder=$1; shift
+"$@" &
+command=$!
+sleep 0.5
+head -c 300000 /dev/zero > "$folder/filled" 2> /dev/null
+wait $command"#;
+    if !Command::new("unshare").args(["-rm", "true"]).status().is_ok_and(|status| status.success()) {
+        println!("SKIPPED: this system lets nobody make namespaces (unshare -rm true)");
+        return Ok(());
+    }
+    let names = ["p.html", "p.folded", "p.svg", "p.pb.gz", "p.speedscope.json", "p.firefox.json", "p.json.gz"];
+    for runtime in runtimes()? {
+        for name in &names[..repetitions(2, names.len())] {
+            let disk = tempfile::tempdir()?;
+            let mut plain = corprof()?;
+            plain.args(["record", "-o"]).arg(disk.path().join(name)).arg("--");
+            plain.args(application(&runtime, "Shares")?).arg("3000");
+            let mut command = Command::new("unshare");
+            command.args(["-rm", "sh", "-c", FILLED, "sh"]).arg(disk.path());
+            command.arg(plain.get_program()).args(plain.get_args());
+            command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            let output = command.output()?;
+            let (stdout, stderr) = texts(&output);
+            ensure!(stdout.contains("done"), "{runtime}, {name}: {output:?}");
+            ensure!(output.status.code() == Some(124), "{runtime}, {name}: {output:?}");
+            ensure!(stderr.contains("there is no profile"), "{runtime}, {name}: {stderr}");
+            let beginning = format!("sampler: cannot write {}/p-", disk.path().display());
+            let is_said = |line: &str| line.starts_with(&beginning) && line.contains("No space left");
+            ensure!(stderr.lines().any(is_said), "{runtime}, {name}: {stderr}");
+        }
+    }
     Ok(())
 }
 
