@@ -202,7 +202,7 @@ impl<T> HeldStacks<T> {
         let is_stub = |frame: &StackFrame| matches!(frame, StackFrame::Managed(_, Role::Stub, _));
         let frames = (0_u64..).zip(&sample.frames).filter(|(_, frame)| !is_stub(frame));
         let places: Vec<u64> = frames.map(|(place, _)| PHYSICAL | place).collect();
-        let found = Found { cx, frames: &sample.frames, functions: &self.functions, is_busy: Cell::new(false) };
+        let found = Found::new(cx, &sample.frames, &self.functions);
         self.stacks.join(os_id.into(), sample.ticks, &places, &found, &mut self.stack);
         for frame in &self.stack.frames {
             match frame.origin {
@@ -286,12 +286,28 @@ pub(crate) fn method_at(cx: &InNoGc<'_>, address: u64) -> Result<Option<Function
 struct Found<'a> {
     cx: &'a InNoGc<'a>,
     frames: &'a [StackFrame],
+    /// The methods on the stack by which others go on.
+    resuming: Vec<(u64, Role)>,
     functions: &'a RefCell<HashMap<u64, Option<FunctionId>>>,
     /// Whether the runtime has not answered.
     is_busy: Cell<bool>,
 }
 
-impl Found<'_> {
+impl<'a> Found<'a> {
+    fn new(
+        cx: &'a InNoGc<'a>,
+        frames: &'a [StackFrame],
+        functions: &'a RefCell<HashMap<u64, Option<FunctionId>>>,
+    ) -> Self {
+        let resuming = frames.iter().filter_map(|frame| match frame {
+            StackFrame::Managed(function, role @ (Role::Wrapper(_) | Role::Box), _) => {
+                Some((function.as_raw() as u64, *role))
+            }
+            _ => None,
+        });
+        Self { cx, frames, resuming: resuming.collect(), functions, is_busy: Cell::new(false) }
+    }
+
     fn function(&self, address: u64) -> Option<FunctionId> {
         if address & PHYSICAL != 0 {
             return match self.frames.get(usize::try_from(address & !PHYSICAL).ok()?)? {
@@ -325,19 +341,13 @@ impl Methods for Found<'_> {
     }
 
     fn wrapper_index(&self, method: u64) -> Option<u8> {
-        self.frames.iter().find_map(|frame| match frame {
-            StackFrame::Managed(function, Role::Wrapper(index), _) if function.as_raw() as u64 == method => {
-                Some(*index)
-            }
+        self.resuming.iter().find_map(|resuming| match resuming {
+            (known, Role::Wrapper(index)) if *known == method => Some(*index),
             _ => None,
         })
     }
 
     fn resumes(&self, method: u64) -> bool {
-        let is_it = |frame: &StackFrame| match frame {
-            StackFrame::Managed(function, Role::Box, _) => function.as_raw() as u64 == method,
-            _ => false,
-        };
-        self.frames.iter().any(is_it)
+        self.resuming.contains(&(method, Role::Box))
     }
 }
