@@ -209,19 +209,6 @@ fn exceptions_have_those_that_await_the_thrower() -> Result<()> {
     })
 }
 
-/// A thread that rests in a resumed method has not told yet that it has resumed another one before that, while others go
-/// on.
-#[test]
-fn exceptions_of_a_thread_that_rests_have_those_that_await_it() -> Result<()> {
-    patiently(modern()?, |runtime, times| {
-        for kind in kinds(runtime, 1) {
-            let output = ask_from_the_start(runtime, kind, "rest", &["exceptions", "--json"], 5 * times)?;
-            check_exceptions(&output).with_context(|| format!("{runtime}, {kind}"))?;
-        }
-        Ok(())
-    })
-}
-
 /// The methods of the application stand in the text.
 #[test]
 fn exceptions_say_who_awaits_the_thrower() -> Result<()> {
@@ -296,4 +283,21 @@ fn waiters_and_owners_of_locks_have_those_that_await_them() -> Result<()> {
         }
         Ok(())
     })
+}
+
+mod long {
+    use super::*;
+
+    /// A thread that rests in a resumed method has not told yet that it has resumed another one before that, while others go
+    /// on.
+    #[test]
+    fn exceptions_of_a_thread_that_rests_have_those_that_await_it() -> Result<()> {
+        patiently(modern()?, |runtime, times| {
+            for kind in kinds(runtime, 0) {
+                let output = ask_from_the_start(runtime, kind, "rest", &["exceptions", "--json"], 5 * times)?;
+                check_exceptions(&output).with_context(|| format!("{runtime}, {kind}"))?;
+            }
+            Ok(())
+        })
+    }
 }

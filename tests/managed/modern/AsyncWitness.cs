@@ -7,7 +7,7 @@
 //
 //     AsyncWitness allocate|throw|lock|rest [MILLISECONDS]
 //
-// With `rest` it throws, and one of four workers rests for two seconds in the helper of each call for users.
+// With `rest` it throws, and three of four workers rest for two seconds in the helper of each call for users.
 // It says `ready`, and works until its input ends, or for this long.
 using System;
 using System.Linq;
@@ -140,7 +140,7 @@ static class Program
 {
     static Task<long> Start(int number)
     {
-        bool rests = Helper.What == "rest" && number == 0;
+        bool rests = Helper.What == "rest" && number > 0;
         return Task.Run(() => Shop.Work(rests));
     }
 
