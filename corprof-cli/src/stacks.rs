@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::attach_request::Occupied;
 use crate::attached_profiler::{self, Place};
-use crate::event_pipe_samples::{self, LIMITS};
+use crate::event_pipe_samples::{self, Callers, LIMITS};
 use crate::exit::{Failure, Outcome};
 use crate::options::{self, Names};
 use crate::output;
@@ -40,7 +40,8 @@ const CUT: &str = "[outer frames are missing";
 /// thread has it.
 ///
 /// If another profiler stays in the process, the runtime's own sampler takes the stacks, by EventPipe: of the
-/// threads that have managed methods on their stacks. It does not tell whether a thread waits (one `in native code` may
+/// threads that have managed methods on their stacks. On .NET 11 it tells who awaits a method that a thread has resumed
+/// since then, not of one that hangs. It does not tell whether a thread waits (one `in native code` may
 /// do either), nor who holds which lock.
 ///
 /// The innermost method comes first. `>` marks the methods of the application, `[native]` is native code of the runtime
@@ -182,7 +183,8 @@ pub fn run(args: &Args) -> Outcome {
     match place.attach(&process, "stacks", &settings) {
         Err(failure) if failure.error.is::<Occupied>() => {
             event_pipe_samples::announce(&failure.error);
-            let mut stacks = event_pipe::take(&process, Duration::from_secs(args.timeout), &signals)?;
+            let callers = if args.physical { Callers::Physical } else { Callers::AtEnd };
+            let mut stacks = event_pipe::take(&process, callers, Duration::from_secs(args.timeout), &signals)?;
             stacks.spell(args.names);
             print(&stacks, args)?;
             return Ok(ExitCode::SUCCESS);
@@ -275,7 +277,14 @@ fn print(stacks: &Stacks, args: &Args) -> Result<()> {
         let have = if others == 1 { "thread has" } else { "threads have" };
         writeln!(out, "\n{others} more {have} no managed frames, or could not be walked")?;
     }
-    if stacks.callers_unknown > 0 {
+    if stacks.callers_unknown > 0 && stacks.by_event_pipe {
+        writeln!(
+            out,
+            "\nWho awaits the resumed methods of {} is not known: from outside only .NET 11 tells it, of methods that \
+             are resumed from now on",
+            output::count(stacks.callers_unknown, "thread")
+        )?;
+    } else if stacks.callers_unknown > 0 {
         writeln!(
             out,
             "\nWho awaits the resumed methods of {} is not known: a thread runs, its method is of a debug build, \

@@ -10,18 +10,21 @@
 
 mod async_callers;
 mod profile;
+mod questions;
 mod standstill;
 
 use std::collections::{HashMap, HashSet};
+use std::mem;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use corprof_async::trace::{TraceEvent, classify};
-use corprof_async::{LogicalFrame, Origin};
+use corprof_async::{LogicalFrame, MethodTable, Origin};
 use corprof_diagnostics::{
     Client, EventFilter, EventPipeSession, KeywordSet, Level, ProcessInfo, Provider, Rundown, SessionConfig,
 };
+use corprof_export::STARTED_BY;
 use corprof_nettrace::events::{Provider as EventProvider, Value};
 use corprof_nettrace::{Event, FormatErrorKind, Reader};
 
@@ -30,6 +33,7 @@ use crate::signals::Signals;
 use crate::trace_methods::{Change, Method, Methods, RUNDOWN};
 use async_callers::AsyncCallers;
 pub(crate) use profile::{Kind, profile, thread_name};
+use questions::Questions;
 use standstill::Standstill;
 
 /// What is said wherever samples of this kind are shown.
@@ -45,6 +49,8 @@ pub(crate) const MOST_FRAMES: usize = 100;
 pub(crate) const MISSING: &str = "[outer frames are missing]";
 /// Stands for code that no method has.
 pub(crate) const UNKNOWN: &str = "[unknown code]";
+/// How long a sample waits at most for its callers, if they are wanted soon.
+const LONGEST: Duration = Duration::from_secs(4);
 /// Keywords of the runtime's provider for the same events of code that comes and goes.
 const CODE: u64 = 0x8 | 0x10 | 0x20;
 /// The keyword for suspensions, and the numbers of the events that are wanted then: suspensions, methods and modules.
@@ -72,6 +78,17 @@ pub(crate) fn announce(why: &anyhow::Error) {
     eprintln!("corprof: no profiler can attach, so the runtime samples the threads itself: {}", why.join("; "));
 }
 
+/// Whether samples get the methods that await those that run, if the runtime tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Callers {
+    /// Their stacks are those of the threads.
+    Physical,
+    /// They do at the end.
+    AtEnd,
+    /// They do some seconds later, for which threads are asked all the time.
+    Soon,
+}
+
 /// A sample of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sample {
@@ -81,12 +98,16 @@ pub(crate) struct Sample {
     pub(crate) at: Duration,
     /// The same in ticks of the trace.
     pub(crate) ticks: u64,
+    /// The number of its round, the first is 1.
+    pub(crate) round: u64,
     /// The time since the round before.
     pub(crate) weight: Duration,
     /// Whether the runtime says that the thread was in managed code.
     is_managed: bool,
     /// Its stack: a number for [`Gathered::stack`].
     pub(crate) stack: usize,
+    /// Whether that ends with the method that was resumed and those that await it.
+    pub(crate) has_callers: bool,
 }
 
 /// What a session has brought so far.
@@ -160,7 +181,9 @@ impl Gathered {
         let frames = addresses.map(|address| LogicalFrame { address, state: 0, origin: Origin::Physical });
         let number = self.number_of(frames.collect());
         let is_managed = decoded.field("Type").and_then(Value::as_u64) == Some(MANAGED);
-        self.samples.push(Sample { thread, at, ticks: event.ticks(), weight, is_managed, stack: number });
+        let (ticks, round) = (event.ticks(), self.rounds.count);
+        let has_callers = false;
+        self.samples.push(Sample { thread, at, ticks, round, weight, is_managed, stack: number, has_callers });
     }
 
     fn number_of(&mut self, stack: Rc<[LogicalFrame]>) -> usize {
@@ -170,20 +193,40 @@ impl Gathered {
         })
     }
 
-    /// Gives the samples up to this time the callers that await them: no more will be told.
-    fn join(&mut self, until: u64) {
+    /// Gives the next samples the callers that await them, up to the first that is not due: no more will be told.
+    fn join(&mut self, is_due: impl Fn(&AsyncCallers, &Sample) -> bool) {
         let Some(mut callers) = self.callers.take() else { return };
-        while let Some(&sample) = self.samples.get(self.joined).filter(|sample| sample.ticks <= until) {
+        while let Some(&sample) = self.samples.get(self.joined).filter(|sample| is_due(&callers, sample)) {
             let physical = self.stacks.get(sample.stack).map(Rc::clone).unwrap_or_default();
             let stack = callers.join(&sample, &physical, &self.methods).map(Rc::from);
-            let stack = stack.map_or(sample.stack, |stack| self.number_of(stack));
-            if let Some(sample) = self.samples.get_mut(self.joined) {
+            let stack = stack.map(|stack| self.number_of(stack));
+            if let (Some(sample), Some(stack)) = (self.samples.get_mut(self.joined), stack) {
                 sample.stack = stack;
+                sample.has_callers = true;
             }
             self.joined += 1;
         }
-        callers.forget(until);
         self.callers = Some(callers);
+    }
+
+    /// All threads have told what they ran up to this time.
+    fn answered(&mut self, until: u64) {
+        if let Some(callers) = &mut self.callers {
+            callers.answered(until);
+        }
+    }
+
+    /// No sample from before will be joined.
+    fn forget_callers(&mut self, until: u64) {
+        if let Some(callers) = &mut self.callers {
+            callers.forget(until);
+        }
+    }
+
+    /// The samples that are as they stay: others wait for their callers.
+    pub(crate) fn settled(&self) -> &[Sample] {
+        let count = if self.callers.is_some() { self.joined } else { self.samples.len() };
+        self.samples.get(..count).unwrap_or_default()
     }
 
     /// When an event was written, if it counts.
@@ -198,12 +241,19 @@ impl Gathered {
         self.standstill.sum().filter(|_| duration > 0.0).map(|sum| sum.as_secs_f64() / duration)
     }
 
-    /// Forgets the samples so far, but not the methods.
+    /// Forgets the settled samples, but not the methods.
     pub(crate) fn forget(&mut self) {
-        self.samples.clear();
+        self.samples.drain(..self.settled().len());
         self.joined = 0;
-        self.stacks.clear();
         self.numbers.clear();
+        let stacks = mem::take(&mut self.stacks);
+        let mut samples = mem::take(&mut self.samples);
+        let mut renumbered = HashMap::new();
+        for sample in &mut samples {
+            let stack = stacks.get(sample.stack).map(Rc::clone).unwrap_or_default();
+            sample.stack = *renumbered.entry(sample.stack).or_insert_with(|| self.number_of(stack));
+        }
+        self.samples = samples;
     }
 
     /// How often the runtime has sampled all threads.
@@ -225,6 +275,17 @@ impl Gathered {
         sample.is_managed && !is_poll
     }
 
+    /// Whether the runtime tells which methods await others, and that is wanted.
+    pub(crate) fn tells_callers(&self) -> bool {
+        self.callers.is_some()
+    }
+
+    /// Whether a suspended method was resumed on the stack of a sample.
+    pub(crate) fn is_resumed(&self, sample: &Sample) -> bool {
+        let resumes = |name| MethodTable::resumes(name) || MethodTable::wrapper_index(name).is_some();
+        self.stack(sample).flatten().any(|method| resumes(method.name))
+    }
+
     /// Whether there is code on the stacks that no method has.
     pub(crate) fn has_unknown_code(&self) -> bool {
         self.samples.iter().any(|sample| self.stack(sample).any(|method| method.is_none()))
@@ -240,6 +301,20 @@ impl Gathered {
     /// The methods on the stack of a sample, the innermost first; none for code that no method has.
     pub(crate) fn stack(&self, sample: &Sample) -> impl Iterator<Item = Option<Method<'_>>> {
         self.frames(sample).map(|(_, method)| method)
+    }
+
+    /// The names of these methods, with what stands for those that are not known, and for who started others.
+    pub(crate) fn names(&self, sample: &Sample) -> Vec<&str> {
+        let mut names = Vec::new();
+        let mut has_creators = false;
+        for (origin, method) in self.frames(sample) {
+            if origin == Origin::Creator && !has_creators {
+                has_creators = true;
+                names.push(STARTED_BY);
+            }
+            names.push(method.map_or(UNKNOWN, |method| method.name));
+        }
+        names
     }
 
     /// The same, each with why it is there.
@@ -259,16 +334,17 @@ pub(crate) struct Sampling {
     reader: Reader<EventPipeSession>,
     opened: Instant,
     is_over: bool,
+    /// If callers are wanted soon.
+    questions: Option<Questions>,
     pub(crate) gathered: Gathered,
 }
 
 impl Sampling {
-    /// Starts a session, and learns the names of all methods. `with_callers` has the runtime tell which methods await
-    /// others, if it can.
+    /// Starts a session, and learns the names of all methods.
     ///
     /// # Errors
     /// If the runtime refuses or does not answer.
-    pub(crate) fn start(client: &Client, info: &ProcessInfo, with_callers: bool) -> Result<Self> {
+    pub(crate) fn start(client: &Client, info: &ProcessInfo, callers: Callers) -> Result<Self> {
         // .NET 8 and older report all of their events at the end, or none.
         let rundown = if info.clr_major().is_some_and(|major| major >= 9) {
             Rundown::Keywords(RUNDOWN)
@@ -282,15 +358,18 @@ impl Sampling {
         } else {
             Provider::new(Provider::RUNTIME, CODE, Level::Verbose)
         };
-        let has_callers = with_callers && info.clr_major().is_some_and(|major| major >= async_trace::FIRST);
-        let callers = has_callers.then(async_callers::provider);
-        let config = SessionConfig::new([samples, code].into_iter().chain(callers)).with_rundown(rundown);
+        let has_callers =
+            callers != Callers::Physical && info.clr_major().is_some_and(|major| major >= async_trace::FIRST);
+        let source = has_callers.then(|| async_callers::provider(Level::Informational));
+        let config = SessionConfig::new([samples, code].into_iter().chain(source)).with_rundown(rundown);
         let opened = Instant::now();
         let mut session = client.start_session(&config).context("cannot start the runtime's sample profiler")?;
         session.set_read_timeout(Some(POLL));
         let reader = Reader::new(session);
         let gathered = Gathered { callers: has_callers.then(AsyncCallers::new), ..Gathered::default() };
-        let mut sampling = Self { client: client.clone(), rundown, reader, opened, is_over: false, gathered };
+        let questions = (has_callers && callers == Callers::Soon).then(Questions::new);
+        let client = client.clone();
+        let mut sampling = Self { client, rundown, reader, opened, is_over: false, questions, gathered };
         // Now and not only at the end, for the process may be killed; and after the session has begun, so that no
         // method falls between.
         sampling.learn_methods()?;
@@ -342,8 +421,26 @@ impl Sampling {
     fn join_early(&mut self) -> Result<()> {
         let last = self.gathered.samples.last().map(|sample| sample.ticks);
         let Some(last) = last.filter(|_| self.gathered.callers.is_some()) else { return Ok(()) };
-        let latest = async_trace::LATEST.as_secs().saturating_mul(self.reader.trace()?.ticks_per_second);
-        self.gathered.join(last.saturating_sub(latest));
+        let ticks_per_second = self.reader.trace()?.ticks_per_second;
+        let before = |time: Duration| last.saturating_sub(time.as_secs().saturating_mul(ticks_per_second));
+        if self.is_over {
+            self.gathered.join(|_, _| true);
+            return Ok(());
+        }
+        let Some(questions) = &mut self.questions else {
+            let until = before(async_trace::LATEST);
+            self.gathered.answered(until);
+            self.gathered.join(|_, sample| sample.ticks <= until);
+            self.gathered.forget_callers(until);
+            return Ok(());
+        };
+        questions.ask_if_due(&self.client, last)?;
+        if let Some(until) = questions.answered() {
+            self.gathered.answered(until);
+        }
+        let oldest = before(LONGEST);
+        self.gathered.join(|callers, sample| sample.ticks <= oldest || callers.is_told(sample, oldest));
+        self.gathered.forget_callers(oldest);
         Ok(())
     }
 
@@ -352,7 +449,7 @@ impl Sampling {
         if self.is_over || self.gathered.callers.is_none() {
             return Ok(());
         }
-        let config = SessionConfig::new([async_callers::provider()]);
+        let config = SessionConfig::new([async_callers::provider(Level::Error)]);
         // Without it the last second has no callers, and what has come is worth more.
         let Ok(_session) = self.client.start_session(&config) else { return Ok(()) };
         self.read(async_trace::FLUSH)
@@ -375,7 +472,8 @@ impl Sampling {
             ensure!(!signals.is_interrupted(), "interrupted again, before the runtime had sent all samples");
             self.read(POLL)?;
         }
-        self.gathered.join(u64::MAX);
+        self.gathered.answered(u64::MAX);
+        self.gathered.join(|_, _| true);
         Ok(())
     }
 
@@ -408,5 +506,26 @@ mod tests {
         assert_eq!([weight(2, 7), weight(1, 7), weight(3, 8)], [2, 2, 2], "the first thread has ended");
         assert_eq!(weight(3, 20), 13);
         assert_eq!(rounds.count, 3);
+    }
+
+    #[test]
+    fn samples_that_wait_for_their_callers_keep_their_stacks() {
+        let mut gathered = Gathered { callers: Some(AsyncCallers::new()), ..Gathered::default() };
+        for (ticks, address) in [(1, 0x100), (2, 0x200), (3, 0x100), (4, 0x300)] {
+            let stack = gathered.number_of([LogicalFrame { address, state: 0, origin: Origin::Physical }].into());
+            let [at, weight] = [Duration::from_nanos(ticks), Duration::ZERO];
+            let sample =
+                Sample { thread: 1, at, ticks, round: ticks, weight, is_managed: true, stack, has_callers: false };
+            gathered.samples.push(sample);
+        }
+        gathered.join(|_, sample| sample.ticks <= 2);
+        assert_eq!(gathered.settled().len(), 2);
+        gathered.forget();
+        let addresses = gathered.samples.iter().map(|sample| gathered.stacks[sample.stack][0].address);
+        assert_eq!(addresses.collect::<Vec<_>>(), [0x100, 0x300]);
+        assert!(gathered.settled().is_empty());
+        gathered.join(|_, _| true);
+        gathered.forget();
+        assert!(gathered.samples.is_empty() && gathered.stacks.is_empty());
     }
 }

@@ -8,7 +8,7 @@ use anyhow::{Error, anyhow, ensure};
 use corprof_diagnostics::{Process, ProcessInfo};
 
 use super::{Args, Output, open_if_asked, until};
-use crate::event_pipe_samples::{self, Kind, LIMITS, Sampling};
+use crate::event_pipe_samples::{self, Callers, Kind, LIMITS, Sampling};
 use crate::exit::{self, Failure, Outcome};
 use crate::signals::Signals;
 
@@ -46,7 +46,8 @@ pub(super) fn record(
     let client = process.client();
     let info = client.process_info()?;
     let started = SystemTime::now();
-    let mut sampling = Sampling::start(&client, &info, !args.physical)?;
+    let callers = if args.physical { Callers::Physical } else { Callers::AtEnd };
+    let mut sampling = Sampling::start(&client, &info, callers)?;
     if !args.quiet {
         eprintln!("corprof: recording process {pid} {}, {LIMITS}", until(args));
     }

@@ -8,18 +8,18 @@ use corprof_diagnostics::Process;
 use corprof_launch::processes;
 
 use super::{Frame, Stacks, Thread};
-use crate::event_pipe_samples::{Gathered, MISSING, Sampling, UNKNOWN, thread_name};
+use crate::event_pipe_samples::{Callers, Gathered, MISSING, Sample, Sampling, thread_name};
 use crate::signals::Signals;
 
 /// The time for which threads are sampled: many rounds, so that the last one has each thread.
 const SAMPLED: Duration = Duration::from_millis(100);
 
 /// Takes the last stack of each thread in a short session.
-pub(super) fn take(process: &Process, timeout: Duration, signals: &Signals) -> Result<Stacks> {
+pub(super) fn take(process: &Process, callers: Callers, timeout: Duration, signals: &Signals) -> Result<Stacks> {
     let pid = process.pid();
     let client = process.client();
     let info = client.process_info()?;
-    let mut sampling = Sampling::start(&client, &info, false)?;
+    let mut sampling = Sampling::start(&client, &info, callers)?;
     let begin = Instant::now();
     while sampling.gathered.rounds() == 0 && !sampling.is_over() {
         ensure!(!signals.is_interrupted(), "interrupted before the threads of process {pid} were suspended");
@@ -29,22 +29,31 @@ pub(super) fn take(process: &Process, timeout: Duration, signals: &Signals) -> R
     sampling.finish(signals)?;
     let threads = last(&sampling.gathered, pid);
     ensure!(!threads.is_empty(), "the runtime has sampled no thread of process {pid}");
-    Ok(Stacks { pid, command: processes::command_line(pid), by_event_pipe: true, threads, ..Stacks::default() })
+    let mut stacks =
+        Stacks { pid, command: processes::command_line(pid), by_event_pipe: true, threads, ..Stacks::default() };
+    if callers != Callers::Physical {
+        let is_unknown = |sample: &&&Sample| !sample.has_callers && sampling.gathered.is_resumed(sample);
+        stacks.callers_unknown = last_samples(&sampling.gathered).values().filter(is_unknown).count();
+    }
+    Ok(stacks)
 }
 
-/// The last stack of each thread.
+/// The last sample of each thread.
+fn last_samples(gathered: &Gathered) -> BTreeMap<u64, &Sample> {
+    gathered.samples.iter().map(|sample| (sample.thread, sample)).collect()
+}
+
+/// Their stacks.
 fn last(gathered: &Gathered, pid: u32) -> Vec<Thread> {
-    let last: BTreeMap<u64, _> = gathered.samples.iter().map(|sample| (sample.thread, sample)).collect();
-    let thread = |(id, sample): (u64, _)| {
-        let frames = gathered.stack(sample).map(|method| method.map_or(UNKNOWN, |method| method.name));
+    let thread = |(id, sample): (u64, &Sample)| {
         let missing = gathered.is_cut(sample).then_some(MISSING);
         Thread {
             id: u32::try_from(id).unwrap_or_default(),
             name: thread_name(pid, id),
             state: if gathered.is_managed(sample) { "in managed code" } else { "in native code" }.to_owned(),
             is_cut: missing.is_some(),
-            frames: frames.chain(missing).map(Frame::named).collect(),
+            frames: gathered.names(sample).into_iter().chain(missing).map(Frame::named).collect(),
         }
     };
-    last.into_iter().map(thread).collect()
+    last_samples(gathered).into_iter().map(thread).collect()
 }

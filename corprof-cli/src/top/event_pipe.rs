@@ -8,7 +8,7 @@ use corprof_diagnostics::Process;
 
 use super::LOOK;
 use super::counts::{Method, Snapshot, Times};
-use crate::event_pipe_samples::{Sample, Sampling, UNKNOWN};
+use crate::event_pipe_samples::{Callers, Gathered, Sample, Sampling, UNKNOWN};
 use crate::options::Names;
 use crate::signals::Signals;
 
@@ -24,18 +24,27 @@ pub(super) struct Sampled {
     sums: Snapshot,
     by_name: HashMap<String, usize>,
     names: Names,
+    resumed: Resumed,
     shown: Instant,
     /// When the methods were listed again.
     learnt: Option<Instant>,
 }
 
 impl Sampled {
-    pub(super) fn start(process: &Process, names: Names) -> Result<Self> {
+    pub(super) fn start(process: &Process, callers: Callers, names: Names) -> Result<Self> {
         let client = process.client();
         let info = client.process_info()?;
-        let sampling = Sampling::start(&client, &info, false)?;
+        let sampling = Sampling::start(&client, &info, callers)?;
         let shown = Instant::now();
-        Ok(Self { sampling, sums: Snapshot::default(), by_name: HashMap::new(), names, shown, learnt: None })
+        Ok(Self {
+            sampling,
+            sums: Snapshot::default(),
+            by_name: HashMap::new(),
+            names,
+            resumed: Resumed::default(),
+            shown,
+            learnt: None,
+        })
     }
 
     /// The sums, each second.
@@ -59,17 +68,18 @@ impl Sampled {
         self.sampling.finish(signals)
     }
 
-    /// Adds the new samples.
+    /// Adds the samples that have their callers by now.
     fn add(&mut self) {
         let gathered = &mut self.sampling.gathered;
         let mut threads = HashSet::new();
-        for sample in &gathered.samples {
+        for sample in gathered.settled() {
             threads.insert(sample.thread);
             if !gathered.is_managed(sample) {
                 continue;
             }
             self.sums.processor += sample.weight;
             let mut seen = HashSet::new();
+            self.resumed.count(gathered, sample);
             let names: Vec<&str> =
                 gathered.stack(sample).map(|method| method.map_or(UNKNOWN, |method| method.name)).collect();
             for (depth, name) in names.iter().enumerate() {
@@ -85,10 +95,42 @@ impl Sampled {
                 }
             }
         }
-        self.sums.elapsed = gathered.samples.last().map_or(self.sums.elapsed, |Sample { at, .. }| *at);
-        self.sums.rounds = gathered.rounds();
-        self.sums.threads = threads.len() as u64;
+        if let Some(last) = gathered.settled().last() {
+            self.sums.elapsed = last.at;
+            self.sums.rounds = last.round;
+            self.sums.threads = threads.len() as u64;
+        }
+        self.sums.note = self.resumed.note();
         gathered.forget();
+    }
+}
+
+/// The samples in resumed methods.
+#[derive(Debug, Default)]
+struct Resumed {
+    with_callers: u64,
+    without: u64,
+}
+
+impl Resumed {
+    fn count(&mut self, gathered: &Gathered, sample: &Sample) {
+        if sample.has_callers {
+            self.with_callers += 1;
+        } else if gathered.tells_callers() && gathered.is_resumed(sample) {
+            self.without += 1;
+        }
+    }
+
+    /// What a reader of the table should know.
+    fn note(&self) -> Option<String> {
+        let all = self.with_callers + self.without;
+        let share = 100.0 * self.with_callers as f64 / all as f64;
+        (all > 0).then(|| {
+            format!(
+                "Async callers: known of {share:.1} % of {all} stacks in resumed methods. The others have their \
+                 physical stacks"
+            )
+        })
     }
 }
 

@@ -29,7 +29,7 @@ use self::rates::Session;
 use self::table::{Condition, View};
 use crate::attach_request::Occupied;
 use crate::attached_profiler::{self, Place};
-use crate::event_pipe_samples::{self, LIMITS};
+use crate::event_pipe_samples::{self, Callers, LIMITS};
 use crate::exit::Outcome;
 use crate::options::{self, Names, seconds};
 use crate::output;
@@ -62,7 +62,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// later. It is not known of lines, nor on .NET 8 to 10, where the application would have to start with the sampler.
 ///
 /// If another profiler stays in the process, the runtime's own sampler takes the samples, by EventPipe: times are
-/// then those in which threads were in managed code, whether they had a processor or not, without async callers.
+/// then those in which threads were in managed code, whether they had a processor or not, and the table comes some four
+/// seconds later, as it has async callers.
 ///
 /// Without a terminal, or with --once or --json, prints one table after --duration, and ends. Its percentages and rates
 /// are averages.
@@ -193,7 +194,8 @@ fn watch(args: &Args, pid: u32) -> Outcome {
             if args.lines {
                 eprintln!("corprof: its samples have no lines: the table has methods");
             }
-            Some(Sampled::start(&process, args.names)?)
+            let callers = if args.physical { Callers::Physical } else { Callers::Soon };
+            Some(Sampled::start(&process, callers, args.names)?)
         }
         attached => {
             attached?;
@@ -324,7 +326,7 @@ fn once(args: &Args, watched: &mut Watched<'_>, signals: &Signals) -> Result<()>
     };
     if !watched.has_numbers() {
         let why = if has_ended { "the process ended" } else { "the command was interrupted" };
-        bail!("there are no numbers of process {pid}: {why} within the first second");
+        bail!("there are no numbers of process {pid}: {why} before they came");
     }
     if has_ended {
         eprintln!("corprof: process {pid} has ended");

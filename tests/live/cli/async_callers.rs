@@ -231,6 +231,28 @@ fn total(table: &Value, names: &[&str]) -> f64 {
     rows.filter(has).filter_map(|row| row["total_seconds"].as_f64()).sum()
 }
 
+/// Whether a table of .NET 11 has the entry methods with their shares, and not the thread pool.
+fn check_top(table: &Value) -> Result<()> {
+    let burnt = total(table, &["Helper.Burn("]);
+    ensure_or_longer!(burnt > 0.5, "{table}");
+    for (entry, _, share) in ENTRIES {
+        let names = [format!(".{entry}("), format!(".{entry} (async)")];
+        let found = 100.0 * total(table, &names.each_ref().map(String::as_str)) / burnt;
+        // What was sampled last waits for its callers, and so does all on a busy machine.
+        ensure_or_longer!(found > 0.6 * share - 3.0, "{found:.1} % of {entry}: {table}");
+        ensure!(found < share + 12.0, "{found:.1} % of {entry}: {table}");
+    }
+    ensure_or_longer!(in_pool(table) < 0.3 * burnt, "{table}");
+    let iterators = total(table, &["(iterator)"]);
+    ensure!(iterators == 0.0, "an async method is no iterator: {table}");
+    Ok(())
+}
+
+/// The time below the thread pool.
+fn in_pool(table: &Value) -> f64 {
+    total(table, &["ThreadPoolWorkQueue.Dispatch("])
+}
+
 #[test]
 fn top_counts_for_those_that_await() -> Result<()> {
     patiently(modern()?, |runtime, times| {
@@ -242,21 +264,10 @@ fn top_counts_for_those_that_await() -> Result<()> {
             let table = top(program.child.id(), &[], 4 * times)?;
             let burnt = total(&table, &["Helper.Burn("]);
             ensure_or_longer!(burnt > 0.5, "{runtime}, {kind}: {table}");
-            let in_pool = |table: &Value| total(table, &["ThreadPoolWorkQueue.Dispatch("]);
             let note = table["async_callers"].as_str().unwrap_or_default();
             if runtime.has(Difference::AsyncOperations) {
                 ensure!(note.starts_with("Async callers: known of "), "{runtime}, {kind}: {table}");
-                for (entry, _, share) in ENTRIES {
-                    let names = [format!(".{entry}("), format!(".{entry} (async)")];
-                    let found = 100.0 * total(&table, &names.each_ref().map(String::as_str)) / burnt;
-                    // What was sampled last waits for its callers, and so does all on a busy machine.
-                    let least = 0.6 * share - 3.0;
-                    ensure_or_longer!(found > least, "{runtime}, {kind}: {found:.1} % of {entry}: {table}");
-                    ensure!(found < share + 12.0, "{runtime}, {kind}: {found:.1} % of {entry}: {table}");
-                }
-                ensure_or_longer!(in_pool(&table) < 0.3 * burnt, "{runtime}, {kind}: {table}");
-                let iterators = total(&table, &["(iterator)"]);
-                ensure!(iterators == 0.0, "{runtime}, {kind}: an async method is no iterator: {table}");
+                check_top(&table).with_context(|| format!("{runtime}, {kind}"))?;
             } else {
                 ensure!(note.contains("has to start with the profiler"), "{runtime}, {kind}: {table}");
                 ensure!(in_pool(&table) > 0.9 * burnt, "{runtime}, {kind}: {table}");
@@ -270,6 +281,32 @@ fn top_counts_for_those_that_await() -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// Of the threads that burn in some looks by `corprof stacks`, those that have the right entry method, and others.
+fn burning_threads(pid: u32, times: u64) -> Result<(u64, u64)> {
+    let (mut right, mut others) = (0, 0);
+    for _ in 0..3 * times {
+        let output = corprof()?.args(["stacks", &pid.to_string(), "--json"]).output()?;
+        ensure!(output.status.success(), "{output:?}");
+        let document: Value = serde_json::from_slice(&output.stdout)?;
+        for thread in document["threads"].as_array().into_iter().flatten() {
+            let frames = thread["frames"].as_array().into_iter().flatten();
+            let methods: Vec<&str> = frames.filter_map(|frame| frame["method"].as_str()).collect();
+            let stack = methods.join(";");
+            let Some((entry, ..)) = ENTRIES.into_iter().find(|(_, witness, _)| stack.contains(witness)) else {
+                continue;
+            };
+            let is_it =
+                |method: &&str| method.contains(&format!(".{entry}(")) || method.contains(&format!(".{entry} (async)"));
+            if methods.iter().any(is_it) {
+                right += 1;
+            } else {
+                others += 1;
+            }
+        }
+    }
+    Ok((right, others))
 }
 
 /// What the runtime suspends itself is known only where it tells it. Elsewhere all is as with `--physical`, and nothing
@@ -349,4 +386,38 @@ fn callers_are_not_those_of_others_while_assemblies_are_unloaded() -> Result<()>
         ensure!(found <= helper.right, "{runtime}: {helper:?}, {stderr}");
         Ok(())
     })
+}
+
+mod long {
+    use super::*;
+
+    /// Another profiler is in the process, so the runtime itself takes the samples.
+    #[test]
+    fn top_and_stacks_have_those_that_await_beside_another_profiler() -> Result<()> {
+        patiently(modern()?, |runtime, times| {
+            if !runtime.has(Difference::AsyncOperations) {
+                return Ok(());
+            }
+            for kind in kinds(runtime, 0) {
+                let program =
+                    Program::start(Run::new(runtime, "AsyncShares").args([kind]).profiler("attached").command()?)?;
+                program.expect("ready")?;
+                let pid = program.child.id();
+                let table = top(pid, &[], 3 * times)?;
+                ensure!(table["by_event_pipe"] == true, "{runtime}, {kind}: {table}");
+                check_top(&table).with_context(|| format!("{runtime}, {kind}"))?;
+                let note = table["async_callers"].as_str().unwrap_or_default();
+                ensure!(note.starts_with("Async callers: known of "), "{runtime}, {kind}: {table}");
+                let table = top(pid, &["--physical"], times)?;
+                let burnt = total(&table, &["Helper.Burn("]);
+                ensure_or_longer!(burnt > 0.2, "{runtime}, {kind}: {table}");
+                ensure!(in_pool(&table) > 0.9 * burnt, "{runtime}, {kind}: {table}");
+
+                let (found, without) = burning_threads(pid, times)?;
+                ensure_or_longer!(found > 0 && without <= found / 4, "{runtime}, {kind}: {found} and {without}");
+                program.end()?;
+            }
+            Ok(())
+        })
+    }
 }

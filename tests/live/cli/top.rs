@@ -127,7 +127,7 @@ fn an_interrupt_or_the_end_of_the_process_ends_the_count() -> Result<()> {
         let output = interrupted.wait_with_output()?;
         let mut said = String::new();
         says.read_to_string(&mut said)?;
-        let is_early = said.contains("interrupted within the first second");
+        let is_early = said.contains("interrupted before they came");
         ensure!(output.status.success() || is_early, "{runtime}: {output:?}: {said}");
 
         let (ended, mut says) = counting(program.child.id())?;
