@@ -6,7 +6,6 @@ use corprof_async::{
 };
 use corprof_diagnostics::{Level, Provider};
 
-use super::Sample;
 use crate::trace_methods::Methods;
 
 /// The source that tells it.
@@ -16,7 +15,7 @@ pub(super) fn provider(level: Level) -> Provider {
 
 /// What threads have told of the operations that they run.
 #[derive(Debug)]
-pub(super) struct AsyncCallers {
+pub(crate) struct AsyncCallers {
     decoder: Decoder,
     stacks: LogicalStacks,
     /// The last one that was joined: its memory is used again.
@@ -26,55 +25,56 @@ pub(super) struct AsyncCallers {
 }
 
 impl AsyncCallers {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (decoder, stacks, logical) = (Decoder::new(), LogicalStacks::new(), LogicalStack::new());
         Self { decoder, stacks, logical, answered_until: 0 }
     }
 
     /// Takes what a thread has written. Where it is damaged, samples keep their physical stacks.
-    pub(super) fn take(&mut self, payload: &[u8], written: u64) {
+    pub(crate) fn take(&mut self, payload: &[u8], written: u64) {
         if let Ok(buffer) = self.decoder.decode(payload) {
             self.stacks.take_buffer(&buffer, written, |_step| {});
         }
     }
 
     /// All threads have told what they ran up to this time.
-    pub(super) fn answered(&mut self, until: u64) {
+    pub(crate) fn answered(&mut self, until: u64) {
         self.answered_until = self.answered_until.max(until);
     }
 
-    /// Whether it has come what the sample's thread ran, and who awaits that. An operation from before `since` is taken
+    /// Whether it has come what the thread ran at this time, and who awaits that. An operation from before `since` is taken
     /// for one that does not end.
-    pub(super) fn is_told(&self, sample: &Sample, since: u64) -> bool {
-        self.is_known(sample) && !self.stacks.awaits_an_end(sample.thread, sample.ticks, since)
+    pub(crate) fn is_told(&self, thread: u64, ticks: u64, since: u64) -> bool {
+        self.is_known(thread, ticks) && !self.stacks.awaits_an_end(thread, ticks, since)
     }
 
-    fn is_known(&self, sample: &Sample) -> bool {
-        self.stacks.known_until(sample.thread).max(self.answered_until) >= sample.ticks
+    fn is_known(&self, thread: u64, ticks: u64) -> bool {
+        self.stacks.known_until(thread).max(self.answered_until) >= ticks
     }
 
     /// The stack of a sample down to the method that was resumed, and then those that await it; none if nobody does, or
     /// if that is not known.
-    pub(super) fn join(
+    pub(crate) fn join(
         &mut self,
-        sample: &Sample,
+        thread: u64,
+        ticks: u64,
         physical: &[LogicalFrame],
         methods: &Methods,
     ) -> Option<&[LogicalFrame]> {
         // What the thread ran last may be over.
-        if !self.is_known(sample) {
+        if !self.is_known(thread, ticks) {
             return None;
         }
-        self.stacks.active(sample.thread, sample.ticks)?;
+        self.stacks.active(thread, ticks)?;
         let addresses: Vec<u64> = physical.iter().map(|frame| frame.address).collect();
-        let asked = AskedMethods::new(|address| methods.id_and_name(address, sample.ticks));
-        self.stacks.join(sample.thread, sample.ticks, &addresses, &asked, &mut self.logical);
+        let asked = AskedMethods::new(|address| methods.id_and_name(address, ticks));
+        self.stacks.join(thread, ticks, &addresses, &asked, &mut self.logical);
         let is_joined = matches!(self.logical.outcome, Outcome::Stitched | Outcome::Beyond);
         is_joined.then_some(&self.logical.frames)
     }
 
     /// No sample from before will be joined.
-    pub(super) fn forget(&mut self, until: u64) {
+    pub(crate) fn forget(&mut self, until: u64) {
         self.stacks.release(until);
     }
 }

@@ -31,7 +31,7 @@ use corprof_nettrace::{Event, FormatErrorKind, Reader};
 use crate::async_trace;
 use crate::signals::Signals;
 use crate::trace_methods::{Change, Method, Methods, RUNDOWN};
-use async_callers::AsyncCallers;
+pub(crate) use async_callers::AsyncCallers;
 pub(crate) use profile::{Kind, profile, thread_name};
 use questions::Questions;
 use standstill::Standstill;
@@ -198,7 +198,7 @@ impl Gathered {
         let Some(mut callers) = self.callers.take() else { return };
         while let Some(&sample) = self.samples.get(self.joined).filter(|sample| is_due(&callers, sample)) {
             let physical = self.stacks.get(sample.stack).map(Rc::clone).unwrap_or_default();
-            let stack = callers.join(&sample, &physical, &self.methods).map(Rc::from);
+            let stack = callers.join(sample.thread, sample.ticks, &physical, &self.methods).map(Rc::from);
             let stack = stack.map(|stack| self.number_of(stack));
             if let (Some(sample), Some(stack)) = (self.samples.get_mut(self.joined), stack) {
                 sample.stack = stack;
@@ -439,7 +439,8 @@ impl Sampling {
             self.gathered.answered(until);
         }
         let oldest = before(LONGEST);
-        self.gathered.join(|callers, sample| sample.ticks <= oldest || callers.is_told(sample, oldest));
+        self.gathered
+            .join(|callers, sample| sample.ticks <= oldest || callers.is_told(sample.thread, sample.ticks, oldest));
         self.gathered.forget_callers(oldest);
         Ok(())
     }

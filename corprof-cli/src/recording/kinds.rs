@@ -1,5 +1,6 @@
 //! Which kinds of events a recording has, and how many of each.
 
+use corprof_async::ASYNC_EVENTS;
 use corprof_nettrace::events::Provider;
 use corprof_nettrace::events::recording::{self, MethodCode};
 use corprof_nettrace::{Event, Metadata};
@@ -33,6 +34,8 @@ pub(super) enum Role {
     Other,
     /// It says what code or memory is where.
     Symbols,
+    /// It says which async operations threads run.
+    Operations,
     /// It says the name of a process.
     Process,
     /// A wait for a lock begins: the event of its end has no stack.
@@ -111,6 +114,7 @@ impl Kind {
                 | "ModuleDCEnd"
                 | "ModuleLoad",
             ) => Role::Symbols,
+            _ if metadata.provider == corprof_async::PROVIDER && metadata.event_id == ASYNC_EVENTS => Role::Operations,
             (_, name) => match choice.rank(metadata, name) {
                 Some(rank) => Role::Sample { rank, measure: Measure::of(&metadata.provider, name, clock) },
                 None if decoded.provider() == Provider::RUNTIME && name == "ContentionStart" => Role::WaitBegin,

@@ -3,10 +3,12 @@
 //!
 //! `pass` takes the events of a trace, `perf` those of a text: `measure` says which are looked at and what they weigh,
 //! `kinds` counts all, `samples` has the sums, `stacks` keeps each stack once, and at the end `symbols` names each
-//! distinct address once. `picture` has the result of one or more files, `select` what is left of it after filters, and
+//! distinct address once. `callers` finds who awaits sampled methods, for which a trace that tells that is read twice.
+//! `picture` has the result of one or more files, `select` what is left of it after filters, and
 //! `table` its rows. `cells` keeps when samples were, and `lanes` what the runtime did then, for heat maps and
 //! timelines.
 
+mod callers;
 mod cells;
 mod kinds;
 mod lanes;
@@ -28,6 +30,7 @@ mod threads;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, Read};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -35,6 +38,8 @@ use anyhow::{Context, Result, bail};
 use corprof_export::FrameKind;
 use corprof_nettrace::{Error, FormatErrorKind, Item, Reader, UtcTime};
 
+pub(crate) use self::callers::CallerCounts;
+use self::callers::TraceCallers;
 pub(crate) use self::cells::{Cells, CellsOf};
 pub(crate) use self::kinds::Kind;
 pub(crate) use self::lanes::Lanes;
@@ -68,6 +73,8 @@ pub(crate) struct Options {
     pub(crate) is_joined: bool,
     /// Whether frames by which the runtime calls managed code and stops threads are on stacks.
     pub(crate) has_runtime_frames: bool,
+    /// Whether stacks are those of the threads, where the trace tells who awaits a resumed method.
+    pub(crate) is_physical: bool,
     pub(crate) names: Names,
 }
 
@@ -153,6 +160,8 @@ pub(crate) struct Facts {
     pub(crate) cut_at: Option<u64>,
     /// How often a stack was cut, as there were too many.
     pub(crate) stacks_cut: u64,
+    /// Of how many samples it is known who awaits their methods, if the trace tells that.
+    pub(crate) callers: Option<CallerCounts>,
 }
 
 /// A function on a stack.
@@ -237,9 +246,20 @@ fn read(path: &Path, options: &Options, origin: Option<&Origin>) -> Result<Optio
     let gathered = match input {
         Input::Trace(mut reader) => {
             let requests = if needs_requests { Some(requests_of(path, options)?) } else { None };
-            let mut pass = Pass::new(options, time, requests.as_ref());
-            let cut_at = read_items(path, &mut reader, |item| pass.item(item))?;
-            pass.finish(path, cut_at)?
+            let mut pass = Pass::new(options, time, requests.as_ref(), None);
+            let mut has_callers = false;
+            let cut_at = read_until(path, &mut reader, |item| {
+                pass.item(item);
+                has_callers = !options.is_physical && pass.lacks_callers() && !is_standard_input(path);
+                if has_callers { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+            if has_callers {
+                pass = Pass::new(options, time, requests.as_ref(), Some(TraceCallers::read(path)?));
+                let cut_at = read_items(path, &mut open(path)?, |item| pass.item(item))?;
+                pass.finish(path, cut_at)?
+            } else {
+                pass.finish(path, cut_at)?
+            }
         }
         Input::Perf(_) if options.slowest.is_some() => bail!(without_requests(path)),
         Input::Perf(lines) => perf::read(path, lines, options, time)?,
@@ -396,17 +416,33 @@ pub(crate) fn cut_words(path: &Path, bytes: u64) -> String {
 
 /// Hands out the header, all items and the counts of a trace. Answers with the byte where it was cut, if it was.
 fn read_items(path: &Path, reader: &mut Reader<Box<dyn Read>>, mut take: impl FnMut(Taken<'_>)) -> Result<Option<u64>> {
+    read_until(path, reader, |item| {
+        take(item);
+        ControlFlow::Continue(())
+    })
+}
+
+/// The same, until `take` has enough.
+fn read_until(
+    path: &Path,
+    reader: &mut Reader<Box<dyn Read>>,
+    mut take: impl FnMut(Taken<'_>) -> ControlFlow<()>,
+) -> Result<Option<u64>> {
     let shown = || path.display().to_string();
     let trace = reader.trace()?;
-    take(Taken::Trace(trace));
+    let _ = take(Taken::Trace(trace)); // nothing has enough of that
     let cut_at = loop {
         match reader.next_item() {
-            Ok(Some(item)) => take(Taken::Item(item)),
+            Ok(Some(item)) => {
+                if take(Taken::Item(item)).is_break() {
+                    return Ok(None);
+                }
+            }
             Ok(None) => break None,
             Err(Error::Format(error)) if error.kind == FormatErrorKind::Truncated => break Some(reader.stats().bytes),
             Err(error) => return Err(error).with_context(|| format!("cannot read {} to its end", shown())),
         }
     };
-    take(Taken::End(reader.stats()));
+    let _ = take(Taken::End(reader.stats()));
     Ok(cut_at)
 }

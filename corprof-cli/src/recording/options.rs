@@ -56,6 +56,11 @@ pub(crate) struct Looked {
     #[arg(long)]
     pub(crate) runtime_frames: bool,
 
+    /// Stacks as threads had them, in a recording of the runtime's sampler (dotnet-trace) that tells who awaits a resumed
+    /// async method
+    #[arg(long)]
+    pub(crate) physical: bool,
+
     #[command(flatten)]
     pub(crate) names: Names,
 }
@@ -76,6 +81,7 @@ impl Looked {
             is_joined: false,
             has_lanes: false,
             has_runtime_frames: self.runtime_frames,
+            is_physical: self.physical,
             names: self.names,
         }
     }

@@ -5,19 +5,25 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use corprof_async::LogicalFrame;
+use corprof_export::{FrameKind, STARTED_BY};
 use corprof_nettrace::events::universal::{ExistingProcess, ProcessCreate};
 use corprof_nettrace::events::{Provider, Text};
 use corprof_nettrace::{Event, Item, Label};
 use rustc_hash::FxHashMap;
 
+use super::callers::{TraceCallers, Waiting, WaitingSample};
 use super::kinds::{Kinds, Role};
 use super::measure::Clock;
 use super::requests::{Labelled, RequestTimes, is_value};
 use super::samples::{OpenSample, Sample, Samples, Time};
 use super::stacks::Path as StackPath;
 use super::threads::Threads;
-use super::{Facts, Gathered, Lanes, Measure, Options, Taken};
+use super::{Facts, Frame, Gathered, Lanes, Measure, Options, Taken};
 use crate::event_pipe_samples::MOST_FRAMES;
+
+/// The last version of the format that the runtime writes.
+const LAST_OF_RUNTIME: u32 = 5;
 
 /// One pass over a file.
 pub(super) struct Pass<'o> {
@@ -25,6 +31,10 @@ pub(super) struct Pass<'o> {
     from: Duration,
     to: Duration,
     requests: Option<&'o RequestTimes>,
+    /// Who awaits the methods of samples, once that has been asked for.
+    callers: Option<TraceCallers>,
+    /// Whether the trace tells of async operations.
+    has_operations: bool,
     trace: Option<corprof_nettrace::Trace>,
     clock: Clock,
     stats: corprof_nettrace::Stats,
@@ -43,13 +53,20 @@ pub(super) struct Pass<'o> {
 }
 
 impl<'o> Pass<'o> {
-    pub(super) fn new(options: &'o Options, time: Time, requests: Option<&'o RequestTimes>) -> Self {
+    pub(super) fn new(
+        options: &'o Options,
+        time: Time,
+        requests: Option<&'o RequestTimes>,
+        callers: Option<TraceCallers>,
+    ) -> Self {
         let Time { from, to, .. } = time;
         Self {
             options,
             from,
             to,
             requests,
+            callers,
+            has_operations: false,
             trace: None,
             clock: Clock::default(),
             stats: corprof_nettrace::Stats::default(),
@@ -65,6 +82,13 @@ impl<'o> Pass<'o> {
         }
     }
 
+    /// Whether the trace tells who awaits the methods on its stacks, and a pass with these is needed. In recordings of
+    /// corprof, which have a later format than the runtime writes, they are on the stacks.
+    pub(super) fn lacks_callers(&self) -> bool {
+        let is_of_runtime = self.trace.as_ref().is_some_and(|trace| trace.version <= LAST_OF_RUNTIME);
+        self.callers.is_none() && self.has_operations && is_of_runtime
+    }
+
     pub(super) fn item(&mut self, item: Taken<'_>) {
         match item {
             Taken::Trace(trace) => {
@@ -76,6 +100,9 @@ impl<'o> Pass<'o> {
             Taken::Item(_) => {
                 self.threads.sequence_point();
                 self.current.clear();
+                if let Some(callers) = &mut self.callers {
+                    callers.sequence_point();
+                }
             }
             Taken::End(stats) => self.stats = stats,
         }
@@ -93,6 +120,12 @@ impl<'o> Pass<'o> {
         }
         match self.kinds.role(kind) {
             Role::Other => {}
+            Role::Operations => {
+                self.has_operations = true;
+                if let Some(callers) = &mut self.callers {
+                    callers.take(event.payload(), event.ticks());
+                }
+            }
             Role::Process => self.process(event),
             Role::Symbols => self.symbols(event),
             Role::WaitBegin => {
@@ -116,28 +149,47 @@ impl<'o> Pass<'o> {
         let process = event.process_id().unwrap_or_default();
         let freed = self.samples.symbols.entry(process).or_default().event(&event.decoded(), event.ticks());
         if let Some((first, last)) = freed {
+            // Samples that wait are of the code that was there.
+            self.settle(true);
             self.samples.stacks.freed(process, first, last);
             self.current.clear();
         }
     }
 
     fn sample(&mut self, event: &Event<'_>, thread: u32, rank: usize, measure: Measure) {
-        if !self.samples.takes(rank, measure, self.options, || self.last.clear()) {
+        let (last, callers) = (&mut self.last, &mut self.callers);
+        let forget = || {
+            last.clear();
+            callers.iter_mut().for_each(TraceCallers::clear);
+        };
+        if !self.samples.takes(rank, measure, self.options, forget) {
             return;
         }
+        let sample = self.wanted(event, thread, measure);
+        let waiting = Waiting { at: event.since_start(), thread, sample };
+        match &mut self.callers {
+            Some(callers) => {
+                callers.push(waiting);
+                self.settle(false);
+            }
+            None => self.add(waiting, None),
+        }
+    }
+
+    /// The sample of an event, if it is looked at.
+    fn wanted(&mut self, event: &Event<'_>, thread: u32, measure: Measure) -> Option<WaitingSample> {
         let at = event.since_start();
-        let decoded = event.decoded();
-        let (weight, type_name) = measure.weigh(&decoded, self.clock);
-        self.end_last(thread, at.min(self.to));
         let is_wanted = self.threads.get(thread).is_some_and(|thread| thread.is_wanted);
         if !is_wanted || at < self.from || at > self.to {
-            return;
+            return None;
         }
         let request = self.request(event);
         let is_slow = self.options.slowest.is_none() || request.is_some_and(|request| request.is_slow);
         if !is_slow || !self.has_label(event, request) {
-            return;
+            return None;
         }
+        let decoded = event.decoded();
+        let (weight, type_name) = measure.weigh(&decoded, self.clock);
         let mut stack = self.stack(event, decoded.provider());
         if measure == Measure::Contention
             && let Some(begin) = self.waiting.remove(&thread)
@@ -145,16 +197,44 @@ impl<'o> Pass<'o> {
         {
             stack = begin;
         }
-        if let Some(name) = type_name {
+        let of_type = type_name.map(|name| {
             let frame = measure.type_frame(&name.to_string());
-            let number = u32::try_from(self.samples.types.insert_full(frame).0).unwrap_or(u32::MAX);
-            stack = self.samples.stacks.add_type(stack, number);
-        }
+            u32::try_from(self.samples.types.insert_full(frame).0).unwrap_or(u32::MAX)
+        });
         let group = self.group(event, request);
-        let sample = Sample { at, thread, stack, group, weight };
-        if measure == Measure::Round {
+        Some(WaitingSample {
+            sample: Sample { at, thread, stack, group, weight },
+            process: event.process_id().unwrap_or_default(),
+            os_thread: event.os_thread_id().unwrap_or_default(),
+            ticks: event.ticks(),
+            stack: self.callers.as_mut().and_then(|callers| callers.stack(event)),
+            of_type,
+            is_open: measure == Measure::Round,
+        })
+    }
+
+    /// Adds the samples whose callers are known, or will never be; all of them with `is_last`.
+    fn settle(&mut self, is_last: bool) {
+        while let Some((waiting, joined)) =
+            self.callers.as_mut().and_then(|callers| callers.next_due(self.last_ticks, is_last))
+        {
+            self.add(waiting, joined.as_deref());
+        }
+    }
+
+    fn add(&mut self, waiting: Waiting, joined: Option<&[LogicalFrame]>) {
+        self.end_last(waiting.thread, waiting.at.min(self.to));
+        let Some(WaitingSample { mut sample, process, ticks, of_type, is_open, .. }) = waiting.sample else { return };
+        if let Some(frames) = joined {
+            let started_by = self.samples.frame(Frame::new(STARTED_BY, FrameKind::Runtime));
+            sample.stack = self.samples.stacks.add_logical(process, ticks, frames, started_by);
+        }
+        if let Some(number) = of_type {
+            sample.stack = self.samples.stacks.add_type(sample.stack, number);
+        }
+        if is_open {
             let open = self.samples.open(sample);
-            self.last.insert(thread, open);
+            self.last.insert(sample.thread, open);
         } else {
             self.samples.add(sample);
         }
@@ -207,6 +287,7 @@ impl<'o> Pass<'o> {
     }
 
     pub(super) fn finish(mut self, path: &Path, cut_at: Option<u64>) -> Result<Gathered> {
+        self.settle(true);
         let trace = self.trace.context("the trace has no header")?;
         let threads = self.threads.into_threads();
         let duration = trace.since_start(self.last_ticks);
@@ -226,6 +307,7 @@ impl<'o> Pass<'o> {
             kinds: self.kinds.into_kinds(),
             cut_at,
             stacks_cut: self.samples.stacks.cut(),
+            callers: self.callers.map(|callers| callers.counts()),
         };
         self.samples.finish(facts.duration);
         if let Some(lanes) = &mut self.lanes {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
 use std::ops::Range;
 
+use corprof_async::{LogicalFrame, Origin};
 use corprof_nettrace::Stack;
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHasher};
@@ -95,23 +96,43 @@ impl Stacks {
             // The address of a caller is the one it returns to, which may be behind its end; but not that of a frame
             // without code, of which earlier recordings of corprof have the first one.
             let is_return = depth > 0 && !WITHOUT_CODE.contains(&address);
-            let address = address.saturating_sub(u64::from(is_return));
-            let codes = &mut self.codes;
-            let code = *self
-                .current
-                .entry((process, address))
-                .or_insert_with(|| number(codes.insert_full(Code::At { process, address, ticks }).0));
+            let code = self.code_at(process, address.saturating_sub(u64::from(is_return)), ticks);
             path = self.called(path, code);
         }
         path
     }
 
+    /// The path of a logical stack, the innermost frame first. `started_by` is the number of the named frame between the
+    /// methods that await and those that have started them.
+    pub(super) fn add_logical(&mut self, process: u64, ticks: u64, frames: &[LogicalFrame], started_by: u32) -> Path {
+        let mut path = EMPTY;
+        let mut before = None;
+        for LogicalFrame { address, origin, .. } in frames.iter().rev() {
+            if before == Some(Origin::Creator) && *origin != Origin::Creator {
+                path = self.named(path, started_by);
+            }
+            before = Some(*origin);
+            let code = self.code_at(process, *address, ticks);
+            path = self.called(path, code);
+        }
+        path
+    }
+
+    /// The number of the code at an address, which is not one to return to.
+    fn code_at(&mut self, process: u64, address: u64, ticks: u64) -> u32 {
+        let codes = &mut self.codes;
+        let insert = || number(codes.insert_full(Code::At { process, address, ticks }).0);
+        *self.current.entry((process, address)).or_insert_with(insert)
+    }
+
+    fn named(&mut self, caller: Path, frame: u32) -> Path {
+        let code = number(self.codes.insert_full(Code::Named(frame)).0);
+        self.called(caller, code)
+    }
+
     /// The path of frames that the file names, by their numbers, the innermost first.
     pub(super) fn add_named(&mut self, frames: &[u32]) -> Path {
-        frames.iter().rev().fold(EMPTY, |path, frame| {
-            let code = number(self.codes.insert_full(Code::Named(*frame)).0);
-            self.called(path, code)
-        })
+        frames.iter().rev().fold(EMPTY, |path, frame| self.named(path, *frame))
     }
 
     /// The path in which a type is the innermost frame.

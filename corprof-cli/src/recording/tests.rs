@@ -28,6 +28,7 @@ fn options(event: Option<&str>) -> Options {
         is_joined: false,
         has_lanes: false,
         has_runtime_frames: true,
+        is_physical: false,
         names: Names { raw_names: true },
     }
 }

@@ -18,7 +18,9 @@ pub(super) fn run(args: &Args, path: &Path) -> Outcome {
         Column::Own | Column::OwnSum => Sort::Own,
         Column::Total | Column::TotalSum => Sort::Total,
     };
-    view::run(&view::Args::table(path, args.lines, sort, args.rows, args.json, args.names))
+    let mut table = view::Args::table(path, args.lines, sort, args.rows, args.json, args.names);
+    table.looked.physical = args.physical;
+    view::run(&table)
 }
 
 /// A recording has been sampled already.
@@ -29,9 +31,6 @@ fn of_a_process(args: &Args) -> Result<()> {
     }
     if !is_usual(args.rate, "TOP_HZ") || !is_usual(args.budget, "TOP_BUDGET") {
         bail!("--rate and --budget are for a process; a recording has been sampled already");
-    }
-    if args.physical {
-        bail!("--physical is for a process; a recording has its stacks already");
     }
     Ok(())
 }

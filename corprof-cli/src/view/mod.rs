@@ -62,7 +62,7 @@ pub struct Args {
     output: Option<PathBuf>,
 
     #[command(flatten)]
-    looked: Looked,
+    pub(crate) looked: Looked,
 
     /// Only your code: what frameworks do counts for the code of yours that calls them
     #[arg(long)]

@@ -8,7 +8,7 @@ use corprof_nettrace::UtcTime;
 use crate::output;
 use crate::recording::picture::Picture;
 use crate::recording::table::{By, Row};
-use crate::recording::{Facts, Sum, cut_words};
+use crate::recording::{CallerCounts, Facts, Sum, cut_words};
 
 /// The kinds of events that are printed of a file.
 const KINDS: usize = 12;
@@ -64,6 +64,14 @@ pub(super) fn facts(facts: &Facts, out: &mut impl Write) -> io::Result<()> {
         let events: u64 = rest.iter().map(|kind| kind.events).sum();
         let stacks: u64 = rest.iter().map(|kind| kind.stacks).sum();
         writeln!(out, "{events:>12} {stacks:>11}  of {} further kinds (--json has them)", rest.len())?;
+    }
+    if let Some(CallerCounts { resumed: resumed @ 1.., known }) = facts.callers {
+        let share = 100.0 * known as f64 / resumed as f64;
+        writeln!(
+            out,
+            "\nAsync callers: known of {share:.1} % of {resumed} stacks in resumed methods. The others have their \
+             physical stacks"
+        )?;
     }
     writeln!(out)
 }

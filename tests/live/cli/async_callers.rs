@@ -1,6 +1,8 @@
 //! `corprof record` shows who awaits a resumed method: where the runtime tells it (.NET 11), and by the profiler's own
 //! probe elsewhere.
 
+use anyhow::anyhow;
+use corprof_diagnostics::{Level, Process, Provider, SessionConfig};
 use corprof_tests::{ensure_or_longer, patiently, repetitions};
 use serde_json::Value;
 
@@ -24,6 +26,9 @@ fn kinds(runtime: &Runtime, in_short: usize) -> &'static [&'static str] {
     let one = all.get(in_short..=in_short).unwrap_or(all);
     repetitions(one, all)
 }
+
+/// The source of async operations of .NET 11, and its keywords for stacks.
+const OPERATIONS: (&str, u64) = ("System.Runtime.CompilerServices.AsyncProfilerEventSource", 0xB04C);
 
 /// So many samples are enough for shares.
 const SAMPLES: u64 = 250;
@@ -179,6 +184,49 @@ fn callers_are_those_that_await_in_samples_of_the_runtime() -> Result<()> {
             let physical = Helper::read(&file)?;
             ensure!(physical.in_pool > 0.9 * physical.total, "{runtime}, {kind}: {physical:?}");
             program.end()?;
+        }
+        Ok(())
+    })
+}
+
+/// The runtime itself has written the file, as for dotnet-trace.
+#[test]
+fn callers_are_those_that_await_in_a_trace_of_the_runtime() -> Result<()> {
+    patiently(modern()?, |runtime, times| {
+        if !runtime.has(Difference::AsyncOperations) {
+            return Ok(());
+        }
+        let folder = tempfile::tempdir()?;
+        for kind in kinds(runtime, 1) {
+            let program = Program::start(Run::new(runtime, "AsyncShares").args([kind]).command()?)?;
+            program.expect("ready")?;
+            let pid = program.child.id();
+            let file = folder.path().join("p.nettrace");
+            let operations = || Provider::new(OPERATIONS.0, OPERATIONS.1, Level::Informational);
+            let seconds = 2 * times;
+            let flush = thread::spawn(move || -> Result<()> {
+                thread::sleep(Duration::from_secs(seconds));
+                // Its start has all threads write what they hold.
+                let _second = Process::open(pid)?.client().start_session(&SessionConfig::new([operations()]))?;
+                thread::sleep(Duration::from_secs(times));
+                Ok(())
+            });
+            crate::cli::view::record_with(pid, &file, Duration::from_secs(seconds + 2 * times), Some(operations()))?;
+            flush.join().map_err(|_| anyhow!("panicked"))??;
+            program.end()?;
+            let folded = folder.path().join("p.folded");
+            let view = |options: &[&str]| -> Result<Helper> {
+                let mut command = corprof()?;
+                command.arg("view").arg(&file).args(["--raw-names", "--to", &seconds.to_string(), "-o"]).arg(&folded);
+                let output = command.args(options).output()?;
+                ensure!(output.status.success(), "{runtime}: {output:?}");
+                Helper::read(&folded)
+            };
+            view(&[])?.check().with_context(|| format!("{runtime}, {kind}"))?;
+            let physical = view(&["--physical"])?;
+            ensure!(physical.in_pool > 0.9 * physical.total, "{runtime}, {kind}: {physical:?}");
+            let output = corprof()?.arg("view").arg(&file).output()?;
+            ensure!(is_said(&texts(&output).0), "{runtime}, {kind}: {output:?}");
         }
         Ok(())
     })

@@ -10,8 +10,13 @@ use super::*;
 
 /// Reads a session for a time, ends it, and reads the rest.
 fn record(pid: u32, file: &Path, time: Duration) -> Result<()> {
+    record_with(pid, file, time, None)
+}
+
+/// The same, of a provider more.
+pub(super) fn record_with(pid: u32, file: &Path, time: Duration, more: Option<Provider>) -> Result<()> {
     let samples = Provider::new("Microsoft-DotNETCore-SampleProfiler", u64::MAX, Level::Informational);
-    let providers = [samples, Provider::runtime(KeywordSet::PROFILER)];
+    let providers = [samples, Provider::runtime(KeywordSet::PROFILER)].into_iter().chain(more);
     let config = SessionConfig::new(providers).with_rundown(Rundown::Default);
     let mut session = Process::open(pid)?.client().start_session(&config)?;
     session.set_read_timeout(Some(Duration::from_millis(100)));

@@ -244,6 +244,7 @@ impl<'o> Pass<'o> {
             kinds: self.kinds,
             cut_at: None,
             stacks_cut: self.samples.stacks.cut(),
+            callers: None,
         };
         Ok(Gathered { facts, measure: self.samples.measure(), threads, samples: self.samples, lanes: None })
     }
