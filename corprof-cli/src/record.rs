@@ -17,6 +17,7 @@ use corprof_launch::vigil::Vigil;
 use corprof_profilers::settings::SettingError;
 use corprof_profilers::table::SAMPLER;
 
+use crate::async_trace;
 use crate::attach_request::Occupied;
 use crate::attached_profiler::overdue::Overdue;
 use crate::attached_profiler::{self, Left, Place};
@@ -142,6 +143,11 @@ pub struct Args {
     #[arg(long)]
     physical: bool,
 
+    /// With --pid on .NET 8 to 10, show who awaits a resumed async method as well, by a call that is added to a method
+    /// of the core library: the sampler then stays, at rest, and no other profiler can attach before the process ends
+    #[arg(long, requires = "pid", conflicts_with_all = ["physical", "trace"])]
+    async_probe: bool,
+
     #[command(flatten)]
     names: Names,
 
@@ -221,7 +227,7 @@ pub fn run(args: &Args) -> Outcome {
         changes.insert(name.to_owned(), None);
     }
     args.push.clear(&mut changes);
-    for (name, value) in settings(args, output.as_ref().map(Output::pattern), stop.path())? {
+    for (name, value) in settings(args, false, output.as_ref().map(Output::pattern), stop.path())? {
         changes.insert(name.to_owned(), Some(value));
     }
     // A setting that the shell has and the sampler would refuse.
@@ -332,13 +338,23 @@ fn open_if_asked(args: &Args, path: &Path) {
     }
 }
 
-/// The options as variables of the sampler.
-fn settings(args: &Args, output: Option<PathBuf>, stop: PathBuf) -> Result<Vec<(&'static str, OsString)>, Failure> {
+/// The options as variables of the sampler. `changes_code` says whether it may for async callers after an attach.
+fn settings(
+    args: &Args,
+    changes_code: bool,
+    output: Option<PathBuf>,
+    stop: PathBuf,
+) -> Result<Vec<(&'static str, OsString)>, Failure> {
+    let stacks = match () {
+        () if args.physical => "physical",
+        () if changes_code => "probe",
+        () => "async",
+    };
     let mut settings = vec![
         ("SAMPLER_STOP", stop.into_os_string()),
         ("SAMPLER_MODE", args.mode().into()),
         ("SAMPLER_HZ", args.rate.to_string().into()),
-        ("SAMPLER_STACKS", if args.physical { "physical" } else { "async" }.into()),
+        ("SAMPLER_STACKS", stacks.into()),
         ("SAMPLER_NAMES", args.names.word().into()),
         // Standard error is the application's.
         ("SAMPLER_REPORT", "none".into()),
@@ -360,6 +376,10 @@ fn settings(args: &Args, output: Option<PathBuf>, stop: PathBuf) -> Result<Vec<(
     Ok(settings)
 }
 
+/// What is said of a sampler that is attached to find async callers by a probe.
+const STAYS: &str = "the runtime does not release a profiler that has changed code, as --async-probe does: it stays \
+                     in the process, at rest after the recording, and no other one can attach before the process ends";
+
 /// Attaches the sampler to a process, waits for its file, and waits for the detach.
 fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
     let process = Process::open(pid)?;
@@ -367,8 +387,11 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
     let place = Place::new(&process)?;
     let mut file = output.map(|output| output.file_of_visit(&process, &place));
     let stop = StopFile::new(place.folder());
+    // .NET 11 tells of async operations by itself.
+    let tells = || process.client().process_info().is_ok_and(|info| info.clr_major() >= Some(async_trace::FIRST));
+    let changes_code = args.async_probe && !tells();
     let file_for_process = file.as_ref().map(|file| place.pattern_for_process(file));
-    let mut settings = settings(args, file_for_process, place.path_for_process(&stop.path()))?;
+    let mut settings = settings(args, changes_code, file_for_process, place.path_for_process(&stop.path()))?;
     settings.extend(args.push.authorization());
     let pairs = push::pairs(&settings);
     match place.attach(&process, "sampler", &pairs) {
@@ -381,6 +404,9 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
         eprintln!("corprof: recording process {pid} {}", until(args));
         if args.slow_calls.is_wanted() {
             eprintln!("corprof: {}", slow_calls::STAYS);
+        }
+        if changes_code {
+            eprintln!("corprof: {STAYS}");
         }
     }
     let mut vigil = Vigil::new(pid, place.folder());
@@ -442,7 +468,7 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
     let pushed = args.push.tell(answer, args.quiet);
     match place.wait(&stop.path(), &signals) {
         // It was said before.
-        Left::Stays(_) if args.slow_calls.is_wanted() => {}
+        Left::Stays(_) if args.slow_calls.is_wanted() || changes_code => {}
         left => attached_profiler::tell("sampler", pid, &left),
     }
     pushed?;

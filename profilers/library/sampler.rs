@@ -733,7 +733,11 @@ impl Callbacks for SamplerProfiler {
         if options.stop.is_none() {
             is_listening?;
         }
-        let hears = AsyncSource::of_attach(cx, options.has_async_callers)?;
+        let hears = if options.has_async_probe && options.traced.is_none() {
+            AsyncSource::of_attach_with_probe(cx)
+        } else {
+            AsyncSource::of_attach(cx, options.has_async_callers)?
+        };
         let hooked = match &options.traced {
             Some(traced) => Some(cx.hooks(Arc::clone(traced)).install()?),
             None => None,

@@ -38,8 +38,12 @@ fn traces() -> &'static Path {
 }
 
 fn unpacked(name: &str) -> NamedTempFile {
+    unpacked_from(traces(), name)
+}
+
+fn unpacked_from(folder: &Path, name: &str) -> NamedTempFile {
     let mut file = NamedTempFile::new().unwrap();
-    let packed = File::open(traces().join(format!("{name}.nettrace.xz"))).unwrap();
+    let packed = File::open(folder.join(format!("{name}.nettrace.xz"))).unwrap();
     std::io::copy(&mut lzma_rust2::XzReader::new(packed, true), &mut file).unwrap();
     file
 }
@@ -51,6 +55,43 @@ fn spelled(name: &str) -> String {
     let dot = path.rfind("..").unwrap_or_else(|| path.rfind('.').unwrap());
     let (class, method) = (&path[..dot], &path[dot + 1..]);
     of_perf_map(&format!("void [{module}] {class}::{method}{parameters}")).unwrap()
+}
+
+/// The weight of the stacks with a method of this name, and that of those with an entry point as well.
+fn weights_below_main(picture: &Picture, method: &str) -> (u64, u64) {
+    let (mut all, mut below_main) = (0, 0);
+    for ((_, stack, _), sum) in &picture.sums {
+        let names: Vec<&str> = picture
+            .frames_of(*stack)
+            .filter_map(|frame| Some(&*picture.frames.get_index(frame as usize)?.name))
+            .collect();
+        if !names.iter().any(|name| name.starts_with(method)) {
+            continue;
+        }
+        all += sum.weight;
+        if names.iter().any(|name| name.starts_with("Prog.") && name.contains("Main")) {
+            below_main += sum.weight;
+        }
+    }
+    (all, below_main)
+}
+
+#[test]
+fn a_trace_of_the_runtime_has_those_that_await() {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../corprof-async/tests/traces"));
+    for name in ["console_ra", "console_sm"] {
+        let file = unpacked_from(folder, name);
+        let picture = Picture::read(&[file.path()], &options(None), false).unwrap();
+        let (burnt, below_main) = weights_below_main(&picture, "Prog.Burn(");
+        assert!(below_main as f64 > 0.97 * burnt as f64, "{name}: {below_main} of {burnt}");
+        let counts = picture.files[0].callers.unwrap();
+        assert!(counts.known > 400 && counts.known <= counts.resumed, "{name}: {counts:?}");
+
+        let physical = Options { is_physical: true, ..options(None) };
+        let picture = Picture::read(&[file.path()], &physical, false).unwrap();
+        assert_eq!(weights_below_main(&picture, "Prog.Burn("), (burnt, 0), "{name}: the weights are those");
+        assert_eq!(picture.files[0].callers, None);
+    }
 }
 
 #[test]

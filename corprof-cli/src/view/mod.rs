@@ -29,6 +29,9 @@ use crate::recording::{Cells, CellsOf};
 /// calls (total). With -o, writes a picture or a file for a viewer. Several files are taken as one profile. A file that
 /// ends in the middle, because the process died or the disk was full, is read up to there. `-` is standard input.
 ///
+/// Where dotnet-trace has recorded .NET 11's events of async operations beside stacks, the callers of a resumed async
+/// method are those that await it.
+///
 /// A page of one file has a timeline: samples, pauses for collections, exceptions and waits for locks. A range that is
 /// dragged in it, or #at=2.5-2.6 at the end of its address, has the flame graph and the table be of that moment.
 ///

@@ -65,6 +65,8 @@ pub struct Links<K> {
     /// That of the session.
     liveness: Arc<Liveness>,
     unloads: Arc<AtomicUsize>,
+    /// How often a class was learned again: caches have what was known of it before.
+    relearned: AtomicUsize,
     table: RwLock<Table<K>>,
     unknown: Mutex<Vec<Unknown>>,
 }
@@ -93,6 +95,7 @@ struct Link<K> {
 /// The classes that one thread has met, for [`Links::follow`]. It belongs to the [`Links`] that has made it.
 pub struct LinkCache<K> {
     unloads: usize,
+    relearned: usize,
     /// By the first word of an object, which is the same in all objects of a class.
     slots: Box<[Slot<K>; SLOTS]>,
 }
@@ -159,7 +162,8 @@ impl<K: Copy> Links<K> {
         let unloads = Arc::clone(&cx.extension::<Unloads>().0);
         let table = Table { unloads: unloads.load(Ordering::Acquire), classes: HashMap::new() };
         let liveness = Arc::clone(cx.liveness());
-        Ok(Self { liveness, unloads, table: RwLock::new(table), unknown: Mutex::default() })
+        let relearned = AtomicUsize::new(0);
+        Ok(Self { liveness, unloads, relearned, table: RwLock::new(table), unknown: Mutex::default() })
     }
 
     /// Whether the context is of the session in which they were made.
@@ -178,7 +182,9 @@ impl<K: Copy> Links<K> {
 
     /// The cache of a thread.
     pub fn cache(&self) -> LinkCache<K> {
-        LinkCache { unloads: self.unloads.load(Ordering::Acquire), slots: Box::new([None; SLOTS]) }
+        let unloads = self.unloads.load(Ordering::Acquire);
+        let relearned = self.relearned.load(Ordering::Acquire);
+        LinkCache { unloads, relearned, slots: Box::new([None; SLOTS]) }
     }
 
     /// The classes that hooks have met and of which nothing is known. They are told again when they are met again,
@@ -206,7 +212,7 @@ impl<K: Copy> Links<K> {
 
     /// From now on objects of exactly this class are of this kind, and the field at the end of `path` leads on. The
     /// first name is that of a field of the class or a base class; each further one that of a field of the struct
-    /// before. An empty path: nothing leads on.
+    /// before. An empty path: nothing leads on. A class can be learned again, and all threads then go by that.
     ///
     /// # Errors
     /// `E_INVALIDARG`: there is no such field, or it has no reference or no struct in it. `COR_E_OBJECTDISPOSED`: they
@@ -223,8 +229,8 @@ impl<K: Copy> Links<K> {
             table.classes.clear();
         }
         // If a module was unloaded meanwhile, the class may be gone: the next object of it tells.
-        if unloads == now {
-            table.classes.insert(class.as_raw(), Link { kind, offset });
+        if unloads == now && table.classes.insert(class.as_raw(), Link { kind, offset }).is_some() {
+            self.relearned.fetch_add(1, Ordering::Release);
         }
         Ok(())
     }
@@ -252,8 +258,10 @@ impl<K: Copy> Links<K> {
         cx.check_unmarked(FOLLOW)?;
         self.check_session(cx, FOLLOW)?;
         let unloads = self.unloads.load(Ordering::Acquire);
-        if cache.unloads != unloads {
+        let relearned = self.relearned.load(Ordering::Acquire);
+        if cache.unloads != unloads || cache.relearned != relearned {
             cache.unloads = unloads;
+            cache.relearned = relearned;
             cache.slots.fill(None);
         }
         let mut object = first;

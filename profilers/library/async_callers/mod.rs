@@ -227,10 +227,19 @@ impl AsyncSource {
         Ok(Self { is_wanted, inbox: Arc::default(), probe, refused })
     }
 
-    /// For a profiler that is attached: without a probe.
+    /// For a profiler that is attached: without a probe, as it is to detach.
     pub(crate) fn of_attach(cx: &mut InAttach<'_>, is_wanted: bool) -> Result<Self> {
         cx.remove_events(EventMask::MONITOR_JIT_COMPILATION)?; // it is for the probe
         Ok(Self { is_wanted, refused: Some(NOT_AFTER_ATTACH.into()), ..Self::default() })
+    }
+
+    /// For a profiler that is attached, and may stay: with the probe, unless the runtime tells of operations.
+    pub(crate) fn of_attach_with_probe(cx: &mut InAttach<'_>) -> Self {
+        let (probe, refused) = match AsyncProbe::install_after_attach(cx) {
+            Ok(probe) => (Some(probe), None),
+            Err(error) => (None, Some(error.to_string().into())),
+        };
+        Self { is_wanted: true, inbox: Arc::default(), probe, refused }
     }
 
     /// Whether callers are wanted.

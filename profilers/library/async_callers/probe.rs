@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use corprof::hooks::{HookValues, InSlowHook, Precompiled};
+use corprof::instrumentation::StartError;
 use corprof::prelude::*;
 use corprof::sampler::ticks;
 use corprof::values::{Arguments, ChainEnd, LinkCache, Links, ReturnValue, Value};
@@ -90,9 +91,8 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl AsyncProbe {
-    /// Sets the hooks.
-    pub(super) fn install(cx: &mut InInitialize<'_>) -> Result<Arc<Self>> {
-        let probe = Arc::new(Self {
+    fn new(cx: &InNoGc<'_>) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self {
             links: Links::new(cx)?,
             is_on: AtomicBool::new(true),
             core: OnceLock::new(),
@@ -100,8 +100,20 @@ impl AsyncProbe {
             known: Mutex::default(),
             later: Mutex::default(),
             has_later: AtomicBool::new(false),
-        });
+        }))
+    }
+
+    /// Sets the hooks.
+    pub(super) fn install(cx: &mut InInitialize<'_>) -> Result<Arc<Self>> {
+        let probe = Self::new(cx)?;
         cx.hooks(Arc::clone(&probe)).inserted(Precompiled::Compile).install()?;
+        Ok(probe)
+    }
+
+    /// The same after an attach: from then on the profiler cannot detach.
+    pub(super) fn install_after_attach(cx: &mut InAttach<'_>) -> Result<Arc<Self>, StartError> {
+        let probe = Self::new(cx)?;
+        cx.hooks(Arc::clone(&probe)).install()?;
         Ok(probe)
     }
 

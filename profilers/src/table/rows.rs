@@ -192,7 +192,15 @@ pub static SAMPLER: Profiler = Profiler {
             "record --duration SECONDS",
             "sample for this many seconds, then write the file; the application runs on. 0: until it ends",
         ),
-        by_option("SAMPLER_STACKS", STACKS_OF_ASYNC, "async", "record --physical", CALLERS),
+        by_option(
+            "SAMPLER_STACKS",
+            Kind::Word(&["async", "probe", "physical"]),
+            "async",
+            "record --physical, --async-probe",
+            "`async`: the callers of a resumed async method are those that await it, after an attach on .NET 11 and \
+             later only; `probe`: after an attach on older runtimes as well, where the profiler then stays; `physical`: \
+             stacks as threads have them",
+        ),
         by_option(
             "SAMPLER_TRACE",
             Kind::Text,

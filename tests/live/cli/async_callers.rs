@@ -189,49 +189,6 @@ fn callers_are_those_that_await_in_samples_of_the_runtime() -> Result<()> {
     })
 }
 
-/// The runtime itself has written the file, as for dotnet-trace.
-#[test]
-fn callers_are_those_that_await_in_a_trace_of_the_runtime() -> Result<()> {
-    patiently(modern()?, |runtime, times| {
-        if !runtime.has(Difference::AsyncOperations) {
-            return Ok(());
-        }
-        let folder = tempfile::tempdir()?;
-        for kind in kinds(runtime, 1) {
-            let program = Program::start(Run::new(runtime, "AsyncShares").args([kind]).command()?)?;
-            program.expect("ready")?;
-            let pid = program.child.id();
-            let file = folder.path().join("p.nettrace");
-            let operations = || Provider::new(OPERATIONS.0, OPERATIONS.1, Level::Informational);
-            let seconds = 2 * times;
-            let flush = thread::spawn(move || -> Result<()> {
-                thread::sleep(Duration::from_secs(seconds));
-                // Its start has all threads write what they hold.
-                let _second = Process::open(pid)?.client().start_session(&SessionConfig::new([operations()]))?;
-                thread::sleep(Duration::from_secs(times));
-                Ok(())
-            });
-            crate::cli::view::record_with(pid, &file, Duration::from_secs(seconds + 2 * times), Some(operations()))?;
-            flush.join().map_err(|_| anyhow!("panicked"))??;
-            program.end()?;
-            let folded = folder.path().join("p.folded");
-            let view = |options: &[&str]| -> Result<Helper> {
-                let mut command = corprof()?;
-                command.arg("view").arg(&file).args(["--raw-names", "--to", &seconds.to_string(), "-o"]).arg(&folded);
-                let output = command.args(options).output()?;
-                ensure!(output.status.success(), "{runtime}: {output:?}");
-                Helper::read(&folded)
-            };
-            view(&[])?.check().with_context(|| format!("{runtime}, {kind}"))?;
-            let physical = view(&["--physical"])?;
-            ensure!(physical.in_pool > 0.9 * physical.total, "{runtime}, {kind}: {physical:?}");
-            let output = corprof()?.arg("view").arg(&file).output()?;
-            ensure!(is_said(&texts(&output).0), "{runtime}, {kind}: {output:?}");
-        }
-        Ok(())
-    })
-}
-
 #[test]
 fn callers_are_those_that_await_after_an_attach_and_stacks_are_physical_on_request() -> Result<()> {
     patiently(modern()?, |runtime, times| {
@@ -357,6 +314,60 @@ fn burning_threads(pid: u32, times: u64) -> Result<(u64, u64)> {
     Ok((right, others))
 }
 
+/// What the frames below `[started by]` are, of the samples in a method, by their weights: all, those with these frames
+/// alone, and those without that frame.
+fn started_by(file: &Path, method: &str, by: &[&str]) -> Result<[f64; 3]> {
+    let mut weights = [0.0; 3];
+    for line in fs::read_to_string(file)?.lines() {
+        let (stack, weight) = line.rsplit_once(' ').with_context(|| format!("no weight: {line}"))?;
+        let weight: f64 = weight.parse()?;
+        if !stack.contains(method) {
+            continue;
+        }
+        weights[0] += weight;
+        match stack.split_once(";[started by];") {
+            // The outermost comes first.
+            Some((creators, _)) => {
+                let creators: Vec<&str> = creators.split(';').collect();
+                let is_it = |(creator, by): (&&str, &&str)| creator.contains(by);
+                let are_these = creators.len() == by.len() && creators.iter().zip(by).all(is_it);
+                weights[1] += if are_these { weight } else { 0.0 };
+            }
+            None => weights[2] += weight,
+        }
+    }
+    Ok(weights)
+}
+
+/// Nobody awaits these operations. The runtime tells who has called one without an `await`, and not who has called
+/// `Task.Run`: the thread that begins the operation then runs none.
+#[test]
+fn creators_are_those_that_have_started_what_nobody_awaits() -> Result<()> {
+    patiently(Runtime::all_for_modern("AsyncStarted")?, |runtime, times| {
+        if !runtime.has(Difference::AsyncOperations) || runtime.is_windows() || runtime.is_emulated() {
+            return Ok(());
+        }
+        let folder = tempfile::tempdir()?;
+        for (kind, class) in [("shop", "Shop"), ("machines", "Machines")] {
+            let program = Program::start(Run::new(runtime, "AsyncStarted").args([kind]).command()?)?;
+            program.expect("ready")?;
+            let pid = program.child.id().to_string();
+            let file = folder.path().join("p.folded");
+            let output = record(&file, &["--pid", &pid], 3 * times)?.output()?;
+            ensure!(output.status.success(), "{runtime}: {output:?}");
+            program.end()?;
+            let about = fs::read_to_string(&file)?;
+            let creators = [format!("{class}.Work"), format!("{class}.StartForgotten")];
+            let [all, right, _] = started_by(&file, "Helper.Forgotten(", &creators.each_ref().map(String::as_str))?;
+            ensure_or_longer!(all > 0.0 && right >= 0.85 * all, "{runtime}, {kind}: {right} of {all}: {about}");
+            let [all, _, without] = started_by(&file, "Helper.Run(", &[])?;
+            ensure_or_longer!(all > 0.0, "{runtime}, {kind}: {about}");
+            ensure!(without >= all, "{runtime}, {kind}: the runtime tells who has called Task.Run: {about}");
+        }
+        Ok(())
+    })
+}
+
 /// What the runtime suspends itself is known only where it tells it. Elsewhere all is as with `--physical`, and nothing
 /// is said of it.
 #[test]
@@ -413,6 +424,80 @@ fn callers_of_state_machines_of_all_kinds_are_those_that_await() -> Result<()> {
     })
 }
 
+/// Where the runtime does not tell, a probe in the code does: its profiler stays, at rest.
+#[test]
+fn callers_are_those_that_await_after_an_attach_with_a_probe() -> Result<()> {
+    patiently(modern()?, |runtime, times| {
+        if runtime.has(Difference::AsyncOperations) {
+            return Ok(());
+        }
+        let run = Run::new(runtime, "AsyncShares").env("DOTNET_RuntimeAsync", "1").args(["machines"]);
+        let (helper, stderr) = record_with_probe(runtime, run, times)?;
+        ensure_or_longer!(helper.right >= 0.99 * helper.total, "{runtime}: {helper:?}, {stderr}");
+        helper.check().with_context(|| format!("{runtime}: {stderr}"))
+    })
+}
+
+/// Where iterators and pooled `ValueTask`s lead is found out when another method is compiled, which may never come after
+/// an attach. Until then callers end there, and none is another's.
+#[test]
+fn callers_with_a_probe_end_at_iterators_and_are_not_those_of_others() -> Result<()> {
+    patiently(with_machines()?, |runtime, times| {
+        let run = Run::new(runtime, "AsyncMachines").args(["work"]);
+        let (helper, stderr) = record_with_probe(runtime, run, times)?;
+        let found: f64 = helper.entries.iter().sum();
+        ensure!(found <= 1.01 * helper.right, "{runtime}: {helper:?}, {stderr}");
+        // These two have neither on their ways.
+        for entry in [0, 3] {
+            let (found, all) = (helper.entries[entry], helper.witnessed[entry]);
+            ensure_or_longer!(found >= 0.97 * all, "{runtime}: {helper:?}, {stderr}");
+        }
+        Ok(())
+    })
+}
+
+/// Records a running program with a probe.
+fn record_with_probe(runtime: &Runtime, run: Run, times: u64) -> Result<(Helper, String)> {
+    let folder = tempfile::tempdir()?;
+    let program = Program::start(run.command()?)?;
+    program.expect("ready")?;
+    let pid = program.child.id().to_string();
+    let file = folder.path().join("p.folded");
+    // Classes are met first.
+    let options = ["--pid", &pid, "--async-probe", "--delay", &times.to_string()];
+    let output = record(&file, &options, 2 * times)?.output()?;
+    let (_, stderr) = texts(&output);
+    ensure!(output.status.success(), "{runtime}: {output:?}");
+    ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}: {stderr}");
+    ensure!(is_said(&stderr) && stderr.contains("at rest after the recording"), "{runtime}: {stderr}");
+    let (code, of_program) = program.end()?;
+    ensure!(code == Some(0) && !of_program.contains("panicked"), "{runtime}: {code:?}: {of_program}");
+    Ok((Helper::read(&file)?, stderr))
+}
+
+/// On .NET 11 there is no need for a probe, and the profiler leaves.
+#[test]
+fn no_probe_is_set_where_the_runtime_tells() -> Result<()> {
+    patiently(modern()?, |runtime, times| {
+        if !runtime.has(Difference::AsyncOperations) {
+            return Ok(());
+        }
+        let folder = tempfile::tempdir()?;
+        let program = Program::start(Run::new(runtime, "AsyncShares").args(["machines"]).command()?)?;
+        program.expect("ready")?;
+        let pid = program.child.id().to_string();
+        for _ in 0..2 {
+            let file = folder.path().join("p.folded");
+            let output = record(&file, &["--pid", &pid, "--async-probe"], times)?.output()?;
+            let (_, stderr) = texts(&output);
+            ensure!(output.status.success() && is_said(&stderr), "{runtime}: {output:?}");
+            ensure!(!stderr.contains("at rest") && !stderr.contains("by EventPipe"), "{runtime}: {output:?}");
+        }
+        program.end()?;
+        Ok(())
+    })
+}
+
 /// While all objects move without a pause, the chains are still those.
 #[test]
 fn callers_are_those_that_await_while_collections_run() -> Result<()> {
@@ -464,6 +549,58 @@ mod long {
                 let (found, without) = burning_threads(pid, times)?;
                 ensure_or_longer!(found > 0 && without <= found / 4, "{runtime}, {kind}: {found} and {without}");
                 program.end()?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The runtime itself has written the file, as for dotnet-trace.
+    #[test]
+    fn callers_are_those_that_await_in_a_trace_of_the_runtime() -> Result<()> {
+        patiently(modern()?, |runtime, times| {
+            if !runtime.has(Difference::AsyncOperations) {
+                return Ok(());
+            }
+            let folder = tempfile::tempdir()?;
+            for kind in kinds(runtime, 1) {
+                let program = Program::start(Run::new(runtime, "AsyncShares").args([kind]).command()?)?;
+                program.expect("ready")?;
+                let pid = program.child.id();
+                let file = folder.path().join("p.nettrace");
+                let operations = || Provider::new(OPERATIONS.0, OPERATIONS.1, Level::Informational);
+                let seconds = 2 * times;
+                let flush = thread::spawn(move || -> Result<()> {
+                    thread::sleep(Duration::from_secs(seconds));
+                    // Its start has all threads write what they hold.
+                    let _second = Process::open(pid)?.client().start_session(&SessionConfig::new([operations()]))?;
+                    thread::sleep(Duration::from_secs(times));
+                    Ok(())
+                });
+                crate::cli::view::record_with(
+                    pid,
+                    &file,
+                    Duration::from_secs(seconds + 2 * times),
+                    Some(operations()),
+                )?;
+                flush.join().map_err(|_| anyhow!("panicked"))??;
+                program.end()?;
+                let folded = folder.path().join("p.folded");
+                let view = |options: &[&str]| -> Result<Helper> {
+                    let mut command = corprof()?;
+                    command
+                        .arg("view")
+                        .arg(&file)
+                        .args(["--raw-names", "--to", &seconds.to_string(), "-o"])
+                        .arg(&folded);
+                    let output = command.args(options).output()?;
+                    ensure!(output.status.success(), "{runtime}: {output:?}");
+                    Helper::read(&folded)
+                };
+                view(&[])?.check().with_context(|| format!("{runtime}, {kind}"))?;
+                let physical = view(&["--physical"])?;
+                ensure!(physical.in_pool > 0.9 * physical.total, "{runtime}, {kind}: {physical:?}");
+                let output = corprof()?.arg("view").arg(&file).output()?;
+                ensure!(is_said(&texts(&output).0), "{runtime}, {kind}: {output:?}");
             }
             Ok(())
         })
