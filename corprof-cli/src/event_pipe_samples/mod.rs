@@ -318,7 +318,7 @@ impl Gathered {
     }
 
     /// The same, each with why it is there.
-    fn frames(&self, sample: &Sample) -> impl Iterator<Item = (Origin, Option<Method<'_>>)> {
+    pub(crate) fn frames(&self, sample: &Sample) -> impl Iterator<Item = (Origin, Option<Method<'_>>)> {
         let ticks = sample.ticks;
         let frames = self.stacks.get(sample.stack).into_iter().flat_map(|stack| stack.iter());
         let methods = frames.map(move |frame| (frame.origin, self.methods.at(frame.address, ticks)));

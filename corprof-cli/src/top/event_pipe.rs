@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use corprof_async::Origin;
 use corprof_diagnostics::Process;
 
 use super::LOOK;
@@ -80,10 +81,19 @@ impl Sampled {
             self.sums.processor += sample.weight;
             let mut seen = HashSet::new();
             self.resumed.count(gathered, sample);
-            let names: Vec<&str> =
-                gathered.stack(sample).map(|method| method.map_or(UNKNOWN, |method| method.name)).collect();
-            for (depth, name) in names.iter().enumerate() {
-                let name = self.names.method(name, names.get(depth + 1).copied());
+            let frames: Vec<(Origin, &str)> = gathered
+                .frames(sample)
+                .map(|(origin, method)| (origin, method.map_or(UNKNOWN, |method| method.name)))
+                .collect();
+            for (depth, (origin, name)) in frames.iter().enumerate() {
+                let caller = frames.get(depth + 1);
+                // The resumed method is the last one that is on the thread's stack.
+                let is_resumed = sample.has_callers && caller.is_none_or(|(origin, _)| *origin != Origin::Physical);
+                let name = if is_resumed || *origin != Origin::Physical {
+                    self.names.async_method(name)
+                } else {
+                    self.names.method(name, caller.map(|(_, name)| *name))
+                };
                 let row = row(&mut self.by_name, &mut self.sums.methods, &name);
                 let Some(Method { times, .. }) = self.sums.methods.get_mut(row) else { continue };
                 if depth == 0 {
