@@ -115,6 +115,20 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Packs the built `command` into `out` for `dotnet tool`, as the version `version`, which is only for Linux x64: for
+/// tests, which install and update it.
+///
+/// # Errors
+/// If cargo does not know the licences, or a file cannot be read or written.
+pub fn pack_tool(command: &Path, version: &str, out: &Path) -> Result<()> {
+    let metadata = Metadata::load()?;
+    let tool = Tool::of(&metadata, &[System::LinuxX64])?.with_version(version);
+    let built = build::Built { command: command.to_owned(), library: PathBuf::new() };
+    tool::write(&tool, System::LinuxX64, &built, out)?;
+    tool::write_pointer(&tool, out)?;
+    Ok(())
+}
+
 /// The files of an archive.
 fn contents(system: System, built: &build::Built) -> Result<Vec<Entry>> {
     let root = workspace_root();

@@ -20,6 +20,7 @@ mod record;
 mod recording;
 mod run;
 mod sdk;
+mod sdk_tool;
 mod set_ups;
 mod slow_calls;
 mod stacks;

@@ -19,9 +19,9 @@ const RUNTIME: &str = "dotnet-10-linux-x64";
 const WALL: [&str; 2] = ["--mode", "wall"];
 
 /// The settings of a program.
-const PROGRAM: &str = "<OutputType>Exe</OutputType>";
+pub(super) const PROGRAM: &str = "<OutputType>Exe</OutputType>";
 /// A program that works for a moment, and prints its arguments.
-const BURNS: &str = r#"
+pub(super) const BURNS: &str = r#"
 System.Console.WriteLine("ran " + string.Join(' ', args));
 Work.Burn();
 static class Work
@@ -36,14 +36,14 @@ static class Work
 "#;
 
 /// The SDK in a folder, with folders for a user of it.
-struct Sdk {
+pub(super) struct Sdk {
     root: PathBuf,
     user: TempDir,
 }
 
 impl Sdk {
     /// None, and a line that says so, where the tests do not have it.
-    fn installed() -> Result<Option<Self>> {
+    pub(super) fn installed() -> Result<Option<Self>> {
         if Emulator::named().is_some() || runtimes()?.iter().all(|runtime| runtime.major != 10) {
             println!("SKIPPED: the SDK is of .NET 10 for this system");
             return Ok(None);
@@ -58,7 +58,7 @@ impl Sdk {
     }
 
     /// A project in a folder of its own, with `settings` and the package references `packages`.
-    fn project(&self, name: &str, settings: &str, packages: &str, source: &str) -> Result<PathBuf> {
+    pub(super) fn project(&self, name: &str, settings: &str, packages: &str, source: &str) -> Result<PathBuf> {
         let folder = self.user.path().join(name);
         fs::create_dir_all(&folder)?;
         let feeds = [self.root.join("nuget"), self.feed()].map(|feed| feed.display().to_string());
@@ -76,12 +76,12 @@ impl Sdk {
     }
 
     /// Where packages are published to.
-    fn feed(&self) -> PathBuf {
+    pub(super) fn feed(&self) -> PathBuf {
         self.user.path().join("feed")
     }
 
     /// A command with the environment of a user of the SDK.
-    fn prepare(&self, mut command: Command, folder: &Path) -> Command {
+    pub(super) fn prepare(&self, mut command: Command, folder: &Path) -> Command {
         let path = env::var("PATH").unwrap_or_default();
         command.current_dir(folder).stdin(Stdio::null());
         command.env("PATH", format!("{}:{path}", self.root.display())).env("DOTNET_ROOT", &self.root);
@@ -96,7 +96,7 @@ impl Sdk {
     }
 
     /// `dotnet ARGUMENTS` without `corprof`, which must succeed.
-    fn dotnet(&self, folder: &Path, arguments: &[&str]) -> Result<()> {
+    pub(super) fn dotnet(&self, folder: &Path, arguments: &[&str]) -> Result<()> {
         let output = self.try_dotnet(folder, arguments)?;
         ensure!(output.status.success(), "dotnet {arguments:?}: {output:?}");
         Ok(())
@@ -154,7 +154,7 @@ impl Sdk {
     }
 
     /// The processes of this user, who is like no other, which still run.
-    fn alive(&self) -> Result<Vec<u32>> {
+    pub(super) fn alive(&self) -> Result<Vec<u32>> {
         let home = [b"DOTNET_CLI_HOME=", self.user.path().as_os_str().as_bytes()].concat();
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc")? {

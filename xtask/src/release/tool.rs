@@ -40,6 +40,11 @@ impl<'m> Tool<'m> {
         })
     }
 
+    /// The same with another version.
+    pub(super) fn with_version(self, version: &'m str) -> Self {
+        Self { version, ..self }
+    }
+
     fn file(&self, id: &str) -> String {
         format!("{id}.{}.nupkg", self.version)
     }
@@ -209,7 +214,7 @@ mod tests {
         let out = dir.path();
         let systems = [System::LinuxX64, System::WinX64];
         let metadata = Metadata::load().unwrap();
-        let tool = Tool { version: "1.2.3", ..Tool::of(&metadata, &systems).unwrap() };
+        let tool = Tool::of(&metadata, &systems).unwrap().with_version("1.2.3");
         let command = out.join("command");
         fs::write(&command, "the command").unwrap();
         let built = Built { command, library: out.join("none") };
