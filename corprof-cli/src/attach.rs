@@ -1,6 +1,7 @@
 //! `corprof attach`: attaches a profiler to a running process.
 
 use std::ffi::{OsStr, OsString};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,12 +11,13 @@ use corprof_diagnostics::Process;
 use corprof_launch::launch::Changes;
 use corprof_profilers::settings;
 use corprof_profilers::table::Profiler;
+use serde_json::json;
 
 use crate::attach_request::{attach, leave_alone_if_unloadable};
 use crate::attached_profiler::folder;
 use crate::delayed::DelayedAttach;
 use crate::exit::{self, Failure, Outcome};
-use crate::{embedded, profiler_choice, question, signals};
+use crate::{embedded, output, profiler_choice, question, signals};
 
 /// Attach a profiler to a running process.
 ///
@@ -64,6 +66,10 @@ pub struct Args {
     /// The time limit for the runtime's answer, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     timeout: u64,
+
+    /// When the profiler is attached, print a line of JSON: pid, profiler
+    #[arg(long, conflicts_with = "wait")]
+    json: bool,
 
     /// The command that starts the application, with --wait
     #[arg(last = true, requires = "wait", value_name = "COMMAND")]
@@ -122,6 +128,9 @@ pub fn run(args: &Args) -> Outcome {
     check_settings(library, &data)?;
     attach(&process, &chosen, &inside, &data, Duration::from_secs(args.timeout.max(1)))?;
     eprintln!("corprof: {} is attached to process {pid}", chosen.name);
+    if args.json {
+        writeln!(output::stdout(), "{}", json!({ "pid": pid, "profiler": chosen.name }))?;
+    }
     if let Some(profiler) = built_in.filter(|profiler| question::is_of(profiler)) {
         let name = profiler.name;
         eprintln!(

@@ -10,9 +10,10 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use corprof_diagnostics::{Error, Process};
 use corprof_launch::processes;
+use serde_json::json;
 
 use crate::exit::{self, Failure, Outcome};
-use crate::{inspect, options};
+use crate::{inspect, options, output};
 
 /// The request. A profiler listens by `corprof/src/detach/listen.rs`, which also has the name and the answers.
 const REQUEST: &[u8] = b"detach\n";
@@ -36,6 +37,10 @@ pub struct Args {
     /// The time limit for the profiler's answer, in seconds. It answers when its callbacks and threads have ended
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout: u64,
+
+    /// When the profiler has detached, print a line of JSON: pid
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs the command.
@@ -45,6 +50,9 @@ pub struct Args {
 pub fn run(args: &Args) -> Outcome {
     request(args.pid, Duration::from_secs(args.timeout.max(1)))?;
     eprintln!("corprof: the profiler has detached from process {}", args.pid);
+    if args.json {
+        writeln!(output::stdout(), "{}", json!({ "pid": args.pid }))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use serde_json::json;
 use uuid::Uuid;
 
 use crate::exit::{self, Failure, Outcome};
@@ -32,6 +33,10 @@ pub struct Args {
     /// The folder of the crate corprof in a checkout, on which the new crate depends
     #[arg(long, value_name = "FOLDER")]
     corprof_path: Option<PathBuf>,
+
+    /// Print a line of JSON instead of what comes next: folder, library
+    #[arg(long)]
+    json: bool,
 }
 
 /// The files of a new crate. `@NAME@` and so on are replaced.
@@ -64,6 +69,11 @@ pub fn run(args: &Args) -> Outcome {
     write(&folder, &replacements)?;
     let shown = folder.display();
     let mut out = output::stdout();
+    if args.json {
+        let library = folder.join("target").join("release").join(&library);
+        writeln!(out, "{}", json!({ "folder": folder, "library": library }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     writeln!(out, "made {shown}; now:\n\n  cd {shown}\n  cargo test\n  cargo build --release")?;
     writeln!(out, "  corprof run target/release/{library} -- dotnet PATH/TO/App.dll")?;
     Ok(ExitCode::SUCCESS)

@@ -26,12 +26,14 @@ use crate::options::{self, Names};
 use crate::profiler_choice;
 use crate::signals::Signals;
 
+mod answer;
 mod event_pipe;
 mod push;
 mod rotation;
 mod sampler_result;
 mod slow_calls;
 
+use answer::{Answer, Written, tell};
 use sampler_result::SamplerResult;
 
 /// The extension of a recording: all samples, each with its time.
@@ -163,6 +165,11 @@ pub struct Args {
     #[arg(short, long)]
     quiet: bool,
 
+    /// At the end print a line of JSON: the files, with their samples and busiest methods. After the application's own
+    /// output
+    #[arg(long)]
+    json: bool,
+
     /// The command that starts the application
     #[arg(trailing_var_arg = true, required_unless_present = "pid", value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
@@ -245,6 +252,7 @@ pub fn run(args: &Args) -> Outcome {
     };
     let result_of = |pid| SamplerResult::read(&stop.answer(pid));
     let survivors = stop.ask_survivors(&ended.loaded)?;
+    let mut answer = Answer { runs_on: survivors.clone(), death: death.clone(), ..Answer::default() };
     if let Some(output) = &output {
         let files_of = |pid| output.files_of(pid, &stop);
         let missing_files = output.missing(&ended, files_of, result_of);
@@ -258,10 +266,11 @@ pub fn run(args: &Args) -> Outcome {
         for line in missing_files {
             eprintln!("corprof: {line}");
         }
-        tell(args, &files, &stop);
+        answer.files = tell(args, &files, &stop);
         if let (Some(line), false) = (not_kept(&of_sdk), args.quiet) {
             eprintln!("corprof: {line}");
         }
+        answer.not_kept = of_sdk;
     }
     for pid in survivors.into_iter().filter(|_| !args.quiet) {
         let command = ended.command(pid).map(|command| format!(": {command}")).unwrap_or_default();
@@ -274,6 +283,7 @@ pub fn run(args: &Args) -> Outcome {
     if args.push.push.is_some() && !ended.is_loaded {
         return Err(missing("see above"));
     }
+    answer::print(args, &answer)?;
     args.push.tell(answers, args.quiet)?;
     Ok(code.into())
 }
@@ -303,38 +313,6 @@ fn not_kept(of_sdk: &[String]) -> Option<String> {
         0 => None,
         1 => Some(format!("the file of a process of the SDK is not kept: {names}")),
         count => Some(format!("the files of {count} processes of the SDK are not kept: {names}")),
-    }
-}
-
-/// Lists the files with what the samplers tell of them, and opens the first with `--open`.
-fn tell(args: &Args, files: &[Written], stop: &StopFile) {
-    for Written { path, pid, command, earlier } in files.iter().filter(|_| !args.quiet) {
-        let of = command.as_ref().filter(|_| files.len() > 1);
-        let of = of.map(|command| format!("is of {command}")).unwrap_or_else(|| "is written".to_owned());
-        let last = if *earlier > 0 { format!(", the newest of {} files", earlier + 1) } else { String::new() };
-        eprintln!("corprof: {} {of}{last}", path.display());
-        let result = SamplerResult::read(&stop.answer(*pid));
-        for line in result.iter().flat_map(SamplerResult::lines) {
-            eprintln!("corprof:   {line}");
-        }
-        if let Some(why) = result.and_then(|result| result.why_missing()) {
-            eprintln!("corprof:   the last samples are not in it: {why}");
-        } else if !stop.is_done(*pid) {
-            eprintln!("corprof:   the process died, so the samples since the last snapshot are not in it");
-        }
-    }
-    if let Some(file) = files.first() {
-        open_if_asked(args, &file.path);
-    }
-}
-
-/// Opens a file with `--open`. The file is there, so that a machine without a browser is not a failure.
-fn open_if_asked(args: &Args, path: &Path) {
-    if !args.open {
-        return;
-    }
-    if let Err(error) = open::that_detached(path) {
-        eprintln!("corprof: {} is written, but no program here opens it: {error}", path.display());
     }
 }
 
@@ -445,6 +423,7 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
         attached_profiler::tell("sampler", pid, &place.wait(&stop.path(), &signals));
         return Err(Failure::new(exit::NOT_LOADED, anyhow!("there is no profile of process {pid}: {why}")));
     }
+    let mut document = Answer::default();
     if let (Some(file), Some(output)) = (file, output) {
         let mut path = output.path();
         if args.rotation.is_wanted() {
@@ -461,7 +440,7 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
             attached_profiler::folder::take(&file, &path)?;
         }
         let earlier = files.len().saturating_sub(1);
-        tell(args, &[Written { path, pid: process.inner_pid(), command: None, earlier }], &stop);
+        document.files = tell(args, &[Written { path, pid: process.inner_pid(), command: None, earlier }], &stop);
     }
     let is_whole =
         SamplerResult::read(&stop.answer(process.inner_pid())).is_none_or(|told| told.why_missing().is_none());
@@ -471,6 +450,7 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
         Left::Stays(_) if args.slow_calls.is_wanted() || changes_code => {}
         left => attached_profiler::tell("sampler", pid, &left),
     }
+    answer::print(args, &document)?;
     pushed?;
     Ok(if is_whole { exit::OK } else { exit::FAILED }.into())
 }
@@ -478,15 +458,6 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
 /// How long a process is recorded, in words.
 fn until(args: &Args) -> String {
     args.duration.map_or_else(|| "until Ctrl-C".to_owned(), |seconds| format!("for {seconds} s"))
-}
-
-/// The file of a process, which may have told something about it.
-struct Written {
-    path: PathBuf,
-    pid: u32,
-    command: Option<String>,
-    /// How many older files there are beside it.
-    earlier: usize,
 }
 
 /// The requested file. Processes write their files into the same folder, with their process ids in the names.

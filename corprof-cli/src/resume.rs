@@ -1,12 +1,15 @@
 //! `corprof resume`: lets a process go on that waits at its start for a tool.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use corprof_diagnostics::Process;
+use serde_json::json;
 
 use crate::attach_request::leave_alone_if_stopped;
 use crate::exit::Outcome;
 use crate::options;
+use crate::output;
 use crate::startup_wait::WaitsFor;
 
 /// Let a process go on that waits at its start for a tool.
@@ -23,6 +26,10 @@ pub struct Args {
     /// The process id
     #[arg(value_parser = options::pid)]
     pid: u32,
+
+    /// Print a line of JSON: pid, has_waited
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs the command.
@@ -39,9 +46,12 @@ pub fn run(args: &Args) -> Outcome {
     }
     // A runtime that does not wait takes this for nothing.
     client.resume_runtime()?;
-    match waits_for {
+    match &waits_for {
         Some(_) => eprintln!("corprof: process {} goes on", args.pid),
         None => eprintln!("corprof: process {} did not wait at its start", args.pid),
+    }
+    if args.json {
+        writeln!(output::stdout(), "{}", json!({ "pid": args.pid, "has_waited": waits_for.is_some() }))?;
     }
     Ok(ExitCode::SUCCESS)
 }

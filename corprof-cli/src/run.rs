@@ -12,6 +12,7 @@ use corprof_launch::bundled;
 use corprof_launch::environment::Chosen;
 use corprof_launch::launch::{self, Changes, Launch};
 use corprof_profilers::table::{self, Loading, Profiler, Setting};
+use serde_json::{Value, json};
 
 use crate::delayed::{self, DelayedAttach};
 use crate::exit::{self, Failure, Outcome};
@@ -51,6 +52,10 @@ pub struct Args {
     /// List the built-in profilers, or the settings of the one that is named
     #[arg(long)]
     list: bool,
+
+    /// Print the list as lines of JSON, one for each profiler: name, summary, clsid, loading, settings
+    #[arg(long, requires = "list")]
+    json: bool,
 
     /// The profiler's CLSID or the name of its struct, if the library has several profilers or does not contain the
     /// CLSID
@@ -92,7 +97,7 @@ pub struct Args {
 /// If the application is not started.
 pub fn run(args: &Args) -> Outcome {
     if args.list {
-        write!(output::stdout(), "{}", listed(args.library.as_deref())?)?;
+        list(args.library.as_deref(), args.json)?;
         return Ok(ExitCode::SUCCESS);
     }
     let library = args.library.as_deref().context("no library")?;
@@ -129,15 +134,50 @@ pub fn run(args: &Args) -> Outcome {
     Ok(if args.require_load && !ended.is_loaded { exit::NOT_LOADED.into() } else { exit::of_application(ended.status) })
 }
 
-/// The text of --list.
+/// Prints what --list asks for.
 ///
 /// # Errors
 /// If there is no such built-in profiler.
-fn listed(name: Option<&Path>) -> Result<String, Failure> {
-    let Some(name) = name else { return Ok(table::list()) };
-    embedded::refuse_unknown(name).map_err(|error| Failure::new(exit::USAGE, error))?;
-    let profiler = Profiler::named(name).with_context(|| format!("{} is not a built-in profiler", name.display()))?;
-    Ok(table::describe(profiler))
+fn list(name: Option<&Path>, is_json: bool) -> Result<(), Failure> {
+    let mut out = output::stdout();
+    let wanted = match name {
+        Some(name) => {
+            embedded::refuse_unknown(name).map_err(|error| Failure::new(exit::USAGE, error))?;
+            let known = Profiler::named(name);
+            Some(known.with_context(|| format!("{} is not a built-in profiler", name.display()))?)
+        }
+        None => None,
+    };
+    match wanted {
+        _ if is_json => {
+            for profiler in table::ALL.iter().filter(|profiler| wanted.is_none_or(|wanted| wanted == **profiler)) {
+                writeln!(out, "{}", document(profiler))?;
+            }
+        }
+        Some(profiler) => write!(out, "{}", table::describe(profiler))?,
+        None => write!(out, "{}", table::list())?,
+    }
+    Ok(())
+}
+
+/// A built-in profiler with its settings.
+fn document(profiler: &Profiler) -> Value {
+    let setting = |setting: &Setting| {
+        json!({
+            "variable": setting.variable,
+            "default": setting.default,
+            "values": setting.kind.shown(""),
+            "meaning": setting.plain_meaning(),
+            "option": setting.option,
+        })
+    };
+    json!({
+        "name": profiler.name,
+        "summary": profiler.summary,
+        "clsid": profiler.clsid,
+        "loading": profiler.loading.shown(),
+        "settings": profiler.settings.iter().map(setting).collect::<Vec<_>>(),
+    })
 }
 
 /// The help of the library.

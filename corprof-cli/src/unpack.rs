@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use corprof_launch::image::Libc;
 use corprof_profilers::table::Profiler;
+use serde_json::{Map, Value, json};
 
 use crate::embedded::{self, Library};
 use crate::exit::Outcome;
@@ -29,6 +31,9 @@ pub struct Args {
     /// The built-in profiler that the variables load (`corprof run --list`)
     #[arg(value_name = "PROFILER", default_value = "sampler")]
     profiler: PathBuf,
+    /// Print a line of JSON for each library: file, libc, variables
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs the command.
@@ -39,35 +44,60 @@ pub fn run(args: &Args) -> Outcome {
     embedded::refuse_unknown(&args.profiler)?;
     let profiler = Profiler::named(&args.profiler)
         .with_context(|| format!("{} is not a built-in profiler: `corprof run --list`", args.profiler.display()))?;
-    let text = unpack(&embedded::all()?, &args.folder, profiler)?;
-    output::stdout().write_all(text.as_bytes())?;
+    let mut out = output::stdout();
+    for unpacked in unpack(&embedded::all()?, &args.folder, profiler)? {
+        if args.json {
+            writeln!(out, "{}", unpacked.document())?;
+        } else {
+            write!(out, "{}", unpacked.text())?;
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the files, and returns the variables for each.
-fn unpack(libraries: &[Library], folder: &Path, profiler: &Profiler) -> Result<String> {
+/// A library in a file.
+struct Unpacked {
+    file: PathBuf,
+    libc: Option<Libc>,
+    /// The variables that load it, with their values.
+    variables: [(&'static str, String); 3],
+}
+
+impl Unpacked {
+    /// The lines of an environment file.
+    fn text(&self) -> String {
+        let libc = self.libc.map(|libc| format!("# on systems with {libc}\n"));
+        let variables = self.variables.iter().map(|(name, value)| format!("{name}={value}\n"));
+        libc.into_iter().chain(variables).collect()
+    }
+
+    fn document(&self) -> Value {
+        let variables: Map<String, Value> =
+            self.variables.iter().map(|(name, value)| ((*name).to_owned(), value.clone().into())).collect();
+        json!({ "file": self.file, "libc": self.libc.map(|libc| libc.to_string()), "variables": variables })
+    }
+}
+
+/// Writes the files.
+fn unpack(libraries: &[Library], folder: &Path, profiler: &Profiler) -> Result<Vec<Unpacked>> {
     let folder = std::path::absolute(folder)?;
     fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    let mut text = String::new();
+    let mut all = Vec::new();
     for library in libraries {
         let file = folder.join(&library.file);
         embedded::write(library.bytes, &file).with_context(|| format!("cannot write {}", file.display()))?;
-        if let Some(libc) = library.libc {
-            text += &format!("# on systems with {libc}\n");
-        }
-        text += &format!(
-            "CORECLR_ENABLE_PROFILING=1\nCORECLR_PROFILER={}\nCORECLR_PROFILER_PATH={}\n",
-            profiler.clsid,
-            file.display()
-        );
+        let variables = [
+            ("CORECLR_ENABLE_PROFILING", "1".to_owned()),
+            ("CORECLR_PROFILER", profiler.clsid.to_owned()),
+            ("CORECLR_PROFILER_PATH", file.display().to_string()),
+        ];
+        all.push(Unpacked { file, libc: library.libc, variables });
     }
-    Ok(text)
+    Ok(all)
 }
 
 #[cfg(test)]
 mod tests {
-    use corprof_launch::image::Libc;
-
     use super::*;
 
     #[test]
@@ -79,7 +109,9 @@ mod tests {
             Library { file: "libother.so".to_owned(), bytes: b"other", libc: Some(Libc::Musl) },
         ];
         let locks = Profiler::named(Path::new("locks")).unwrap();
-        let text = unpack(&libraries, &folder, locks).unwrap();
+        let unpacked = unpack(&libraries, &folder, locks).unwrap();
+        assert_eq!(unpacked[1].document()["libc"], "musl");
+        let text: String = unpacked.iter().map(Unpacked::text).collect();
         assert_eq!(fs::read(folder.join("libother.so")).unwrap(), b"other");
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[0], "# on systems with glibc");

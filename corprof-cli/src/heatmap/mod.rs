@@ -1,12 +1,15 @@
 //! `corprof heatmap`: when the samples of recordings were, as a page.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
 use corprof_export::Format;
+use serde_json::json;
 
 use crate::exit::{self, Failure, Outcome};
+use crate::output;
 use crate::recording::CellsOf;
 use crate::recording::options::Looked;
 use crate::recording::picture::Picture;
@@ -50,6 +53,10 @@ pub struct Args {
     /// Only your code: what frameworks do counts for the code of yours that calls them
     #[arg(long)]
     only_my_code: bool,
+
+    /// Print a line of JSON: file, columns, cell_ms
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs the command.
@@ -75,5 +82,9 @@ pub fn run(args: &Args) -> Outcome {
     let cells = picture.cells.as_ref().map(|cells| (cells.level().cell, cells.columns().1));
     let (cell, columns) = cells.unwrap_or_default();
     eprintln!("corprof: wrote {}: {columns} columns in cells of {cell:?}", path.display());
+    if args.json {
+        let document = json!({ "file": path, "columns": columns, "cell_ms": 1e3 * cell.as_secs_f64() });
+        writeln!(output::stdout(), "{document}")?;
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use corprof_il::file::{InAssembly, Method};
 use corprof_il::verify::Verifier;
 use corprof_il::{Body, Token};
+use serde::Serialize;
 
 use super::set::Set;
 use crate::exit::Outcome;
@@ -37,6 +38,10 @@ pub struct Args {
     /// A folder of assemblies for type look-ups, such as the framework's
     #[arg(long, value_name = "FOLDER")]
     with: Vec<PathBuf>,
+
+    /// Print a line of JSON for each method: token, method, assembly, bytes, body, refused
+    #[arg(long)]
+    json: bool,
 }
 
 /// If more methods than this match, they are listed and not shown.
@@ -55,7 +60,12 @@ pub(super) fn run(args: &Args) -> Outcome {
     let methods = find(assembly, &args.method)?;
     let mut out = output::stdout();
     for method in methods {
-        writeln!(out, "{}", text(assembly, method)?)?;
+        let dump = Dump::of(assembly, method)?;
+        if args.json {
+            writeln!(out, "{}", serde_json::to_string(&dump)?)?;
+        } else {
+            writeln!(out, "{}", dump.text())?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -111,29 +121,57 @@ fn of_profilers(name: &str) -> String {
     }
 }
 
-/// A method's full description.
-fn text(here: &InAssembly<'_>, method: Method) -> Result<String> {
-    let assembly = here.assembly();
-    let names = |token: Token| here.token_name(token);
-    let name = names(method.token.token()).unwrap_or_else(|| assembly.method_name(method.token));
-    let title = format!("// {} in {}\n{name}\n", method.token, assembly.name());
-    let Some(bytes) = assembly.body_bytes(method)? else { return Ok(format!("{title}// has no body\n")) };
-    let (body, length) = Body::parse_prefix(bytes).map_err(|error| anyhow!("{name}: {error}"))?;
-    let context = here.context(method).with_context(|| format!("{name}: its signature cannot be read"))?;
-    let mut verifier = Verifier::new(here);
-    let stacks: HashMap<_, _> = verifier.stacks(&body, &context).into_iter().collect();
-    let note = |id| {
-        let stack = stacks.get(&id)?;
-        let hidden = if stack.depth > stack.top.len() { "…, " } else { "" };
-        Some(format!("{}: {hidden}{}", stack.depth, stack.top.join(", ")).trim_end_matches([' ', ':']).to_owned())
-    };
-    let mut text = format!("{title}// {length} bytes\n{}", body.display_with_notes(&names, &note));
-    if let Err(errors) = verifier.verify(&body, &context) {
-        for error in errors {
-            text.push_str(&format!("// refused: {error}\n"));
+/// A method's full description, which is the document of `--json`.
+#[derive(Debug, Serialize)]
+struct Dump {
+    token: String,
+    method: String,
+    assembly: String,
+    /// None, if the method has no body.
+    bytes: Option<usize>,
+    /// Regions and instructions, with the stack before each.
+    body: Option<String>,
+    /// The breaches of rules.
+    refused: Vec<String>,
+}
+
+impl Dump {
+    fn of(here: &InAssembly<'_>, method: Method) -> Result<Self> {
+        let assembly = here.assembly();
+        let names = |token: Token| here.token_name(token);
+        let name = names(method.token.token()).unwrap_or_else(|| assembly.method_name(method.token));
+        let mut dump = Self {
+            token: method.token.token().to_string(),
+            method: name.clone(),
+            assembly: assembly.name().to_string(),
+            bytes: None,
+            body: None,
+            refused: Vec::new(),
+        };
+        let Some(bytes) = assembly.body_bytes(method)? else { return Ok(dump) };
+        let (body, length) = Body::parse_prefix(bytes).map_err(|error| anyhow!("{name}: {error}"))?;
+        let context = here.context(method).with_context(|| format!("{name}: its signature cannot be read"))?;
+        let mut verifier = Verifier::new(here);
+        let stacks: HashMap<_, _> = verifier.stacks(&body, &context).into_iter().collect();
+        let note = |id| {
+            let stack = stacks.get(&id)?;
+            let hidden = if stack.depth > stack.top.len() { "…, " } else { "" };
+            Some(format!("{}: {hidden}{}", stack.depth, stack.top.join(", ")).trim_end_matches([' ', ':']).to_owned())
+        };
+        dump.bytes = Some(length);
+        dump.body = Some(body.display_with_notes(&names, &note).to_string());
+        if let Err(errors) = verifier.verify(&body, &context) {
+            dump.refused = errors.iter().map(ToString::to_string).collect();
         }
+        Ok(dump)
     }
-    Ok(text)
+
+    fn text(&self) -> String {
+        let title = format!("// {} in {}\n{}\n", self.token, self.assembly, self.method);
+        let (Some(length), Some(body)) = (self.bytes, &self.body) else { return format!("{title}// has no body\n") };
+        let refused: String = self.refused.iter().map(|error| format!("// refused: {error}\n")).collect();
+        format!("{title}// {length} bytes\n{body}{refused}")
+    }
 }
 
 #[cfg(test)]

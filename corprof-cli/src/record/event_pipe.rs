@@ -7,7 +7,8 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Error, anyhow, ensure};
 use corprof_diagnostics::{Process, ProcessInfo};
 
-use super::{Args, Output, open_if_asked, until};
+use super::answer::{self, Answer, RecordedFile, open_if_asked};
+use super::{Args, Output, until};
 use crate::event_pipe_samples::{self, Callers, Kind, LIMITS, Sampling};
 use crate::exit::{self, Failure, Outcome};
 use crate::signals::Signals;
@@ -84,23 +85,29 @@ fn write(
     }
     let path = output.path();
     profile.write(&path)?;
+    let seconds = sampling.gathered.duration().as_secs_f64();
+    let losses = if lost == 0 { String::new() } else { format!("; {lost} events lost") };
+    let standstill = sampling.gathered.standstill().map(|share| {
+        let percent = 100.0 * share;
+        format!("; the application stood still for {percent:.1} % of the time")
+    });
+    let standstill = standstill.unwrap_or_default();
+    let samples = format!("{} samples in {rounds} rounds and {seconds:.1} s{losses}{standstill}", profile.samples());
     if !args.quiet || lost > 0 {
-        let seconds = sampling.gathered.duration().as_secs_f64();
-        let lost = if lost == 0 { String::new() } else { format!("; {lost} events lost") };
-        let standstill = sampling.gathered.standstill().map(|share| {
-            let percent = 100.0 * share;
-            format!("; the application stood still for {percent:.1} % of the time")
-        });
-        let standstill = standstill.unwrap_or_default();
-        eprintln!("corprof: {} samples in {rounds} rounds and {seconds:.1} s{lost}{standstill}", profile.samples());
+        eprintln!("corprof: {samples}");
     }
+    let busiest = profile.busiest(MOST).into_iter().map(|(share, method)| format!("{:5.1} %  {method}", 100.0 * share));
+    let busiest: Vec<_> = busiest.collect();
     if !args.quiet {
         eprintln!("corprof: {} is written", path.display());
-        for (share, method) in profile.busiest(MOST) {
-            eprintln!("corprof:   {:5.1} %  {method}", 100.0 * share);
+        for line in &busiest {
+            eprintln!("corprof:   {line}");
         }
     }
     open_if_asked(args, &path);
+    let summary = std::iter::once(samples).chain(busiest).collect();
+    let file = RecordedFile { file: path, pid, command: None, earlier_files: 0, summary, missing: None };
+    answer::print(args, &Answer { files: vec![file], ..Answer::default() })?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -260,6 +260,169 @@ fn other_commands_print_documents() -> Result<()> {
     Ok(())
 }
 
+/// The commands of `corprof`, by their words, from the help of `words`.
+fn commands(words: &[&str]) -> Result<Vec<String>> {
+    let output = corprof()?.args(words).arg("--help").output()?;
+    ensure!(output.status.success(), "{words:?}: {output:?}");
+    let help = texts(&output).0;
+    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let names = lines.take_while(|line| !line.is_empty()).filter_map(|line| line.split_whitespace().next());
+    let names: Vec<_> = names.filter(|name| *name != "help").collect();
+    let mut all = Vec::new();
+    // `il` alone is none, but `heap` is.
+    if !words.is_empty() && (names.is_empty() || has_json(&help)) {
+        all.push(words.join(" "));
+    }
+    for name in names {
+        all.extend(commands(&[words, &[name]].concat())?);
+    }
+    Ok(all)
+}
+
+fn has_json(help: &str) -> bool {
+    help.lines().any(|line| line.split_whitespace().next() == Some("--json"))
+}
+
+#[test]
+fn every_command_has_documents_that_the_book_states() -> Result<()> {
+    let schema = Schema::read()?;
+    let all = commands(&[])?;
+    ensure!(all.len() > 30 && all.iter().any(|command| command == "il dump"), "{all:?}");
+    for command in all {
+        let words: Vec<_> = command.split(' ').collect();
+        let help = texts(&corprof()?.args(&words).arg("--help").output()?).0;
+        // A script for a shell, and a text for people.
+        if ["completions", "exit-codes"].contains(&command.as_str()) {
+            continue;
+        }
+        ensure!(has_json(&help), "{command} has no --json: {help}");
+        let table = if command == "heap top" { "heap".to_owned() } else { command.replace(' ', "-") };
+        schema.table(&table)?;
+    }
+    Ok(())
+}
+
+/// The documents of a command that needs no process, which must succeed.
+fn prints(schema: &Schema, table: &str, command: &mut Command) -> Result<Vec<Value>> {
+    let output = command.output()?;
+    let (stdout, stderr) = texts(&output);
+    ensure!(output.status.success(), "{table}: {stdout}{stderr}");
+    let all = documents(&stdout)?;
+    ensure!(!all.is_empty(), "{table} prints nothing: {stderr}");
+    all.iter().try_for_each(|document| schema.check(table, document))?;
+    Ok(all)
+}
+
+#[test]
+fn commands_without_a_process_print_documents() -> Result<()> {
+    let schema = Schema::read()?;
+    let folder = tempfile::tempdir()?;
+    let at = |name: &str| folder.path().join(name);
+    let all = prints(&schema, "run", corprof()?.args(["run", "--list", "--json"]))?;
+    ensure!(all.iter().any(|profiler| profiler["name"] == "sampler"), "{all:?}");
+    let one = prints(&schema, "run", corprof()?.args(["run", "timer", "--list", "--json"]))?;
+    ensure!(one.len() == 1 && one[0]["name"] == "timer", "{one:?}");
+    let unpacked = prints(&schema, "unpack", corprof()?.arg("unpack").arg(at("there")).args(["locks", "--json"]))?;
+    ensure!(unpacked.iter().all(|library| library["file"].as_str().is_some_and(|file| Path::new(file).is_file())));
+    let checkout = xtask::cargo::workspace_root().join("corprof");
+    let mut new = corprof()?;
+    new.args(["new", "its-name", "--json", "--corprof-path"]).arg(checkout).arg("--path").arg(at("crate"));
+    prints(&schema, "new", &mut new)?;
+    fs::write(at("one.nettrace"), recording()?)?;
+    let mut heatmap = corprof()?;
+    heatmap.arg("heatmap").arg(at("one.nettrace")).arg("-o").arg(at("map.html")).arg("--json");
+    let map = prints(&schema, "heatmap", &mut heatmap)?;
+    ensure!(map[0]["cell_ms"] == 20.0 && at("map.html").is_file(), "{map:?}");
+    let mut doctor = corprof()?;
+    doctor.args(["doctor", "--json"]).env("CORECLR_ENABLE_PROFILING", "1");
+    // It has found something, which its exit code says.
+    let output = doctor.output()?;
+    ensure!(output.status.code() == Some(1), "{output:?}");
+    documents(&texts(&output).0)?.iter().try_for_each(|finding| schema.check("doctor", finding))?;
+    let Some(runtime) = runtimes()?.into_iter().next() else { return Ok(()) };
+    let app = PathBuf::from(runtime.app("Pool")?);
+    let checked = prints(&schema, "il-check", corprof()?.args(["il", "check", "--json"]).arg(&app))?;
+    let dumped = prints(&schema, "il-dump", corprof()?.args(["il", "dump", "--json"]).arg(&app).arg("Main"))?;
+    ensure!(checked.iter().any(|method| method["token"] == dumped[0]["token"]), "{dumped:?}");
+    Ok(())
+}
+
+#[test]
+fn snapshots_print_documents() -> Result<()> {
+    let schema = Schema::read()?;
+    for runtime in runtimes()? {
+        let folder = tempfile::tempdir()?;
+        let program = Program::start(Run::new(&runtime, "Asked").args(["leaks"]).command()?)?;
+        program.expect("ready")?;
+        let pid = program.child.id().to_string();
+        let document = |words: &[&str]| -> Result<Option<Value>> {
+            let output = corprof()?.current_dir(folder.path()).arg("heap").args(words).output()?;
+            ensure!(output.status.success(), "{runtime}: {words:?}: {output:?}");
+            let stdout = texts(&output).0;
+            Ok(if stdout.is_empty() { None } else { Some(serde_json::from_str(&stdout)?) })
+        };
+        for file in ["one.heap", "two.heap"] {
+            document(&[&pid, "-o", file])?;
+        }
+        let top = document(&["top", "one.heap", "--json"])?.context("no document")?;
+        schema.check("heap", &top).with_context(|| runtime.to_string())?;
+        let diff = document(&["diff", "one.heap", "two.heap", "--json"])?.context("no document")?;
+        schema.check("heap-diff", &diff).with_context(|| runtime.to_string())?;
+        let is_node = |class: &Value| class["name"] == "Node" && class["object_growth"].as_i64() > Some(0);
+        ensure!(diff["classes"].as_array().is_some_and(|classes| classes.iter().any(is_node)), "{runtime}: {diff}");
+        program.end()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn recordings_are_told_by_documents() -> Result<()> {
+    let schema = Schema::read()?;
+    for runtime in runtimes()? {
+        let folder = tempfile::tempdir()?;
+        let mut record = corprof()?;
+        record.current_dir(folder.path()).args(["record", "-o", "p.folded", "--json", "--"]);
+        record.args(application(&runtime, "Pool")?).args(["1000", "2", "100000"]);
+        let output = record.output()?;
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        let stdout = texts(&output).0;
+        let last = stdout.lines().last().with_context(|| format!("{runtime}: {output:?}"))?;
+        let document: Value = serde_json::from_str(last).with_context(|| format!("{runtime}: {last}"))?;
+        schema.check("record", &document).with_context(|| runtime.to_string())?;
+        let file = &document["files"][0];
+        ensure!(file["file"].as_str().is_some_and(|file| file.ends_with("p.folded")), "{runtime}: {document}");
+        ensure!(file["summary"].as_array().is_some_and(|lines| lines.len() > 1), "{runtime}: {document}");
+    }
+    Ok(())
+}
+
+#[test]
+fn commands_on_a_process_print_documents() -> Result<()> {
+    let schema = Schema::read()?;
+    for runtime in runtimes()? {
+        let folder = tempfile::tempdir()?;
+        let program = diagnosed(&runtime, None)?;
+        let pid = program.child.id().to_string();
+        let document = |table: &str, words: &[&str]| -> Result<Value> {
+            let mut command = corprof()?;
+            command.current_dir(folder.path()).args(words);
+            let all = prints(&schema, table, &mut command).with_context(|| runtime.to_string())?;
+            ensure!(all.len() == 1, "{runtime}: {all:?}");
+            Ok(all.into_iter().next().unwrap_or_default())
+        };
+        document("top", &["top", &pid, "--json", "--duration", "1"])?;
+        let wall = ["record", "-p", &pid, "--json", "--mode", "wall", "--duration", "1", "-o", "q.folded"];
+        let recorded = document("record", &wall)?;
+        ensure!(recorded["files"][0]["pid"] == program.child.id(), "{runtime}: {recorded}");
+        ensure!(document("resume", &["resume", &pid, "--json"])?["has_waited"] == false, "{runtime}");
+        let attached = document("attach", &["attach", &pid, "exceptions", "--json"])?;
+        ensure!(attached["pid"] == program.child.id(), "{runtime}: {attached}");
+        document("detach", &["detach", &pid, "--json"])?;
+        program.end()?;
+    }
+    Ok(())
+}
+
 /// A recording with two hundred samples of a processor.
 fn recording() -> Result<Vec<u8>> {
     use corprof_nettrace::events::universal::Measured;
