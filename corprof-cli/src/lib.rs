@@ -16,6 +16,7 @@ mod attached_profiler;
 mod complete;
 pub mod completions;
 pub mod counters;
+mod dashes;
 pub mod delayed;
 pub mod detach;
 pub mod diff;
@@ -117,7 +118,9 @@ fn take_negative_numbers(command: clap::Command) -> clap::Command {
 
 /// Runs the command of this process, and prints its error on standard error.
 pub fn main() -> ExitCode {
-    let matches = command().get_matches();
+    let cli = command();
+    let words = dashes::restored(&cli, std::env::args_os().collect());
+    let matches = cli.get_matches_from(words);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match run_command(&cli) {
         Ok(code) => code,

@@ -59,6 +59,16 @@ fn records(sdk: &Sdk, folder: &Path, before: &[&str], dashes: &[&str]) -> Result
     Ok(())
 }
 
+/// The same with a question, which has the number of a process where the application is.
+fn counts_exceptions(sdk: &Sdk, folder: &Path, before: &[&str], dashes: &[&str]) -> Result<()> {
+    let runtime = runtimes()?.into_iter().find(|runtime| runtime.major == 10).context("no .NET 10")?;
+    let mut command = sdk.prepare(Command::new("/usr/bin/env"), folder);
+    command.args(before).arg("exceptions").args(dashes).args(application(&runtime, "Throw")?);
+    let output = command.output()?;
+    ensure!(texts(&output).1.contains(" exceptions in "), "{before:?} {dashes:?}: {output:?}");
+    Ok(())
+}
+
 mod long {
     use super::*;
 
@@ -113,6 +123,7 @@ mod long {
         for before in EACH_WAY.iter().filter(|before| **before != ["dotnet", "corprof"]) {
             for dashes in [&[][..], &["--"]] {
                 records(&sdk, &folder, before, dashes)?;
+                counts_exceptions(&sdk, &folder, before, dashes)?;
             }
         }
         Ok(())
