@@ -14,9 +14,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use corprof::heap_dump::BlockFile;
 use corprof::prelude::*;
 use corprof_export::{Output, application_name};
-use corprof_heap::diff::{DEFAULT_DEPTH, PathDiff, Summary};
-use corprof_heap::report::{Names, Options as Size, Report as Page};
-use corprof_heap::{BulkReader, Dominators, GraphBuilder, HeapGraph, ObjectId, Paths};
+use corprof_heap::diff::{DEFAULT_DEPTH, Summary};
+use corprof_heap::report::{Growth, Options as Size, Report as Page};
+use corprof_heap::{BulkReader, Dominators, GraphBuilder, HeapGraph};
 use corprof_profilers::settings::{SettingError, Settings, Value};
 use corprof_profilers::table::LEAKS;
 use serde::Serialize;
@@ -29,9 +29,6 @@ use crate::static_fields::StaticFields;
 
 /// A snapshot that takes longer is given up.
 const DEADLINE: Duration = Duration::from_secs(600);
-
-/// Groups that have grown by fewer bytes are left out.
-const LEAST: i64 = 1000;
 
 /// The profiler.
 #[derive(Profiler)]
@@ -46,7 +43,7 @@ pub struct Leaks {
 struct Found {
     snapshots: Vec<Snapshot>,
     /// The answer, or why there is none.
-    answer: Option<Result<Grown, String>>,
+    answer: Option<Result<Growth, String>>,
     page: Option<PathBuf>,
 }
 
@@ -59,45 +56,13 @@ struct Snapshot {
     pause: Duration,
 }
 
-/// What has grown from one snapshot to the other.
-#[derive(Clone, Serialize)]
-struct Grown {
-    application: String,
-    seconds_between: f64,
-    /// Those that have grown most first.
-    groups: Vec<Group>,
-}
-
-/// Objects of one class, which objects of the same classes keep.
-#[derive(Clone, Serialize)]
-struct Group {
-    class: String,
-    /// By how much what they keep has grown.
-    bytes: i64,
-    /// How many more of them there are.
-    objects: i64,
-    /// What holds the first object of the way to one of them.
-    root: Option<String>,
-    way: Vec<Step>,
-}
-
-/// Objects on the way from a root.
-#[derive(Clone, Serialize)]
-struct Step {
-    class: String,
-    /// How many of this class follow one another.
-    in_a_row: usize,
-    /// How many more there are of those without which the objects of the group would be freed.
-    objects: i64,
-}
-
 /// The answer.
 #[derive(Serialize)]
 struct LeakReport {
     snapshots: Vec<Snapshot>,
     /// Why nothing is known of what has grown.
     error: Option<String>,
-    grown: Option<Grown>,
+    grown: Option<Growth>,
 }
 
 impl Found {
@@ -125,31 +90,8 @@ impl Report for LeakReport {
             say!(answer, "no answer: {why}");
         }
         let Some(grown) = &self.grown else { return };
-        grown.text(answer);
+        grown.lines().iter().for_each(|line| answer.plain(format_args!("{line}")));
         say!(answer, "objects that grow are not a leak if they stop: compare again, and begin later ({FIRST})");
-    }
-}
-
-impl Grown {
-    fn text(&self, answer: &mut Answer) {
-        let Self { application, seconds_between, groups } = self;
-        answer.plain(format_args!(""));
-        answer.plain(format_args!("What has grown in {application} in {seconds_between:.0} s, and what keeps it:"));
-        if groups.is_empty() {
-            answer.plain(format_args!("nothing"));
-        }
-        for group in groups {
-            let Group { class, bytes, objects, root, way } = group;
-            answer.plain(format_args!(""));
-            answer.plain(format_args!("{:+} kB: {objects:+} objects of {class}", bytes / 1000));
-            root.iter().for_each(|root| answer.plain(format_args!("    {root}")));
-            for Step { class, in_a_row, objects } in way {
-                let more = if *objects > 0 { format!("  {objects:+}") } else { String::new() };
-                let row = if *in_a_row > 1 { format!(", {in_a_row} in a row") } else { String::new() };
-                answer.plain(format_args!("    -> {class}{row}{more}"));
-            }
-        }
-        answer.plain(format_args!(""));
     }
 }
 
@@ -244,7 +186,7 @@ fn compare(
     asker: &Asker,
     found: &Mutex<Found>,
     wake: &mut Wake,
-) -> Result<Grown, BoxError> {
+) -> Result<Growth, BoxError> {
     *wake = asker.wait(cx, options.first);
     if *wake != Wake::TimedOut {
         return Err(TOO_EARLY.into());
@@ -265,7 +207,7 @@ fn compare(
         Page::of(&tree, Size::default(), &names).write_html(std::fs::File::create(out)?)?;
         lock(found).page = Some(out.clone());
     }
-    Ok(grown(&before, &after, &tree, options.top, seconds, &names))
+    Ok(Growth::of(&before, &after, &tree, options.top, seconds, &names))
 }
 
 /// One snapshot, as a graph with the names of its classes.
@@ -299,50 +241,4 @@ fn snapshot(cx: &mut ProfilerThread<'_>, found: &Mutex<Found>) -> Result<HeapGra
     })?;
     let graph = reader.finish()?;
     if graph.losses().is_cut() { Err(format!("the dump is cut: {}", graph.losses()).into()) } else { Ok(graph) }
-}
-
-/// The groups of objects that have grown most. Objects of a group have the same class, and are kept by objects of the
-/// same classes.
-fn grown(
-    before: &Summary,
-    after: &Summary,
-    tree: &Dominators<'_>,
-    top: usize,
-    seconds_between: f64,
-    names: &Names,
-) -> Grown {
-    let graph = tree.graph();
-    let diff = PathDiff::of(before, after);
-    let paths = Paths::of(graph);
-    let mut found = diff.grown(top);
-    found.retain(|&group| diff.change(group).retained_growth() >= LEAST);
-    let mut groups = Vec::new();
-    for group in found {
-        let change = diff.change(group);
-        let class = diff.shown(group, names).last().copied().unwrap_or_default().to_owned();
-        let path = diff.largest_at(group, tree).and_then(|object| paths.to(object));
-        // Those of the way without which the object would be freed.
-        let mut keepers: Vec<usize> = std::iter::successors(Some(group), |&group| diff.parent(group)).collect();
-        let mut way = Vec::new();
-        if let Some(path) = &path {
-            let steps = path.steps.iter().map(|&(_, object)| object);
-            let objects: Vec<ObjectId> = std::iter::once(path.root.object).chain(steps).collect();
-            for run in objects.chunk_by(|one, next| graph.class_name(*one) == graph.class_name(*next)) {
-                let Some(&first) = run.first() else { continue };
-                let name = graph.class_name(first);
-                let keeper = keepers.pop_if(|&mut keeper| diff.names(keeper).last() == Some(&name));
-                let objects = keeper.map_or(0, |keeper| diff.change(keeper).object_growth());
-                let class = names.of_object(graph, first).to_owned();
-                way.push(Step { class, in_a_row: run.len(), objects });
-            }
-        }
-        groups.push(Group {
-            class,
-            bytes: change.retained_growth(),
-            objects: change.object_growth(),
-            root: path.map(|path| names.root(path.root)),
-            way,
-        });
-    }
-    Grown { application: graph.title().to_owned(), seconds_between, groups }
 }

@@ -12,6 +12,7 @@ mod walks;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow};
@@ -22,7 +23,7 @@ use corprof_heap::report::{Changes, Options, Report};
 use corprof_heap::{Class, Dominators, HeapGraph};
 
 use crate::attach_request;
-use crate::exit::Outcome;
+use crate::exit::{Failure, Outcome};
 use crate::options::{self, Names, RAW_CLASSES_HELP};
 use crate::output;
 use crate::signals;
@@ -159,14 +160,7 @@ pub fn run(args: &Args) -> Outcome {
             diff([before, after], *count, *json, names)?;
         }
         (None, Some(pid)) => {
-            attach_request::leave_alone_if_stopped(pid)?;
-            let process = Process::open(pid)?;
-            // Its runtime sends a heap without the names of classes.
-            attach_request::leave_alone_if_compiled_ahead(pid)?;
-            // It would begin to send when it goes on.
-            if let Some(waits_for) = WaitsFor::of_process(pid) {
-                return Err(waits_for.left_alone(pid));
-            }
+            let process = open(pid)?;
             take(args, &process)?;
         }
         (None, None) => return Err(anyhow!("which process? `corprof ps` lists them").into()),
@@ -174,38 +168,59 @@ pub fn run(args: &Args) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A process whose heap can be told.
+pub(crate) fn open(pid: u32) -> Result<Process, Failure> {
+    attach_request::leave_alone_if_stopped(pid)?;
+    let process = Process::open(pid)?;
+    // Its runtime sends a heap without the names of classes.
+    attach_request::leave_alone_if_compiled_ahead(pid)?;
+    // It would begin to send when it goes on.
+    match WaitsFor::of_process(pid) {
+        Some(waits_for) => Err(waits_for.left_alone(pid)),
+        None => Ok(process),
+    }
+}
+
+/// One snapshot: from inside, or over the port, if that is asked for or nothing can attach.
+pub(crate) fn snapshot(
+    process: &Process,
+    session: bool,
+    buffer_mb: Option<u32>,
+    timeout: Duration,
+    stop: &AtomicBool,
+) -> anyhow::Result<(HeapGraph, Cost)> {
+    let pid = process.pid();
+    let client = process.client().with_timeout(timeout);
+    let info = client.process_info()?;
+    let over_port = || {
+        let buffer_mb = buffer_mb.unwrap_or_else(|| buffer_for(pid));
+        let mut dump = Dump::take(&client, &info, buffer_mb, timeout, stop)?;
+        dump.builder().set_taken(now());
+        dump.finish(pid)
+    };
+    // On Windows the way from inside has not been tested.
+    if session || buffer_mb.is_some() || cfg!(windows) {
+        return over_port();
+    }
+    match inside::take(process, &info, timeout, stop, None)? {
+        Ok(both) => Ok(both),
+        Err(why) => {
+            let why = format!("{why:#}");
+            let why: Vec<&str> = why.lines().map(str::trim).collect();
+            let why = why.join("; ");
+            eprintln!("corprof: no profiler can attach, so the runtime sends the heap over its port: {why}");
+            over_port()
+        }
+    }
+}
+
 fn take(args: &Args, process: &Process) -> anyhow::Result<()> {
     let pid = process.pid();
     // Checked first: the application must not be suspended for a file that cannot be written.
     args.output.as_ref().map(|path| Format::of(path)).transpose()?;
     let timeout = Duration::from_secs(args.timeout.max(1));
-    let client = process.client().with_timeout(timeout);
-    let info = client.process_info()?;
     let stop = signals::stop_requests()?;
-    let over_port = || {
-        let buffer_mb = args.buffer_mb.unwrap_or_else(|| buffer_for(pid));
-        let mut dump = Dump::take(&client, &info, buffer_mb, timeout, &stop)?;
-        dump.builder().set_taken(now());
-        dump.finish(pid)
-    };
-    // On Windows the way from inside has not been tested.
-    let is_over_port = args.session || args.buffer_mb.is_some() || cfg!(windows);
-    let (graph, cost): (HeapGraph, Cost) = if is_over_port {
-        over_port()?
-    } else {
-        match inside::take(process, &info, timeout, &stop, None)? {
-            Ok(both) => both,
-            Err(why) => {
-                let why = format!("{why:#}");
-                let why: Vec<&str> = why.lines().map(str::trim).collect();
-                eprintln!(
-                    "corprof: no profiler can attach, so the runtime sends the heap over its port: {}",
-                    why.join("; ")
-                );
-                over_port()?
-            }
-        }
-    };
+    let (graph, cost) = snapshot(process, args.session, args.buffer_mb, timeout, &stop)?;
     eprintln!("corprof: {cost}");
     debug_assert!(!graph.losses().is_cut());
     let names = Names { raw_names: args.raw_names };

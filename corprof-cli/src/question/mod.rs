@@ -5,6 +5,7 @@
 //! writes its answer into the folder of the attached profiler, and this command prints it.
 
 mod answers;
+mod leaks;
 mod options;
 mod text;
 mod threads;
@@ -23,7 +24,7 @@ use corprof_launch::launch::{self, Ended, Launch};
 use corprof_launch::stop_file::StopFile;
 use corprof_launch::vigil::Vigil;
 use corprof_profilers::settings;
-use corprof_profilers::table::{ALLOCATIONS, LOCKS, Profiler};
+use corprof_profilers::table::{ALLOCATIONS, LEAKS, LOCKS, Profiler};
 
 use crate::attached_profiler::overdue::Overdue;
 use crate::attached_profiler::{self, Left, Place};
@@ -68,6 +69,7 @@ pub(crate) fn is_of(profiler: &Profiler) -> bool {
 /// If the process is not there, the runtime refuses, or the application is not started.
 pub fn run(question: &Question) -> Outcome {
     match question.pid {
+        Some(pid) if question.profiler.name == LEAKS.name => leaks::ask(question, pid),
         Some(pid) => question.ask_process(pid),
         None => question.ask_from_start(),
     }

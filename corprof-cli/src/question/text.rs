@@ -55,7 +55,7 @@ pub(super) static ALL: [Words; 8] = [
         profiler: &LEAKS,
         about: "Compare two snapshots of the heap: what has grown, and what keeps it",
         more: "For each snapshot the application stands still while the runtime collects. Ctrl-C between the two takes the \
-               second one at once.",
+               second one at once. Between the two nothing is in a running process: other commands can ask it meanwhile.",
     },
     Words {
         profiler: &TIMER,
@@ -84,6 +84,17 @@ pub(super) fn stays(profiler: &Profiler) -> bool {
 pub(super) fn long(words: &Words) -> String {
     let Words { profiler, about, more } = words;
     let name = profiler.name;
+    let with_command = format!(
+        "With a command, starts the application under the profiler, as `corprof run {name}` does, which prints the answer on \
+         standard error: at the end of the application, after --duration, or at Ctrl-C or SIGTERM, which then ends the \
+         application. A second Ctrl-C ends it at once."
+    );
+    if name == LEAKS.name {
+        return format!(
+            "{about}.\n\n{more}\n\nWith a process id, takes the snapshots of a running process, as `corprof heap` does, and \
+             prints the answer on standard output.\n\n{with_command}"
+        );
+    }
     let leaves = if stays(profiler) {
         format!("Then {STAYS}.")
     } else {
@@ -93,10 +104,8 @@ pub(super) fn long(words: &Words) -> String {
     };
     format!(
         "{about}.\n\n{more}\n\nWith a process id, attaches the built-in profiler `{name}` to a running process, gathers until \
-         Ctrl-C or for --duration, and prints the answer on standard output. The process prints nothing. {leaves}\n\nWith a \
-         command, starts the application under the profiler, as `corprof run {name}` does, which prints the answer on \
-         standard error: at the end of the application, after --duration, or at Ctrl-C or SIGTERM, which then ends the \
-         application. A second Ctrl-C ends it at once."
+         Ctrl-C or for --duration, and prints the answer on standard output. The process prints nothing. {leaves}\n\n\
+         {with_command}"
     )
 }
 

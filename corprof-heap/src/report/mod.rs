@@ -9,11 +9,13 @@ use serde::Serialize;
 use crate::{ClassId, Dominators, Link, ObjectId, Path, Paths, RootKind, Total, Totals};
 
 mod changes;
+mod growth;
 mod html;
 mod names;
 mod text;
 
 pub use changes::Changes;
+pub use growth::Growth;
 pub use names::Names;
 
 /// The size of a report.

@@ -438,7 +438,8 @@ fn ends_at_once(names: &[&str]) -> Result<()> {
         for name in names.iter().filter(|name| !STAY.contains(name)) {
             let target = asked(&runtime, name)?;
             let pid = target.child.id();
-            for by_detach in [false, true] {
+            // Between two snapshots there is no profiler that could be detached.
+            for by_detach in [false, true].into_iter().filter(|by_detach| !by_detach || *name != "leaks") {
                 let mut command = watching(name, pid)?;
                 let start = Instant::now();
                 if by_detach {
@@ -467,6 +468,28 @@ fn ends_at_once(names: &[&str]) -> Result<()> {
 #[test]
 fn a_wait_for_the_second_snapshot_ends_at_once() -> Result<()> {
     ends_at_once(&["leaks"])
+}
+
+#[test]
+fn other_questions_are_answered_between_two_snapshots() -> Result<()> {
+    for runtime in runtimes()? {
+        let target = asked(&runtime, "leaks")?;
+        let pid = target.child.id().to_string();
+        let mut leaks = corprof()?;
+        leaks.args(["leaks", &pid, "--first", "0", "--duration", "3600"]);
+        let mut leaks = Program::start(leaks)?;
+        leaks.stderr_line("the first snapshot is taken")?;
+        for others in [&["stacks"][..], &["locks", "--duration", "1"], &["heap"], &["tasks"]] {
+            let output = corprof()?.args(others).arg(&pid).output()?;
+            let (_, stderr) = texts(&output);
+            ensure!(output.status.success() && !stderr.contains("no profiler can attach"), "{runtime}: {output:?}");
+        }
+        leaks.signal("-INT")?;
+        let (lines, code) = leaks.rest()?;
+        ensure!(code == Some(0) && lacks("leaks", &lines.join("\n"))?.is_none(), "{runtime}: {code:?}: {lines:?}");
+        is_unharmed(target, &runtime)?;
+    }
+    Ok(())
 }
 
 #[test]
