@@ -3,6 +3,7 @@
 
 mod any_process;
 mod attach;
+mod clinic;
 mod counters;
 mod detach;
 mod diff;
