@@ -166,8 +166,8 @@ fn compare(
     if !options.is_quiet {
         let seconds = options.seconds.as_secs_f64();
         eprintln!(
-            "corprof: the first snapshot is taken. The second one follows in {seconds} s, or at Ctrl-C; other commands can \
-             ask the process meanwhile"
+            "corprof: the first snapshot is taken. The second one follows in {seconds} s, or at Ctrl-C; other commands \
+             can ask the process meanwhile"
         );
     }
     if matches!(wait(process, options.seconds, stop), Woken::Ended) {

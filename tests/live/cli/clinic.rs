@@ -39,7 +39,7 @@ const QUESTIONS: [Question; 15] = [
         answer: &[&["%", "Checks.Hash"]],
         asks: Asks::During,
         tools: &[
-            "dotnet-trace collect -p PID --duration 00:00:00:10 -o p.nettrace",
+            "dotnet-trace collect -p PID --duration 00:00:00:05 -o p.nettrace",
             "dotnet-trace report p.nettrace topN",
         ],
     },

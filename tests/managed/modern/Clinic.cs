@@ -1,13 +1,14 @@
 // target: 10.0
 // framework: aspnet
 // option: -debug:embedded
-// A service with something to find for each question: one path hashes, one throws and catches, one sleeps with a lock, one
-// waits for a task, one keeps what it allocates, one awaits; and two threads of it have a deadlock.
+// A service with something to find for each question: one path hashes, one throws and catches, one sleeps with a lock,
+// one waits for a task, one keeps what it allocates, one awaits; and two threads of it have a deadlock.
 //
 //     Clinic             prints `ready ADDRESS`, and serves until its input ends
 //     Clinic ask ADDRESS asks the service, until its input ends
 //
-// At each line `crowd`, 60 more clients ask four times each for the archive, for which a thread sleeps: the pool has too few.
+// At each line `crowd`, 60 more clients ask four times each for the archive, for which a thread sleeps: the pool has too
+// few threads for that.
 using System;
 using System.Collections.Generic;
 using System.Linq;
@@ -199,7 +200,8 @@ namespace Clinic
             app.MapGet("/blocking", Beds.Blocking);
             app.MapGet("/beds", Beds.Free);
             await app.StartAsync();
-            var addresses = app.Services.GetRequiredService<IServer>().Features.Get<IServerAddressesFeature>()!.Addresses;
+            var server = app.Services.GetRequiredService<IServer>();
+            var addresses = server.Features.Get<IServerAddressesFeature>()!.Addresses;
             Console.WriteLine("ready " + addresses.First() + "/");
             await Task.Run(Console.In.ReadToEnd);
             await app.StopAsync();
