@@ -72,13 +72,6 @@ const QUESTIONS: [Question; 15] = [
         tools: &["dotnet-counters collect -p PID --duration 00:00:00:05 --format csv -o locks.csv"],
     },
     Question {
-        question: "Is the pool starved, and by whom?",
-        command: "starvation PID",
-        answer: &[&["Clinic.Archive.Read("]],
-        asks: Asks::During,
-        tools: &["dotnet-counters collect -p PID --duration 00:00:00:05 --format csv -o pool.csv"],
-    },
-    Question {
         question: "Why are there pauses?",
         command: "pauses PID",
         answer: &[&["generation"]],
@@ -140,6 +133,14 @@ const QUESTIONS: [Question; 15] = [
         answer: &[&["System.Runtime"]],
         asks: Asks::During,
         tools: &["dotnet-counters collect -p PID --duration 00:00:00:05 --format csv -o counters.csv"],
+    },
+    // The last one: its clients keep the service busy for a while.
+    Question {
+        question: "Is the pool starved, and by whom?",
+        command: "starvation PID",
+        answer: &[&["Clinic.Archive.Read("]],
+        asks: Asks::During,
+        tools: &["dotnet-counters collect -p PID --duration 00:00:00:05 --format csv -o pool.csv"],
     },
 ];
 
