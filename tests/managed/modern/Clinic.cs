@@ -7,7 +7,7 @@
 //     Clinic             prints `ready ADDRESS`, and serves until its input ends
 //     Clinic ask ADDRESS asks the service, until its input ends
 //
-// At each line `crowd`, 60 more clients ask four times each for the archive, for which a thread sleeps: the pool has too
+// At each line `crowd`, 200 more clients ask ten times each for the archive, for which a thread sleeps: the pool has too
 // few threads for that.
 using System;
 using System.Collections.Generic;
@@ -223,7 +223,7 @@ namespace Clinic
             Console.WriteLine("asks");
             while (await Task.Run(Console.In.ReadLine) is { } line)
             {
-                for (int client = 0; client < 60; client++) _ = Asks(http, "archive", 0, 4);
+                for (int client = 0; client < 200; client++) _ = Asks(http, "archive", 0, 10);
                 Console.WriteLine("done " + line);
             }
             return 0;
