@@ -4,6 +4,9 @@
 //! which options may follow: there the application begins at the first word that is neither.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 
 use clap::{Arg, ArgAction, Command};
 
@@ -30,7 +33,8 @@ fn application(cli: &Command, words: &[OsString]) -> Option<usize> {
         }
         let is_option = word.starts_with('-') && word != "-";
         if !is_option {
-            let is_subject = word.parse::<u32>().is_ok() || word == "-" || word.ends_with(".nettrace");
+            let is_file = word == "-" || word.ends_with(".nettrace") || is_recording(Path::new(&*word));
+            let is_subject = word.parse::<u32>().is_ok() || is_file;
             return (!is_subject).then_some(at);
         }
         if has_value_behind(command, &word) {
@@ -38,6 +42,12 @@ fn application(cli: &Command, words: &[OsString]) -> Option<usize> {
         }
     }
     None
+}
+
+/// Whether a file of any name is a recording, and no program.
+fn is_recording(path: &Path) -> bool {
+    let mut beginning = [0; 8];
+    File::open(path).and_then(|mut file| file.read_exact(&mut beginning)).is_ok() && &beginning == b"Nettrace"
 }
 
 /// Whether the value of an option is the next word.
@@ -53,6 +63,8 @@ fn has_value_behind(command: &Command, option: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     #[test]
@@ -83,5 +95,10 @@ mod tests {
         ] {
             assert_eq!(restored(unchanged), unchanged);
         }
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let line = format!("corprof waits {}", file.path().display());
+        assert_eq!(restored(&line), line.replace("waits", "waits --"));
+        file.write_all(b"Nettrace and more").unwrap();
+        assert_eq!(restored(&line), line, "a recording of another name");
     }
 }

@@ -3,7 +3,6 @@
 
 mod any_process;
 mod attach;
-mod clinic;
 mod counters;
 mod detach;
 mod diff;
@@ -38,6 +37,7 @@ mod differs {
     mod async_lines;
     mod async_questions;
     mod async_queue;
+    mod clinic;
     mod doctor;
     mod events;
     mod foreign_profiler;
