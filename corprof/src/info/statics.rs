@@ -111,10 +111,11 @@ impl InNoGc<'_> {
     /// The address of a thread-static field for `thread`; without `thread`, for the calling thread.
     #[doc = contract!(GetThreadStaticAddress2)]
     ///
-    /// `E_INVALIDARG`: the field is of another kind, see [`static_field_info`](Self::static_field_info).
-    /// `CORPROF_E_DATAINCOMPLETE`: the class is not initialized yet, or is generic, or the thread does not have the
-    /// field yet. Up to .NET 8 a field of a generic class gets `E_INVALIDARG`. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`:
-    /// before .NET 10, of another thread than the calling one.
+    /// `E_INVALIDARG`: the field is of another kind, see [`static_field_info`](Self::static_field_info), or the thread
+    /// has ended, as the main one does at the end of the process. `CORPROF_E_DATAINCOMPLETE`: the class is not
+    /// initialized yet, or is generic, or the thread does not have the field yet. Up to .NET 8 a field of a generic
+    /// class gets `E_INVALIDARG`. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: before .NET 10, of another thread than the
+    /// calling one.
     #[doc(alias = "GetThreadStaticAddress2")]
     #[doc(alias = "GetThreadStaticAddress")]
     pub fn thread_static_address(

@@ -58,6 +58,9 @@ const ANSWERS: &[(&str, &str, &str, &str)] = &[
     ("a thread-local's end*", "GetCodeInfo2", SUSPENDED, "code may be removed"),
     ("a thread-local's end*", "GetFunctionFromIP", SUSPENDED, "the same"),
     ("a thread-local's end*", "GetILToNativeMapping3", SUSPENDED, "the same"),
+    // At the end of the process the main thread ends, and others run on.
+    ("profiler thread*", "GetThreadStaticAddress2", "E_INVALIDARG", "the thread whose field it is has ended"),
+    ("a foreign thread*", "GetThreadStaticAddress2", "E_INVALIDARG", "the same"),
     ("handle_created", "GetObjectIDFromHandle", NOT_ALLOWED, "handles are made in any mode of the thread"),
     ("finalizeable_object_queued", "EnumerateObjectReferences", NOT_ALLOWED, "objects are marked"),
     ("finalizeable_object_queued", "GetArrayObjectInfo", NOT_ALLOWED, "objects are marked"),
