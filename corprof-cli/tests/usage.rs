@@ -30,6 +30,26 @@ fn a_full_standard_output_is_an_error_and_a_closed_one_is_not() {
     }
 }
 
+/// As a terminal that was closed.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_standard_error_that_nobody_can_read_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    for arguments in
+        [["stacks", "999999999"].as_slice(), &["run", "locks", "--", "true"], &["record", "-o", "p.svg", "--", "true"]]
+    {
+        let code = |stderr: Stdio| {
+            let status = corprof(arguments).current_dir(&folder).stdout(Stdio::null()).stderr(stderr).status();
+            status.unwrap().code()
+        };
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let (reader, closed) = std::io::pipe().unwrap();
+        drop(reader);
+        let expected = code(Stdio::null());
+        assert_eq!([code(full.into()), code(closed.into())], [expected; 2], "{arguments:?}");
+    }
+}
+
 #[test]
 fn mistakes_are_told_before_an_application_starts() {
     let folder = tempfile::tempdir().unwrap();

@@ -197,6 +197,6 @@ fn tell(out: Option<&Path>, ending: &str, text: &str) {
         Some(out) => {
             write("stacks", &of_process(out, ending), text);
         }
-        None => eprint!("{text}"),
+        None => eprintln!("{}", text.trim_end_matches('\n')),
     }
 }
