@@ -1,5 +1,7 @@
 //! Decodes the runtime's buffers.
 
+use std::time::Duration;
+
 use crate::bytes::Cursor;
 use crate::error::{DecodeError, Problem};
 use crate::sub_event::{Action, Metadata, SubEvent, id};
@@ -14,6 +16,15 @@ pub const STACK_KEYWORDS: u64 = 0x2F65D;
 
 /// The number of its only event, `AsyncEvents`.
 pub const ASYNC_EVENTS: u32 = 1;
+
+/// How often all threads may be asked to write their buffers, by the start or the end of a second session of the
+/// provider. Each question begins the second anew after which the runtime writes those of idle threads: asked more
+/// often, these do not answer.
+pub const QUESTION_INTERVAL: Duration = Duration::from_millis(1500);
+
+/// How long the answers to a question take on a machine that is not busy: busy threads write at their next async
+/// operation, and for those that were idle for 250 ms the runtime does it a second later, on the thread pool.
+pub const ANSWER_TIME: Duration = Duration::from_millis(1800);
 
 /// Decodes the buffers of a trace or a session.
 ///

@@ -80,9 +80,9 @@
 //! Without the keywords of unwinds (`0x10`, `0x4000`) .NET 11 does not tell the end of operations that an exception
 //! ends, and their threads seem to run them until another one ends there.
 //!
-//! A thread writes its buffer when it is full, or a second after it was idle for 250 ms; the end of a session writes
-//! nothing. Before it ends, start a second session of the provider, which has all threads write their buffers, and wait
-//! for 1.3 s.
+//! A thread writes its buffer when it is full, and the runtime each second those of threads that were idle for 250 ms;
+//! the end of a session writes nothing. Before it ends, start a second session of the provider, which has all threads write their buffers, and wait
+//! for 1.3 s. While it runs, ask so at most every [`QUESTION_INTERVAL`].
 //!
 //! # Another source
 //!
@@ -116,7 +116,9 @@ mod sub_event;
 pub mod trace;
 mod waits;
 
-pub use decoder::{ASYNC_EVENTS, Buffer, Decoder, PROVIDER, STACK_KEYWORDS, StreamId, SubEvents};
+pub use decoder::{
+    ANSWER_TIME, ASYNC_EVENTS, Buffer, Decoder, PROVIDER, QUESTION_INTERVAL, STACK_KEYWORDS, StreamId, SubEvents,
+};
 pub use endpoint::EndpointNames;
 pub use error::{DecodeError, Problem};
 pub use frame::{Chain, Frame, Frames, Kind};

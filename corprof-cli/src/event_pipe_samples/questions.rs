@@ -4,14 +4,11 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use corprof_async::{ANSWER_TIME, QUESTION_INTERVAL};
 use corprof_diagnostics::{Client, EventPipeSession, Level, SessionConfig};
 
 use super::async_callers;
 
-/// The interval of questions. Each puts off the runtime's timer, which asks idle threads a second later.
-const INTERVAL: Duration = Duration::from_millis(1500);
-/// How long threads may take for an answer.
-const ANSWER: Duration = Duration::from_millis(1800);
 /// The time limit for the end of a session.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -35,7 +32,7 @@ impl Questions {
     /// # Errors
     /// If the process cannot be asked.
     pub(super) fn ask_if_due(&mut self, client: &Client, now: u64) -> Result<()> {
-        if self.last.elapsed() < INTERVAL {
+        if self.last.elapsed() < QUESTION_INTERVAL {
             return Ok(());
         }
         match self.second.take() {
@@ -55,7 +52,7 @@ impl Questions {
     pub(super) fn answered(&mut self) -> Option<u64> {
         let mut until = None;
         while let Some((ticks, at)) = self.asked.front()
-            && at.elapsed() >= ANSWER
+            && at.elapsed() >= ANSWER_TIME
         {
             until = Some(*ticks);
             self.asked.pop_front();

@@ -10,14 +10,11 @@ use std::time::{Duration, Instant};
 use corprof::id::CodeAddress;
 use corprof::prelude::*;
 use corprof::sampler::ticks;
-use corprof_async::{Decoder, Limits, LogicalStack, LogicalStacks, Methods, Origin, Outcome};
+use corprof_async::{ANSWER_TIME, Decoder, Limits, LogicalStack, LogicalStacks, Methods, Origin, Outcome};
 
 use super::session::Inbox;
 use super::{Joined, Role, StackFrame, ThreadKey, Waiting};
 
-/// How long threads may take for an answer: they write what they hold at their next async operation. For those that were
-/// idle for 250 ms the runtime does it by a timer, which begins anew at each question and takes a second.
-pub(super) const ANSWER: Duration = Duration::from_millis(1800);
 /// How many frames all waiting samples may have, of 32 bytes each.
 const MOST_FRAMES: usize = 1 << 20;
 /// How many addresses of code are remembered.
@@ -117,7 +114,7 @@ impl<T> HeldStacks<T> {
     /// Moves the time up to which all is known.
     fn take_answers(&mut self) {
         while let Some(asked) = self.asked.front()
-            && asked.at.elapsed() >= ANSWER + 2 * self.late.saturating_sub(asked.late)
+            && asked.at.elapsed() >= ANSWER_TIME + 2 * self.late.saturating_sub(asked.late)
         {
             self.answered_until = asked.ticks;
             self.asked.pop_front();

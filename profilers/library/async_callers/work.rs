@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use corprof::prelude::*;
 use corprof::sampler::ticks;
 use corprof::sync::Mutex;
+use corprof_async::{ANSWER_TIME, QUESTION_INTERVAL};
 
-use super::held_stacks::{ANSWER, HeldStacks};
+use super::held_stacks::HeldStacks;
 use super::lateness::Lateness;
 use super::probe::{AsyncProbe, ProbeCallers};
 use super::session::{AsyncSession, Started};
@@ -21,17 +22,14 @@ const LOOK: Duration = Duration::from_millis(100);
 const START: Duration = Duration::from_millis(10);
 /// How often it is looked for classes that the probe has met.
 const LEARN: Duration = Duration::from_millis(50);
-/// How often threads are asked for what they hold: each question puts off the runtime's timer, which asks idle threads a
-/// second later.
-const FLUSH: Duration = Duration::from_millis(1500);
-/// How often at the beginning, as long as no thread owes an answer: at the end of a process they do not tell, and many a
+/// How often threads are asked for what they hold at the beginning, as long as no thread owes an answer: at the end of a process they do not tell, and many a
 /// process is short.
 const FIRST_FLUSHES: Duration = Duration::from_millis(250);
 const BEGINNING: Duration = Duration::from_secs(10);
 /// How often it is forgotten what no stack needs any more.
 const FORGET: Duration = Duration::from_secs(1);
 /// How long stacks wait at the end, in time.
-const LAST: Duration = ANSWER.saturating_add(Duration::from_millis(100));
+const LAST: Duration = ANSWER_TIME.saturating_add(Duration::from_millis(100));
 
 /// What has stacks with async callers.
 pub(crate) trait Joins: Send + 'static {
@@ -149,7 +147,7 @@ impl<S: Joins> AsyncWork<S> {
             return false;
         }
         let passed = self.flushed.elapsed();
-        if passed >= FLUSH + 2 * (self.lateness.total() - self.late_at_flush) {
+        if passed >= QUESTION_INTERVAL + 2 * (self.lateness.total() - self.late_at_flush) {
             return true;
         }
         if passed < FIRST_FLUSHES || self.begun.elapsed() >= BEGINNING {
