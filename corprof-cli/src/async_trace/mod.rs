@@ -52,7 +52,7 @@ pub(crate) const LATEST: Duration = Duration::from_secs(15);
 /// How often stacks forget what is older than that while this time goes by.
 const RELEASES: u64 = 16;
 /// The time that threads need to write what they hold, when they are asked to.
-pub(crate) const FLUSH: Duration = Duration::from_millis(1300);
+const FLUSH: Duration = Duration::from_millis(1300);
 /// The time that one read waits for events.
 const POLL: Duration = Duration::from_millis(100);
 /// The time limit for the runtime to end the session.

@@ -33,7 +33,7 @@ use crate::signals::Signals;
 use crate::trace_methods::{Change, Method, Methods, RUNDOWN};
 pub(crate) use async_callers::AsyncCallers;
 pub(crate) use profile::{Kind, profile, thread_name};
-use questions::Questions;
+use questions::{Questions, TraceClock};
 use standstill::Standstill;
 
 /// What is said wherever samples of this kind are shown.
@@ -51,6 +51,8 @@ pub(crate) const MISSING: &str = "[outer frames are missing]";
 pub(crate) const UNKNOWN: &str = "[unknown code]";
 /// How long a sample waits at most for its callers, if they are wanted soon.
 const LONGEST: Duration = Duration::from_secs(4);
+/// How long the end of a session waits for them at most.
+const LAST_ANSWER: Duration = Duration::from_secs(15);
 /// Keywords of the runtime's provider for the same events of code that comes and goes.
 const CODE: u64 = 0x8 | 0x10 | 0x20;
 /// The keyword for suspensions, and the numbers of the events that are wanted then: suspensions, methods and modules.
@@ -154,12 +156,13 @@ impl Rounds {
 }
 
 impl Gathered {
-    fn take(&mut self, event: &Event<'_>) {
+    /// Takes an event. Returns whether it is a sample.
+    fn take(&mut self, event: &Event<'_>) -> bool {
         if let Some(callers) = &mut self.callers
             && let Some(TraceEvent::Buffer { payload, written }) = classify(event)
         {
             callers.take(payload, written);
-            return;
+            return false;
         }
         let decoded = event.decoded();
         if decoded.provider() != EventProvider::SAMPLE_PROFILER {
@@ -170,10 +173,10 @@ impl Gathered {
                 // From now on the same addresses may mean other methods.
                 self.numbers.clear();
             }
-            return;
+            return false;
         }
-        let Some(thread) = event.os_thread_id() else { return };
-        let Some(at) = self.counted(event) else { return };
+        let Some(thread) = event.os_thread_id() else { return true };
+        let Some(at) = self.counted(event) else { return true };
         let weight = self.rounds.add(thread, at);
         let addresses = event.stack().addresses().enumerate();
         // The address of a caller is the one it returns to, which may be behind its end.
@@ -184,6 +187,7 @@ impl Gathered {
         let (ticks, round) = (event.ticks(), self.rounds.count);
         let has_callers = false;
         self.samples.push(Sample { thread, at, ticks, round, weight, is_managed, stack: number, has_callers });
+        true
     }
 
     fn number_of(&mut self, stack: Rc<[LogicalFrame]>) -> usize {
@@ -332,9 +336,10 @@ pub(crate) struct Sampling {
     client: Client,
     rundown: Rundown,
     reader: Reader<EventPipeSession>,
-    opened: Instant,
+    clock: TraceClock,
     is_over: bool,
-    /// If callers are wanted soon.
+    callers: Callers,
+    /// If callers are wanted, and the runtime tells them.
     questions: Option<Questions>,
     pub(crate) gathered: Gathered,
 }
@@ -362,18 +367,19 @@ impl Sampling {
             callers != Callers::Physical && info.clr_major().is_some_and(|major| major >= async_trace::FIRST);
         let source = has_callers.then(|| async_callers::provider(Level::Informational));
         let config = SessionConfig::new([samples, code].into_iter().chain(source)).with_rundown(rundown);
-        let opened = Instant::now();
+        let requested = Instant::now();
         let mut session = client.start_session(&config).context("cannot start the runtime's sample profiler")?;
+        let clock = TraceClock::new(requested);
         session.set_read_timeout(Some(POLL));
         let reader = Reader::new(session);
         let gathered = Gathered { callers: has_callers.then(AsyncCallers::new), ..Gathered::default() };
-        let questions = (has_callers && callers == Callers::Soon).then(Questions::new);
+        let questions = has_callers.then(Questions::new);
         let client = client.clone();
-        let mut sampling = Self { client, rundown, reader, opened, is_over: false, questions, gathered };
+        let mut sampling = Self { client, rundown, reader, clock, is_over: false, callers, questions, gathered };
         // Now and not only at the end, for the process may be killed; and after the session has begun, so that no
         // method falls between.
         sampling.learn_methods()?;
-        sampling.gathered.begin = opened.elapsed();
+        sampling.gathered.begin = clock.at_most();
         Ok(sampling)
     }
 
@@ -405,7 +411,12 @@ impl Sampling {
         while !self.is_over && begin.elapsed() < time {
             match self.reader.next_event() {
                 Ok(None) => self.is_over = true,
-                Ok(Some(event)) => self.gathered.take(&event),
+                Ok(Some(event)) => {
+                    let is_sample = self.gathered.take(&event);
+                    if let Some(questions) = self.questions.as_mut().filter(|_| is_sample) {
+                        questions.sampled(event.since_start());
+                    }
+                }
                 Err(error) if error.is_timeout() => {}
                 // The process has ended.
                 Err(corprof_nettrace::Error::Format(error)) if error.kind == FormatErrorKind::Truncated => {
@@ -419,25 +430,25 @@ impl Sampling {
 
     /// Gives samples their callers once all that their threads held must have come.
     fn join_early(&mut self) -> Result<()> {
-        let last = self.gathered.samples.last().map(|sample| sample.ticks);
-        let Some(last) = last.filter(|_| self.gathered.callers.is_some()) else { return Ok(()) };
+        let Some(last) = self.gathered.samples.last().map(|sample| sample.ticks) else { return Ok(()) };
+        let Some(questions) = &mut self.questions else { return Ok(()) };
         let ticks_per_second = self.reader.trace()?.ticks_per_second;
         let before = |time: Duration| last.saturating_sub(time.as_secs().saturating_mul(ticks_per_second));
         if self.is_over {
             self.gathered.join(|_, _| true);
             return Ok(());
         }
-        let Some(questions) = &mut self.questions else {
+        if self.callers == Callers::AtEnd {
             let until = before(async_trace::LATEST);
             self.gathered.answered(until);
             self.gathered.join(|_, sample| sample.ticks <= until);
             self.gathered.forget_callers(until);
             return Ok(());
-        };
-        questions.ask_if_due(&self.client, last)?;
-        if let Some(until) = questions.answered() {
-            self.gathered.answered(until);
         }
+        if questions.is_due() {
+            questions.ask(&self.client, self.clock)?;
+        }
+        self.take_answers()?;
         let oldest = before(LONGEST);
         self.gathered
             .join(|callers, sample| sample.ticks <= oldest || callers.is_told(sample.thread, sample.ticks, oldest));
@@ -445,15 +456,34 @@ impl Sampling {
         Ok(())
     }
 
-    /// Has all threads write which methods they ran: each start of a session of that source does that.
+    /// Has all threads write which methods they ran.
     fn ask_for_callers(&mut self) -> Result<()> {
-        if self.is_over || self.gathered.callers.is_none() {
+        // From now on nobody else asks: the answer would come later.
+        self.callers = Callers::AtEnd;
+        let Some(questions) = self.questions.as_mut().filter(|_| !self.is_over) else { return Ok(()) };
+        if questions.ask(&self.client, self.clock).is_err() {
+            // The last seconds have no callers, and what has come is worth more.
             return Ok(());
         }
-        let config = SessionConfig::new([async_callers::provider(Level::Error)]);
-        // Without it the last second has no callers, and what has come is worth more.
-        let Ok(_session) = self.client.start_session(&config) else { return Ok(()) };
-        self.read(async_trace::FLUSH)
+        let begin = Instant::now();
+        while !self.is_over && begin.elapsed() < LAST_ANSWER {
+            self.read(POLL)?;
+            self.take_answers()?;
+            if !self.questions.as_ref().is_some_and(Questions::awaits_an_answer) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes up to which time all threads have told what they ran.
+    fn take_answers(&mut self) -> Result<()> {
+        let Some(until) = self.questions.as_mut().and_then(Questions::answered) else { return Ok(()) };
+        let trace = self.reader.trace()?;
+        let ticks = until.as_nanos() * u128::from(trace.ticks_per_second) / 1_000_000_000;
+        let ticks = u64::try_from(ticks).unwrap_or(u64::MAX);
+        self.gathered.answered(trace.started_ticks.saturating_add(ticks));
+        Ok(())
     }
 
     /// Ends the session, and reads the rest of it.
@@ -461,7 +491,7 @@ impl Sampling {
     /// # Errors
     /// If the session fails, or does not end before Ctrl-C.
     pub(crate) fn finish(&mut self, signals: &Signals) -> Result<()> {
-        self.gathered.end = Some(self.opened.elapsed().saturating_sub(self.gathered.begin));
+        self.gathered.end = Some(self.clock.at_least().saturating_sub(self.gathered.begin));
         self.ask_for_callers()?;
         if !self.is_over {
             // A process that ends just now has sent the rest.
@@ -473,7 +503,7 @@ impl Sampling {
             ensure!(!signals.is_interrupted(), "interrupted again, before the runtime had sent all samples");
             self.read(POLL)?;
         }
-        self.gathered.answered(u64::MAX);
+        // Where a thread has not told what it ran, that may be something else than what it told last.
         self.gathered.join(|_, _| true);
         Ok(())
     }
