@@ -161,7 +161,7 @@ fn threads_that_come_and_go_have_a_state_each() -> Result<()> {
 fn threads_that_run_on_after_shutdown_find_hooks_that_do_nothing() -> Result<()> {
     for runtime in Runtime::all()? {
         // The methods of the second program are compiled all the time, after Shutdown as well.
-        for (app, threads) in [("Abandon", 4), ("Late", 2)].repeat(repetitions(2, 5)) {
+        for (app, threads) in [("Abandon", 4), ("Late", 2)].repeat(repetitions(1, 5)) {
             let outcome = Run::new(&runtime, app).profiler_named(LIBRARY, "CountsCalls").run()?;
             outcome.exited_with(3)?;
             ensure!(outcome.stdout == format!("abandoned {threads} threads\n"), "{outcome}");

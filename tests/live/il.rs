@@ -52,7 +52,7 @@ fn what_the_verifier_takes_is_compiled() -> Result<()> {
     // Of so few, the share that is refused is known to some per cent only.
     let source = Source::Mutated;
     agree(
-        &Plan { source, mutants: repetitions(1500, 3000), seed: SEED, assemblies: &ASSEMBLIES[..4], every_refused: 4 },
+        &Plan { source, mutants: repetitions(800, 3000), seed: SEED, assemblies: &ASSEMBLIES[..4], every_refused: 4 },
         0.5,
     )
 }
@@ -60,13 +60,19 @@ fn what_the_verifier_takes_is_compiled() -> Result<()> {
 #[test]
 fn what_is_made_for_the_verifier_is_compiled() -> Result<()> {
     let source = Source::Generated;
-    agree(&Plan { source, mutants: 150, seed: SEED, assemblies: &ASSEMBLIES[..4], every_refused: 1 }, 0.0)
+    agree(
+        &Plan { source, mutants: repetitions(80, 150), seed: SEED, assemblies: &ASSEMBLIES[..4], every_refused: 1 },
+        0.0,
+    )
 }
 
 #[test]
 fn what_is_made_without_other_modules_is_refused_where_they_are_loaded() -> Result<()> {
     let source = Source::GeneratedAlone;
-    agree(&Plan { source, mutants: 150, seed: SEED, assemblies: &ASSEMBLIES[..4], every_refused: 1 }, 0.3)
+    agree(
+        &Plan { source, mutants: repetitions(80, 150), seed: SEED, assemblies: &ASSEMBLIES[..4], every_refused: 1 },
+        0.3,
+    )
 }
 
 mod long {

@@ -71,20 +71,6 @@ fn sample_closes_the_same_orders_every_time() -> Result<()> {
 }
 
 #[test]
-fn a_run_that_takes_too_long_is_killed_and_shown() -> Result<()> {
-    patiently(Runtime::all()?, |runtime, times| {
-        let limit = Duration::from_secs(2 * times);
-        let error =
-            Run::new(runtime, "Sample").args(["--seconds", "600"]).timeout(limit).run().unwrap_err().to_string();
-        // Under Wine and in the emulator limits are longer, by factors of `Run`'s own.
-        let limit = if runtime.is_slow() { "not done after ".to_owned() } else { format!("not done after {limit:?}") };
-        ensure!(error.contains(&limit) && error.contains(", so it was killed"), "{error}");
-        ensure_or_longer!(error.contains("shift 1: 180 orders"), "{error}");
-        Ok(())
-    })
-}
-
-#[test]
 fn a_missing_program_or_profiler_is_named() -> Result<()> {
     for runtime in Runtime::all()? {
         let error = Run::new(&runtime, "NoSuchProgram").run().unwrap_err().to_string();
@@ -105,4 +91,23 @@ fn today_s_c_sharp_runs() -> Result<()> {
         ensure!(outcome.stdout == STDOUT, "expected to read {STDOUT:?} from {outcome}");
     }
     Ok(())
+}
+
+mod long {
+    use super::*;
+
+    #[test]
+    fn a_run_that_takes_too_long_is_killed_and_shown() -> Result<()> {
+        patiently(Runtime::all()?, |runtime, times| {
+            let limit = Duration::from_secs(2 * times);
+            let error =
+                Run::new(runtime, "Sample").args(["--seconds", "600"]).timeout(limit).run().unwrap_err().to_string();
+            // Under Wine and in the emulator limits are longer, by factors of `Run`'s own.
+            let limit =
+                if runtime.is_slow() { "not done after ".to_owned() } else { format!("not done after {limit:?}") };
+            ensure!(error.contains(&limit) && error.contains(", so it was killed"), "{error}");
+            ensure_or_longer!(error.contains("shift 1: 180 orders"), "{error}");
+            Ok(())
+        })
+    }
 }

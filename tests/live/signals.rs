@@ -145,7 +145,7 @@ fn many_signals_on_many_threads_change_nothing() -> Result<()> {
 
 #[test]
 fn signals_that_nobody_asked_for_change_nothing() -> Result<()> {
-    let signals = repetitions("30000", "100000");
+    let signals = repetitions("10000", "100000");
     for runtime in runtimes()? {
         let run = Run::new(&runtime, "Signals").args(["flood", signals]).profiler_named(LIBRARY, "Counts");
         let outcome = run.env("SIGNALS", "1").env("EVERY_US", "100").timeout(PATIENCE).run()?;

@@ -29,7 +29,7 @@ fn an_application_that_does_everything_at_once_outlives_a_sampler_of_a_kilohertz
             preloaded: None, // `Run` has it
             always: Vec::new(),
             exits: !runtime.is_windows() || runtime.major != 8,
-            lines: repetitions(3, LINES),
+            lines: repetitions(1, LINES),
         };
         let seed = any_number();
         let summary = bed.stress(seed, amount)?;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use corprof_heap::{HeapGraph, Root, RootKind};
+use corprof_tests::repetitions;
 use serde_json::Value;
 
 use super::*;
@@ -381,6 +382,34 @@ fn a_process_under_a_profiler_sends_its_heap() -> Result<()> {
 
 mod long {
     use super::*;
+
+    /// Nodes of some 100 MB, with their arrays.
+    const LARGE: u64 = 1_400_000;
+
+    /// The runtime sends it: the threads of a server collection into blocks of their own.
+    #[test]
+    fn a_large_heap_comes_whole_each_time() -> Result<()> {
+        for runtime in runtimes()? {
+            for server in ["0", "1"] {
+                let mut run = Run::new(&runtime, "Heap").args([LARGE.to_string()]).command()?;
+                run.env("DOTNET_gcServer", server).env("DOTNET_PROCESSOR_COUNT", "2").env("DOTNET_GCHeapCount", "2");
+                let program = Program::start(run)?;
+                program.expect("ready")?;
+                let dir = tempfile::tempdir()?;
+                let file = dir.path().join("heap.json");
+                let mut longest = Duration::ZERO;
+                let count = repetitions(3, 50);
+                for _ in 0..count {
+                    let begin = Instant::now();
+                    let told = snapshot(&program, &file, &["--session"])?;
+                    longest = longest.max(begin.elapsed());
+                    ensure!(class(&report(&file)?, "Node")?.0 == LARGE, "{runtime}, server {server}: {told}");
+                }
+                println!("{runtime}, server {server}: {count} of {count} whole, the longest took {longest:.1?}");
+            }
+        }
+        Ok(())
+    }
 
     /// By whom does not matter: the process goes on, and nothing of ours is left.
     #[test]

@@ -108,23 +108,23 @@ fn the_page_of_a_recording_has_the_hot_lines() -> Result<()> {
     })
 }
 
-#[test]
-fn the_page_of_a_nettrace_has_the_hot_lines() -> Result<()> {
-    patiently(runtimes_for_hot_lines()?, |runtime, longer| {
-        let folder = tempfile::tempdir()?;
-        let [file, page] = ["lines.nettrace", "lines.html"].map(|name| folder.path().join(name));
-        let mut command = corprof()?;
-        command.arg("record").arg("-o").arg(&file).args(["--rate", "500", "--"]);
-        let output = command.args(application(runtime, "HotLines")?).arg((3500 * longer).to_string()).output()?;
-        ensure!(output.status.success(), "{output:?}");
-        let output = corprof()?.arg("view").arg(&file).arg("-o").arg(&page).output()?;
-        ensure!(output.status.success(), "{output:?}");
-        check(&of_page(&fs::read_to_string(&page)?)?)
-    })
-}
-
 mod long {
     use super::*;
+
+    #[test]
+    fn the_page_of_a_nettrace_has_the_hot_lines() -> Result<()> {
+        patiently(runtimes_for_hot_lines()?, |runtime, longer| {
+            let folder = tempfile::tempdir()?;
+            let [file, page] = ["lines.nettrace", "lines.html"].map(|name| folder.path().join(name));
+            let mut command = corprof()?;
+            command.arg("record").arg("-o").arg(&file).args(["--rate", "500", "--"]);
+            let output = command.args(application(runtime, "HotLines")?).arg((3500 * longer).to_string()).output()?;
+            ensure!(output.status.success(), "{output:?}");
+            let output = corprof()?.arg("view").arg(&file).arg("-o").arg(&page).output()?;
+            ensure!(output.status.success(), "{output:?}");
+            check(&of_page(&fs::read_to_string(&page)?)?)
+        })
+    }
 
     #[test]
     fn top_shows_the_hot_lines() -> Result<()> {

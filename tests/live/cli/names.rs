@@ -93,19 +93,6 @@ fn profiles_and_recordings_have_the_names_of_the_source_or_of_the_runtime() -> R
     })
 }
 
-#[test]
-fn top_and_stacks_have_them_too() -> Result<()> {
-    patiently(runtimes()?, |runtime, times| {
-        let mut command = Run::new(runtime, "Places").args(["1000000"]).command()?;
-        let mut child = command.stdout(Stdio::null()).spawn()?;
-        let pid = child.id().to_string();
-        let result = of_process(&pid, times).with_context(|| runtime.to_string());
-        child.kill()?;
-        child.wait()?;
-        result
-    })
-}
-
 fn of_process(pid: &str, times: u64) -> Result<()> {
     let begin = Instant::now();
     // It has no port before its runtime has started.
@@ -212,5 +199,22 @@ mod differs {
         fn all_outputs_of_async_operations_have_them() -> Result<()> {
             of_service(4, &["--json", "p.html"], &[false, true])
         }
+    }
+}
+
+mod long {
+    use super::*;
+
+    #[test]
+    fn top_and_stacks_have_them_too() -> Result<()> {
+        patiently(runtimes()?, |runtime, times| {
+            let mut command = Run::new(runtime, "Places").args(["1000000"]).command()?;
+            let mut child = command.stdout(Stdio::null()).spawn()?;
+            let pid = child.id().to_string();
+            let result = of_process(&pid, times).with_context(|| runtime.to_string());
+            child.kill()?;
+            child.wait()?;
+            result
+        })
     }
 }

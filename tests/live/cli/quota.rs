@@ -117,16 +117,16 @@ fn shares_are_right(runtime: &Runtime, limits: &Limits, told: &str, times: u64) 
     Ok(())
 }
 
-#[test]
-fn half_a_processor_is_told_and_the_shares_are_right() -> Result<()> {
-    patiently(runtimes()?, |runtime, times| match Limits::make(50, None) {
-        Some(limits) => shares_are_right(runtime, &limits, "it allows 0.5 processors", times),
-        None => Ok(()),
-    })
-}
-
 mod long {
     use super::*;
+
+    #[test]
+    fn half_a_processor_is_told_and_the_shares_are_right() -> Result<()> {
+        patiently(runtimes()?, |runtime, times| match Limits::make(50, None) {
+            Some(limits) => shares_are_right(runtime, &limits, "it allows 0.5 processors", times),
+            None => Ok(()),
+        })
+    }
 
     #[test]
     fn a_quarter_of_a_processor_and_512_megabytes_are_enough() -> Result<()> {

@@ -366,6 +366,27 @@ public class Tests
         Ok(())
     }
 
+    /// MSBuild takes what the compiler prints on standard error for errors.
+    #[test]
+    fn questions_do_not_disturb_a_build() -> Result<()> {
+        let Some(sdk) = Sdk::installed()? else { return Ok(()) };
+        for question in ["allocations", "exceptions", "locks", "pauses"] {
+            for delay in [&[][..], &["--delay", "0.1"]] {
+                // A new project, which is to be compiled.
+                let folder = sdk.project(&format!("App{question}{}", delay.len()), PROGRAM, "", BURNS)?;
+                let mut command = sdk.prepare(corprof()?, &folder);
+                command.env("UseSharedCompilation", "false").arg("run").args(delay);
+                let output = command.args([question, "--", "dotnet", "run", "--", "one"]).output()?;
+                let (stdout, stderr) = texts(&output);
+                ensure!(output.status.success() && stdout.ends_with("ran one\n"), "{question}: {output:?}");
+                ensure!(!stdout.contains("error"), "{question}, {delay:?}: {stdout}\n{stderr}");
+                // With a delay it may be another profiler, such as `allocation_samples`.
+                ensure!(stderr.contains(question.trim_end_matches('s')), "no answer: {stderr}");
+            }
+        }
+        Ok(())
+    }
+
     #[test]
     fn tests_get_the_file() -> Result<()> {
         let Some(sdk) = Sdk::installed()? else { return Ok(()) };

@@ -461,7 +461,7 @@ fn threads_that_take_turns_are_never_a_deadlock() -> Result<()> {
         let mut looks = 0;
         let mut seen = 0;
         // Now and then all of them have moved on meanwhile.
-        let least = repetitions(10, 300);
+        let least = repetitions(4, 300);
         while looks < least || seen == 0 {
             let output = stacks(&program.child.id().to_string(), &["--json"])?;
             ensure!(output.status.success(), "{runtime}: {output:?}");
