@@ -763,7 +763,7 @@ fn calls_from_the_first_moment_on_do_no_harm() -> Result<()> {
         let mut collected = 0;
         let mut found = 0;
         for calls in EARLY {
-            for _ in 0..repetitions(4, 50) {
+            for _ in 0..repetitions(2, 50) {
                 let run = Run::new(runtime, "Foreign").args(["50"]).env("ATTACKS_EARLY", calls);
                 let outcome = run.profiler_named("attacks", "Early").timeout(LONGEST).run()?;
                 outcome.exited_with(0).with_context(|| calls.to_owned())?;

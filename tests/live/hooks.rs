@@ -8,6 +8,32 @@ use corprof_tests::{Outcome, Run, Runtime, repetitions};
 
 const LIBRARY: &str = "hooks";
 
+/// Methods of the program FirstCalls, and how often it calls them.
+const OWN: [(&str, u64); 6] = [
+    ("Own<", 400),
+    ("FirstCalls.Add(", 100),
+    ("FirstCalls.Loop(", 100),
+    ("FirstCalls.Catch(", 100),
+    ("FirstCalls.Same<", 200),
+    ("FirstCalls.Main(", 1),
+];
+
+/// Methods of the framework that it calls.
+const FRAMEWORK: [(&str, u64); 12] = [
+    ("System.Xml.XmlConvert.ToInt16(", 100),
+    ("System.Xml.XmlConvert.ToInt32(", 100),
+    ("System.Xml.XmlConvert.ToInt64(", 100),
+    ("System.Xml.XmlConvert.ToUInt16(", 100),
+    ("System.Xml.XmlConvert.ToUInt32(", 100),
+    ("System.Xml.XmlConvert.ToUInt64(", 100),
+    ("System.Xml.XmlConvert.ToByte(", 100),
+    ("System.Xml.XmlConvert.ToSByte(", 100),
+    ("System.Xml.XmlConvert.ToBoolean(", 100),
+    ("System.Xml.XmlConvert.ToChar(", 100),
+    ("System.Xml.XmlConvert.ToDecimal(", 100),
+    ("System.Xml.XmlConvert.ToTimeSpan(", 100),
+];
+
 /// How often a function was entered, left and ended in a tail call.
 type Count = (u64, u64, u64);
 
@@ -107,6 +133,31 @@ fn all_calls_are_heard_of_and_the_results_are_the_same() -> Result<()> {
             let found =
                 said.rows.iter().filter(|(row, _)| row.starts_with(name)).map(|(_, count)| count.0).sum::<u64>();
             ensure!(found > 0, "{runtime}: no call of {name} in {outcome}");
+        }
+    }
+    Ok(())
+}
+
+/// The first calls of a method, by eight threads, compile it once or several times, or find it compiled in advance.
+#[test]
+fn calls_that_threads_make_at_once_are_heard_of_from_the_first_on() -> Result<()> {
+    for runtime in Runtime::all_for_modern("FirstCalls")? {
+        for _ in 0..repetitions(1, 100) {
+            for (by, tiered) in [("runtime", "1"), ("il", "1"), ("il-all", "1"), ("il-all", "0")] {
+                let run = Run::new(&runtime, "FirstCalls").env("DOTNET_TieredCompilation", tiered);
+                let run = run.env("HOOKS_BY", by).env("HOOKS_SELECT", "System.Xml.XmlConvert.To FirstCalls. Own");
+                // Inserted hooks leave out small methods otherwise.
+                let run = run.env("HOOKS_EXACT", "1");
+                let outcome = run.profiler_named(LIBRARY, "CountsCalls").run()?;
+                outcome.exited_with(0)?;
+                let said = Said::of(&outcome)?;
+                let expected = OWN.into_iter().chain(FRAMEWORK.into_iter().filter(|_| by != "il"));
+                for (name, calls) in expected {
+                    let rows = said.rows.iter().filter(|(row, _)| row.starts_with(name));
+                    let found: u64 = rows.map(|(_, count)| count.0).sum();
+                    ensure!(found == calls, "{runtime}, by {by}, tiers {tiered}: {found} calls of {name}: {outcome}");
+                }
+            }
         }
     }
     Ok(())
