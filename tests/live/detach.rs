@@ -355,15 +355,33 @@ mod long {
     /// How a run of `Stress` ends, and its exit code.
     const ENDINGS: [(&str, i32); 3] = [("whole", 0), ("return", 3), ("exit", 7)];
 
-    /// Has a sampler come, sample and leave while everything happens at once, again and again until the program ends.
-    /// Returns how many have come.
-    fn torture(runtime: &Runtime, seed: u64) -> Result<usize> {
+    /// What has happened in a run of `Stress`, or in several.
+    #[derive(Default)]
+    struct Torture {
+        /// Samplers that were attached.
+        visits: usize,
+        /// Those that have sampled threads by signals.
+        sampled: usize,
+        samples: u64,
+    }
+
+    /// The count in the sampler's last line: `sampler: cpu: 153 samples in 37 rounds, ...`.
+    fn samples(line: &str) -> Option<u64> {
+        line.split_once("sampler: cpu: ")?.1.split_once(" samples in ")?.0.parse().ok()
+    }
+
+    /// Has a sampler come, send signals and leave while everything happens at once, again and again until the program
+    /// ends.
+    fn torture(runtime: &Runtime, seed: u64) -> Result<Torture> {
         let (ending, code) = ENDINGS[(seed % 3) as usize];
         let (clsid, library) = built_in(runtime, "sampler")?;
         let folder = tempfile::tempdir()?;
-        let data = format!("SAMPLER_HZ=1000\nSAMPLER_DURATION=0.2\nSAMPLER_OUT={}/a.folded", folder.path().display());
+        let data = format!(
+            "SAMPLER_STRATEGY=signals\nSAMPLER_HZ=1000\nSAMPLER_DURATION=0.3\nSAMPLER_OUT={}/a.folded",
+            folder.path().display()
+        );
         let stderr = folder.path().join("stderr");
-        let mut command = Run::new(runtime, "Stress").args([&seed.to_string(), "20", ending, "2500"]).command()?;
+        let mut command = Run::new(runtime, "Stress").args([&seed.to_string(), "20", ending, "2000"]).command()?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(fs::File::create(&stderr)?);
         let mut program = Running::new(command.spawn()?)?;
         let mut time = Limit::new(program.id(), PATIENCE);
@@ -375,7 +393,7 @@ mod long {
             if time.is_over() {
                 let stacks = stacks::of(program.id(), Duration::from_secs(60));
                 program.kill()?;
-                bail!("{runtime}: Stress {seed} 20 {ending} 2500 hangs after {visits} visits: {stacks}");
+                bail!("{runtime}: Stress {seed} 20 {ending} 2000 hangs after {visits} visits: {stacks}");
             }
             // Refused, if it has not begun, if the last one has not left, or if it ends.
             let visit = Process::open(program.id())
@@ -385,25 +403,38 @@ mod long {
         let said = fs::read_to_string(&stderr)?;
         ensure!(
             status.code() == Some(code) && !said.contains("panicked"),
-            "{runtime}: Stress {seed} 20 {ending} 2500 ends after {visits} visits with {status}: {said}"
+            "{runtime}: Stress {seed} 20 {ending} 2000 ends after {visits} visits with {status}: {said}"
         );
-        Ok(visits)
+        let counts: Vec<u64> = said.lines().filter_map(samples).collect();
+        let sampled = counts.iter().filter(|count| **count > 0).count();
+        Ok(Torture { visits, sampled, samples: counts.iter().sum() })
     }
 
-    /// All failures are collected: a fault that is found often must not hide others.
+    /// Goes on for `MINUTES`, or for as many runs in which a sampler has sampled as `TORTURE_RUNS` says. All failures
+    /// are collected: a fault that is found often must not hide others.
     #[test]
     fn samplers_come_and_go_while_everything_happens_at_once() -> Result<()> {
         let runtimes: Vec<_> = runtimes()?.into_iter().filter(|runtime| !runtime.is_windows()).collect();
+        let wanted = number("TORTURE_RUNS")?;
         let mut failures = Vec::new();
         for runtime in &runtimes {
             let time = minutes(0.5) / u32::try_from(runtimes.len())?;
             let begin = Instant::now();
             let first = number("TORTURE_SEED")?.unwrap_or_else(any_number);
-            let mut visits = 0;
+            let mut all = Torture::default();
+            let mut ended_well = 0;
+            let mut without_samples = 0;
             let mut seed = first;
-            while begin.elapsed() < time || visits == 0 {
+            while wanted.map_or(begin.elapsed() < time || ended_well == 0, |wanted| ended_well < wanted) {
                 match torture(runtime, seed) {
-                    Ok(more) => visits += more,
+                    // On a busy machine a program may end before a sampler has come. That shows nothing.
+                    Ok(run) if run.samples == 0 => without_samples += 1,
+                    Ok(run) => {
+                        ended_well += 1;
+                        all.visits += run.visits;
+                        all.sampled += run.sampled;
+                        all.samples += run.samples;
+                    }
                     Err(error) => {
                         println!("{error:?}, again by TORTURE_SEED={seed}");
                         failures.push(error.to_string());
@@ -411,8 +442,17 @@ mod long {
                 }
                 seed += 1;
                 ensure!(failures.len() < 20, "{}", failures.join("\n"));
+                ensure!(
+                    without_samples <= 20 + ended_well,
+                    "{runtime}: no samples in {without_samples} runs, some in {ended_well}"
+                );
             }
-            println!("{runtime}: {} runs, {visits} visits, from seed {first} on", seed - first);
+            let Torture { visits, sampled, samples } = all;
+            println!(
+                "{runtime}: {ended_well} runs ended well, {} did not, and {without_samples} had no samples; {visits} visits, {sampled} \
+                 with samples, {samples} samples, from seed {first} on",
+                failures.len()
+            );
         }
         ensure!(failures.is_empty(), "{} failed: {}", failures.len(), failures.join("\n"));
         Ok(())
