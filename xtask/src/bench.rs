@@ -25,7 +25,7 @@ mod walks;
 mod web;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -35,6 +35,7 @@ use crate::cache::Cache;
 use crate::process::{announce, note};
 use crate::runtime_choice::Choice;
 
+use accuracy::Sampling;
 use bed::Bed;
 use table::Line;
 
@@ -73,6 +74,9 @@ use table::Line;
   service   the same under the built-in `sampler`, by signals, and with a recording of everything: at most 1 / 0.95 of none
   accuracy  by how many points the sampler is wrong about shares of that service's work that are known, by signals, and which part
             of the rounds it misses: the worst of so many runs as there are rounds
+  attached  the same as `accuracy`, for a sampler that is attached when the service is at work; attached-service: the same as
+            `service` for one
+  suspended the same as `accuracy`, by suspended walks after an attach: what they are wrong by where no signals can be sent
   heap      three snapshots of a heap of 10 million objects: no object lost, the pause at most 0.3 s a million objects above a
             bare collection, the application's memory at most 20 MB more, file and analysis at most 500 and 450 MB (Linux only)
   events    ns for a typed view of an event: at most 50. Reading a .nettrace: at least 300 MB a second
@@ -130,6 +134,9 @@ enum Row {
     Sampling,
     Service,
     Accuracy,
+    Attached,
+    AttachedService,
+    Suspended,
     Tracer,
     Awaits,
     First,
@@ -211,11 +218,8 @@ fn measure(row: Row, bed: &Bed, args: &Args) -> Result<Vec<Line>> {
                 return Ok(Vec::new());
             }
         },
-        Row::Service | Row::Accuracy => match &bed.service {
-            Some(service) if cfg!(target_os = "linux") && row == Row::Accuracy => {
-                accuracy::measure(bed, service, args.rounds)
-            }
-            Some(service) if cfg!(target_os = "linux") => web::under_the_sampler(bed, service, args.rounds),
+        Row::Service | Row::Accuracy | Row::Attached | Row::AttachedService | Row::Suspended => match &bed.service {
+            Some(service) if cfg!(target_os = "linux") => of_service(row, bed, service, args.rounds),
             _ => {
                 announce("Service: left out, as it needs Linux, .NET 10 with ASP.NET, and a compiler for it");
                 return Ok(Vec::new());
@@ -234,4 +238,15 @@ fn measure(row: Row, bed: &Bed, args: &Args) -> Result<Vec<Line>> {
         note(format_args!("load average {load} on {processors} processors; the measuring itself is about 1 of it"));
     }
     Ok(lines)
+}
+
+/// The rows of the service under the sampler.
+fn of_service(row: Row, bed: &Bed, service: &Path, rounds: u32) -> Result<Vec<Line>> {
+    match row {
+        Row::Accuracy => accuracy::measure(bed, service, Sampling::FromStart, rounds),
+        Row::Attached => accuracy::measure(bed, service, Sampling::Attached, rounds),
+        Row::AttachedService => web::under_the_attached_sampler(bed, service, rounds),
+        Row::Suspended => accuracy::measure(bed, service, Sampling::AttachedSuspended, rounds),
+        _ => web::under_the_sampler(bed, service, rounds),
+    }
 }

@@ -71,7 +71,7 @@ impl Pair {
 pub(super) struct Built {
     /// Its library, as a canonical path.
     pub(super) library: PathBuf,
-    clsid: String,
+    pub(super) clsid: String,
 }
 
 impl Built {

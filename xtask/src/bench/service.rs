@@ -13,12 +13,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use corprof_diagnostics::{Process, Uuid};
 
 use super::bed::{Bed, Built};
 use super::samples::quantile;
 
 /// More than there are processors, so that there is always a request to work on.
 const CLIENTS: usize = 8;
+
+/// How long a busy runtime may take to attach a profiler.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The clock of /proc ticks a hundred times a second on every Linux that runs .NET.
 const TICK: Duration = Duration::from_millis(10);
@@ -75,6 +79,19 @@ impl Service {
         let service = Self { child, _stdout: stdout, stderr, port };
         Client::new(port)?.get(path)?;
         Ok(service)
+    }
+
+    /// Attaches a profiler, which stays until the service ends.
+    ///
+    /// # Errors
+    /// If the runtime refuses it.
+    pub(super) fn attach(&self, profiler: &Built, settings: &[(&str, String)]) -> Result<()> {
+        let clsid = Uuid::parse_str(&profiler.clsid).context("the CLSID is no UUID")?;
+        let data: String = settings.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
+        let client = Process::open(self.child.id())?.client();
+        client
+            .attach_profiler(clsid, &profiler.library, data.as_bytes(), PATIENCE)
+            .context("cannot attach the profiler")
     }
 
     /// Makes clients request `path` until they have had `requests` answers.

@@ -20,6 +20,7 @@ use super::storm::numbers;
 use super::table::Line;
 
 const ROW: &str = "service";
+const ATTACHED_ROW: &str = "service, attached";
 const CALLS: &str = "12 M events";
 
 /// The cost of a request that corresponds to this throughput relative to no profiler.
@@ -42,6 +43,8 @@ struct Watcher<'b> {
     settings: Vec<(&'static str, String)>,
     /// Whether the service uses the server collector.
     is_server: bool,
+    /// Whether it comes when the service is at work, and not from the start.
+    is_attached: bool,
     /// The limit for the cost of a request, relative to no profiler.
     most: Option<f64>,
 }
@@ -95,6 +98,14 @@ pub(super) fn under_the_sampler(bed: &Bed, service: &Path, rounds: u32) -> Resul
     measure(bed, service, |directory| by_sampling(bed, directory), rounds)
 }
 
+/// Measures the cost of the sampler for services to which it is attached.
+///
+/// # Errors
+/// If a program fails.
+pub(super) fn under_the_attached_sampler(bed: &Bed, service: &Path, rounds: u32) -> Result<Vec<Line>> {
+    measure(bed, service, |directory| by_attached_sampling(bed, directory), rounds)
+}
+
 fn measure<'b>(
     bed: &Bed,
     service: &Path,
@@ -122,7 +133,15 @@ fn measure<'b>(
 /// The built-in profilers with hooks, which write to this folder.
 fn by_hooks<'b>(HookProfilers { tracer, timer, .. }: &'b HookProfilers, directory: &Path) -> Vec<Watcher<'b>> {
     let trace = || ("TRACER_OUT", file(directory, "calls.pftrace"));
-    let watcher = |name, built, kind, settings, most| Watcher { name, built, kind, settings, is_server: false, most };
+    let watcher = |name, built, kind, settings, most| Watcher {
+        name,
+        built,
+        kind,
+        settings,
+        is_server: false,
+        is_attached: false,
+        most,
+    };
     vec![
         watcher("tracer", tracer, Kind::Tracer, vec![trace()], Some(MOST_UNDER_TRACER)),
         watcher("tracer, every call", tracer, Kind::Tracer, vec![trace(), ("TRACER_MIN", "0".to_owned())], None),
@@ -137,12 +156,7 @@ fn by_sampling<'b>(bed: &'b Bed, directory: &Path) -> Vec<Watcher<'b>> {
         ("signals, 1 kHz", "1000", false, MOST_AT_1000_HZ),
         ("signals, 1 kHz, server GC", "1000", true, MOST_AT_1000_HZ),
     ];
-    let sampled = |(name, hertz, is_server, most)| {
-        let settings = [("SAMPLER_STRATEGY", "signals"), ("SAMPLER_HZ", hertz)];
-        let mut settings = settings.map(|(name, value): (_, &str)| (name, value.to_owned())).to_vec();
-        settings.push(("SAMPLER_OUT", file(directory, "samples.folded")));
-        Watcher { name, built: &bed.sampler, kind: Kind::Sampler, settings, is_server, most: Some(most) }
-    };
+    let sampled = |(name, hertz, is_server, most)| Watcher { is_server, ..signals(bed, directory, name, hertz, most) };
     let settings = [
         ("SAMPLER_STRATEGY", "signals".to_owned()),
         ("SAMPLER_HZ", "100".to_owned()),
@@ -155,9 +169,34 @@ fn by_sampling<'b>(bed: &'b Bed, directory: &Path) -> Vec<Watcher<'b>> {
         kind: Kind::Sampler,
         settings: settings.into(),
         is_server: false,
+        is_attached: false,
         most: Some(MOST_RECORDED),
     };
     rates.map(sampled).into_iter().chain([recorded]).collect()
+}
+
+/// The same, attached to services that are at work.
+fn by_attached_sampling<'b>(bed: &'b Bed, directory: &Path) -> Vec<Watcher<'b>> {
+    let rates = [("signals, 100 Hz", "100", MOST_AT_100_HZ), ("signals, 1 kHz", "1000", MOST_AT_1000_HZ)];
+    let attached = |(name, hertz, most)| Watcher { is_attached: true, ..signals(bed, directory, name, hertz, most) };
+    rates.map(attached).into()
+}
+
+fn signals<'b>(bed: &'b Bed, directory: &Path, name: &'static str, hertz: &str, most: f64) -> Watcher<'b> {
+    let settings = vec![
+        ("SAMPLER_STRATEGY", "signals".to_owned()),
+        ("SAMPLER_HZ", hertz.to_owned()),
+        ("SAMPLER_OUT", file(directory, "samples.folded")),
+    ];
+    Watcher {
+        name,
+        built: &bed.sampler,
+        kind: Kind::Sampler,
+        settings,
+        is_server: false,
+        is_attached: false,
+        most: Some(most),
+    }
 }
 
 fn file(directory: &Path, name: &str) -> String {
@@ -168,7 +207,6 @@ fn file(directory: &Path, name: &str) -> String {
 fn round(bed: &Bed, dll: &Path, watcher: &Watcher<'_>, measured: &mut Measured) -> Result<()> {
     let collector = watcher.is_server.then(|| ("DOTNET_gcServer", "1".to_owned()));
     let collector: Vec<_> = collector.into_iter().collect();
-    let settings = [collector.clone(), watcher.settings.clone()].concat();
     let (warm_up, requests) = watcher.kind.requests();
     let start = |built, settings: &[_]| -> Result<_> {
         let service = Service::start(bed, dll, built, settings, PATH)?;
@@ -176,7 +214,13 @@ fn round(bed: &Bed, dll: &Path, watcher: &Watcher<'_>, measured: &mut Measured) 
         Ok(service)
     };
     let bare = start(None, &collector)?;
-    let watched = start(Some(watcher.built), &settings)?;
+    let watched = if watcher.is_attached {
+        let service = start(None, &collector)?;
+        service.attach(watcher.built, &watcher.settings)?;
+        service
+    } else {
+        start(Some(watcher.built), &[collector.clone(), watcher.settings.clone()].concat())?
+    };
     let mut costs = Vec::new();
     let mut watched_costs = Vec::new();
     for turn in 0..TURNS {
@@ -205,11 +249,12 @@ impl Watcher<'_> {
         let cost = measured.watched.compared_by_round(&measured.bare, |watched, bare| watched / bare);
         let rate = quantile(measured.rates.clone(), 0.5);
         note(format_args!("throughput by the clock on the wall: {rate:.3} of none"));
-        let line = Line::stated(ROW, self.name, cost.value, "times the processor time").spread(cost.spread);
+        let row = if self.is_attached { ATTACHED_ROW } else { ROW };
+        let line = Line::stated(row, self.name, cost.value, "times the processor time").spread(cost.spread);
         let mut lines = vec![self.most.into_iter().fold(line, Line::target)];
         if self.kind == Kind::Sampler {
             let slowest = quantile(measured.slowest.clone(), 0.5);
-            let slowest = Line::stated(ROW, self.name, slowest, "times the 99th percentile").target(MOST_SLOWER);
+            let slowest = Line::stated(row, self.name, slowest, "times the 99th percentile").target(MOST_SLOWER);
             lines.push(slowest.spread(middle_half(measured.slowest.clone())));
         }
         if self.kind == Kind::Tracer {
