@@ -16,6 +16,7 @@ mod question;
 mod async_callers;
 mod class_assembly;
 mod code_frames;
+mod distortion;
 mod hooked_by;
 mod lease;
 mod line_counts;

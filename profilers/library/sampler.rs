@@ -27,7 +27,7 @@ use corprof::args::EventPipeEvent;
 use corprof::detach::{DetachState, Detacher};
 use corprof::hooks::{HookedFunctions, Precompiled};
 use corprof::prelude::*;
-use corprof::sampler::{Mode, Report, Round, Sample, Sampler, Strategy};
+use corprof::sampler::{Mode, Report, Round, Sample, Sampler};
 use corprof::sync::Mutex;
 use corprof_export::{self as export, Format, FrameId, Output, Profile, STARTED_BY, Unit, application_name};
 use corprof_profilers::settings::Settings;
@@ -47,6 +47,7 @@ use self::waits::WaitsOf;
 use crate::async_callers::{
     AsyncSource, AsyncWork, Caller, Callers as AsyncCallers, Joined, Joins, StackFrame, ThreadKey, Waiting,
 };
+use crate::distortion;
 use crate::hooked_by::left_out_lines;
 use crate::lease::Lease;
 use crate::line_counts::LineCounts;
@@ -72,10 +73,6 @@ const SNAPSHOT: Duration = Duration::from_secs(10);
 const FIRST_SNAPSHOTS: Duration = Duration::from_secs(1);
 /// The interval at which it checks whether sampling is to end.
 const LOOK: Duration = Duration::from_millis(100);
-
-/// What distorts a profile of processor time where threads are stopped.
-const AT_SAFEPOINTS: &str = "Threads were stopped at safepoints: code between two of them is charged to the next call or end \
-                             of a loop. A busy machine allows few rounds";
 
 /// The profiler.
 #[derive(Profiler)]
@@ -523,8 +520,8 @@ impl State {
         profile.set_skipped("rounds during collections", report.skipped.busy);
         profile.set_skipped("threads that came and went between rounds", report.unseen);
         profile.set_skipped("events of the runtime that were lost", lost);
-        if report.mode == Mode::Cpu && report.strategy == Strategy::SuspendedRuntime {
-            profile.warn(AT_SAFEPOINTS);
+        if let Some(distortion) = distortion::of(report) {
+            profile.warn(distortion);
         }
         // What an earlier snapshot said may hold no longer.
         profile.set_note("native threads", self.unsampled.note_of_native().unwrap_or_default());

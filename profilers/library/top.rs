@@ -16,6 +16,7 @@
 //! processor 18031                     milliseconds of processor time of all managed threads
 //! method 7 1200000 4800000 My.Name()  number, own and total microseconds of processor time, name
 //! note Async callers: …               what a reader should know of the callers
+//! distortion Threads that wait …      what distorts the times
 //! ```
 //!
 //! With TOP_LINES=on it has source lines in place of methods; the line number 0 stands for the times of a method at no
@@ -51,6 +52,7 @@ use corprof_profilers::table::TOP;
 
 use crate::async_callers::{AsyncSource, AsyncWork, Caller, Callers, Joined, Joins, Role, StackFrame, Waiting};
 use crate::code_frames::IlPlace;
+use crate::distortion;
 use crate::line_counts::{LineCounts, LineKey, LineOwner, LineTimes};
 use crate::own_frames::is_of_the_runtime;
 use crate::report_files::{of_process, with_ending, write};
@@ -348,6 +350,9 @@ impl State {
         let _ = writeln!(text, "suspended {}", report.suspension.total.as_millis());
         let _ = writeln!(text, "threads {}", report.threads.seen);
         let _ = writeln!(text, "processor {}", report.cpu_time.as_millis());
+        if let Some(distortion) = distortion::of(report) {
+            let _ = writeln!(text, "distortion {distortion}");
+        }
         if self.counts.lines.is_some() {
             return text;
         }

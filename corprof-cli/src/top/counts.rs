@@ -14,6 +14,8 @@ pub(super) struct Snapshot {
     pub(super) threads: u64,
     /// The processor time of all managed threads; by EventPipe the time in which they were in managed code.
     pub(super) processor: Duration,
+    /// What distorts the times, if anything does.
+    pub(super) distortion: Option<String>,
     /// What is known of the callers of resumed async methods.
     pub(super) note: Option<String>,
     /// The methods that were seen within the last two minutes.
@@ -83,6 +85,7 @@ impl Snapshot {
                 "suspended" => snapshot.suspended = Some(milliseconds()?),
                 "threads" => snapshot.threads = rest.parse().ok()?,
                 "processor" => snapshot.processor = milliseconds()?,
+                "distortion" => snapshot.distortion = Some(rest.to_owned()),
                 "note" => snapshot.note = Some(rest.to_owned()),
                 "method" => {
                     let mut parts = rest.splitn(4, ' ');

@@ -381,6 +381,7 @@ fn document(
         "threads": last.threads,
         "events": events,
         "events_problem": delivered.problem,
+        "distortion": last.distortion,
         "async_callers": last.note,
         "methods": methods.collect::<Vec<_>>(),
     })

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ratatui::Frame;
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Modifier, Style};
+use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Cell, Row as Cells, Table};
 
@@ -47,6 +47,8 @@ pub(super) struct View {
     condition: Condition,
     summary: String,
     rates: String,
+    /// Empty if nothing distorts the times.
+    distortion: String,
     rows: Vec<Row>,
     column: Column,
     scroll: Scroll,
@@ -61,6 +63,7 @@ impl View {
             condition: Condition::Starts,
             summary: String::new(),
             rates: String::new(),
+            distortion: String::new(),
             rows: Vec::new(),
             column,
             scroll: Scroll::default(),
@@ -73,6 +76,7 @@ impl View {
         if !self.scroll.is_paused && condition != Condition::Starts {
             self.summary = summary(counts);
             self.rates = rates(delivered, |counter| counter.rate);
+            self.distortion = counts.last().distortion.clone().unwrap_or_default();
             self.rows = counts.rows(self.column);
         }
     }
@@ -96,9 +100,15 @@ impl View {
             Layout::vertical([Constraint::Length(4), Constraint::Min(0), Constraint::Length(1)]).areas(frame.area());
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let title = format!("corprof top  {}{}", self.state(), self.process);
-        for (line, row) in [(title.as_str(), 0), (self.summary.as_str(), 1), (self.rates.as_str(), 2)] {
+        let lines = [
+            (title.as_str(), bold),
+            (self.summary.as_str(), Style::new()),
+            (self.rates.as_str(), Style::new()),
+            (self.distortion.as_str(), Style::new().fg(Color::Red)),
+        ];
+        for ((line, style), row) in lines.into_iter().zip(0..) {
             let area = Rect { y: head.y + row, height: 1, ..head }.intersection(head);
-            frame.render_widget(Line::styled(line, if row == 0 { bold } else { Style::new() }), area);
+            frame.render_widget(Line::styled(line, style), area);
         }
         frame.render_widget(self.table(table), table);
         frame.render_widget(Line::styled(HELP, Style::new().add_modifier(Modifier::REVERSED)), help);
@@ -157,8 +167,9 @@ pub(super) fn text(counts: &Counts, delivered: &Delivered, column: Column, most:
     for row in rows.iter().take(most) {
         text.push_str(&format!("{} {}{}\n", cells(row).join(" "), row.name, place(row)));
     }
-    if let Some(note) = &counts.last().note {
-        text.push_str(&format!("\n{note}\n"));
+    let last = counts.last();
+    for line in last.distortion.iter().chain(&last.note) {
+        text.push_str(&format!("\n{line}\n"));
     }
     text
 }

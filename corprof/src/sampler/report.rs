@@ -62,6 +62,10 @@ pub struct Report {
     pub unwound: u64,
     /// The current strategy: the requested one, or [`Strategy::SuspendedRuntime`] after too many abandoned walks.
     pub strategy: Strategy,
+    /// Whether [`Strategy::Signals`] also samples threads that wait for a processor, at the place where they lost it:
+    /// if the process may use one processor only, or the system's clocks do not show which threads are running, as
+    /// under gVisor. Such a place is often a system call, which then seems to take more than it does.
+    pub samples_ready_threads: bool,
     /// The results of `DoStackSnapshot`, with their counts.
     pub walks: CodeCounts,
     /// The results of `SuspendRuntime` in the rounds that were skipped because of it, with their counts.

@@ -86,6 +86,34 @@ fn the_shares_of_methods_are_shown() -> Result<()> {
     })
 }
 
+/// With one processor the clocks do not show which threads run, and which wait for it.
+#[test]
+fn what_distorts_the_times_is_said() -> Result<()> {
+    const WORDS: &str = "Threads that wait for a processor count as working";
+
+    patiently(runtimes()?, |runtime, times| {
+        let pool = Run::new(runtime, "Pool").command()?;
+        let mut bound = Command::new("taskset");
+        bound.args(["-c", "0"]).arg(pool.get_program()).args(pool.get_args());
+        bound.args(["3600000", "2", "100000", "ready"]);
+        let program = Program::start(bound)?;
+        program.expect("ready")?;
+        let pid = program.child.id();
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("p.svg");
+        let duration = times.to_string();
+        let mut record = corprof()?;
+        record.args(["record", "-p", &pid.to_string(), "--duration", &duration, "-o"]).arg(&file);
+        let (_, said) = texts(&record.output()?);
+        ensure_or_longer!(file.is_file(), "{runtime}: {said}");
+        ensure!(said.contains(WORDS) && fs::read_to_string(&file)?.contains(WORDS), "{runtime}: {said}");
+        let (table, said) = texts(&top(pid, &["--duration", &duration])?.output()?);
+        ensure_or_longer!(table.contains("Pool.Burn"), "{runtime}: {table}{said}");
+        ensure!(table.contains(WORDS), "{runtime}: {table}{said}");
+        Ok(())
+    })
+}
+
 #[test]
 fn exceptions_allocations_and_collections_are_counted() -> Result<()> {
     patiently(runtimes()?, |runtime, longer| {

@@ -265,6 +265,7 @@ impl RunningStrategy for Signals {
         let weight = |number: usize| threads.get(number).and_then(|thread: &SampledThread| thread.cpu_time);
         recording.buffer.weigh(|stack, _| weight(stack.thread).unwrap_or_default());
         recording.report.threads = counts;
+        recording.report.samples_ready_threads = !self.sees_running;
         self.threads
             .iter()
             .filter(|thread| thread.has_small_stack)
