@@ -4,8 +4,8 @@
 //! The sampler sends signals, at its default rate and at 1,000 Hz. A run lasts until there are enough samples of the
 //! work, because a share of few samples is wrong by chance; the row has the worst share of all runs. A second row has
 //! the same after an attach to a service that is at work. A third one has no limits: it is what suspended walks are
-//! known to be wrong by, where signals cannot be sent. They have no budget there: it would allow so few samples on a full
-//! machine that chance would hide the rest. A run of these ends after a time as well.
+//! known to be wrong by, where signals cannot be sent. They have no budget there: it would allow so few samples on a
+//! full machine that chance would hide the rest. A run of these ends after a time as well.
 
 use std::collections::BTreeMap;
 use std::fs;
