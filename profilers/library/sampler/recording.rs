@@ -236,8 +236,8 @@ impl Recording {
 
     /// Says that there was no room for some events.
     pub(super) fn lose_events(&mut self, held: &Held) {
-        for (thread, count) in &held.lost {
-            self.trace.lose(*thread, *count);
+        if held.lost > 0 {
+            self.trace.lose(held.lost);
         }
     }
 

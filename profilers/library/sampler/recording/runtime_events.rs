@@ -125,8 +125,8 @@ pub(in crate::sampler) struct Held {
     /// The descriptions of events that came for the first time, by number and version.
     pub(super) descriptions: Vec<Described>,
     known: HashSet<EventKind>,
-    /// How many events of each thread there was no room for.
-    pub(super) lost: HashMap<TraceThread, u32>,
+    /// How many events there was no room for.
+    pub(super) lost: u32,
 }
 
 impl EventKinds {
@@ -241,7 +241,7 @@ impl Held {
     fn push(&mut self, event: HeldEvent, description: &[u8]) {
         let bytes = size_of::<HeldEvent>() + event.payload.len() + size_of_val(&*event.frames);
         if self.bytes + bytes > MOST_BYTES || event.payload.len() > LONGEST {
-            *self.lost.entry(event.thread).or_default() += 1;
+            self.lost += 1;
             return;
         }
         self.bytes += bytes;
@@ -391,7 +391,7 @@ pub(in crate::sampler) fn move_events(
     /// So many at once: the sampler waits for the lock meanwhile.
     const AT_ONCE: usize = 256;
     let mut held = inbox.take_all(cx);
-    if held.events.is_empty() && held.lost.is_empty() {
+    if held.events.is_empty() && held.lost == 0 {
         return;
     }
     inbox.find_methods(cx, &mut held);
@@ -439,12 +439,12 @@ mod tests {
     fn what_there_is_no_room_for_is_counted() {
         let mut held = Held::default();
         held.push(event(LONGEST + 1), b"described");
-        assert_eq!((held.events.len(), held.lost[&(None, Some(7))]), (0, 1), "longer than an event may be");
+        assert_eq!((held.events.len(), held.lost), (0, 1), "longer than an event may be");
         let fit = MOST_BYTES / (LONGEST + size_of::<HeldEvent>());
         for _ in 0..fit + 10 {
             held.push(event(LONGEST), b"described");
         }
-        assert_eq!((held.events.len(), held.lost[&(None, Some(7))]), (fit, 11));
+        assert_eq!((held.events.len(), held.lost), (fit, 11));
         assert_eq!(held.descriptions.len(), 1, "each is described once");
     }
 

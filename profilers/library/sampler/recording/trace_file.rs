@@ -31,7 +31,8 @@ const CODE_EVENT: u32 = 6;
 /// Those of the runtime's events follow.
 const FIRST_OF_RUNTIME: u32 = 7;
 
-/// The thread of what no thread of the application has done.
+/// The thread that writes: it has done what no thread of the application has, and has captured what these have. With
+/// one such thread the headers of events need no numbers of it, which would take most of their bytes.
 const OWN_THREAD: u64 = 1;
 
 const NANOSECONDS: u128 = 1_000_000_000;
@@ -259,16 +260,11 @@ impl TraceFile {
         Some(number)
     }
 
-    /// Says that a thread has lost events of the runtime.
-    pub(super) fn lose(&mut self, thread: TraceThread, count: u32) {
+    /// Says that events of the runtime were lost.
+    pub(super) fn lose(&mut self, count: u32) {
         self.lost += u64::from(count);
         self.begin_at(self.written_until);
-        if !self.threads.contains_key(&thread) {
-            self.name_thread(thread, None);
-        }
-        if let Some(index) = self.thread(thread) {
-            self.write(|writer, _| writer.lose(index, count));
-        }
+        self.write(|writer, _| writer.lose(OWN_THREAD, count));
     }
 
     /// How many events of the runtime it has, and how many were lost.
@@ -410,7 +406,7 @@ impl TraceFile {
         self.write(|writer, until| {
             let event = if sample.is_waiting { WAIT_EVENT } else { CPU_EVENT };
             let mut new = NewEvent::new(event, index, sample.ticks.max(until));
-            (new.payload, new.stack) = (&payload, &sample.stack);
+            (new.capture_thread, new.payload, new.stack) = (OWN_THREAD, &payload, &sample.stack);
             writer.write(&new)
         });
         self.payload = payload;
@@ -428,7 +424,8 @@ impl TraceFile {
         let label = event.activity.map(|activity| Label::Activity(Uuid::from_u128(activity)));
         let is_written = self.write(|writer, until| {
             let mut new = NewEvent::new(definition, thread, event.ticks.max(until));
-            (new.payload, new.stack, new.labels) = (&event.payload, &event.stack, label.as_slice());
+            (new.capture_thread, new.payload, new.stack) = (OWN_THREAD, &event.payload, &event.stack);
+            new.labels = label.as_slice();
             writer.write(&new)
         });
         *(if is_written { &mut self.events } else { &mut self.lost }) += 1;
