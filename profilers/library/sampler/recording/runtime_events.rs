@@ -11,11 +11,12 @@ use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use corprof::args::EventPipeEvent;
 use corprof::events::views::GcSuspendBegin;
 use corprof::events::{Event, KeywordSet, Level, SuspendReason};
-use corprof::id::{EventPipeSessionId, Inert};
+use corprof::id::{EventPipeProviderId, EventPipeSessionId, Inert};
 use corprof::info::{EventPipeProviderConfig, RuntimeEvents};
 use corprof::prelude::*;
 use corprof::profiler_thread::ProfilerThread;
@@ -59,6 +60,8 @@ const WALKED: [u32; 6] =
 thread_local! {
     /// Whether this thread makes a pause for a profiler.
     static PAUSES_FOR_PROFILER: Cell<bool> = const { Cell::new(false) };
+    /// Whether this thread has told of an activity since it took work from the queue.
+    static HAS_ACTIVITY: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Who writes events that are kept.
@@ -116,6 +119,34 @@ pub(in crate::sampler) struct EventInbox {
     held: Mutex<Held>,
     /// Of async operations.
     decoder: Mutex<Decoder>,
+    providers: KnownProviders,
+}
+
+/// The providers of the sources but the runtime's, as numbers; 0 before the first event. Providers live as long as the
+/// process, and asking for a name costs as much as all else that is done for an event.
+#[derive(Default)]
+struct KnownProviders {
+    activities: AtomicUsize,
+    operations: AtomicUsize,
+    queue: AtomicUsize,
+}
+
+impl KnownProviders {
+    fn source(&self, cx: &InNoGc<'_>, provider: EventPipeProviderId<'_>) -> Option<Source> {
+        let sources = [
+            (&self.activities, ACTIVITY_PROVIDER, Source::Activities),
+            (&self.operations, PROVIDER, Source::Operations),
+            (&self.queue, QUEUE_PROVIDER, Source::Queue),
+        ];
+        let number = provider.as_raw();
+        if let Some((.., source)) = sources.iter().find(|(known, ..)| known.load(Relaxed) == number) {
+            return Some(*source);
+        }
+        let name = cx.event_pipe_provider_info(provider).ok()?;
+        let (known, _, source) = sources.into_iter().find(|(_, of_source, _)| *of_source == name)?;
+        known.store(number, Relaxed);
+        Some(source)
+    }
 }
 
 #[derive(Default)]
@@ -173,22 +204,30 @@ impl EventKinds {
 
 impl EventInbox {
     pub(in crate::sampler) fn new(kinds: EventKinds) -> Self {
-        Self { kinds, held: Mutex::default(), decoder: Mutex::new(Decoder::new()) }
+        let providers = KnownProviders::default();
+        Self { kinds, held: Mutex::default(), decoder: Mutex::new(Decoder::new()), providers }
     }
 
-    /// Who writes an event, if it is kept.
+    /// Who writes an event, if it is kept. Of the work that a thread takes from the queue, the first after an activity
+    /// is enough: it ends what the thread runs for that.
     fn source(&self, cx: &InNoGc<'_>, event: &EventPipeEvent<'_>) -> Option<Source> {
         if let Some(of_runtime) = event.of_runtime(cx) {
             let is_wanted = self.kinds.want(event.id, event.metadata) && !is_of_profiler(event.id, &of_runtime);
             return is_wanted.then_some(Source::Runtime);
         }
-        let name = cx.event_pipe_provider_info(event.provider).ok().filter(|_| self.kinds.activity)?;
-        match &*name {
-            ACTIVITY_PROVIDER => Some(Source::Activities),
-            PROVIDER => Some(Source::Operations).filter(|_| event.id == ASYNC_EVENTS),
-            QUEUE_PROVIDER => Some(Source::Queue).filter(|_| event.id == WORK_TAKEN),
-            _ => None,
+        if !self.kinds.activity {
+            return None;
         }
+        let source = self.providers.source(cx, event.provider)?;
+        let is_wanted = match source {
+            Source::Operations => event.id == ASYNC_EVENTS,
+            Source::Queue => event.id == WORK_TAKEN && HAS_ACTIVITY.replace(false),
+            Source::Activities | Source::Runtime => true,
+        };
+        if source == Source::Activities {
+            HAS_ACTIVITY.set(true);
+        }
+        is_wanted.then_some(source)
     }
 
     /// Keeps an event; if the runtime's says what code has done, with the stack of this thread, which writes it.
