@@ -9,6 +9,7 @@
 //     GET /catalogue   a report over 400 products: LINQ, dictionaries, sorting, text and JSON
 //     GET /shares      work in known shares of processor time: Sixty 60 %, Thirty 30 %, Ten 10 %
 //     GET /mix         the same in an async method (40 %), in a generic method (20 %) and in a lambda over an iterator (40 %)
+//     GET /orders      the report, after an order that is counted under a lock and, in each 32nd request, refused by an exception
 //     GET /hello       next to nothing
 //     GET /awaits      the same, suspended twice
 
@@ -41,6 +42,8 @@ static class Service
         WebApplication app = builder.Build();
         Catalogue catalogue = new Catalogue(400);
         app.Map("/catalogue", branch => branch.Run(context => Answer(context, catalogue.Report())));
+        Orders orders = new Orders();
+        app.Map("/orders", branch => branch.Run(context => Answer(context, orders.Take() + catalogue.Report())));
         app.Map("/shares", branch => branch.Run(context => Answer(context, Truth.Shares().ToString())));
         app.Map("/mix", branch => branch.Run(async context => await Answer(context, (await Truth.Mix()).ToString())));
         app.Map("/hello", branch => branch.Run(context => Answer(context, "hello")));
@@ -155,6 +158,36 @@ sealed class Catalogue
             foreach (char one in text) hash = (hash ^ one) * 16777619;
         return hash;
     }
+}
+
+sealed class Orders
+{
+    readonly object gate = new();
+    readonly int[] sums = new int[4096];
+    int taken;
+
+    /// Some microseconds under the lock: now and then another request waits for it.
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public string Take()
+    {
+        int number;
+        lock (gate)
+        {
+            number = ++taken;
+            for (int i = 0; i < sums.Length; i++) sums[i] += number;
+        }
+        try
+        {
+            return Check(number);
+        }
+        catch (InvalidOperationException refused)
+        {
+            return refused.Message;
+        }
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static string Check(int number) => number % 32 == 0 ? throw new InvalidOperationException("refused") : "taken";
 }
 
 static class Truth

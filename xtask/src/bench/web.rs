@@ -31,8 +31,9 @@ const MOST_RECORDED: f64 = 1.0 / 0.95;
 const MOST_SLOWER: f64 = 1.2;
 const MOST_BYTES: f64 = 20.0;
 
-/// The requested path.
-const PATH: &str = "/catalogue";
+/// The requested paths: a report, and the same with exceptions and a lock, so that there is all that can be recorded.
+const CATALOGUE: &str = "/catalogue";
+const ORDERS: &str = "/orders";
 const TURNS: usize = 4;
 
 /// A profiler of the service.
@@ -41,6 +42,7 @@ struct Watcher<'b> {
     built: &'b Built,
     kind: Kind,
     settings: Vec<(&'static str, String)>,
+    path: &'static str,
     /// Whether the service uses the server collector.
     is_server: bool,
     /// Whether it comes when the service is at work, and not from the start.
@@ -106,6 +108,14 @@ pub(super) fn under_the_attached_sampler(bed: &Bed, service: &Path, rounds: u32)
     measure(bed, service, |directory| by_attached_sampling(bed, directory), rounds)
 }
 
+/// Measures what a recording costs the service that has cpu, alloc, lock, exception and gc.
+///
+/// # Errors
+/// If a program fails.
+pub(super) fn under_a_recording(bed: &Bed, service: &Path, rounds: u32) -> Result<Vec<Line>> {
+    measure(bed, service, |directory| by_recording(bed, directory), rounds)
+}
+
 fn measure<'b>(
     bed: &Bed,
     service: &Path,
@@ -138,6 +148,7 @@ fn by_hooks<'b>(HookProfilers { tracer, timer, .. }: &'b HookProfilers, director
         built,
         kind,
         settings,
+        path: CATALOGUE,
         is_server: false,
         is_attached: false,
         most,
@@ -157,22 +168,28 @@ fn by_sampling<'b>(bed: &'b Bed, directory: &Path) -> Vec<Watcher<'b>> {
         ("signals, 1 kHz, server GC", "1000", true, MOST_AT_1000_HZ),
     ];
     let sampled = |(name, hertz, is_server, most)| Watcher { is_server, ..signals(bed, directory, name, hertz, most) };
+    rates.map(sampled).into()
+}
+
+/// The same sampler, which records all that it can.
+fn by_recording<'b>(bed: &'b Bed, directory: &Path) -> Vec<Watcher<'b>> {
     let settings = [
         ("SAMPLER_STRATEGY", "signals".to_owned()),
         ("SAMPLER_HZ", "100".to_owned()),
         ("SAMPLER_OUT", file(directory, "all.nettrace")),
         ("SAMPLER_EVENTS", "alloc,lock,exception,gc".to_owned()),
     ];
-    let recorded = Watcher {
-        name: "a recording: cpu, alloc, lock, exception, gc",
+    let recorded = |(name, path)| Watcher {
+        name,
         built: &bed.sampler,
         kind: Kind::Sampler,
-        settings: settings.into(),
+        settings: settings.clone().into(),
+        path,
         is_server: false,
         is_attached: false,
         most: Some(MOST_RECORDED),
     };
-    rates.map(sampled).into_iter().chain([recorded]).collect()
+    [("all events", CATALOGUE), ("all events, with exceptions", ORDERS)].map(recorded).into()
 }
 
 /// The same, attached to services that are at work.
@@ -193,6 +210,7 @@ fn signals<'b>(bed: &'b Bed, directory: &Path, name: &'static str, hertz: &str, 
         built: &bed.sampler,
         kind: Kind::Sampler,
         settings,
+        path: CATALOGUE,
         is_server: false,
         is_attached: false,
         most: Some(most),
@@ -209,8 +227,8 @@ fn round(bed: &Bed, dll: &Path, watcher: &Watcher<'_>, measured: &mut Measured) 
     let collector: Vec<_> = collector.into_iter().collect();
     let (warm_up, requests) = watcher.kind.requests();
     let start = |built, settings: &[_]| -> Result<_> {
-        let service = Service::start(bed, dll, built, settings, PATH)?;
-        service.load(PATH, warm_up)?;
+        let service = Service::start(bed, dll, built, settings, watcher.path)?;
+        service.load(watcher.path, warm_up)?;
         Ok(service)
     };
     let bare = start(None, &collector)?;
@@ -224,7 +242,7 @@ fn round(bed: &Bed, dll: &Path, watcher: &Watcher<'_>, measured: &mut Measured) 
     let mut costs = Vec::new();
     let mut watched_costs = Vec::new();
     for turn in 0..TURNS {
-        let ask = |service: &Service| service.load(PATH, requests);
+        let ask = |service: &Service| service.load(watcher.path, requests);
         let (one, other): (Answered, Answered) = if turn % 2 == 0 {
             let one = ask(&bare)?;
             (one, ask(&watched)?)
