@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
-use corprof_tests::{Outcome, Run, Runtime};
+use corprof_tests::{Outcome, Run, Runtime, repetitions};
 
+use crate::hooks::FIRST_CALLS;
 use crate::timer::KNOWN_CALLS;
 
 /// The table: how often each method was called.
@@ -53,6 +54,24 @@ fn count_calls_counts_each_call() -> Result<()> {
         outcome.exited_with(7)?;
         ensure!(outcome.stderr.contains("the profiler CountCalls is not loaded"), "{outcome}");
         ensure!(outcome.stderr.contains("COUNT_CALLS_FILTER=[: "), "{outcome}");
+    }
+    Ok(())
+}
+
+#[test]
+fn calls_that_threads_make_at_once_are_counted_from_the_first_on() -> Result<()> {
+    for runtime in Runtime::all_for_modern("FirstCalls")? {
+        for tiered in ["0", "1"].repeat(repetitions(1, 50)) {
+            let run = Run::new(&runtime, "FirstCalls").env("DOTNET_TieredCompilation", tiered);
+            let outcome = run.built_in("count_calls").env("COUNT_CALLS_FILTER", "[FO]*").run()?;
+            outcome.exited_with(0)?;
+            let counts = counts(&outcome);
+            for (name, calls) in FIRST_CALLS {
+                let rows = counts.iter().filter(|(method, _)| method.starts_with(name));
+                let found: u64 = rows.map(|(_, calls)| *calls).sum();
+                ensure!(found == calls, "{runtime}, tiered {tiered}: {found} calls of {name}: {outcome}");
+            }
+        }
     }
     Ok(())
 }

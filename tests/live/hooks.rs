@@ -9,7 +9,7 @@ use corprof_tests::{Outcome, Run, Runtime, repetitions};
 const LIBRARY: &str = "hooks";
 
 /// Methods of the program FirstCalls, and how often it calls them.
-const OWN: [(&str, u64); 6] = [
+pub(crate) const FIRST_CALLS: [(&str, u64); 6] = [
     ("Own<", 400),
     ("FirstCalls.Add(", 100),
     ("FirstCalls.Loop(", 100),
@@ -151,7 +151,7 @@ fn calls_that_threads_make_at_once_are_heard_of_from_the_first_on() -> Result<()
                 let outcome = run.profiler_named(LIBRARY, "CountsCalls").run()?;
                 outcome.exited_with(0)?;
                 let said = Said::of(&outcome)?;
-                let expected = OWN.into_iter().chain(FRAMEWORK.into_iter().filter(|_| by != "il"));
+                let expected = FIRST_CALLS.into_iter().chain(FRAMEWORK.into_iter().filter(|_| by != "il"));
                 for (name, calls) in expected {
                     let rows = said.rows.iter().filter(|(row, _)| row.starts_with(name));
                     let found: u64 = rows.map(|(_, count)| count.0).sum();
