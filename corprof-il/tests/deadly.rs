@@ -23,6 +23,7 @@ const VARARG: u32 = 0x0600_0004; // static vararg void ()
 const TAKES_VOID: u32 = 0x0600_0005; // static void (void[])
 const OWN: u32 = 0x0600_0006; // instance void ()
 const TAKES_REF: u32 = 0x0600_0009; // static void (int32&)
+const TAKES_TEXT: u32 = 0x0600_000a; // static void (string&)
 const BOXED: u32 = 0x0600_0007;
 const UNRELATED: u32 = 0x0600_0008;
 const OF_DATE: u32 = 0x0a00_0001; // instance void () of DATE
@@ -30,6 +31,7 @@ const GENERIC_OF_VOID: u32 = 0x2b00_0001;
 const GENERIC_OF_INT: u32 = 0x2b00_0002;
 const BYTES: u32 = 0x0400_0001; // static uint8
 const VOIDS: u32 = 0x0400_0002; // static void[]
+const TEXT: u32 = 0x0400_0003; // static string
 const PARAMETER: u32 = 0x1b00_0001; // !!0
 const LOCALS: u32 = 0x1100_0001;
 
@@ -88,6 +90,7 @@ impl Resolve for Module {
             STATIC | GENERIC | VARARG => signature(false, vec![]),
             TAKES_NATIVE => signature(false, vec![primitive(Primitive::NativeInt)]),
             TAKES_REF => signature(false, vec![Type::ByRef(Box::new(primitive(Primitive::Int32)))]),
+            TAKES_TEXT => signature(false, vec![Type::ByRef(Box::new(primitive(Primitive::String)))]),
             TAKES_VOID => signature(false, vec![array(VOID)]),
             OWN | BOXED | UNRELATED | OF_DATE => signature(true, vec![]),
             _ => return None,
@@ -113,6 +116,7 @@ impl Resolve for Module {
         let ty = match token.as_raw() {
             BYTES => primitive(Primitive::UInt8),
             VOIDS => array(VOID),
+            TEXT => primitive(Primitive::String),
             _ => return None,
         };
         Some(FieldInfo { owner: Some(named(CLASS)), ty, is_static: Some(true) })
@@ -230,6 +234,35 @@ fn a_constrained_call_is_of_a_method_that_the_value_has() {
     assert_eq!(called(STRUCT, UNRELATED), [Rule::ConstrainedCall]);
     assert_eq!(called(PARAMETER, UNRELATED), [Rule::ConstrainedCall]);
     assert_eq!(called(CLASS, UNRELATED), [], "classes are not compared");
+}
+
+/// The optimiser of .NET 10 and 11 reads a read-only field while it compiles, takes what it finds for an object, and dies:
+/// also through a local variable, and in a method that it inlines.
+#[test]
+fn no_reference_is_read_where_a_static_field_holds_a_value() {
+    let module = Module::with_locals([Type::ByRef(Box::new(primitive(Primitive::Object)))]);
+    let at = |field, code: &[Instruction]| {
+        let code = [&[token(O::Ldsflda, field)], code, &[plain(O::Ret)]].concat();
+        module.rules(code)
+    };
+    let call = token(O::Callvirt, OWN).prefixed([Prefix::Constrained(Token::from_raw(CLASS))]);
+    let reads: [&[Instruction]; 7] = [
+        &[plain(O::Ldind_Ref), plain(O::Pop)],
+        &[token(O::Ldobj, CLASS), plain(O::Pop)],
+        &[call],
+        &[Instruction::stloc(0)],
+        &[token(O::Call, TAKES_TEXT)],
+        &[plain(O::Dup), plain(O::Ldind_Ref), plain(O::Pop), plain(O::Pop)],
+        &[token(O::Ldflda, BYTES), plain(O::Ldind_Ref), plain(O::Pop)],
+    ];
+    for read in &reads[..6] {
+        assert_eq!(at(BYTES, read), [Rule::StackUnexpected], "{read:?}");
+        assert_eq!(at(TEXT, read), [], "{read:?}");
+    }
+    // A field of a value there.
+    assert!(at(BYTES, reads[6]).contains(&Rule::StackUnexpected));
+    assert_eq!(at(BYTES, &[token(O::Call, TAKES_REF)]), []);
+    assert_eq!(at(BYTES, &[plain(O::Ldind_U1), plain(O::Pop)]), []);
 }
 
 /// `try { leave } filter { pop, a region, answer } { pop, leave }`, with this region in the filter or in the handler.

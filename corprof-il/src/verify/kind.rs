@@ -26,6 +26,11 @@ pub(super) enum Kind {
     Float,
     /// A managed pointer.
     Ref,
+    /// The address of a static field that holds a value, or of a part of one: a managed pointer, but not to a reference.
+    /// .NET's optimiser reads a read-only field while it compiles, and dies if what it finds there is no reference.
+    StaticValue,
+    /// A managed pointer to a reference, as a signature has it.
+    ToReference,
     Object,
     /// An array whose elements are not references: an object, but not for `stelem.ref`, of which .NET 10's optimiser
     /// dies.
@@ -78,6 +83,7 @@ impl Kind {
             Self::Small => Self::Int32,
             Self::Values | Self::Elements(_) => Self::Object,
             Self::Function(_) | Self::Mixed => Self::Native,
+            Self::StaticValue | Self::ToReference => Self::Ref,
             other => other,
         }
     }
@@ -115,6 +121,9 @@ impl Kind {
             (Self::Int32, Self::Native) | (Self::Native, Self::Int32) => Some(Self::Mixed),
             (Self::Mixed, other) | (other, Self::Mixed) => {
                 matches!(other.plain(), Self::Int32 | Self::Native).then_some(Self::Mixed)
+            }
+            (Self::StaticValue | Self::ToReference, other) | (other, Self::StaticValue | Self::ToReference) => {
+                Self::Ref.merge(other.plain())
             }
             (Self::Ref, Self::Native) | (Self::Native, Self::Ref) => Some(Self::Ref),
             (Self::Object | Self::Values | Self::Elements(_), Self::Object | Self::Values | Self::Elements(_)) => {
@@ -197,6 +206,8 @@ impl Types {
             Kind::Native | Kind::Function(_) | Kind::Mixed => "native int".into(),
             Kind::Float => "float".into(),
             Kind::Ref => "managed pointer".into(),
+            Kind::StaticValue => "address of a static value".into(),
+            Kind::ToReference => "address of a reference".into(),
             Kind::Object => "object".into(),
             Kind::Values | Kind::Elements(_) => "array of values".into(),
             Kind::NAMELESS => "a value type".into(),
@@ -275,7 +286,10 @@ impl Types {
                 _ => self.kind(resolve, element, scope).map_or(Kind::Object, Kind::array),
             },
             Type::Class(_) | Type::Array(..) | Type::Generic { value_type: false, .. } => Kind::Object,
-            Type::ByRef(_) => Kind::Ref,
+            Type::ByRef(to) => match self.kind(resolve, to, scope).map(Kind::plain) {
+                Some(Kind::Object) => Kind::ToReference,
+                _ => Kind::Ref,
+            },
             Type::Pointer(_) | Type::FunctionPointer(_) => Kind::Native,
             Type::ValueType(token) => match self.of_token(resolve, token.token())? {
                 Kind::Unknown => self.named(resolve, token.token()),

@@ -95,6 +95,7 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
         if matches!(opcode, O::Stfld | O::Stsfld) {
             self.pop_into(field.kind, "the field");
         }
+        let is_in_static_value = self.stack.last() == Some(&Kind::StaticValue);
         if !is_static {
             let object = self.pop();
             let fits = match (object, field.owner.plain()) {
@@ -112,7 +113,11 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
         }
         match opcode {
             O::Ldfld | O::Ldsfld => self.push(field.kind),
-            O::Ldflda | O::Ldsflda => self.push(Kind::Ref),
+            O::Ldflda | O::Ldsflda => {
+                let is_reference = self.frame.is_reference(field.kind) || field.kind == Kind::Unknown;
+                let is_static_value = !is_reference && (is_static || is_in_static_value);
+                self.push(if is_static_value { Kind::StaticValue } else { Kind::Ref });
+            }
             _ => {}
         }
     }
@@ -158,7 +163,7 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
                 let found = "an integer smaller than int32";
                 self.breach(Rule::Assignment, found, "native int for the parameter, or conv.i before the call");
             }
-            if (exact, *kind) == (Some(Kind::Mixed), Kind::Ref) {
+            if (exact, kind.plain()) == (Some(Kind::Mixed), Kind::Ref) {
                 let found = "native int or, on another path, int32";
                 self.breach(Rule::Assignment, found, "managed pointer for the parameter");
             }
@@ -203,6 +208,7 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
     /// call of something else, or it dies.
     fn constrained_callvirt(&mut self, ty: Token, kind: Kind, method: Token) {
         if self.frame.is_reference(kind) {
+            self.not_of_a_static_value();
             return;
         }
         let definition = self.facts.definition(ty);

@@ -49,8 +49,20 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
         Kind::Unknown
     }
 
+    /// A reference is to be read at the address on top of the stack.
+    pub(super) fn not_of_a_static_value(&mut self) {
+        if self.stack.last() == Some(&Kind::StaticValue) {
+            let found = self.name(Kind::StaticValue);
+            let expected = self.name(Kind::ToReference);
+            self.breach(Rule::StackUnexpected, found, expected);
+        }
+    }
+
     #[inline]
     pub(super) fn pop_into(&mut self, wanted: Kind, what: &str) -> Kind {
+        if wanted == Kind::ToReference {
+            self.not_of_a_static_value();
+        }
         let found = self.pop();
         let wanted = self.facts.types.sized(wanted.plain());
         if !self.facts.types.fits(found, wanted) && !self.frame.is_same_reference(found, wanted) {

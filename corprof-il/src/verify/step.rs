@@ -387,6 +387,9 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
     }
 
     fn load(&mut self, kind: Kind) {
+        if self.frame.is_reference(kind) {
+            self.not_of_a_static_value();
+        }
         self.pop_address();
         self.push(kind);
     }
