@@ -125,6 +125,8 @@ fn handles_find_their_objects_and_let_them_die() -> Result<()> {
             let unfit = "error GetObjectIDFromHandle(objects): CORPROF_E_UNSUPPORTED_CALL_SEQUENCE";
             expect(&outcome, &[("handle in jit_compilation_started", unfit)])?;
         }
+        let dead = [("wasted after a collection", "false"), ("is_alive wasted after a collection", "false")];
+        expect(&outcome, &dead)?;
     }
     Ok(())
 }

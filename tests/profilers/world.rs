@@ -39,6 +39,8 @@ struct World {
     details: Mutex<Option<ClassId>>,
     app_domain: Mutex<Option<AppDomainId>>,
     handles: Mutex<Vec<ObjectHandle>>,
+    /// A weak one of an array that nothing keeps.
+    wasted: Mutex<Option<ObjectHandle>>,
     collections: AtomicU64,
 }
 
@@ -326,6 +328,9 @@ impl Callbacks for World {
             _ => return, // not the program's
         };
         tell(&format!("array_object_info {name}"), lengths);
+        if name == "wasted" {
+            *self.wasted.lock(cx) = tell("create_handle of wasted", cx.create_handle(object, HandleKind::Weak));
+        }
     }
 
     fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) {
@@ -367,6 +372,10 @@ impl Callbacks for World {
             let name = class.map(|class| class.map(|class| cx.names().class(class).to_string()));
             tell(&format!("handle {:?} after collection {number}", handle.kind()), name);
             tell(&format!("is_alive {:?} after collection {number}", handle.kind()), handle.is_alive());
+        }
+        if let Some(handle) = self.wasted.lock(cx).take() {
+            tell("wasted after a collection", handle.get(cx).map(|object| object.is_some()));
+            tell("is_alive wasted after a collection", handle.is_alive());
         }
     }
 
