@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// And for one that it refuses: nothing is claimed of those.
 const LITTLE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// So many assemblies are loaded by one process.
+/// So many copies of an assembly are loaded by one process.
 const FILES: usize = 8;
 
 /// Where the bodies come from.
@@ -92,13 +92,16 @@ pub fn compare(runtime: &Runtime, plan: &Plan) -> Result<Tally> {
     let set = assemblies(&framework)?;
     let folder = tempfile::tempdir()?;
     let slots = slots(runtime, plan, &set, &framework, &folder.path().join("controls"))?;
-    let litters = litters(plan, &set, &framework, &slots)?;
+    let mut litters = litters(plan, &set, &framework, &slots)?;
+    // A copy in a context of its own would make references of other assemblies to its name ambiguous.
+    litters.sort_by(|a, b| a.assembly.cmp(&b.assembly));
     let mut tally = Tally::new(runtime.name.clone(), plan.every_refused);
     for (is_refused, kind) in [(false, "sound"), (true, "refused")] {
         let chosen = |number: usize, mutant: &Mutant| {
             mutant.rule.is_some() == is_refused && (!is_refused || number.is_multiple_of(plan.every_refused))
         };
-        for (number, litters) in litters.chunks(FILES).enumerate() {
+        let of_one_assembly = litters.chunk_by(|a, b| a.assembly == b.assembly);
+        for (number, litters) in of_one_assembly.flat_map(|litters| litters.chunks(FILES)).enumerate() {
             let folder = folder.path().join(format!("{kind}-{number}"));
             let mut files = Files::default();
             for (number, litter) in litters.iter().enumerate() {
