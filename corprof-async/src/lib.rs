@@ -81,8 +81,8 @@
 //! ends, and their threads seem to run them until another one ends there.
 //!
 //! A thread writes its buffer when it is full, and the runtime each second those of threads that were idle for 250 ms;
-//! the end of a session writes nothing. Before it ends, start a second session of the provider, which has all threads write their buffers, and wait
-//! for 1.3 s. While it runs, ask so at most every [`QUESTION_INTERVAL`].
+//! the end of a session writes nothing. Before it ends, start a second session of the provider, which has all threads
+//! write their buffers, and wait for the [`ANSWER_TIME`]. While it runs, ask so at most every [`QUESTION_INTERVAL`].
 //!
 //! # Another source
 //!

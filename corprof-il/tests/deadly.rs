@@ -236,8 +236,8 @@ fn a_constrained_call_is_of_a_method_that_the_value_has() {
     assert_eq!(called(CLASS, UNRELATED), [], "classes are not compared");
 }
 
-/// The optimiser of .NET 10 and 11 reads a read-only field while it compiles, takes what it finds for an object, and dies:
-/// also through a local variable, and in a method that it inlines.
+/// The optimiser of .NET 10 and 11 reads a read-only field while it compiles, takes what it finds for an object, and
+/// dies: also through a local variable, and in a method that it inlines.
 #[test]
 fn no_reference_is_read_where_a_static_field_holds_a_value() {
     let module = Module::with_locals([Type::ByRef(Box::new(primitive(Primitive::Object)))]);

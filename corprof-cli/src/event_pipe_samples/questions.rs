@@ -1,8 +1,8 @@
 //! Asks the threads of a process what they run: otherwise one that is never idle tells it late.
 //!
-//! The runtime answers some time later, and later still on a busy machine. How busy the process is shows in its samples:
-//! the thread that takes them wants to do so each millisecond. All times are those of the trace, for what has not been
-//! read yet is no answer.
+//! The runtime answers some time later, and later still on a busy machine. How late the process is shows in its
+//! samples: the thread that takes them wants to do so each millisecond. All times are those of the trace, for what has
+//! not been read yet is no answer.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

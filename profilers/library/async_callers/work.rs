@@ -22,8 +22,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const START: Duration = Duration::from_millis(10);
 /// How often it is looked for classes that the probe has met.
 const LEARN: Duration = Duration::from_millis(50);
-/// How often threads are asked for what they hold at the beginning, as long as no thread owes an answer: at the end of a process they do not tell, and many a
-/// process is short.
+/// How often threads are asked for what they hold at the beginning, as long as no thread owes an answer: at the end of a
+/// process they do not tell, and many a process is short.
 const FIRST_FLUSHES: Duration = Duration::from_millis(250);
 const BEGINNING: Duration = Duration::from_secs(10);
 /// How often it is forgotten what no stack needs any more.

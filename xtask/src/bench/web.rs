@@ -180,14 +180,9 @@ fn by_recording<'b>(bed: &'b Bed, directory: &Path) -> Vec<Watcher<'b>> {
         ("SAMPLER_EVENTS", "alloc,lock,exception,gc".to_owned()),
     ];
     let recorded = |(name, path)| Watcher {
-        name,
-        built: &bed.sampler,
-        kind: Kind::Sampler,
         settings: settings.clone().into(),
         path,
-        is_server: false,
-        is_attached: false,
-        most: Some(MOST_RECORDED),
+        ..signals(bed, directory, name, "100", MOST_RECORDED)
     };
     [("all events", CATALOGUE), ("all events, with exceptions", ORDERS)].map(recorded).into()
 }

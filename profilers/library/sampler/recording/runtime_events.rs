@@ -122,8 +122,9 @@ pub(in crate::sampler) struct EventInbox {
     providers: KnownProviders,
 }
 
-/// The providers of the sources but the runtime's, as numbers; 0 before the first event. Providers live as long as the
-/// process, and asking for a name costs as much as all else that is done for an event.
+/// The providers of the sources but the runtime's, as numbers; 0 before the first event. The session hears of no others,
+/// so a number that is free again names none of these. Asking for a name costs as much as all else that is done for an
+/// event.
 #[derive(Default)]
 struct KnownProviders {
     activities: AtomicUsize,
