@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
 use corprof_nettrace::events::universal::Measured;
-use pages::{shown, shown_after};
+use pages::shown;
 use recordings::MILLISECOND;
 use serde_json::Value;
 
@@ -83,27 +83,28 @@ fn shorter_cells_of_a_long_recording_are_shown_on_demand() -> Result<()> {
     let shorter = choose.to_owned() + &click("in");
     // The sample is in the first of the cells of its second.
     let shortest = shorter.clone() + "key('Home'); for (let i = 0; i < 5; i++) key('ArrowRight'); key('Enter');";
-    for (todo, expected, column) in [
-        ("", "All the time: 300 samples", "A column is a minute, from top to bottom; a cell 1 s."),
-        (choose, "0:00:05 to 0:00:06: 1 sample", "A column is a minute"),
-        (&shorter, "0:00:05.00 to 0:00:06.00: 1 sample", "A column is a second, from top to bottom; a cell 20 ms."),
-        (&shortest, "0:00:05.00 to 0:00:05.02: 1 sample", "A column is a second"),
-        (&(shortest.clone() + "key('-');"), "0:00:05 to 0:00:06: 1 sample", "A column is a minute"),
-        (&(click("in") + &click("out")), "All the time: 300 samples", "A column is a minute"),
-    ] {
-        let Some(shown) = shown_after(&page, todo)? else { return Ok(()) };
-        ensure!(pages::words(&shown)?.starts_with(expected), "{todo}: {}", pages::words(&shown)?);
-        ensure!(shown.contains(column), "{todo}: {shown}");
-    }
-    // A link asks for the cells that it needs.
-    for (asked, expected, column) in [
-        ("#at=2505-2506", "0:41:45 to 0:41:46: 1 sample", "A column is a minute"),
-        ("#at=2505-2505.02", "0:41:45.00 to 0:41:45.02: 1 sample", "A column is a second"),
-        ("#at=2505.02-2505.1", "0:41:45.02 to 0:41:45.10: 0 samples", "A column is a second"),
-    ] {
-        let shown = shown(&page, asked)?.context("no Chromium any more")?;
-        ensure!(pages::words(&shown)?.starts_with(expected), "{asked}: {}", pages::words(&shown)?);
-        ensure!(shown.contains(column), "{asked}: {shown}");
+    let back = shortest.clone() + "key('-');";
+    let in_and_out = click("in") + &click("out");
+    let cases = [
+        (("", ""), "All the time: 300 samples", "A column is a minute, from top to bottom; a cell 1 s."),
+        (("", choose), "0:00:05 to 0:00:06: 1 sample", "A column is a minute"),
+        (
+            ("", &shorter),
+            "0:00:05.00 to 0:00:06.00: 1 sample",
+            "A column is a second, from top to bottom; a cell 20 ms.",
+        ),
+        (("", &shortest), "0:00:05.00 to 0:00:05.02: 1 sample", "A column is a second"),
+        (("", &back), "0:00:05 to 0:00:06: 1 sample", "A column is a minute"),
+        (("", &in_and_out), "All the time: 300 samples", "A column is a minute"),
+        // A link asks for the cells that it needs.
+        (("#at=2505-2506", ""), "0:41:45 to 0:41:46: 1 sample", "A column is a minute"),
+        (("#at=2505-2505.02", ""), "0:41:45.00 to 0:41:45.02: 1 sample", "A column is a second"),
+        (("#at=2505.02-2505.1", ""), "0:41:45.02 to 0:41:45.10: 0 samples", "A column is a second"),
+    ];
+    let Some(shown) = shown(&page, cases.map(|(used, ..)| used))? else { return Ok(()) };
+    for ((used, expected, column), shown) in cases.iter().zip(&shown) {
+        ensure!(pages::words(shown)?.starts_with(expected), "{used:?}: {}", pages::words(shown)?);
+        ensure!(shown.contains(column), "{used:?}: {shown}");
     }
     Ok(())
 }
@@ -116,19 +117,17 @@ fn a_range_of_cells_chooses_what_the_flame_graph_is_of() -> Result<()> {
     let told = String::from_utf8(output.stderr)?;
     ensure!(told.contains("wrote page.html: 4 columns in cells of 20ms"), "{told}");
     let page = folder.path().join("page.html");
-    let Some(whole) = shown(&page, "")? else { return Ok(()) };
+    let uses = ["", "#at=2.5-2.6", "#at=0-0.02", "#at=1.2-1.8"].map(|fragment| (fragment, ""));
+    let Some([whole, third, first, idle]) = shown(&page, uses)? else { return Ok(()) };
     ensure!(whole.contains("All the time: 300 samples"), "{whole}");
     for expected in ["to 1 sample<", "A column is a second", ">300 samples shown."] {
         ensure!(whole.contains(expected), "{expected} in {whole}");
     }
     ensure!(!whole.contains("<b>bold"), "a name became markup");
-    let third = shown(&page, "#at=2.5-2.6")?.context("no Chromium any more")?;
-    ensure!(third.contains("0:02.50 to 0:02.60: 10 samples"), "{third}");
     let has_row = |page: &str, method: &str| page.contains(&format!("title=\"{method}\""));
+    ensure!(third.contains("0:02.50 to 0:02.60: 10 samples"), "{third}");
     ensure!(third.contains(">10 samples shown.") && has_row(&third, "Shop.Order()"), "{third}");
-    let first = shown(&page, "#at=0-0.02")?.context("no Chromium any more")?;
     ensure!(first.contains("0:00.00 to 0:00.02: 2 samples") && !has_row(&first, "Shop.Order()"), "{first}");
-    let idle = shown(&page, "#at=1.2-1.8")?.context("no Chromium any more")?;
     ensure!(idle.contains("0:01.20 to 0:01.80: 0 samples"), "{idle}");
     Ok(())
 }
@@ -143,15 +142,16 @@ fn keys_and_pointers_choose_a_range() -> Result<()> {
     let drag = [("pointerdown", 3, 10), ("pointermove", 2, 40), ("pointerup", 2, 40)];
     let drag = drag.map(|(name, column, row)| point(name, column, row)).concat();
     let click = point("pointerdown", 2, 7) + &point("pointerup", 2, 7);
-    for (todo, words, samples) in [
+    let cases = [
         ("key('Home'); for (let i = 0; i < 2; i++) key('ArrowRight'); key('Enter');", "0:02.00 to 0:02.02", 2),
         ("key('End'); key('ArrowUp', true); key('ArrowLeft', true); key('Enter');", "0:02.96 to 0:04.00", 104),
         (&click, "0:02.14 to 0:02.16", 2),
         (&drag, "0:02.80 to 0:03.22", 42),
         ("key('Home'); key('Enter'); key('Escape');", "All the time", 300),
-    ] {
-        let Some(shown) = shown_after(&page, todo)? else { return Ok(()) };
-        let found = pages::words(&shown)?;
+    ];
+    let Some(shown) = shown(&page, cases.map(|(todo, ..)| ("", todo)))? else { return Ok(()) };
+    for ((todo, words, samples), shown) in cases.iter().zip(&shown) {
+        let found = pages::words(shown)?;
         ensure!(found.starts_with(&format!("{words}: {samples} samples")), "{todo}: {found}");
         ensure!(shown.contains(&format!(">{samples} samples shown.")), "{todo}: {shown}");
     }
@@ -209,9 +209,8 @@ fn several_recordings_are_one_time() -> Result<()> {
     assert_eq!(weight(&half), 100);
     data(&[])?;
     let page = folder.path().join("heatmap.html");
-    let Some(second) = shown(&page, "#at=10-10.1")? else { return Ok(()) };
+    let Some([second, between]) = shown(&page, [("#at=10-10.1", ""), ("#at=2-9", "")])? else { return Ok(()) };
     ensure!(pages::words(&second)?.starts_with("0:10.00 to 0:10.10: 10 samples"), "{}", pages::words(&second)?);
-    let between = shown(&page, "#at=2-9")?.context("no Chromium any more")?;
     ensure!(pages::words(&between)?.contains(": 0 samples"), "{}", pages::words(&between)?);
     let output = heatmap(folder.path(), &["a.nettrace", "-"])?;
     ensure!(String::from_utf8_lossy(&output.stderr).contains("standard input cannot be joined"), "{output:?}");

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::Value;
 
 /// The data of a page.
@@ -15,17 +15,47 @@ pub(crate) fn data(page: &Path) -> Result<Value> {
     Ok(serde_json::from_str(data)?)
 }
 
-/// The elements of a page, as Chromium shows them. None without Chromium.
-pub(crate) fn shown(page: &Path, fragment: &str) -> Result<Option<String>> {
-    let url = format!("file://{}{fragment}", page.display());
-    let arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000", "--dump-dom"];
+/// The elements of a page as Chromium shows them at each fragment of its address, after a script has used it there.
+/// None without Chromium.
+pub(crate) fn shown<const N: usize>(page: &Path, uses: [(&str, &str); N]) -> Result<Option<[String; N]>> {
+    let text = fs::read_to_string(page)?;
+    let mut frames = String::new();
+    for (number, (fragment, todo)) in uses.into_iter().enumerate() {
+        let name = format!("use-{number}.html");
+        let script = HANDS.replace("TODO", todo);
+        fs::write(page.with_file_name(&name), text.replace("</body>", &format!("<script>{script}</script></body>")))?;
+        frames += &format!("<iframe width=\"800\" height=\"600\" src=\"{name}{fragment}\"></iframe>");
+    }
+    let uses = page.with_file_name("uses.html");
+    fs::write(&uses, USES.replace("FRAMES", &frames))?;
+    let arguments = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        // Frames of files may be read by the page around them.
+        "--allow-file-access-from-files",
+        "--virtual-time-budget=5000",
+        "--dump-dom",
+    ];
+    let url = format!("file://{}", uses.display());
     let Ok(output) = Command::new("chromium").args(arguments).arg(url).output() else {
         println!("skipped: there is no chromium on PATH");
         return Ok(None);
     };
     ensure!(output.status.success(), "{output:?}");
-    Ok(Some(String::from_utf8(output.stdout)?))
+    fs::write(&uses, output.stdout)?;
+    let shown: Vec<String> = serde_json::from_value(data(&uses)?)?;
+    let shown = shown.try_into().map_err(|shown: Vec<_>| anyhow!("{} frames", shown.len()))?;
+    Ok(Some(shown))
 }
+
+/// A page with each use of another one in a frame. It starts Chromium once.
+const USES: &str = "<!DOCTYPE html><body>FRAMES<script type=\"application/json\" id=\"data\"></script><script>
+setTimeout(() => {
+  const shown = [...document.querySelectorAll('iframe')].map((frame) => frame.contentDocument.documentElement.outerHTML);
+  document.getElementById('data').textContent = JSON.stringify(shown).replaceAll('<', '\\\\u003c');
+}, 4000);
+</script></body>";
 
 /// A script that does something once the page is there. `point` is at a place in pixels.
 const HANDS: &str = "
@@ -45,15 +75,6 @@ const choose = (id, value) => {
 };
 setTimeout(() => { TODO }, 1000);
 ";
-
-/// The same after a script has used the page.
-pub(crate) fn shown_after(page: &Path, todo: &str) -> Result<Option<String>> {
-    let changed = page.with_extension("hands.html");
-    let script = HANDS.replace("TODO", todo);
-    let text = fs::read_to_string(page)?;
-    fs::write(&changed, text.replace("</body>", &format!("<script>{script}</script></body>")))?;
-    shown(&changed, "")
-}
 
 /// The words below a heat map or a timeline.
 pub(crate) fn words(shown: &str) -> Result<&str> {

@@ -46,7 +46,10 @@ impl Told {
     fn leave(&self) {
         if self.is("twice") {
             let other = self.detacher.clone();
-            let _ = std::thread::Builder::new().spawn(move || (other.detach(), other.wait()));
+            let _ = std::thread::Builder::new().spawn(move || {
+                eprintln!("attacks| leaves: {:?}", other.detach()); // one of the two is the first
+                let _ = other.wait();
+            });
         }
         let left = self.detacher.detach();
         eprintln!("attacks| leaves: {left:?}");

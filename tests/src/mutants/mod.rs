@@ -32,7 +32,7 @@ use mutate::Mutator;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// And for one that it refuses: nothing is claimed of those.
-const LITTLE_PATIENCE: Duration = Duration::from_secs(10);
+const LITTLE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// So many copies of an assembly are loaded by one process.
 const FILES: usize = 8;

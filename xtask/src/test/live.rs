@@ -116,7 +116,8 @@ impl Prepared {
 
         announce("Building the profilers");
         if tier == Tier::Smoke && runtimes.iter().any(|runtime| runtime.emulator.is_some()) {
-            build.args(["-p", "corprof-smoke", "--examples"]);
+            // Of the workspace, so that macros are compiled as for this system, and not once more with fewer features.
+            build.args(HERE).args(["--example", "smoke"]);
         } else if runtimes.iter().all(|runtime| runtime.emulator.is_none()) {
             cargo::embed_profilers(&mut build, args.release)?;
             build.args(HERE).args(tier.libraries()).args(COMMAND);
