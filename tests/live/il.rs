@@ -3,7 +3,7 @@
 
 use anyhow::{Result, ensure};
 use corprof_tests::mutants::{Plan, Source, compare};
-use corprof_tests::{Runtime, repetitions};
+use corprof_tests::{Run, Runtime, repetitions};
 
 const SEED: u64 = 17;
 
@@ -73,6 +73,22 @@ fn what_is_made_without_other_modules_is_refused_where_they_are_loaded() -> Resu
         &Plan { source, mutants: repetitions(80, 150), seed: SEED, assemblies: &ASSEMBLIES[..4], every_refused: 1 },
         0.3,
     )
+}
+
+/// The fact behind `Kind::StaticValue` of the verifier: the compiler dies of a body that takes for a reference what a
+/// read-only field holds, and not if the field may be written. Nobody calls the body.
+#[test]
+fn the_compiler_dies_of_references_that_read_only_fields_do_not_hold() -> Result<()> {
+    for runtime in Runtime::all()? {
+        let read =
+            |field: &str| Run::new(&runtime, "FoldedStatics").args([field]).env("DOTNET_DbgEnableMiniDump", "0").run();
+        let fixed = read("Fixed")?;
+        ensure!(fixed.status.code().is_none_or(|code| code != 0) && fixed.stdout.is_empty(), "{runtime}: {fixed}");
+        let written = read("Written")?;
+        written.exited_with(0)?;
+        ensure!(written.stdout.trim() == "compiled", "{runtime}: {written}");
+    }
+    Ok(())
 }
 
 mod long {

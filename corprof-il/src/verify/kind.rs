@@ -28,7 +28,7 @@ pub(super) enum Kind {
     Ref,
     /// The address of a static field that holds a value, or of a part of one: a managed pointer, but not to a
     /// reference. .NET's optimiser reads a read-only field while it compiles, and dies if what it finds there is no
-    /// reference.
+    /// reference (tests/live/il.rs).
     StaticValue,
     /// A managed pointer to a reference, as a signature has it.
     ToReference,

@@ -81,8 +81,8 @@ impl Helper {
             let percent = |time: f64| 100.0 * time / self.total;
             let found = percent(self.entries[entry]);
             ensure!((found - percent(self.witnessed[entry])).abs() <= 4.0, "{name}: {self:?}");
-            // So much more by the chance of few samples.
-            ensure!((found - share).abs() <= 12.0, "{name} has {found:.1} % instead of {share:.1}: {self:?}");
+            // So much more by the chance of few samples, and of few requests where the program gets little of a processor.
+            ensure_or_longer!((found - share).abs() <= 12.0, "{name} has {found:.1} % instead of {share:.1}: {self:?}");
         }
         Ok(())
     }
