@@ -101,6 +101,7 @@ pub(super) fn attach<H: FunctionHooks>(
     // The flag for precompiled code can be set at start-up only.
     let inserted = prepare(cx, hooks, Precompiled::Compile, Some(instrumentation.clone()), EventMask::empty())?;
     cx.spawn_profiler_thread("hooks", move |cx| {
+        cx.wait_for_attach();
         // Those that are compiled from here on are reported.
         let functions = cx.wait_for_jitted_functions().unwrap_or_else(|error| {
             report::line(format_args!("what was compiled before the attach has no hooks: {error}"));

@@ -304,6 +304,7 @@ impl<'s> Worker<'s> {
 
     /// One request for all bodies.
     fn request(&mut self, cx: &mut ProfilerThread<'_>, number: u64, ready: &[Ready<CheckedBody>]) {
+        cx.wait_for_attach();
         // Their modules stay loaded until the request is made.
         let held: Vec<_> = ready.iter().map(|ready| ready.lifeline.pin("RequestReJIT")).collect();
         let alive = || ready.iter().zip(&held).filter(|(_, held)| held.is_ok()).map(|(ready, _)| ready);

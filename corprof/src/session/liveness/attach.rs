@@ -71,6 +71,11 @@ impl Liveness {
         self.attach.is_blocked.load(Ordering::SeqCst) && self.attach.is_watching.load(Ordering::SeqCst)
     }
 
+    /// Whether the profiler is being attached: the runtime makes no callbacks yet.
+    pub(crate) fn attach_is_under_way(&self) -> bool {
+        self.attach.is_watching.load(Ordering::SeqCst)
+    }
+
     /// An error as long as `call` may list something whose end the runtime does not announce.
     pub(crate) fn refuse_after_attach(&self, runtime: &Runtime, call: &'static str) -> Result<()> {
         if !self.may_miss_unloads(runtime) {
