@@ -26,6 +26,19 @@ pub const QUESTION_INTERVAL: Duration = Duration::from_millis(1500);
 /// operation, and for those that were idle for 250 ms the runtime does it a second later, on the thread pool.
 pub const ANSWER_TIME: Duration = Duration::from_millis(1800);
 
+/// How long something takes, such as the [`ANSWER_TIME`], whose threads may each be late: the runtime's timer, and then
+/// the thread of the pool that it wakes.
+///
+/// ```
+/// # use std::time::Duration;
+/// let late = Duration::from_millis(500);
+/// assert_eq!(corprof_async::time_when_late(corprof_async::ANSWER_TIME, late), Duration::from_millis(2800));
+/// ```
+#[must_use]
+pub const fn time_when_late(time: Duration, late: Duration) -> Duration {
+    time.saturating_add(late.saturating_mul(2))
+}
+
 /// Decodes the buffers of a trace or a session.
 ///
 /// ```

@@ -82,7 +82,8 @@
 //!
 //! A thread writes its buffer when it is full, and the runtime each second those of threads that were idle for 250 ms;
 //! the end of a session writes nothing. Before it ends, start a second session of the provider, which has all threads
-//! write their buffers, and wait for the [`ANSWER_TIME`]. While it runs, ask so at most every [`QUESTION_INTERVAL`].
+//! write their buffers, and wait for the [`ANSWER_TIME`], in a busy process [longer](time_when_late). While it runs, ask so
+//! at most every [`QUESTION_INTERVAL`].
 //!
 //! # Another source
 //!
@@ -118,6 +119,7 @@ mod waits;
 
 pub use decoder::{
     ANSWER_TIME, ASYNC_EVENTS, Buffer, Decoder, PROVIDER, QUESTION_INTERVAL, STACK_KEYWORDS, StreamId, SubEvents,
+    time_when_late,
 };
 pub use endpoint::EndpointNames;
 pub use error::{DecodeError, Problem};

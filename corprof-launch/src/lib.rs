@@ -34,13 +34,9 @@
 //! }
 //! ```
 
-/// Prints a line on standard error. That its reader has gone, as a terminal that was closed, ends nothing: the macro of the
-/// standard library would panic.
-macro_rules! eprintln {
-    ($($text:tt)*) => {{
-        let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{}\n", format_args!($($text)*)));
-    }};
-}
+/// `eprintln!` here is the one that never panics.
+#[macro_use(eprintln)]
+extern crate corprof_profilers;
 
 pub mod application;
 pub mod bundled;

@@ -1,13 +1,9 @@
 //! The profilers that the command `corprof` has built in, as one library. `corprof_profilers::table` has their
 //! settings.
 
-/// Prints a line on the application's standard error. That its reader has gone ends nothing: the macro of the standard
-/// library would panic, and the SDK turns a profiler off that does.
-macro_rules! eprintln {
-    ($($text:tt)*) => {{
-        let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{}\n", format_args!($($text)*)));
-    }};
-}
+/// `eprintln!` here is the one that never panics: the SDK turns a profiler off that does.
+#[macro_use(eprintln)]
+extern crate corprof_profilers;
 
 #[macro_use]
 mod sdk;

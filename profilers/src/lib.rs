@@ -10,16 +10,20 @@
 //!
 //! [`part_glob`] is the glob that a user means who looks for frames or methods.
 //!
+//! [`eprintln!`] prints a line for those whose standard error may have no reader, and [`known_callers`] is such a line.
+//!
 //! The profilers themselves are in the folder `library`. They make a shared library, which `corprof` embeds. This crate
 //! does not have their dependencies.
 
 mod name_glob;
+mod notes;
 pub mod sdk;
 pub mod settings;
 pub mod table;
 mod trace_pattern;
 
 pub use name_glob::part_glob;
+pub use notes::known_callers;
 pub use trace_pattern::TracePattern;
 
 /// The folder of this package: what the build script of corprof-cli builds.

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use corprof_async::{ANSWER_TIME, QUESTION_INTERVAL};
+use corprof_async::{ANSWER_TIME, QUESTION_INTERVAL, time_when_late};
 use corprof_diagnostics::{Client, EventPipeSession, Level, SessionConfig};
 
 use super::async_callers;
@@ -64,8 +64,7 @@ struct Question {
 impl Question {
     /// Whether this time has passed, and as much more as the process may be late.
     fn is_past(&self, time: Duration, now: Duration) -> bool {
-        // The runtime's timer and the thread of the pool that it wakes: each may be as late as the thread that samples.
-        now >= self.latest + time + 2 * self.pause
+        now >= self.latest + time_when_late(time, self.pause)
     }
 }
 

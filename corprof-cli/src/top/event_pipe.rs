@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use corprof_async::Origin;
 use corprof_diagnostics::Process;
+use corprof_profilers::known_callers;
 
 use super::LOOK;
 use super::counts::{Method, Snapshot, Times};
@@ -133,14 +134,7 @@ impl Resumed {
 
     /// What a reader of the table should know.
     fn note(&self) -> Option<String> {
-        let all = self.with_callers + self.without;
-        let share = 100.0 * self.with_callers as f64 / all as f64;
-        (all > 0).then(|| {
-            format!(
-                "Async callers: known of {share:.1} % of {all} stacks in resumed methods. The others have their \
-                 physical stacks"
-            )
-        })
+        known_callers(self.with_callers, self.with_callers + self.without, "")
     }
 }
 

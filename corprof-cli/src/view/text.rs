@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use corprof_export::Unit;
 use corprof_nettrace::UtcTime;
+use corprof_profilers::known_callers;
 
 use crate::output;
 use crate::recording::picture::Picture;
@@ -65,13 +66,9 @@ pub(super) fn facts(facts: &Facts, out: &mut impl Write) -> io::Result<()> {
         let stacks: u64 = rest.iter().map(|kind| kind.stacks).sum();
         writeln!(out, "{events:>12} {stacks:>11}  of {} further kinds (--json has them)", rest.len())?;
     }
-    if let Some(CallerCounts { resumed: resumed @ 1.., known }) = facts.callers {
-        let share = 100.0 * known as f64 / resumed as f64;
-        writeln!(
-            out,
-            "\nAsync callers: known of {share:.1} % of {resumed} stacks in resumed methods. The others have their \
-             physical stacks"
-        )?;
+    let callers = facts.callers.and_then(|CallerCounts { resumed, known }| known_callers(known, resumed, ""));
+    if let Some(note) = callers {
+        writeln!(out, "\n{note}")?;
     }
     writeln!(out)
 }

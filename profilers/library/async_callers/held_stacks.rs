@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 use corprof::id::CodeAddress;
 use corprof::prelude::*;
 use corprof::sampler::ticks;
-use corprof_async::{ANSWER_TIME, Decoder, Limits, LogicalStack, LogicalStacks, Methods, Origin, Outcome};
+use corprof_async::{
+    ANSWER_TIME, Decoder, Limits, LogicalStack, LogicalStacks, Methods, Origin, Outcome, time_when_late,
+};
+use corprof_profilers::known_callers;
 
 use super::session::Inbox;
 use super::{Joined, Role, StackFrame, ThreadKey, Waiting};
@@ -114,7 +117,7 @@ impl<T> HeldStacks<T> {
     /// Moves the time up to which all is known.
     fn take_answers(&mut self) {
         while let Some(asked) = self.asked.front()
-            && asked.at.elapsed() >= ANSWER_TIME + 2 * self.late.saturating_sub(asked.late)
+            && asked.at.elapsed() >= time_when_late(ANSWER_TIME, self.late.saturating_sub(asked.late))
         {
             self.answered_until = asked.ticks;
             self.asked.pop_front();
@@ -255,17 +258,9 @@ impl<T> HeldStacks<T> {
 
     /// What a reader of the profile should know.
     pub(super) fn note(&self, cx: &InNoGc<'_>) -> Option<String> {
-        if self.resumed == 0 {
-            return None;
-        }
-        let share = 100.0 * self.joined as f64 / self.resumed as f64;
         let lost = self.inbox.lost(cx) + self.damaged;
         let lost = if lost == 0 { String::new() } else { format!("; {lost} buffers of the runtime are lost") };
-        Some(format!(
-            "Async callers: known of {share:.1} % of {} stacks in resumed methods{lost}. The others have their \
-             physical stacks",
-            self.resumed
-        ))
+        known_callers(self.joined, self.resumed, &lost)
     }
 }
 

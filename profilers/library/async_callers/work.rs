@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use corprof::prelude::*;
 use corprof::sampler::ticks;
 use corprof::sync::Mutex;
-use corprof_async::{ANSWER_TIME, QUESTION_INTERVAL};
+use corprof_async::{ANSWER_TIME, QUESTION_INTERVAL, time_when_late};
 
 use super::held_stacks::HeldStacks;
 use super::lateness::Lateness;
@@ -147,7 +147,7 @@ impl<S: Joins> AsyncWork<S> {
             return false;
         }
         let passed = self.flushed.elapsed();
-        if passed >= QUESTION_INTERVAL + 2 * (self.lateness.total() - self.late_at_flush) {
+        if passed >= time_when_late(QUESTION_INTERVAL, self.late_since_flush()) {
             return true;
         }
         if passed < FIRST_FLUSHES || self.begun.elapsed() >= BEGINNING {
@@ -233,7 +233,11 @@ impl<S: Joins> AsyncWork<S> {
 
     /// How long stacks wait at the end.
     fn last_wait(&self) -> Duration {
-        LONGEST.min(LAST + 2 * (self.lateness.total() - self.late_at_flush))
+        LONGEST.min(time_when_late(LAST, self.late_since_flush()))
+    }
+
+    fn late_since_flush(&self) -> Duration {
+        self.lateness.total().saturating_sub(self.late_at_flush)
     }
 
     fn is_waiting(&self, cx: &ProfilerThread<'_>) -> bool {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use corprof::prelude::*;
+use corprof_profilers::known_callers;
 
 use super::super::{Caller, Joined, Role, StackFrame, Waiting};
 use super::runs::Run;
@@ -73,10 +74,6 @@ impl ProbeCallers {
 
     /// What a reader of the profile should know.
     pub(in crate::async_callers) fn note(&self) -> Option<String> {
-        if self.resumed == 0 {
-            return None;
-        }
-        let share = 100.0 * self.joined as f64 / self.resumed as f64;
         let known = locked(&self.probe.known);
         let name = |end: u32| match end {
             AT_ROOT => None,
@@ -97,11 +94,7 @@ impl ProbeCallers {
             }
             None => String::new(),
         };
-        Some(format!(
-            "Async callers: known of {share:.1} % of {} stacks in resumed methods{ends}. The others have their \
-             physical stacks",
-            self.resumed
-        ))
+        known_callers(self.joined, self.resumed, &ends)
     }
 }
 
