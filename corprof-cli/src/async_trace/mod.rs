@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use corprof_async::trace::{ACTIVITY_ARGUMENTS, ACTIVITY_PROVIDER, QUEUE_PROVIDER, TraceEvent, classify};
-use corprof_async::{Activity, Decoder, EndpointNames, LogicalStacks, PROVIDER, Step};
+use corprof_async::{ANSWER_TIME, Activity, Decoder, EndpointNames, LogicalStacks, PROVIDER, Step, time_when_late};
 use corprof_diagnostics::{Client, EventPipeSession, Level, Process, Provider, Rundown, SessionConfig};
 use corprof_nettrace::events::Provider as EventProvider;
 use corprof_nettrace::events::universal::ProcessSymbol;
@@ -51,8 +51,6 @@ pub(crate) const LATEST: Duration = Duration::from_secs(15);
 
 /// How often stacks forget what is older than that while this time goes by.
 const RELEASES: u64 = 16;
-/// The time that threads need to write what they hold, when they are asked to.
-const FLUSH: Duration = Duration::from_millis(1300);
 /// The time that one read waits for events.
 const POLL: Duration = Duration::from_millis(100);
 /// The time limit for the runtime to end the session.
@@ -327,12 +325,13 @@ impl Target<'_> {
         let mut reader = Reader::new(session);
         let mut follower = Follower::new(listener);
         follower.begin(&mut reader)?;
+        let begun = Instant::now();
         reader.get_mut().set_read_timeout(Some(POLL));
         let until = duration.map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {} s", time.as_secs_f64()));
         eprintln!("corprof: listening to process {pid} {until}");
         let mut live = Live { reader, follower, is_over: false };
         live.read(&mut is_interrupted, duration)?;
-        live.follower.end();
+        live.follower.end(begun.elapsed());
         if older.is_none() {
             live.flush(client, &SessionConfig::new([operations()]))?;
         }
@@ -401,17 +400,31 @@ impl<L: Listener> Live<'_, L> {
         Ok(())
     }
 
-    /// Has all threads write what they hold: each start of a session of the source does that.
+    /// Has all threads write what they hold, and reads that: each start of a session of the source does that.
     fn flush(&mut self, client: &Client, config: &SessionConfig) -> Result<()> {
         if self.is_over {
             return Ok(());
         }
         match client.start_session(config) {
-            Ok(_second) => self.read(|| false, Some(FLUSH)),
+            Ok(_second) => self.read_answers(client),
             Err(error) if self.follower.buffers == 0 => bail!(error),
             // What has come is worth more than the last second.
             Err(_) => Ok(()),
         }
+    }
+
+    /// Reads until all threads have had the time to answer. How late the process is shows in its answers to questions
+    /// that need no time: there may be no events that would show it.
+    fn read_answers(&mut self, client: &Client) -> Result<()> {
+        let asked = Instant::now();
+        let mut late = Duration::ZERO;
+        while !self.is_over && asked.elapsed() < time_when_late(ANSWER_TIME, late) {
+            self.read(|| false, Some(POLL))?;
+            let question = Instant::now();
+            let _ = client.process_info(); // only its time counts
+            late = late.max(question.elapsed());
+        }
+        Ok(())
     }
 }
 
@@ -422,6 +435,8 @@ struct Follower<'l, L> {
     stacks: LogicalStacks,
     methods: Methods,
     frequency: f64,
+    /// The begin of the trace, in ticks.
+    started: u64,
     /// The times of the first and the last event of these sources.
     first: Option<u64>,
     last: u64,
@@ -444,6 +459,7 @@ impl<'l, L: Listener> Follower<'l, L> {
             stacks: LogicalStacks::new(),
             methods: Methods::default(),
             frequency: 1e9,
+            started: 0,
             first: None,
             last: 0,
             released: 0,
@@ -462,6 +478,7 @@ impl<'l, L: Listener> Follower<'l, L> {
         #[allow(clippy::cast_precision_loss, reason = "10 MHz or 1 GHz")]
         let frequency = trace.ticks_per_second as f64;
         self.frequency = frequency;
+        self.started = trace.started_ticks;
         self.listener.begin(trace.started_ticks);
         Ok(())
     }
@@ -528,13 +545,14 @@ impl<'l, L: Listener> Follower<'l, L> {
         }
     }
 
-    /// What ends from now on does not count.
-    fn end(&mut self) {
-        // If nothing has come so far, all that threads have held back until now counts.
-        if self.first.is_some() {
-            self.ended = Some(self.last);
-            self.listener.end(self.last);
-        }
+    /// What ends from now on does not count: at least this time after the begin of the trace.
+    fn end(&mut self, passed: Duration) {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds in ticks")]
+        let ticks = (passed.as_secs_f64() * self.frequency) as u64;
+        // Threads may not have told yet what they did last.
+        let now = self.last.max(self.started + ticks);
+        self.ended = Some(now);
+        self.listener.end(now);
     }
 
     fn finish(self, title: String, pid: Option<u32>, lost: u64) -> Traced {
@@ -542,9 +560,13 @@ impl<'l, L: Listener> Follower<'l, L> {
         let Self { methods, frequency, damaged, tells_queue, .. } = self;
         let tells_operations = self.buffers > 0;
         let tells_activities = self.activities > 0;
-        let last = self.ended.unwrap_or(self.last);
+        // Of a file it is known only what is in it.
+        let [begin, end] = match self.ended {
+            Some(ended) => [self.started, ended],
+            None => [self.first.unwrap_or(self.last), self.last],
+        };
         #[allow(clippy::cast_precision_loss, reason = "times of hours")]
-        let seconds = last.saturating_sub(self.first.unwrap_or(last)) as f64 / frequency;
+        let seconds = end.saturating_sub(begin) as f64 / frequency;
         Traced {
             title,
             pid,

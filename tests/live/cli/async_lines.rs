@@ -1,4 +1,4 @@
-//! The lines of awaits, in `corprof waits`.
+//! The lines of awaits, in `corprof waits`, and the last ones before its end.
 
 use std::collections::BTreeSet;
 
@@ -67,6 +67,39 @@ fn operations_wait_at_the_lines_of_their_awaits() -> Result<()> {
         ensure!(lines == expected, "{runtime}: {lines:#?} instead of {expected:#?}");
         let without = ["Machine.Uses", "Suspended.Uses"].map(str::to_owned).into();
         ensure!(others == without, "{runtime}: {others:?} have no line");
+        program.end()?;
+    }
+    Ok(())
+}
+
+/// What is told by the answers of threads alone, at the end. The process stands still while they are to answer, as those
+/// of a busy machine may.
+#[test]
+fn the_last_waits_of_a_process_that_is_late_are_told() -> Result<()> {
+    for runtime in Runtime::all_for_modern("LastWait")? {
+        if !runtime.has(Difference::AsyncOperations) || runtime.is_windows() || runtime.is_emulated() {
+            continue;
+        }
+        let mut program = Program::start(Run::new(&runtime, "LastWait").command()?)?;
+        program.expect("ready")?;
+        let mut corprof = corprof()?;
+        corprof.args(["waits", &program.child.id().to_string(), "--json"]);
+        let mut waits = Program::start(corprof)?;
+        waits.stderr_line("listening to process")?;
+        program.tell("First")?;
+        program.tell("Last")?;
+        waits.signal("-INT")?;
+        for _ in 0..3 {
+            thread::sleep(Duration::from_millis(300));
+            program.stop()?;
+            thread::sleep(Duration::from_millis(1000));
+            program.signal("-CONT")?;
+        }
+        let (lines, code) = waits.rest()?;
+        ensure!(code == Some(0), "{runtime}: {code:?}: {lines:?}");
+        let report: Value = serde_json::from_str(lines.last().context("no answer")?)?;
+        let places = report["places"].to_string();
+        ensure!(["LastWait.First", "LastWait.Last"].iter().all(|place| places.contains(place)), "{runtime}: {report}");
         program.end()?;
     }
     Ok(())
