@@ -1,8 +1,8 @@
-//! Standard output, whose errors say that they are about it.
+//! Standard output, whose errors say that they are about it, and standard error, which has none.
 
 use std::error::Error;
 use std::fmt;
-use std::io::{self, StdoutLock, Write};
+use std::io::{self, Stderr, StdoutLock, Write};
 
 /// Standard output of this process.
 pub(crate) struct Output(StdoutLock<'static>);
@@ -10,6 +10,26 @@ pub(crate) struct Output(StdoutLock<'static>);
 /// Standard output, for one thread at a time.
 pub(crate) fn stdout() -> Output {
     Output(io::stdout().lock())
+}
+
+/// Standard error, for texts that a reader may not want. That they cannot be written there ends nothing, as nothing
+/// could say so.
+pub(crate) fn stderr() -> impl Write {
+    Unread(io::stderr())
+}
+
+struct Unread(Stderr);
+
+impl Write for Unread {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = self.0.write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let _ = self.0.flush();
+        Ok(())
+    }
 }
 
 /// `1 thread`, `2 threads`.

@@ -54,7 +54,7 @@ impl<'s> Answers<'s> {
                 let command = command(pid).map(|command| format!(": {command}")).unwrap_or_default();
                 eprintln!("corprof: the answer of process {pid}{command}");
             }
-            self.print_files(pid, &mut io::stderr())?;
+            self.print_files(pid, &mut output::stderr())?;
         }
         Ok(())
     }
@@ -87,7 +87,7 @@ impl<'s> Answers<'s> {
             if self.is_json {
                 print(&draft, &mut output::stdout())?;
             } else {
-                print(&draft, &mut io::stderr())?;
+                print(&draft, &mut output::stderr())?;
             }
         }
         Ok(has_drafts)

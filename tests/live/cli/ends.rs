@@ -122,6 +122,21 @@ fn an_application_that_dies_leaves_a_profile_and_its_exit_code() -> Result<()> {
     })
 }
 
+/// Nobody could say then that the answer is missing, and it is the application that has an exit code.
+#[test]
+fn an_answer_that_cannot_be_written_leaves_the_exit_code() -> Result<()> {
+    for runtime in runtimes()? {
+        for question in ["timer", "exceptions"] {
+            let full = fs::File::options().write(true).open("/dev/full")?;
+            let mut command = corprof()?;
+            command.args(["run", question, "--"]).args(application(&runtime, "Hello")?);
+            let output = command.stderr(full).output()?;
+            ensure!(output.status.code() == Some(0), "{runtime}, {question}: {output:?}");
+        }
+    }
+    Ok(())
+}
+
 /// A signal to the application, not to the command, ends it as it does without corprof: .NET 8 makes an orderly end of
 /// SIGTERM, and later releases have no handler.
 #[test]
