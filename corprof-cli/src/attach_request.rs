@@ -168,8 +168,8 @@ fn holder(pid: u32, own: &Path) -> Result<String, String> {
              Ctrl-C or by `corprof detach PID`"
         }
         (true, false) => {
-            let text = "after `corprof timer`, `tracer` and `record --trace`, which change code, the runtime keeps their profiler \
-                        until the process ends, at rest";
+            let text = "after `corprof timer`, `tracer`, `record --trace` and --async-probe, which change code, the runtime keeps \
+                        their profiler until the process ends, at rest";
             return Ok(format!("\n  {text}"));
         }
     };

@@ -174,6 +174,14 @@ fn leave_alone_if_profiled(pid: u32) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What is said of a profiler that `what` has change code.
+pub(crate) fn stays(what: &str) -> String {
+    format!(
+        "the runtime does not release a profiler that has changed code, as {what} does: in the end it stays in the \
+         process, at rest, and no other one can attach before the process ends"
+    )
+}
+
 /// Prints why a profiler has not detached.
 pub(crate) fn tell(name: &str, pid: u32, left: &Left) {
     if let Left::Stays(why) = left {

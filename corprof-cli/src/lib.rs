@@ -13,6 +13,7 @@
 #[macro_use(eprintln)]
 extern crate corprof_profilers;
 
+mod async_probe;
 mod async_trace;
 pub mod attach;
 mod attach_request;

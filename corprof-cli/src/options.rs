@@ -84,6 +84,14 @@ fn in_units(text: &str, units: &[(char, f64)]) -> Option<f64> {
     Some(number.parse::<f64>().ok()? * factor)
 }
 
+/// The help of --physical.
+pub(crate) const PHYSICAL_HELP: &str = "Show stacks as threads have them, not who awaits a resumed async method";
+
+/// The help of --async-probe.
+pub(crate) const ASYNC_PROBE_HELP: &str = "In a running process on .NET 8 to 10, show who awaits a resumed async method as well, by a call that is added to \
+     a method of the core library: the profiler then stays, at rest, and no other one can attach before the process \
+     ends";
+
 /// The help of --raw-names.
 pub(crate) const RAW_NAMES_HELP: &str =
     "Name methods as the runtime does: Beds.<Free>d__0.MoveNext() for Beds.Free (async)";

@@ -17,7 +17,7 @@ use corprof_launch::vigil::Vigil;
 use corprof_profilers::settings::SettingError;
 use corprof_profilers::table::SAMPLER;
 
-use crate::async_trace;
+use crate::async_probe;
 use crate::attach_request::Occupied;
 use crate::attached_profiler::overdue::Overdue;
 use crate::attached_profiler::{self, Left, Place};
@@ -141,13 +141,10 @@ pub struct Args {
     )]
     rate: f64,
 
-    /// Show stacks as threads have them, not who awaits a resumed async method
-    #[arg(long)]
+    #[arg(long, help = options::PHYSICAL_HELP)]
     physical: bool,
 
-    /// With --pid on .NET 8 to 10, show who awaits a resumed async method as well, by a call that is added to a method
-    /// of the core library: the sampler then stays, at rest, and no other profiler can attach before the process ends
-    #[arg(long, requires = "pid", conflicts_with_all = ["physical", "trace"])]
+    #[arg(long, requires = "pid", conflicts_with_all = ["physical", "trace"], help = options::ASYNC_PROBE_HELP)]
     async_probe: bool,
 
     #[command(flatten)]
@@ -323,16 +320,11 @@ fn settings(
     output: Option<PathBuf>,
     stop: PathBuf,
 ) -> Result<Vec<(&'static str, OsString)>, Failure> {
-    let stacks = match () {
-        () if args.physical => "physical",
-        () if changes_code => "probe",
-        () => "async",
-    };
     let mut settings = vec![
         ("SAMPLER_STOP", stop.into_os_string()),
         ("SAMPLER_MODE", args.mode().into()),
         ("SAMPLER_HZ", args.rate.to_string().into()),
-        ("SAMPLER_STACKS", stacks.into()),
+        ("SAMPLER_STACKS", async_probe::stacks(args.physical, changes_code).into()),
         ("SAMPLER_NAMES", args.names.word().into()),
         // Standard error is the application's.
         ("SAMPLER_REPORT", "none".into()),
@@ -354,10 +346,6 @@ fn settings(
     Ok(settings)
 }
 
-/// What is said of a sampler that is attached to find async callers by a probe.
-const STAYS: &str = "the runtime does not release a profiler that has changed code, as --async-probe does: it stays \
-                     in the process, at rest after the recording, and no other one can attach before the process ends";
-
 /// Attaches the sampler to a process, waits for its file, and waits for the detach.
 fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
     let process = Process::open(pid)?;
@@ -365,9 +353,7 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
     let place = Place::new(&process)?;
     let mut file = output.map(|output| output.file_of_visit(&process, &place));
     let stop = StopFile::new(place.folder());
-    // .NET 11 tells of async operations by itself.
-    let tells = || process.client().process_info().is_ok_and(|info| info.clr_major() >= Some(async_trace::FIRST));
-    let changes_code = args.async_probe && !tells();
+    let changes_code = args.async_probe && async_probe::is_needed(&process);
     let file_for_process = file.as_ref().map(|file| place.pattern_for_process(file));
     let mut settings = settings(args, changes_code, file_for_process, place.path_for_process(&stop.path()))?;
     settings.extend(args.push.authorization());
@@ -381,10 +367,10 @@ fn of_process(args: &Args, pid: u32, output: Option<&Output>) -> Outcome {
     if !args.quiet {
         eprintln!("corprof: recording process {pid} {}", until(args));
         if args.slow_calls.is_wanted() {
-            eprintln!("corprof: {}", slow_calls::STAYS);
+            eprintln!("corprof: {}", attached_profiler::stays("--trace"));
         }
         if changes_code {
-            eprintln!("corprof: {STAYS}");
+            eprintln!("corprof: {}", attached_profiler::stays(async_probe::OPTION));
         }
     }
     let mut vigil = Vigil::new(pid, place.folder());

@@ -9,8 +9,8 @@ use corprof::sync::Mutex;
 use corprof_profilers::settings::Settings;
 use corprof_profilers::table::ALLOCATION_SAMPLES;
 
-use crate::allocations::{Samples, has_async_callers, is_by_stack, output};
-use crate::async_callers::{AsyncSource, AsyncWork};
+use crate::allocations::{Samples, is_by_stack, output};
+use crate::async_callers::{AsyncSource, AsyncWork, WantedCallers};
 use crate::code_frames::Spelling;
 use crate::question::{Asker, DRAFTS, answer_with_callers, keep_drafts};
 
@@ -34,7 +34,7 @@ impl Callbacks for AllocationSamples {
         let settings = Settings::of_attach(&ALLOCATION_SAMPLES, data)?;
         let asker = Asker::of_attach(cx, &settings)?;
         let top = settings.of("ALLOCATIONS_TOP").number()?;
-        let hears = AsyncSource::of_attach(cx, has_async_callers(&settings)?)?;
+        let hears = AsyncSource::of_attach(cx, WantedCallers::read(&settings)?)?;
         let samples = Samples::new(output(&settings, true)?, is_by_stack(&settings)?, Spelling::of(&settings));
         let samples = Arc::new(Mutex::new(samples));
         Samples::start(cx)?;
@@ -42,6 +42,10 @@ impl Callbacks for AllocationSamples {
         let drafted = Arc::clone(&samples);
         keep_drafts(cx, &asker, DRAFTS, move |cx| Some(drafted.lock(cx).so_far(top)))?;
         Ok(Self { samples, hears, top, asker })
+    }
+
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, _function: FunctionId, _is_safe_to_block: bool) {
+        self.hears.compiling(cx);
     }
 
     fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {

@@ -32,7 +32,9 @@ use corprof_profilers::table::ALLOCATIONS;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use crate::async_callers::{AsyncSource, AsyncWork, Callers, Joined, Joins, StackFrame, Waiting, this_thread};
+use crate::async_callers::{
+    AsyncSource, AsyncWork, Callers, Joined, Joins, StackFrame, Waiting, WantedCallers, this_thread,
+};
 use crate::code_frames::Spelling;
 use crate::made_class::telling_method;
 use crate::own_frames::is_of_framework;
@@ -350,10 +352,6 @@ pub(crate) fn is_by_stack(settings: &Settings) -> Result<bool, SettingError> {
     settings.of("ALLOCATIONS_BY").word(&[("class", false), ("stack", true)])
 }
 
-pub(crate) fn has_async_callers(settings: &Settings) -> Result<bool, SettingError> {
-    settings.of("ALLOCATIONS_STACKS").word(&[("async", true), ("physical", false)])
-}
-
 pub(crate) fn output(settings: &Settings, is_by_stack: bool) -> Result<Option<Output>, SettingError> {
     let out = settings.of("ALLOCATIONS_OUT");
     match out.output()? {
@@ -371,7 +369,8 @@ impl Callbacks for Allocations {
         let top = settings.of("ALLOCATIONS_TOP").number()?;
         let is_by_stack = is_by_stack(&settings)?;
         let output = output(&settings, is_by_stack)?;
-        let hears = AsyncSource::of_start(cx, is_by_stack && has_async_callers(&settings)?, true)?;
+        let callers = if is_by_stack { WantedCallers::read(&settings)? } else { WantedCallers::Physical };
+        let hears = AsyncSource::of_start(cx, callers, true)?;
         if is_by_stack {
             cx.remove_events(EventMask::ENABLE_OBJECT_ALLOCATED | EventMask::MONITOR_OBJECT_ALLOCATED)?;
             Samples::start(cx)?;

@@ -39,10 +39,10 @@ use corprof::prelude::*;
 use corprof::sampler::ticks;
 use corprof::sync::Mutex;
 use corprof_export::SourceLines;
-use corprof_profilers::settings::{SettingError, Settings};
+use corprof_profilers::settings::Settings;
 use corprof_profilers::table::EXCEPTIONS;
 
-use crate::async_callers::{AsyncSource, Later, LaterCallers, StackFrame, this_thread};
+use crate::async_callers::{AsyncSource, Later, LaterCallers, StackFrame, WantedCallers, this_thread};
 use crate::code_frames::{CodeFrame, CodeFrames, Spelling};
 use crate::own_frames::{is_of_framework, is_of_the_runtime};
 use crate::question::{Asker, answer_with_callers, keep_drafts};
@@ -525,23 +525,19 @@ fn drafts(
     }
 }
 
-fn has_async_callers(settings: &Settings) -> Result<bool, SettingError> {
-    settings.of("EXCEPTIONS_STACKS").word(&[("async", true), ("physical", false)])
-}
-
 #[callbacks]
 impl Callbacks for Exceptions {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let settings = Settings::of_environment(&EXCEPTIONS)?;
         let asker = Asker::of_start(cx, &settings)?;
-        let hears = AsyncSource::of_start(cx, has_async_callers(&settings)?, true)?;
+        let hears = AsyncSource::of_start(cx, WantedCallers::read(&settings)?, true)?;
         Self::start(cx, &settings, hears, asker)
     }
 
     fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
         let settings = Settings::of_attach(&EXCEPTIONS, data)?;
         let asker = Asker::of_attach(cx, &settings)?;
-        let hears = AsyncSource::of_attach(cx, has_async_callers(&settings)?)?;
+        let hears = AsyncSource::of_attach(cx, WantedCallers::read(&settings)?)?;
         Self::start(cx, &settings, hears, asker)
     }
 

@@ -36,7 +36,7 @@ use corprof_export::{Frame, Output, Profile, SourceLines, Unit, application_name
 use corprof_profilers::settings::{SettingError, Settings};
 use corprof_profilers::table::LOCKS;
 
-use crate::async_callers::{AsyncSource, Later, LaterCallers, StackFrame, ThreadKey, this_thread};
+use crate::async_callers::{AsyncSource, Later, LaterCallers, StackFrame, ThreadKey, WantedCallers, this_thread};
 use crate::code_frames::{CodeFrame, CodeFrames, Spelling};
 use crate::question::{Asker, DRAFTS, answer_with_callers, keep_drafts};
 use crate::thread_name::{is_gone, name_by_system};
@@ -106,10 +106,6 @@ impl Options {
             output,
         })
     }
-}
-
-fn has_async_callers(settings: &Settings) -> Result<bool, SettingError> {
-    settings.of("LOCKS_STACKS").word(&[("async", true), ("physical", false)])
 }
 
 /// The threads that are older than an attach: the system's numbers, by the runtime's own.
@@ -535,14 +531,14 @@ impl Callbacks for Locks {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let settings = Settings::of_environment(&LOCKS)?;
         let asker = Asker::of_start(cx, &settings)?;
-        let hears = AsyncSource::of_start(cx, has_async_callers(&settings)?, true)?;
+        let hears = AsyncSource::of_start(cx, WantedCallers::read(&settings)?, true)?;
         Self::start(cx, &settings, hears, asker)
     }
 
     fn initialize_for_attach(cx: &mut InAttach<'_>, data: &[u8]) -> Result<Self, BoxError> {
         let settings = Settings::of_attach(&LOCKS, data)?;
         let asker = Asker::of_attach(cx, &settings)?;
-        let hears = AsyncSource::of_attach(cx, has_async_callers(&settings)?)?;
+        let hears = AsyncSource::of_attach(cx, WantedCallers::read(&settings)?)?;
         cx.catch_up(); // the core library was loaded before
         Self::start(cx, &settings, hears, asker)
     }

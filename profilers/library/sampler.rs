@@ -713,7 +713,7 @@ impl Callbacks for SamplerProfiler {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let options = Options::read(&Settings::of_environment(&SAMPLER)?)?;
         // A process has hooks of one kind.
-        let hears = AsyncSource::of_start(cx, options.has_async_callers, options.traced.is_none())?;
+        let hears = AsyncSource::of_start(cx, options.callers, options.traced.is_none())?;
         let hooked = match &options.traced {
             // Also methods that are precompiled, such as the framework's.
             Some(traced) => Some(cx.hooks(Arc::clone(traced)).inserted(Precompiled::Compile).install()?),
@@ -730,11 +730,9 @@ impl Callbacks for SamplerProfiler {
         if options.stop.is_none() {
             is_listening?;
         }
-        let hears = if options.has_async_probe && options.traced.is_none() {
-            AsyncSource::of_attach_with_probe(cx)
-        } else {
-            AsyncSource::of_attach(cx, options.has_async_callers)?
-        };
+        let is_traced = options.traced.is_some();
+        let callers = if is_traced { options.callers.without_probe() } else { options.callers };
+        let hears = AsyncSource::of_attach(cx, callers)?;
         let hooked = match &options.traced {
             Some(traced) => Some(cx.hooks(Arc::clone(traced)).install()?),
             None => None,

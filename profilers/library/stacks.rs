@@ -18,7 +18,7 @@ use corprof_export::SourceLines;
 use corprof_profilers::settings::Settings;
 use corprof_profilers::table::STACKS;
 
-use crate::async_callers::StandingCallers;
+use crate::async_callers::{StandingCallers, WantedCallers};
 use crate::code_frames::{CodeFrames, SourceFrame, Spelling};
 use crate::lease::Lease;
 use crate::own_frames::is_of_the_runtime;
@@ -56,7 +56,7 @@ impl Callbacks for Stacks {
         let detacher = cx.detacher()?;
         let _ = detacher.listen(cx); // it leaves by itself, too
         let settings = Settings::of_attach(&STACKS, data)?;
-        let has_callers = settings.of("STACKS_STACKS").word(&[("async", true), ("physical", false)])?;
+        let has_callers = WantedCallers::read(&settings)?.are_awaiting();
         let out = settings.of("STACKS_OUT").path();
         let is_done = Arc::new(AtomicBool::new(false));
         let is_seen = Arc::clone(&is_done);

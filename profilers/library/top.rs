@@ -3,9 +3,9 @@
 //!
 //! `corprof top PID` uses it. The attach data are TOP_OUT=/tmp/top, a path in an existing folder; TOP_HZ=100, the
 //! number of rounds per second; TOP_BUDGET=2, the highest overhead, in per cent of the application's time;
-//! TOP_LINES=on, if source lines are wanted; TOP_STACKS=physical, if methods that await are not
-//! (`crate::async_callers`); TOP_NAMES=raw, if the runtime's names of methods are. Each second the profiler replaces
-//! the file /tmp/top.4711, with the process id:
+//! TOP_LINES=on, if source lines are wanted; TOP_STACKS=physical, if methods that await are not, or TOP_STACKS=probe,
+//! if code may be changed for them (`crate::async_callers`); TOP_NAMES=raw, if the runtime's names of methods are. Each
+//! second the profiler replaces the file /tmp/top.4711, with the process id:
 //!
 //! ```text
 //! top 1                               the version of the format
@@ -31,8 +31,9 @@
 //!
 //! The profiler detaches when the file /tmp/top.lease is gone, or has not changed for 30 seconds: `corprof top`
 //! rewrites it each second, and may be stopped. So it does at once if the command was killed (`lease`), and on request
-//! of `corprof detach PID`. After the detach the profiler creates /tmp/top.4711.left, which contains the reason if it
-//! could not detach; if nobody renewed the lease, it removes its files and the folder instead.
+//! of `corprof detach PID`. One that has changed code stays, and rests. After the detach the profiler creates
+//! /tmp/top.4711.left, which contains the reason if it could not detach; if nobody renewed the lease, it removes its
+//! files and the folder instead.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -50,7 +51,9 @@ use corprof_export::{SourceLines, in_source};
 use corprof_profilers::settings::Settings;
 use corprof_profilers::table::TOP;
 
-use crate::async_callers::{AsyncSource, AsyncWork, Caller, Callers, Joined, Joins, Role, StackFrame, Waiting};
+use crate::async_callers::{
+    AsyncSource, AsyncWork, Caller, Callers, Joined, Joins, Role, StackFrame, Waiting, WantedCallers,
+};
 use crate::code_frames::IlPlace;
 use crate::distortion;
 use crate::line_counts::{LineCounts, LineKey, LineOwner, LineTimes};
@@ -501,8 +504,8 @@ impl Callbacks for Top {
         let has_raw_names = settings.has_raw_names();
         let counts = Counts { lines: has_lines.then(LineCounts::default), has_raw_names, ..Counts::default() };
         let state = State { start, out: out.clone(), counts };
-        let is_async = settings.of("TOP_STACKS").word(&[("async", true), ("physical", false)])?;
-        let hears = AsyncSource::of_attach(cx, is_async && !has_lines)?;
+        let callers = if has_lines { WantedCallers::Physical } else { WantedCallers::read(&settings)? };
+        let hears = AsyncSource::of_attach(cx, callers)?;
         let profiler = Self { state: Arc::new(Mutex::new(state)), lines: Arc::default(), hears };
         let state = Arc::clone(&profiler.state);
         Sampler::every(interval)
@@ -542,11 +545,17 @@ impl Callbacks for Top {
                 // From now on `corprof top` knows that it came too late.
                 let _ = std::fs::remove_file(&lease.file);
             }
+            // With a probe in the code it cannot leave, and rests.
+            let _ = detacher.retire();
             if let Err(error) = detacher.detach_then(move |result| left(result, &out, stay, command.as_ref())) {
                 eprintln!("top: cannot detach: {error}");
             }
         })?;
         Ok(profiler)
+    }
+
+    fn jit_compilation_started(&self, cx: &mut InCallback<'_>, _function: FunctionId, _is_safe_to_block: bool) {
+        self.hears.compiling(cx);
     }
 
     fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {

@@ -132,6 +132,12 @@ impl Profiler {
         self.settings.iter().find(|setting| setting.variable.strip_prefix(self.prefix) == Some("_NAMES"))
     }
 
+    /// The setting of the callers of resumed async methods, if its stacks have some.
+    #[must_use]
+    pub fn stacks(&self) -> Option<&Setting> {
+        self.settings.iter().find(|setting| setting.variable.strip_prefix(self.prefix) == Some("_STACKS"))
+    }
+
     /// The variables of its settings.
     #[must_use]
     pub fn variables(&self) -> String {

@@ -26,6 +26,7 @@ use corprof_launch::vigil::Vigil;
 use corprof_profilers::settings;
 use corprof_profilers::table::{ALLOCATIONS, LEAKS, LOCKS, Profiler};
 
+use crate::async_probe;
 use crate::attached_profiler::overdue::Overdue;
 use crate::attached_profiler::{self, Left, Place};
 use crate::exit::{self, Failure, Outcome};
@@ -43,6 +44,9 @@ const LOCKS_THREADS: &str = "LOCKS_THREADS";
 /// In the file of a profiler that has ended, if it could not answer: also in profilers/library/question.rs.
 const NO_ANSWER: &str = "none";
 
+/// Variables of a profiler with their values. Of several of one variable the last counts.
+type ProfilerSettings = Vec<(&'static str, OsString)>;
+
 /// A question, and whom it is asked of.
 #[derive(Debug)]
 pub struct Question {
@@ -52,7 +56,7 @@ pub struct Question {
     duration: Option<Duration>,
     output: Option<PathBuf>,
     /// The given settings of the profiler.
-    settings: Vec<(&'static str, OsString)>,
+    settings: ProfilerSettings,
     env: Vec<String>,
     is_quiet: bool,
     command: Vec<OsString>,
@@ -108,14 +112,15 @@ impl Question {
         let place = Place::new(&process)?;
         let stop = StopFile::new(place.folder());
         let page = self.output.as_deref().map(|output| page_of_stop(&stop.path(), output));
-        self.attach(&process, &place, &stop, page.as_deref(), given)?;
+        let (settings, changes_code) = self.settings_for(&process, given);
+        self.attach(&process, &place, &stop, page.as_deref(), settings)?;
         if self.output.is_none() {
             file_hint::print(self.profiler, &crate::options::given(&self.env)?, self.is_quiet);
         }
         if !self.is_quiet {
             eprintln!("corprof: `{name}` watches process {pid} {}", self.until());
-            if text::stays(self.profiler) {
-                eprintln!("corprof: {}", text::STAYS);
+            if let Some(what) = &changes_code {
+                eprintln!("corprof: {}", attached_profiler::stays(what));
             }
         }
         let is_answered = self.wait(&process, &place, &stop, &signals)?;
@@ -138,7 +143,7 @@ impl Question {
         };
         match place.wait(&stop.path(), &signals) {
             // It was said before.
-            Left::Stays(_) if text::stays(self.profiler) => {}
+            Left::Stays(_) if changes_code.is_some() => {}
             left => attached_profiler::tell(name, pid, &left),
         }
         taken?;
@@ -148,7 +153,7 @@ impl Question {
     }
 
     /// The settings of the profiler that --env gives. A running process gets no other variables.
-    fn settings_in_env(&self) -> Result<Vec<(&'static str, OsString)>, Failure> {
+    fn settings_in_env(&self) -> Result<ProfilerSettings, Failure> {
         let profiler = self.profiler.to_attach();
         let mut found = Vec::new();
         for (name, value) in given(&self.env)? {
@@ -169,18 +174,33 @@ impl Question {
         Ok(found)
     }
 
+    /// The settings for this process, and what has the profiler change code there, if it does.
+    fn settings_for(&self, process: &Process, given: ProfilerSettings) -> (ProfilerSettings, Option<String>) {
+        let mut settings = given;
+        settings.extend(self.settings.iter().cloned());
+        if text::changes_code(self.profiler) {
+            return (settings, Some(format!("`{}`", self.profiler.name)));
+        }
+        let stacks = self.profiler.stacks().map(|setting| setting.variable);
+        let is_of_stacks = |(variable, _): &&(&str, OsString)| Some(*variable) == stacks;
+        let has_probe = settings.iter().rfind(is_of_stacks).is_some_and(|(_, word)| word == async_probe::WORD);
+        if has_probe && !async_probe::is_needed(process) {
+            settings.retain(|setting| !is_of_stacks(&setting));
+            return (settings, None);
+        }
+        (settings, has_probe.then(|| async_probe::OPTION.to_owned()))
+    }
+
     fn attach(
         &self,
         process: &Process,
         place: &Place,
         stop: &StopFile,
         page: Option<&Path>,
-        given: Vec<(&'static str, OsString)>,
+        mut settings: ProfilerSettings,
     ) -> Result<(), Failure> {
         let profiler = self.profiler.to_attach();
         let stop_setting = profiler.stop().context("the profiler has no stop file")?;
-        let mut settings = given;
-        settings.extend(self.settings.iter().cloned());
         settings.push((stop_setting.variable, place.path_for_process(&stop.path()).into_os_string()));
         if let (Some(page), Some(setting)) = (page, profiler.output()) {
             settings.push((setting.variable, place.pattern_for_process(page).into_os_string()));

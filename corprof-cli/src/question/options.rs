@@ -23,20 +23,27 @@ const QUIET: &str = "quiet";
 const COMMAND: &str = "command";
 
 /// Flags.
+const ASYNC_PROBE: &str = "async-probe";
 const JSON: &str = "json";
+const PHYSICAL: &str = "physical";
 const TREE: &str = "tree";
 const RAW_NAMES: &str = "raw-names";
 
-/// The option of a setting, and the name of its value: `top` and `N`. A flag has none.
-fn option_of(profiler: &Profiler, setting: &Setting) -> Option<(&'static str, Option<&'static str>)> {
-    let rest = setting.option?.strip_prefix(profiler.name)?.strip_prefix(" --")?;
-    Some(rest.split_once(' ').map_or((rest, None), |(option, value)| (option, Some(value))))
+/// The options of a setting, and the names of their values: `top` and `N`. Flags have none, and a setting may have
+/// several.
+fn options_of(
+    profiler: &Profiler,
+    setting: &Setting,
+) -> impl Iterator<Item = (&'static str, Option<&'static str>)> + use<> {
+    let options = setting.option.and_then(|options| options.strip_prefix(profiler.name)?.strip_prefix(" --"));
+    let options = options.into_iter().flat_map(|options| options.split(", --"));
+    options.map(|option| option.split_once(' ').map_or((option, None), |(option, value)| (option, Some(value))))
 }
 
 /// The settings that options of the question set, with their options and the names of their values.
 fn rows(profiler: &'static Profiler) -> impl Iterator<Item = (&'static Setting, &'static str, Option<&'static str>)> {
     let settings = profiler.settings.iter();
-    settings.filter_map(|setting| option_of(profiler, setting).map(|(option, value)| (setting, option, value)))
+    settings.flat_map(|setting| options_of(profiler, setting).map(move |(option, value)| (setting, option, value)))
 }
 
 /// The command line of a question.
@@ -98,10 +105,10 @@ fn argument(
     }
 }
 
-/// The word that a flag sets: the one that is not the default.
-fn word(setting: &Setting) -> OsString {
+/// The word that a flag sets: the one in its name that is not the default.
+fn word(setting: &Setting, flag: &str) -> OsString {
     let words = if let Kind::Word(words) = setting.kind { words } else { &[] };
-    words.iter().find(|word| **word != setting.default).copied().unwrap_or_default().into()
+    words.iter().find(|word| **word != setting.default && flag.contains(**word)).copied().unwrap_or_default().into()
 }
 
 /// A flag, which sets a word.
@@ -109,11 +116,18 @@ fn flag(profiler: &'static Profiler, setting: &'static Setting, option: &'static
     let help = match option {
         RAW_NAMES if profiler.name == LEAKS.name => RAW_CLASSES_HELP.to_owned(),
         RAW_NAMES => RAW_NAMES_HELP.to_owned(),
+        PHYSICAL => options::PHYSICAL_HELP.to_owned(),
+        ASYNC_PROBE => options::ASYNC_PROBE_HELP.to_owned(),
         JSON => "Print the answer as one JSON document, whose fields the book states (Answers as JSON)".to_owned(),
         _ => options::help(profiler, setting.variable),
     };
     let flag = Arg::new(option).long(option).help(help).action(ArgAction::SetTrue);
-    if option == TREE { flag.conflicts_with(JSON) } else { flag }
+    match option {
+        TREE => flag.conflicts_with(JSON),
+        // From the start of an application there is a probe without it.
+        ASYNC_PROBE => flag.requires(PID).conflicts_with(PHYSICAL),
+        _ => flag,
+    }
 }
 
 /// Checks in advance that the file can be written at the end. Its path becomes absolute.
@@ -140,7 +154,7 @@ impl Question {
         for (setting, option, value) in rows(profiler).filter(|(setting, ..)| !matches!(setting.kind, Kind::File(_))) {
             if value.is_none() {
                 if matches.get_flag(option) {
-                    settings.push((setting.variable, word(setting)));
+                    settings.push((setting.variable, word(setting, option)));
                 }
             } else if let Some(value) = matches.get_one::<String>(option) {
                 settings.push((setting.variable, OsString::from(value)));
@@ -217,6 +231,9 @@ mod tests {
         let question = read("corprof exceptions 4711 --json").unwrap();
         assert_eq!(question.settings, [("EXCEPTIONS_FORMAT", "json".into())]);
         assert_eq!(read("corprof exceptions 4711 --tree").unwrap().settings, [("EXCEPTIONS_SHOW", "tree".into())]);
+        assert_eq!(read("corprof locks 4711 --physical").unwrap().settings, [("LOCKS_STACKS", "physical".into())]);
+        assert_eq!(read("corprof locks 4711 --async-probe").unwrap().settings, [("LOCKS_STACKS", "probe".into())]);
+        assert_eq!(read("corprof locks 4711 --raw-names").unwrap().settings, [("LOCKS_NAMES", "raw".into())]);
     }
 
     #[test]
@@ -228,6 +245,8 @@ mod tests {
         assert!(text.contains(".html, .svg"), "{text}");
         assert_eq!(refused("corprof allocations 4711 --by size").kind(), ErrorKind::InvalidValue);
         assert_eq!(refused("corprof exceptions 4711 --tree --json").kind(), ErrorKind::ArgumentConflict);
+        assert_eq!(refused("corprof locks 4711 --physical --async-probe").kind(), ErrorKind::ArgumentConflict);
+        assert_eq!(refused("corprof locks --async-probe -- dotnet").kind(), ErrorKind::MissingRequiredArgument);
         assert_eq!(refused("corprof locks").kind(), ErrorKind::MissingRequiredArgument);
         assert_eq!(refused("corprof locks 4711 -- dotnet").kind(), ErrorKind::ArgumentConflict);
         assert_eq!(refused("corprof pauses 4711 -o pauses.svg").kind(), ErrorKind::UnknownArgument);
@@ -237,7 +256,8 @@ mod tests {
     fn each_setting_but_the_stop_file_has_an_option() {
         for words in &text::ALL {
             let profiler = words.profiler;
-            let options = rows(profiler).count();
+            let has_option = |setting: &&Setting| options_of(profiler, setting).next().is_some();
+            let options = profiler.settings.iter().filter(has_option).count();
             // Commands set these by themselves.
             let others = if profiler.name == "locks" { 2 } else { 1 };
             assert_eq!(options + others, profiler.settings.len(), "{}", profiler.name);

@@ -2,6 +2,8 @@
 
 use corprof_profilers::table::{ALLOCATIONS, EXCEPTIONS, LEAKS, LOCKS, PAUSES, Profiler, STARVATION, TIMER, TRACER};
 
+use crate::attached_profiler;
+
 /// A question in words.
 pub(super) struct Words {
     pub(super) profiler: &'static Profiler,
@@ -10,10 +12,6 @@ pub(super) struct Words {
     /// What else a user should know.
     pub(super) more: &'static str,
 }
-
-/// What is said of a profiler that the runtime does not release.
-pub(super) const STAYS: &str = "the runtime does not release a profiler that has changed code: it stays in the process, at \
-                                rest after its answer, and no other one can attach before the process ends";
 
 /// All questions.
 pub(super) static ALL: [Words; 8] = [
@@ -75,8 +73,8 @@ pub(super) fn named(name: &str) -> Option<&'static Words> {
     ALL.iter().find(|words| words.profiler.name == name)
 }
 
-/// Whether the runtime keeps the profiler once it was attached.
-pub(super) fn stays(profiler: &Profiler) -> bool {
+/// Whether the profiler always changes code, so that the runtime keeps it once it was attached.
+pub(super) fn changes_code(profiler: &Profiler) -> bool {
     [TIMER.name, TRACER.name].contains(&profiler.name)
 }
 
@@ -95,8 +93,8 @@ pub(super) fn long(words: &Words) -> String {
              prints the answer on standard output.\n\n{with_command}"
         );
     }
-    let leaves = if stays(profiler) {
-        format!("Then {STAYS}.")
+    let leaves = if changes_code(profiler) {
+        format!("Then {}.", attached_profiler::stays(&format!("`{name}`")))
     } else {
         "Then it detaches: the process runs on, and can be asked again. So it does if this command is killed, and on \
          request of `corprof detach`."

@@ -8,11 +8,6 @@ use globset::Glob;
 
 use crate::exit::{self, Failure};
 
-/// What is said of a sampler that is attached to trace calls.
-pub(super) const STAYS: &str = "the runtime does not release a profiler that has changed code, as --trace does: it stays \
-                                in the process, at rest after the recording, and no other one can attach before the \
-                                process ends";
-
 /// The options.
 #[derive(Debug, clap::Args)]
 pub(super) struct SlowCallOptions {

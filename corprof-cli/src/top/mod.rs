@@ -27,8 +27,9 @@ use self::event_pipe::Sampled;
 use self::lease::Lease;
 use self::rates::Session;
 use self::table::{Condition, View};
+use crate::async_probe;
 use crate::attach_request::Occupied;
-use crate::attached_profiler::{self, Place};
+use crate::attached_profiler::{self, Left, Place};
 use crate::event_pipe_samples::{self, Callers, LIMITS};
 use crate::exit::Outcome;
 use crate::options::{self, Names, seconds};
@@ -59,7 +60,7 @@ const LOOK: Duration = Duration::from_millis(100);
 ///
 /// On .NET 11 the total of an async method has what a thread does when it goes on with a method that this one awaits,
 /// or has started: its callers are those, as in `record`, and not the thread pool. That time comes up to two seconds
-/// later. It is not known of lines, nor on .NET 8 to 10, where the application would have to start with the sampler.
+/// later. It is not known of lines, and on .NET 8 to 10 with --async-probe only.
 ///
 /// If another profiler stays in the process, the runtime's own sampler takes the samples, by EventPipe: times are
 /// then those in which threads were in managed code, whether they had a processor or not, and the table comes some four
@@ -131,9 +132,11 @@ pub struct Args {
     )]
     budget: f64,
 
-    /// The callers of a resumed async method are those on its thread's stack, on .NET 11 too
-    #[arg(long)]
+    #[arg(long, help = options::PHYSICAL_HELP)]
     physical: bool,
+
+    #[arg(long, conflicts_with_all = ["physical", "lines"], help = options::ASYNC_PROBE_HELP)]
+    async_probe: bool,
 
     #[command(flatten)]
     names: Names,
@@ -179,7 +182,8 @@ fn watch(args: &Args, pid: u32) -> Outcome {
     let [rate, budget] = [args.rate, args.budget].map(|number| number.to_string());
     let out_for_process = place.path_for_process(&out);
     let lines = if args.lines { "on" } else { "off" };
-    let stacks = if args.physical { "physical" } else { "async" };
+    let changes_code = args.async_probe && async_probe::is_needed(&process);
+    let stacks = async_probe::stacks(args.physical, changes_code);
     let settings = [
         ("TOP_OUT", out_for_process.as_os_str()),
         ("TOP_HZ", rate.as_ref()),
@@ -199,6 +203,9 @@ fn watch(args: &Args, pid: u32) -> Outcome {
         }
         attached => {
             attached?;
+            if changes_code {
+                eprintln!("corprof: {}", attached_profiler::stays(async_probe::OPTION));
+            }
             None
         }
     };
@@ -224,7 +231,11 @@ fn watch(args: &Args, pid: u32) -> Outcome {
     // The end of the lease has the profiler detach; meanwhile the session ends.
     drop(watched);
     if !is_lost {
-        attached_profiler::tell("top", pid, &place.wait(&out, &signals));
+        match place.wait(&out, &signals) {
+            // It was said before.
+            Left::Stays(_) if changes_code => {}
+            left => attached_profiler::tell("top", pid, &left),
+        }
     }
     shown?;
     Ok(ExitCode::SUCCESS)

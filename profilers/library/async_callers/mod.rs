@@ -3,8 +3,8 @@
 //!
 //! Where the runtime tells of async operations (.NET 11), it does so after the fact, by a session (`session`): a stack
 //! of async code waits until that has come (`held_stacks`). Elsewhere a probe of the profiler's own knows it at once
-//! (`probe`), in applications that start with it: it changes code, and a profiler that has done so cannot detach. What
-//! is to be done for that all the time is done on a thread of the profiler (`work`). For one look at an application
+//! (`probe`), in applications that start with it, and after an attach if it may stay: it changes code, and a profiler
+//! that has done so cannot detach. What is to be done for that all the time is done on a thread of the profiler (`work`). For one look at an application
 //! that hangs both are too late: the objects of the async methods tell there (`standing`).
 
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use corprof::id::Inert;
 use corprof::prelude::*;
 use corprof_async::MethodTable;
 use corprof_export::STARTED_BY;
+use corprof_profilers::settings::{SettingError, Settings};
 
 use held_stacks::HeldStacks;
 pub(crate) use held_stacks::method_at;
@@ -38,7 +39,7 @@ mod work;
 
 /// Why the callers are unknown after an attach to a runtime that does not tell.
 const NOT_AFTER_ATTACH: &str = "this runtime does not tell of async operations, so that the application has to start \
-                                with the profiler";
+                                with the profiler, or --async-probe has to be given";
 
 /// How long a stack waits at most. Threads are asked each second for what they hold.
 const LONGEST: Duration = Duration::from_secs(4);
@@ -200,13 +201,43 @@ impl From<Option<FunctionId>> for Caller {
     }
 }
 
+/// Which callers a resumed method is to have: the setting that ends in `_STACKS`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WantedCallers {
+    /// Those on the stack of its thread.
+    Physical,
+    /// Those that await it.
+    Awaiting,
+    /// The same, and after an attach code may be changed for them.
+    AwaitingByProbe,
+}
+
+impl WantedCallers {
+    /// What is set for a profiler.
+    pub(crate) fn read(settings: &Settings) -> Result<Self, SettingError> {
+        let words = [("async", Self::Awaiting), ("probe", Self::AwaitingByProbe), ("physical", Self::Physical)];
+        let setting = settings.profiler().stacks();
+        setting.map_or(Ok(Self::Physical), |setting| settings.of(setting.variable).word(&words))
+    }
+
+    /// Whether these are those that await it.
+    pub(crate) fn are_awaiting(self) -> bool {
+        self != Self::Physical
+    }
+
+    /// The same where other hooks are set: a process has hooks of one kind.
+    pub(crate) fn without_probe(self) -> Self {
+        if self == Self::AwaitingByProbe { Self::Awaiting } else { self }
+    }
+}
+
 /// What a profiler has by which it hears of async operations.
 #[derive(Clone, Default)]
 pub(crate) struct AsyncSource {
     /// Whether callers are wanted.
     is_wanted: bool,
     inbox: Arc<Inbox>,
-    /// What finds async operations by itself; none after an attach.
+    /// What finds async operations by itself.
     probe: Option<Arc<AsyncProbe>>,
     /// Why there is no probe.
     refused: Option<Arc<str>>,
@@ -215,9 +246,10 @@ pub(crate) struct AsyncSource {
 impl AsyncSource {
     /// For a profiler that starts with the application, before it has other hooks or `MONITOR_JIT_COMPILATION`. Sets
     /// the hooks of the probe if they are allowed: a process has hooks of one kind.
-    pub(crate) fn of_start(cx: &mut InInitialize<'_>, is_wanted: bool, may_hook: bool) -> Result<Self> {
+    pub(crate) fn of_start(cx: &mut InInitialize<'_>, wanted: WantedCallers, may_hook: bool) -> Result<Self> {
         // The probe turns it on again.
         cx.remove_events(EventMask::MONITOR_JIT_COMPILATION)?;
+        let is_wanted = wanted.are_awaiting();
         let installed = (is_wanted && may_hook).then(|| AsyncProbe::install(cx));
         let (probe, refused) = match installed {
             Some(Ok(probe)) => (Some(probe), None),
@@ -227,19 +259,20 @@ impl AsyncSource {
         Ok(Self { is_wanted, inbox: Arc::default(), probe, refused })
     }
 
-    /// For a profiler that is attached: without a probe, as it is to detach.
-    pub(crate) fn of_attach(cx: &mut InAttach<'_>, is_wanted: bool) -> Result<Self> {
-        cx.remove_events(EventMask::MONITOR_JIT_COMPILATION)?; // it is for the probe
-        Ok(Self { is_wanted, refused: Some(NOT_AFTER_ATTACH.into()), ..Self::default() })
-    }
-
-    /// For a profiler that is attached, and may stay: with the probe, unless the runtime tells of operations.
-    pub(crate) fn of_attach_with_probe(cx: &mut InAttach<'_>) -> Self {
-        let (probe, refused) = match AsyncProbe::install_after_attach(cx) {
-            Ok(probe) => (Some(probe), None),
-            Err(error) => (None, Some(error.to_string().into())),
+    /// For a profiler that is attached. With a probe it cannot detach any more: whoever asks for one has to know
+    /// whether the runtime tells of operations.
+    pub(crate) fn of_attach(cx: &mut InAttach<'_>, wanted: WantedCallers) -> Result<Self> {
+        // The probe turns it on again.
+        cx.remove_events(EventMask::MONITOR_JIT_COMPILATION)?;
+        let (probe, refused) = if wanted == WantedCallers::AwaitingByProbe {
+            match AsyncProbe::install_after_attach(cx) {
+                Ok(probe) => (Some(probe), None),
+                Err(error) => (None, Some(error.to_string().into())),
+            }
+        } else {
+            (None, Some(NOT_AFTER_ATTACH.into()))
         };
-        Self { is_wanted: true, inbox: Arc::default(), probe, refused }
+        Ok(Self { is_wanted: wanted.are_awaiting(), inbox: Arc::default(), probe, refused })
     }
 
     /// Whether callers are wanted.

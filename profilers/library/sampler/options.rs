@@ -12,6 +12,7 @@ use super::push::PushOptions;
 use super::recording::{self, EventKinds, Rotation};
 use super::slow_calls;
 use super::traced_calls::TracedCalls;
+use crate::async_callers::WantedCallers;
 
 pub(super) struct Options {
     /// None if the samples are sent or recorded.
@@ -27,9 +28,7 @@ pub(super) struct Options {
     pub(super) mode: Mode,
     pub(super) is_only_mine: bool,
     pub(super) has_raw_names: bool,
-    pub(super) has_async_callers: bool,
-    /// Whether code may be changed for them after an attach.
-    pub(super) has_async_probe: bool,
+    pub(super) callers: WantedCallers,
     pub(super) hertz: f64,
     pub(super) budget_percent: f64,
     pub(super) delay: Duration,
@@ -76,8 +75,6 @@ impl Options {
             ("seeded", Some(Strategy::Seeded)),
         ];
         let mode = settings.of("SAMPLER_MODE").word(&[("cpu", Mode::Cpu), ("wall", Mode::Wall)])?;
-        let stacks = [("async", (true, false)), ("probe", (true, true)), ("physical", (false, false))];
-        let (has_async_callers, has_async_probe) = settings.of("SAMPLER_STACKS").word(&stacks)?;
         let options = Self {
             output: if is_file && !is_recording { Some(out.parsed(|name| Output::new(name))?) } else { None },
             rotation: Rotation::read(settings, is_recording)?,
@@ -88,8 +85,7 @@ impl Options {
             mode,
             is_only_mine,
             has_raw_names: settings.has_raw_names(),
-            has_async_callers,
-            has_async_probe,
+            callers: WantedCallers::read(settings)?,
             hertz: settings.of("SAMPLER_HZ").number()?,
             budget_percent: settings.of("SAMPLER_BUDGET").number()?,
             delay,

@@ -44,9 +44,7 @@ const DEPTH: Kind = Kind::Count { least: 1, most: 1_000 };
 /// The rows of a table.
 const ROWS: Kind = Kind::Count { least: 0, most: 10_000 };
 /// Which callers a resumed async method has.
-const STACKS_OF_ASYNC: Kind = Kind::Word(&["async", "physical"]);
-const CALLERS: &str = "`async`: the callers of a resumed async method are those that await it, after an attach on .NET 11 and later \
-                        only; `physical`: stacks as threads have them";
+const CALLERS: Kind = Kind::Word(&["async", "probe", "physical"]);
 /// The categories of events.
 const CATEGORIES: Kind = Kind::Words(&[
     "appdomain",
@@ -91,6 +89,19 @@ const fn names(variable: &'static str, option: &'static str) -> Setting {
         option,
         "`source` names methods as they were written, `Shop.Beds.Free (async)`; `raw` as the runtime does, \
          `Shop.Beds.<Free>d__0.MoveNext()`",
+    )
+}
+
+/// The setting of the callers of resumed async methods.
+const fn stacks(variable: &'static str, option: &'static str) -> Setting {
+    by_option(
+        variable,
+        CALLERS,
+        "async",
+        option,
+        "`async`: the callers of a resumed async method are those that await it, after an attach on .NET 11 and \
+         later only; `probe`: after an attach on older runtimes as well, where the profiler then stays; `physical`: \
+         stacks as threads have them",
     )
 }
 
@@ -192,15 +203,7 @@ pub static SAMPLER: Profiler = Profiler {
             "record --duration SECONDS",
             "sample for this many seconds, then write the file; the application runs on. 0: until it ends",
         ),
-        by_option(
-            "SAMPLER_STACKS",
-            Kind::Word(&["async", "probe", "physical"]),
-            "async",
-            "record --physical, --async-probe",
-            "`async`: the callers of a resumed async method are those that await it, after an attach on .NET 11 and \
-             later only; `probe`: after an attach on older runtimes as well, where the profiler then stays; `physical`: \
-             stacks as threads have them",
-        ),
+        stacks("SAMPLER_STACKS", "record --physical, --async-probe"),
         by_option(
             "SAMPLER_TRACE",
             Kind::Text,
@@ -418,7 +421,7 @@ pub static EXCEPTIONS: Profiler = Profiler {
             "`tree`: before the summary, each exception as it happens, with the methods that the search for a handler visits and \
              the blocks that run",
         ),
-        by_option("EXCEPTIONS_STACKS", STACKS_OF_ASYNC, "async", "exceptions --physical", CALLERS),
+        stacks("EXCEPTIONS_STACKS", "exceptions --physical, --async-probe"),
         names("EXCEPTIONS_NAMES", "exceptions --raw-names"),
         format("EXCEPTIONS_FORMAT", "exceptions --json"),
         stop("EXCEPTIONS_STOP"),
@@ -448,7 +451,7 @@ const ALLOCATION_SETTINGS: &[Setting] = &[
         "allocations --output FILE",
         "with `stack`, or after an attach: a file with the stacks, with the class on top of its stack",
     ),
-    by_option("ALLOCATIONS_STACKS", STACKS_OF_ASYNC, "async", "allocations --physical", CALLERS),
+    stacks("ALLOCATIONS_STACKS", "allocations --physical, --async-probe"),
     names("ALLOCATIONS_NAMES", "allocations --raw-names"),
     format("ALLOCATIONS_FORMAT", "allocations --json"),
     stop("ALLOCATIONS_STOP"),
@@ -520,7 +523,7 @@ pub static LOCKS: Profiler = Profiler {
             "",
             "threads that are older than an attach: the runtime's number and the system's, as `1=4711,4=4713`. `corprof locks` sets it",
         ),
-        by_option("LOCKS_STACKS", STACKS_OF_ASYNC, "async", "locks --physical", CALLERS),
+        stacks("LOCKS_STACKS", "locks --physical, --async-probe"),
         names("LOCKS_NAMES", "locks --raw-names"),
         format("LOCKS_FORMAT", "locks --json"),
         stop("LOCKS_STOP"),
@@ -651,7 +654,7 @@ pub static STACKS: Profiler = Profiler {
         ),
         by_option(
             "STACKS_STACKS",
-            STACKS_OF_ASYNC,
+            Kind::Word(&["async", "physical"]),
             "async",
             "stacks --physical",
             "`async`: under a resumed async method of a thread that waits stand those that await it; `physical`: stacks as threads have them",
@@ -696,7 +699,7 @@ pub static TOP: Profiler = Profiler {
             "top --lines",
             "count source lines in place of methods, where a portable PDB beside the module or in it tells",
         ),
-        by_option("TOP_STACKS", STACKS_OF_ASYNC, "async", "top --physical", CALLERS),
+        stacks("TOP_STACKS", "top --physical, --async-probe"),
         names("TOP_NAMES", "top --raw-names"),
     ],
 };

@@ -236,7 +236,7 @@ fn total(table: &Value, names: &[&str]) -> f64 {
     rows.filter(has).filter_map(|row| row["total_seconds"].as_f64()).sum()
 }
 
-/// Whether a table of .NET 11 has the entry methods with their shares, and not the thread pool.
+/// Whether a table with async callers has the entry methods with their shares, and not the thread pool.
 fn check_top(table: &Value) -> Result<()> {
     let burnt = total(table, &["Helper.Burn("]);
     ensure_or_longer!(burnt > 0.5, "{table}");
@@ -283,7 +283,15 @@ fn top_counts_for_those_that_await() -> Result<()> {
             ensure_or_longer!(burnt > 0.2, "{runtime}, {kind}: {table}");
             ensure!(table["async_callers"].is_null(), "{runtime}, {kind}: {table}");
             ensure!(in_pool(&table) > 0.9 * burnt, "{runtime}, {kind}: {table}");
-            program.end()?;
+            if !runtime.has(Difference::AsyncOperations) {
+                let table = top(program.child.id(), &["--async-probe"], 4 * times)?;
+                let note = table["async_callers"].as_str().unwrap_or_default();
+                ensure!(note.starts_with("Async callers: known of "), "{runtime}, {kind}: {table}");
+                ensure!(table["by_event_pipe"] == false, "{runtime}, {kind}: {table}");
+                check_top(&table).with_context(|| format!("{runtime}, {kind}"))?;
+            }
+            let (code, stderr) = program.end()?;
+            ensure!(code == Some(0) && !stderr.contains("panicked"), "{runtime}, {kind}: {code:?}: {stderr}");
         }
         Ok(())
     })
@@ -470,10 +478,46 @@ fn record_with_probe(runtime: &Runtime, run: Run, times: u64) -> Result<(Helper,
     let (_, stderr) = texts(&output);
     ensure!(output.status.success(), "{runtime}: {output:?}");
     ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}: {stderr}");
-    ensure!(is_said(&stderr) && stderr.contains("at rest after the recording"), "{runtime}: {stderr}");
+    ensure!(is_said(&stderr) && stderr.contains("as --async-probe does"), "{runtime}: {stderr}");
     let (code, of_program) = program.end()?;
     ensure!(code == Some(0) && !of_program.contains("panicked"), "{runtime}: {code:?}: {of_program}");
     Ok((Helper::read(&file)?, stderr))
+}
+
+/// On a web service, whose endpoints the framework calls: also from its start, where the first requests compile all.
+#[test]
+fn samples_in_shared_code_of_a_web_service_have_their_endpoints() -> Result<()> {
+    let runtimes = Runtime::all_for_modern("WebShares")?.into_iter();
+    let runtimes = runtimes.filter(|runtime| !runtime.is_windows() && !runtime.is_emulated()).collect();
+    patiently(runtimes, |runtime, times| {
+        let is_told = runtime.has(Difference::AsyncOperations);
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("p.folded");
+        let check = |helper: &Helper, stderr: &str| {
+            let least = if is_told { 0.97 } else { 0.99 };
+            ensure_or_longer!(helper.right >= least * helper.total, "{runtime}: {helper:?}, {stderr}");
+            helper.check().with_context(|| format!("{runtime}: {stderr}"))
+        };
+        let mut command = record(&file, &["--delay", "0.5"], 3 * times)?;
+        let program = application(runtime, "WebShares")?;
+        let output = command.arg("--").args(program).arg((4000 * times).to_string()).output()?;
+        ensure!(output.status.success(), "{runtime}: {output:?}");
+        let (_, stderr) = texts(&output);
+        ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}: {stderr}");
+        check(&Helper::read(&file)?, &stderr)?;
+        if is_told {
+            let program = Program::start(Run::new(runtime, "WebShares").command()?)?;
+            program.expect("ready")?;
+            let pid = program.child.id().to_string();
+            let output = record(&file, &["--pid", &pid], 2 * times)?.output()?;
+            let (_, stderr) = texts(&output);
+            ensure!(output.status.success() && program.end()?.0 == Some(0), "{runtime}: {output:?}");
+            check(&Helper::read(&file)?, &stderr)
+        } else {
+            let (helper, stderr) = record_with_probe(runtime, Run::new(runtime, "WebShares"), times)?;
+            check(&helper, &stderr)
+        }
+    })
 }
 
 /// On .NET 11 there is no need for a probe, and the profiler leaves.

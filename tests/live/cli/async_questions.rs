@@ -47,6 +47,11 @@ fn ask_from_the_start(runtime: &Runtime, kind: &str, what: &str, asked: &[&str],
     Ok(output)
 }
 
+/// The options by which callers are known after an attach.
+fn with_callers(runtime: &Runtime) -> &'static [&'static str] {
+    if runtime.has(Difference::AsyncOperations) { &[] } else { &["--async-probe"] }
+}
+
 /// Asks about a running program.
 fn ask_after_an_attach(runtime: &Runtime, kind: &str, what: &str, asked: &[&str], times: u64) -> Result<Output> {
     let program = Program::start(Run::new(runtime, kind).args([what]).command()?)?;
@@ -55,7 +60,10 @@ fn ask_after_an_attach(runtime: &Runtime, kind: &str, what: &str, asked: &[&str]
     let mut command = corprof()?;
     let output = command.args(asked).args([&pid, "--duration", &times.to_string()]).output()?;
     ensure!(output.status.success(), "{runtime}, {kind}: {output:?}");
-    program.end()?;
+    let (code, stderr) = program.end()?;
+    ensure!(code == Some(0) && !stderr.contains("panicked"), "{runtime}, {kind}: {code:?}: {stderr}");
+    let (_, told) = texts(&output);
+    ensure!(told.contains("as --async-probe does") == asked.contains(&"--async-probe"), "{runtime}, {kind}: {told}");
     Ok(output)
 }
 
@@ -112,14 +120,12 @@ fn allocations_have_those_that_await_from_the_start() -> Result<()> {
 #[test]
 fn allocations_have_those_that_await_after_an_attach_and_physical_stacks_on_request() -> Result<()> {
     patiently(modern()?, |runtime, times| {
-        if !runtime.has(Difference::AsyncOperations) {
-            return Ok(());
-        }
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("a.folded");
         let asked = ["allocations", "--by", "stack", "-o", &file.to_string_lossy()];
         for kind in kinds(runtime, 0) {
-            let output = ask_after_an_attach(runtime, kind, "allocate", &asked, times)?;
+            let found = [&asked[..], with_callers(runtime)].concat();
+            let output = ask_after_an_attach(runtime, kind, "allocate", &found, times)?;
             check_bytes(&file, &output).with_context(|| format!("{runtime}, {kind}"))?;
 
             let asked = [&asked[..], &["--physical"]].concat();
@@ -132,8 +138,8 @@ fn allocations_have_those_that_await_after_an_attach_and_physical_stacks_on_requ
     })
 }
 
-/// Before .NET 11 only a profiler that starts with the application finds callers: it changes code, and so cannot
-/// detach.
+/// Before .NET 11 a profiler that finds callers changes code, and so cannot detach: after an attach it has to be asked
+/// for.
 #[test]
 fn answers_say_where_callers_are_not_known_after_an_attach() -> Result<()> {
     patiently(modern()?, |runtime, times| {
@@ -203,10 +209,9 @@ fn exceptions_have_those_that_await_the_thrower() -> Result<()> {
         for kind in kinds(runtime, 1) {
             let output = ask_from_the_start(runtime, kind, "throw", &asked, times)?;
             check_exceptions(&output).with_context(|| format!("{runtime}, {kind}, from the start"))?;
-            if runtime.has(Difference::AsyncOperations) {
-                let output = ask_after_an_attach(runtime, kind, "throw", &asked, times)?;
-                check_exceptions(&output).with_context(|| format!("{runtime}, {kind}, after an attach"))?;
-            }
+            let asked = [&asked[..], with_callers(runtime)].concat();
+            let output = ask_after_an_attach(runtime, kind, "throw", &asked, times)?;
+            check_exceptions(&output).with_context(|| format!("{runtime}, {kind}, after an attach"))?;
         }
         Ok(())
     })
@@ -278,12 +283,40 @@ fn waiters_and_owners_of_locks_have_those_that_await_them() -> Result<()> {
             let output = ask_from_the_start(runtime, kind, "lock", &asked, times)?;
             let document = parsed(&output)?;
             check_locks(&document, &file).with_context(|| format!("{runtime}, {kind}, from the start"))?;
-            if runtime.has(Difference::AsyncOperations) {
-                let output = ask_after_an_attach(runtime, kind, "lock", &asked, times)?;
-                let document = parsed(&output)?;
-                check_locks(&document, &file).with_context(|| format!("{runtime}, {kind}, after an attach"))?;
-            }
+            let asked = [&asked[..], with_callers(runtime)].concat();
+            let output = ask_after_an_attach(runtime, kind, "lock", &asked, times)?;
+            let document = parsed(&output)?;
+            check_locks(&document, &file).with_context(|| format!("{runtime}, {kind}, after an attach"))?;
         }
+        Ok(())
+    })
+}
+
+/// Where a probe stays in the code, the next question says why it cannot be asked, and `top` has the runtime sample. On
+/// .NET 11 there is no need for a probe, and the profiler leaves.
+#[test]
+fn a_question_after_one_with_a_probe_says_what_holds() -> Result<()> {
+    patiently(modern()?, |runtime, times| {
+        let program = Program::start(Run::new(runtime, MACHINES).args(["lock"]).command()?)?;
+        program.expect("ready")?;
+        let pid = program.child.id().to_string();
+        let seconds = times.to_string();
+        let ask = |asked: &[&str]| anyhow::Ok(corprof()?.args(asked).args([&pid, "--duration", &seconds]).output()?);
+        let first = ask(&["locks", "--json", "--async-probe"])?;
+        ensure!(first.status.success() && parsed(&first)?["question"] == "locks", "{runtime}: {first:?}");
+        let second = ask(&["exceptions", "--json"])?;
+        let (_, stderr) = texts(&second);
+        if runtime.has(Difference::AsyncOperations) {
+            ensure!(second.status.success(), "{runtime}: {second:?}");
+        } else {
+            ensure!(second.status.code() == Some(1), "{runtime}: {second:?}");
+            ensure!(stderr.contains("and --async-probe, which change code"), "{runtime}: {stderr}");
+            let table = ask(&["top", "--json"])?;
+            let document: Value = serde_json::from_slice(&table.stdout)?;
+            ensure!(document["by_event_pipe"] == true, "{runtime}: {table:?}");
+        }
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0), "{runtime}: {code:?}: {stderr}");
         Ok(())
     })
 }
