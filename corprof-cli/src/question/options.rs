@@ -125,7 +125,7 @@ fn flag(profiler: &'static Profiler, setting: &'static Setting, option: &'static
     match option {
         TREE => flag.conflicts_with(JSON),
         // From the start of an application there is a probe without it.
-        ASYNC_PROBE => flag.requires(PID).conflicts_with(PHYSICAL),
+        ASYNC_PROBE => flag.conflicts_with_all([PHYSICAL, COMMAND]),
         _ => flag,
     }
 }
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(refused("corprof allocations 4711 --by size").kind(), ErrorKind::InvalidValue);
         assert_eq!(refused("corprof exceptions 4711 --tree --json").kind(), ErrorKind::ArgumentConflict);
         assert_eq!(refused("corprof locks 4711 --physical --async-probe").kind(), ErrorKind::ArgumentConflict);
-        assert_eq!(refused("corprof locks --async-probe -- dotnet").kind(), ErrorKind::MissingRequiredArgument);
+        assert_eq!(refused("corprof locks --async-probe -- dotnet").kind(), ErrorKind::ArgumentConflict);
         assert_eq!(refused("corprof locks").kind(), ErrorKind::MissingRequiredArgument);
         assert_eq!(refused("corprof locks 4711 -- dotnet").kind(), ErrorKind::ArgumentConflict);
         assert_eq!(refused("corprof pauses 4711 -o pauses.svg").kind(), ErrorKind::UnknownArgument);
