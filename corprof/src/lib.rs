@@ -82,6 +82,7 @@ pub mod hooks;
 pub mod id;
 mod il_body;
 pub mod info;
+pub mod inlined_frames;
 pub mod instrumentation;
 mod lock;
 pub mod lock_waits;

@@ -21,7 +21,7 @@ use tree::Tree;
 
 /// The rooms from the top down: each imports only from rooms below it. A room is named by its first module; `lib` is
 /// the root, and `generated` has files for several rooms.
-const ORDER: [&[&str]; 37] = [
+const ORDER: [&[&str]; 38] = [
     &["lib"],
     &["testing", "generated::contract_table", "generated::fake_info", "generated::fake_metadata"],
     &["adapter", "generated::thunks"],
@@ -32,6 +32,7 @@ const ORDER: [&[&str]; 37] = [
     &["calls"],
     &["hooks"],
     &["lock_waits"],
+    &["inlined_frames"],
     &["object_chains"],
     &["sampler"],
     &["walk"],
