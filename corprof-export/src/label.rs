@@ -24,6 +24,22 @@ pub use made::{Relative, telling_method};
 /// it. A state machine below it is that of an async method.
 pub const STARTED_BY: &str = "[started by]";
 
+/// Behind the name of a method that has no frame of its own.
+const INLINED: &str = " (inlined)";
+
+/// The name of the frame of a method that the compiler has put into its caller.
+///
+/// ```
+/// # use corprof_export::{Frame, as_inlined};
+/// let name = as_inlined("Shop.Orders.Save(int)");
+/// assert_eq!(name, "Shop.Orders.Save(int) (inlined)");
+/// assert_eq!(Frame::managed(&name).label(), "Orders.Save (inlined)");
+/// ```
+#[must_use]
+pub fn as_inlined(name: &str) -> String {
+    format!("{name}{INLINED}")
+}
+
 /// The source construct behind a state machine. Its callers show which one it is, its name does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Machine {
@@ -70,6 +86,9 @@ impl Machine {
 
 /// The label of a managed method.
 pub(crate) fn managed(name: &str, machine: Machine) -> String {
+    if let Some(name) = name.strip_suffix(INLINED) {
+        return as_inlined(&managed(name, machine));
+    }
     for (kind, suffix) in [("<dynamic method ", " (dynamic)"), ("<stub ", " (stub)")] {
         if let Some(inner) = name.strip_prefix(kind).and_then(|rest| rest.strip_suffix('>')) {
             return format!("{inner}{suffix}");

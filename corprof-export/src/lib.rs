@@ -86,7 +86,7 @@ pub use flame_graph::escaped;
 pub use format::Format;
 pub use frame::{Frame, FrameId, FrameKind};
 pub use heat::{Heat, HeatMap, Lane};
-pub use label::{Relative, STARTED_BY, class_in_source, field_in_source, in_source, telling_method};
+pub use label::{Relative, STARTED_BY, as_inlined, class_in_source, field_in_source, in_source, telling_method};
 pub use methods::Method;
 pub use output::{Output, OutputFile, Written, application_name};
 pub use profile::{Losses, Profile, Unit};

@@ -26,6 +26,7 @@ use std::time::{Duration, Instant, SystemTime};
 use corprof::args::EventPipeEvent;
 use corprof::detach::{DetachState, Detacher};
 use corprof::hooks::{HookedFunctions, Precompiled};
+use corprof::inlined_frames::InlinedFrames;
 use corprof::prelude::*;
 use corprof::sampler::{Mode, Report, Round, Sample, Sampler};
 use corprof::sync::Mutex;
@@ -267,7 +268,7 @@ impl State {
     }
 
     /// Adds the samples of a round, unless sampling has ended. Returns whether it has.
-    fn add(&mut self, round: &Round<'_, '_>, code: Vec<FoundCode>) -> bool {
+    fn add(&mut self, round: &Round<'_, '_>, code: Vec<FoundCode>, inlined: &InlinedFrames) -> bool {
         if self.is_finished || self.sampled.is_some() {
             return true;
         }
@@ -275,7 +276,7 @@ impl State {
             recording.learn(code);
         }
         for sample in round.samples() {
-            self.add_sample(round, &sample);
+            self.add_sample(round, &sample, inlined);
         }
         self.settle(round.cx(), false);
         self.report = round.report().clone();
@@ -294,7 +295,7 @@ impl State {
     }
 
     /// Adds a sample to the profile, or to those that wait for their async callers.
-    fn add_sample(&mut self, round: &Round<'_, '_>, sample: &Sample<'_>) {
+    fn add_sample(&mut self, round: &Round<'_, '_>, sample: &Sample<'_>, inlined: &InlinedFrames) {
         let thread = sample.thread();
         let key = (thread.id, thread.os_id);
         let profile = &mut self.profile;
@@ -306,10 +307,7 @@ impl State {
                 *self.threads.entry(key).or_insert_with(|| profile.thread(thread.os_id.unwrap_or_default(), ""));
             profile.rename_thread(profile_thread, thread.name.as_deref().unwrap_or_default());
         }
-        let frames = sample.frames().iter().enumerate();
-        let frames: Box<[StackFrame]> = frames
-            .map(|(depth, frame)| self.methods.stack_frame(profile, recording.as_mut(), round, depth, frame))
-            .collect();
+        let frames = self.methods.stack(profile, recording.as_mut(), round, sample, inlined);
         if let Some(lines) = &mut self.lines {
             let methods = &self.methods;
             lines.add(round.cx(), sample.frames(), sample.weight(), |function| methods.line_owner(function));
@@ -388,7 +386,7 @@ impl State {
                 }
                 // Adjacent native functions without names make one frame.
                 StackFrame::Native(name, _) if last_native == Some(name) => {}
-                StackFrame::Native(_, address) => stack.push(*address),
+                StackFrame::Native(_, address) | StackFrame::Inlined(_, address) => stack.push(*address),
             }
             last_native = if let StackFrame::Native(name, _) = frame { Some(name) } else { None };
         }
@@ -618,6 +616,8 @@ impl SamplerProfiler {
         }
         let waits = WaitsOf::read(&options).map(|of| (of, Self::sampler_of_waits(interval, &options)));
         let stop = options.stop.clone();
+        // A stack as its thread has it has none.
+        let shows_inlined = options.has_async_callers;
         let push = match options.push.take() {
             Some(push) => {
                 let runtime = cx.runtime_info().map(|runtime| runtime.to_string());
@@ -639,15 +639,19 @@ impl SamplerProfiler {
             hooked,
         };
         if let Some((of, sampler)) = waits {
-            profiler.start_waits(cx, of, sampler);
+            profiler.start_waits(cx, of, sampler, shows_inlined);
         }
         let state = Arc::clone(&profiler.state);
         let mut modules = ModulesWithLines::default();
+        let mut inlined = InlinedFrames::new();
         sampler.start(cx, move |round| {
             let unknown = state.lock(round.cx()).unknown_code(round);
             // The runtime may collect before it answers, so nothing is locked.
             let code = find_code(round.cx_mut(), unknown, &mut modules);
-            let is_over = state.lock(round.cx()).add(round, code);
+            if shows_inlined {
+                inlined.learn(round);
+            }
+            let is_over = state.lock(round.cx()).add(round, code, &inlined);
             if is_over {
                 round.end_sampling();
             }

@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use corprof::inlined_frames::InlinedFrames;
 use corprof::lock_waits::LockWaits;
 use corprof::prelude::*;
 use corprof::sampler::{Round, Sample, SampledThread, Sampler};
-use corprof_export::SourceLines;
+use corprof_export::{SourceLines, as_inlined};
 use corprof_profilers::settings::Settings;
 use corprof_profilers::table::STACKS;
 
@@ -79,7 +80,11 @@ impl Callbacks for Stacks {
                 return;
             }
             let callers = if has_callers { StandingCallers::find(round) } else { StandingCallers::default() };
-            let text = text(round, &callers);
+            let mut inlined = InlinedFrames::new();
+            if has_callers {
+                inlined.learn_all(round);
+            }
+            let text = text(round, &callers, &inlined);
             if text.contains(UNNAMED) && started.elapsed() < NAMES {
                 return;
             }
@@ -105,7 +110,7 @@ impl Callbacks for Stacks {
 
 /// A line for each thread, then an indented line for each frame, the innermost first: the method, and if they are known
 /// the line and the file, behind tabs. Under a resumed async method stand the methods that await it.
-fn text(round: &Round<'_, '_>, callers: &StandingCallers) -> String {
+fn text(round: &Round<'_, '_>, callers: &StandingCallers, inlined: &InlinedFrames) -> String {
     let code = CodeFrames::spelt(Spelling::Raw); // the command spells them
     let mut lines = SourceLines::new();
     let mut text = String::new();
@@ -127,6 +132,9 @@ fn text(round: &Round<'_, '_>, callers: &StandingCallers) -> String {
                 None if frames.last().is_some_and(|last| last == "[native]") => {}
                 None => frames.push("[native]".to_owned()),
             }
+            let caller = sample.frames().get(depth + 1).filter(|_| depth + 1 < physical);
+            let between = caller.into_iter().flat_map(|caller| inlined.between(round.cx(), caller, frame));
+            frames.extend(between.rev().map(|method| line(&as_inlined(&method.name))));
         }
         if let Some(callers) = callers {
             frames.extend(callers.names.iter().map(|name| line(name)));

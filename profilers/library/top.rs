@@ -44,10 +44,11 @@ use std::time::{Duration, Instant};
 
 use corprof::args::EventPipeEvent;
 use corprof::detach::DetachState;
+use corprof::inlined_frames::InlinedFrames;
 use corprof::prelude::*;
 use corprof::sampler::{Mode, Report, Round, Sample, Sampler};
 use corprof::sync::Mutex;
-use corprof_export::{SourceLines, in_source};
+use corprof_export::{SourceLines, as_inlined, in_source};
 use corprof_profilers::settings::Settings;
 use corprof_profilers::table::TOP;
 
@@ -184,18 +185,18 @@ impl Row {
 }
 
 impl Counts {
-    fn add(&mut self, round: &Round<'_, '_>) {
+    fn add(&mut self, round: &Round<'_, '_>, inlined: &InlinedFrames) {
         for sample in round.samples() {
-            self.add_sample(round.cx(), &sample);
+            self.add_sample(round.cx(), &sample, inlined);
         }
         self.settle(round.cx(), false);
         self.report = round.report().clone();
     }
 
-    fn add_sample(&mut self, cx: &InNoGc<'_>, sample: &Sample<'_>) {
+    fn add_sample(&mut self, cx: &InNoGc<'_>, sample: &Sample<'_>, inlined: &InlinedFrames) {
         let mut rows: Vec<Option<usize>> = Vec::with_capacity(sample.frames().len());
         let mut frames: Vec<StackFrame> = Vec::with_capacity(sample.frames().len());
-        for frame in sample.frames() {
+        for (depth, frame) in sample.frames().iter().enumerate() {
             let Some(function) = frame.function else {
                 // Native code counts only while it runs itself: it is below every stack.
                 let is_innermost = rows.iter().all(Option::is_none);
@@ -206,6 +207,11 @@ impl Counts {
             let method = self.function(cx, function);
             rows.push(method.row);
             frames.push(StackFrame::Managed(function, method.role, 0));
+            let caller = sample.frames().get(depth + 1);
+            for method in caller.into_iter().flat_map(|caller| inlined.between(cx, caller, frame).iter().rev()) {
+                rows.push(Some(self.of_name(&as_inlined(&method.name).as_str().into())));
+                frames.push(StackFrame::Inlined(Arc::clone(method), 0));
+            }
         }
         self.spell(cx, &frames, &rows);
         if let Some(mut lines) = self.lines.take() {
@@ -303,7 +309,7 @@ impl Counts {
             let mut callers = frames.iter().skip(place + 1);
             row.spell(callers.find_map(|frame| match frame {
                 StackFrame::Managed(caller, ..) => Some(cx.names().csharp().function(*caller)),
-                StackFrame::Native(..) => None,
+                StackFrame::Native(..) | StackFrame::Inlined(..) => None,
             }));
         }
     }
@@ -508,10 +514,13 @@ impl Callbacks for Top {
         let hears = AsyncSource::of_attach(cx, callers)?;
         let profiler = Self { state: Arc::new(Mutex::new(state)), lines: Arc::default(), hears };
         let state = Arc::clone(&profiler.state);
-        Sampler::every(interval)
-            .mode(Mode::Cpu)
-            .budget(budget)
-            .start(cx, move |round| state.lock(round.cx()).counts.add(round))?;
+        let mut inlined = InlinedFrames::new();
+        Sampler::every(interval).mode(Mode::Cpu).budget(budget).start(cx, move |round| {
+            if is_async && !has_lines {
+                inlined.learn(round);
+            }
+            state.lock(round.cx()).counts.add(round, &inlined);
+        })?;
         let state = Arc::clone(&profiler.state);
         let rows = Arc::clone(&profiler.lines);
         let command = crate::lease::Lease::of(&out);

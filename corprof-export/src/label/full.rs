@@ -2,12 +2,15 @@
 //! a compiler has made of a name is turned back.
 
 use super::{
-    Machine, class_in_source, fsharp_closure, generated, is_closure, is_of_vb, machine_position, machine_source,
-    outer_types, outside_brackets, split, type_name, within_holder,
+    INLINED, Machine, as_inlined, class_in_source, fsharp_closure, generated, is_closure, is_of_vb, machine_position,
+    machine_source, outer_types, outside_brackets, split, type_name, within_holder,
 };
 
 /// A managed method with its namespace and parameters.
 pub(crate) fn full(name: &str, machine: Machine) -> String {
+    if let Some(name) = name.strip_suffix(INLINED) {
+        return as_inlined(&full(name, machine));
+    }
     for (kind, suffix) in [("<dynamic method ", " (dynamic)"), ("<stub ", " (stub)")] {
         if let Some(inner) = name.strip_prefix(kind).and_then(|rest| rest.strip_suffix('>')) {
             return format!("{inner}{suffix}");

@@ -199,8 +199,10 @@ impl<T> HeldStacks<T> {
     pub(super) fn join<'s>(&mut self, cx: &InNoGc<'_>, sample: &'s Waiting<T>, can_wait: bool) -> Option<Joined<'s>> {
         let mut joined = Joined::physical(&sample.frames);
         let Some(os_id) = sample.thread.1.filter(|_| sample.may_be_async()) else { return Some(joined) };
-        let is_stub = |frame: &StackFrame| matches!(frame, StackFrame::Managed(_, Role::Stub, _));
-        let frames = (0_u64..).zip(&sample.frames).filter(|(_, frame)| !is_stub(frame));
+        // The runtime tells of methods that have a frame.
+        let is_left_out =
+            |frame: &StackFrame| matches!(frame, StackFrame::Managed(_, Role::Stub, _) | StackFrame::Inlined(..));
+        let frames = (0_u64..).zip(&sample.frames).filter(|(_, frame)| !is_left_out(frame));
         let places: Vec<u64> = frames.map(|(place, _)| PHYSICAL | place).collect();
         let found = Found::new(cx, &sample.frames, &self.functions);
         self.stacks.join(os_id.into(), sample.ticks, &places, &found, &mut self.stack);
@@ -304,7 +306,7 @@ impl<'a> Found<'a> {
         if address & PHYSICAL != 0 {
             return match self.frames.get(usize::try_from(address & !PHYSICAL).ok()?)? {
                 StackFrame::Managed(function, ..) => Some(*function),
-                StackFrame::Native(..) => None,
+                StackFrame::Native(..) | StackFrame::Inlined(..) => None,
             };
         }
         if let Some(known) = self.functions.borrow().get(&address) {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use corprof::args::EventPipeEvent;
 use corprof::id::Inert;
+use corprof::inlined_frames::InlinedMethod;
 use corprof::prelude::*;
 use corprof_async::MethodTable;
 use corprof_export::STARTED_BY;
@@ -87,6 +88,8 @@ pub(crate) enum StackFrame {
     Managed(FunctionId, Role, TraceAddress),
     /// By its name.
     Native(Arc<str>, TraceAddress),
+    /// A method that has no frame, as the compiler has put it into its caller.
+    Inlined(Arc<InlinedMethod>, TraceAddress),
 }
 
 /// The address of a frame in a recording; 0 without one.

@@ -4,10 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use corprof::inlined_frames::{InlinedFrames, InlinedMethod};
 use corprof::metadata::MethodDef;
 use corprof::prelude::*;
-use corprof::sampler::{Round, SampledFrame};
-use corprof_export::{self as export, FrameId, Profile, SourceLines};
+use corprof::sampler::{Round, Sample, SampledFrame};
+use corprof_export::{self as export, FrameId, Profile, SourceLines, as_inlined};
 
 use super::recording::Recording;
 use crate::async_callers::{Machine, Role, StackFrame};
@@ -21,6 +22,8 @@ pub(super) struct Methods {
     known: HashMap<FunctionId, Method>,
     /// The state machines that are no frames of stacks.
     machines: HashMap<Machine, FrameId>,
+    /// The inlined methods, by module and definition. After an unload another module may have the same id.
+    inlined: HashMap<(usize, MethodDef), (Name, FrameId)>,
     /// The names of native functions.
     natives: HashSet<Arc<str>>,
     /// The methods without a look-up of file and line so far.
@@ -45,8 +48,29 @@ struct Unplaced {
 }
 
 impl Methods {
-    /// A frame of a sample.
-    pub(super) fn stack_frame(
+    /// The frames of a sample, and between them the methods that were inlined; the innermost first.
+    pub(super) fn stack(
+        &mut self,
+        profile: &mut Profile,
+        mut recording: Option<&mut Recording>,
+        round: &Round<'_, '_>,
+        sample: &Sample<'_>,
+        inlined: &InlinedFrames,
+    ) -> Box<[StackFrame]> {
+        let frames = sample.frames();
+        let mut stack = Vec::with_capacity(frames.len());
+        for (depth, frame) in frames.iter().enumerate() {
+            stack.push(self.stack_frame(profile, recording.as_deref_mut(), round, depth, frame));
+            let Some(caller) = frames.get(depth + 1) else { break };
+            for method in inlined.between(round.cx(), caller, frame).iter().rev() {
+                let address = recording.as_deref_mut().map(|recording| recording.logical(&as_inlined(&method.name)));
+                stack.push(StackFrame::Inlined(Arc::clone(method), address.unwrap_or_default()));
+            }
+        }
+        stack.into()
+    }
+
+    fn stack_frame(
         &mut self,
         profile: &mut Profile,
         recording: Option<&mut Recording>,
@@ -117,10 +141,33 @@ impl Methods {
         frame
     }
 
+    /// The frame of a method that was inlined.
+    pub(super) fn inlined(&mut self, profile: &mut Profile, cx: &InNoGc<'_>, method: &InlinedMethod) -> FrameId {
+        let key = (method.module.as_raw(), method.method);
+        if let Some((name, frame)) = self.inlined.get(&key)
+            && *name == method.name
+        {
+            return *frame;
+        }
+        let name = as_inlined(&method.name);
+        let frame = export::Frame::managed(&name);
+        let frame = match cx.module_info(method.module) {
+            Ok(module) => {
+                let frame = profile.frame(frame.in_module(&module.path));
+                self.unplaced.push(Unplaced { frame, module: module.path.into(), token: method.method });
+                frame
+            }
+            Err(_) => profile.frame(frame), // its module has gone
+        };
+        self.inlined.insert(key, (method.name.clone(), frame));
+        frame
+    }
+
     /// Forgets the methods, of which a new profile has no frames.
     pub(super) fn forget(&mut self) {
         self.known.clear();
         self.machines.clear();
+        self.inlined.clear();
     }
 
     /// The path of a method's module, and its token there. Dynamic methods have neither.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use corprof::inlined_frames::InlinedFrames;
 use corprof::prelude::*;
 use corprof::sampler::{Mode, Round, Sample, Sampler, Strategy};
 use corprof_export::{self as export, FrameId};
@@ -58,15 +59,19 @@ impl SamplerProfiler {
 
     /// Samples where threads wait. Threads that run are left to the other sampler, as stopping them would use up the
     /// budget; those that have not run since are not stopped again.
-    pub(super) fn start_waits(&self, cx: &InCallback<'_>, of: WaitsOf, sampler: Sampler) {
+    pub(super) fn start_waits(&self, cx: &InCallback<'_>, of: WaitsOf, sampler: Sampler, shows_inlined: bool) {
         let sampler = sampler.threads(move |thread| thread.os_id.is_some_and(|os_id| of.wants(os_id)));
         let state = Arc::clone(&self.state);
         let mut modules = ModulesWithLines::default();
+        let mut inlined = InlinedFrames::new();
         let started = sampler.start(cx, move |round| {
             let unknown = state.lock(round.cx()).unknown_code_of_waits(round);
             // The runtime may collect before it answers, so nothing is locked.
             let code = find_code(round.cx_mut(), unknown, &mut modules);
-            let is_over = state.lock(round.cx()).add_waits(round, code);
+            if shows_inlined {
+                inlined.learn(round);
+            }
+            let is_over = state.lock(round.cx()).add_waits(round, code, &inlined);
             if is_over {
                 round.end_sampling();
             }
@@ -80,31 +85,28 @@ impl SamplerProfiler {
 
 impl State {
     /// Adds samples of threads that wait, which are in no profile of processor time.
-    fn add_waits(&mut self, round: &Round<'_, '_>, code: Vec<FoundCode>) -> bool {
+    fn add_waits(&mut self, round: &Round<'_, '_>, code: Vec<FoundCode>, inlined: &InlinedFrames) -> bool {
         if self.is_finished || self.sampled.is_some() {
             return true;
         }
         if self.has_waits {
-            self.record_waits(round, code);
+            self.record_waits(round, code, inlined);
             return false;
         }
         for sample in round.samples().filter(Sample::is_waiting) {
-            let frames = sample.frames().iter().enumerate();
-            let profile = &mut self.profile;
-            let frames: Box<[StackFrame]> =
-                frames.map(|(depth, frame)| self.methods.stack_frame(profile, None, round, depth, frame)).collect();
+            let frames = self.methods.stack(&mut self.profile, None, round, &sample, inlined);
             self.add_to_slow_calls(round.cx(), &sample, &frames);
         }
         false
     }
 
-    fn record_waits(&mut self, round: &Round<'_, '_>, code: Vec<FoundCode>) {
+    fn record_waits(&mut self, round: &Round<'_, '_>, code: Vec<FoundCode>, inlined: &InlinedFrames) {
         if let Some(recording) = &mut self.recording {
             recording.learn(code);
         }
         for sample in round.samples().filter(Sample::is_waiting) {
             self.waits += 1;
-            self.add_sample(round, &sample);
+            self.add_sample(round, &sample, inlined);
         }
         // Where no thread runs, the other sampler has no rounds to show.
         self.settle(round.cx(), false);
@@ -152,6 +154,7 @@ impl State {
                         frames.push(frame);
                     }
                 }
+                StackFrame::Inlined(method, _) => frames.push(self.methods.inlined(profile, cx, method)),
             }
         }
         frames

@@ -36,8 +36,10 @@ impl ProbeCallers {
         let Some(innermost) = frames.iter().position(is_box) else { return physical };
         self.resumed += 1;
         // Methods of one box may call each other: `ExecuteFromThreadPool` calls `MoveNext`.
-        let depth =
-            frames.chunk_by(|inner, outer| is_box(inner) == is_box(outer)).filter(|run| is_box(&run[0])).count();
+        // What was inlined between them is no frame of another.
+        let physical_frames = frames.iter().filter(|frame| !matches!(frame, StackFrame::Inlined(..)));
+        let boxes: Vec<bool> = physical_frames.map(is_box).collect();
+        let depth = boxes.chunk_by(|inner, outer| inner == outer).filter(|run| run[0]).count();
         let Some((run, methods)) = self.run(sample, depth) else { return physical };
         let (inner, _) = frames.split_at(innermost);
         let resumed = methods.first().and_then(|resumed| {
