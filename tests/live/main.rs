@@ -65,6 +65,8 @@ mod differs {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     mod frames;
     mod heap_dump;
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    mod inlined_frames;
     mod liveness;
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     mod loops;

@@ -42,6 +42,7 @@ mod differs {
     mod events;
     mod foreign_profiler;
     mod heap;
+    mod inlined;
     mod labels;
     mod requests;
     mod web;
