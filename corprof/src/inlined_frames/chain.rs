@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// How many methods a search visits. What needs more may lead anywhere.
-const MOST_VISITED: usize = 256;
+const MOST_VISITED: usize = 64;
 
 /// What a call calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,6 +27,7 @@ mod statement;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::context::{InCallback, InNoGc};
 use crate::id::{FunctionId, ModuleId};
@@ -39,8 +40,12 @@ use chain::{Bodies, Frames, inlined_between};
 
 /// How many calls are remembered. Code that is compiled again and again would have more and more.
 const MOST_KNOWN: usize = 100_000;
-/// How many new calls are looked at in a round. Stacks come again.
+/// How many new calls of a round are looked at. Stacks come again.
 const MOST_NEW: usize = 64;
+/// A new call takes up to some milliseconds, as the IL of many methods may be read for it. The first ones may take this
+/// long, and all of them this part of the time.
+const FIRST: Duration = Duration::from_millis(100);
+const PART: u32 = 25;
 
 /// A method without a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -78,6 +83,10 @@ struct Found {
 pub struct InlinedFrames {
     known: HashMap<PhysicalCall, Found>,
     calls: KnownCalls,
+    /// The first round.
+    begun: Option<Instant>,
+    /// How long new calls have taken.
+    spent: Duration,
 }
 
 impl InlinedFrames {
@@ -89,16 +98,20 @@ impl InlinedFrames {
     /// Finds the inlined methods of a round. Threads run meanwhile. What it leaves for its length is found in a later
     /// round.
     pub fn learn(&mut self, round: &mut Round<'_, '_>) {
-        self.learn_some(round, MOST_NEW);
+        let begun = *self.begun.get_or_insert_with(Instant::now);
+        for call in self.unknown(round, MOST_NEW) {
+            let now = Instant::now();
+            if self.spent > FIRST + now.duration_since(begun) / PART {
+                return;
+            }
+            self.find(round.cx_mut(), call);
+            self.spent += now.elapsed();
+        }
     }
 
     /// The same, however long it takes: for a round that has no successor.
     pub fn learn_all(&mut self, round: &mut Round<'_, '_>) {
-        self.learn_some(round, usize::MAX);
-    }
-
-    fn learn_some(&mut self, round: &mut Round<'_, '_>, most: usize) {
-        for call in self.unknown(round, most) {
+        for call in self.unknown(round, usize::MAX) {
             self.find(round.cx_mut(), call);
         }
     }
