@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use corprof_tests::{ensure_or_longer, patiently};
+
 use super::*;
 
 /// The stacks of a folded profile that end in the method that the program calls in the end, without their outer frames:
@@ -49,7 +51,8 @@ fn check(what: &str, folded: &str) -> Result<()> {
         }
     }
     println!("{what}: {:.1} % of the samples", 100.0 * right / all);
-    ensure!(right >= 0.9 * all && right > 0.0, "{what}: {right} of {all}: {folded}");
+    // On a busy machine it takes longer until all calls have been looked at.
+    ensure_or_longer!(right >= 0.9 * all && right > 0.0, "{what}: {right} of {all}: {folded}");
     Ok(())
 }
 
@@ -62,28 +65,30 @@ fn ask(arguments: &[&str]) -> Result<String> {
 
 #[test]
 fn inlined_methods_are_shown_from_the_start_and_after_an_attach() -> Result<()> {
-    for runtime in runtimes()?.into_iter().filter(|runtime| runtime.major >= 8) {
+    let runtimes = runtimes()?.into_iter().filter(|runtime| runtime.major >= 8).collect();
+    patiently(runtimes, |runtime, times| {
+        let seconds = (3 * times).to_string();
         let folder = tempfile::tempdir()?;
         let path = |name: &str| folder.path().join(name).display().to_string();
         let (folded, trace, viewed) = (path("p.folded"), path("p.nettrace"), path("viewed.folded"));
         let mut command = corprof()?;
-        command.args(["record", "--rate", "500", "-o", &folded, "--"]).args(application(&runtime, "InlinedCalls")?);
-        let output = command.arg("4000").output()?;
+        command.args(["record", "--rate", "500", "-o", &folded, "--"]).args(application(runtime, "InlinedCalls")?);
+        let output = command.arg((3000 * times).to_string()).output()?;
         ensure!(output.status.success(), "{runtime}: {output:?}");
         check(&format!("{runtime}, from the start"), &fs::read_to_string(&folded)?)?;
 
-        let words = application(&runtime, "InlinedCalls")?;
+        let words = application(runtime, "InlinedCalls")?;
         let (host, arguments) = words.split_first().context("no host")?;
         let mut command = Command::new(host);
         command.args(arguments).arg("600000");
         let program = Program::start(command)?;
         program.expect("warm")?;
         let pid = program.child.id().to_string();
-        ask(&["record", "-p", &pid, "--rate", "500", "--duration", "3", "-o", &folded])?;
+        ask(&["record", "-p", &pid, "--rate", "500", "--duration", &seconds, "-o", &folded])?;
         check(&format!("{runtime}, attached"), &fs::read_to_string(&folded)?)?;
-        ask(&["record", "-p", &pid, "--rate", "500", "--duration", "3", "-o", &trace])?;
+        ask(&["record", "-p", &pid, "--rate", "500", "--duration", &seconds, "-o", &trace])?;
         ask(&["view", &trace, "-o", &viewed])?;
         check(&format!("{runtime}, recorded"), &fs::read_to_string(&viewed)?)?;
-    }
-    Ok(())
+        Ok(())
+    })
 }
