@@ -616,8 +616,7 @@ impl SamplerProfiler {
         }
         let waits = WaitsOf::read(&options).map(|of| (of, Self::sampler_of_waits(interval, &options)));
         let stop = options.stop.clone();
-        // A stack as its thread has it has none.
-        let shows_inlined = options.has_async_callers;
+        let shows_inlined = options.callers.are_awaiting(); // a stack as its thread has it has none
         let push = match options.push.take() {
             Some(push) => {
                 let runtime = cx.runtime_info().map(|runtime| runtime.to_string());

@@ -514,9 +514,10 @@ impl Callbacks for Top {
         let hears = AsyncSource::of_attach(cx, callers)?;
         let profiler = Self { state: Arc::new(Mutex::new(state)), lines: Arc::default(), hears };
         let state = Arc::clone(&profiler.state);
+        let shows_inlined = callers.are_awaiting(); // a stack as its thread has it has none
         let mut inlined = InlinedFrames::new();
         Sampler::every(interval).mode(Mode::Cpu).budget(budget).start(cx, move |round| {
-            if is_async && !has_lines {
+            if shows_inlined {
                 inlined.learn(round);
             }
             state.lock(round.cx()).counts.add(round, &inlined);

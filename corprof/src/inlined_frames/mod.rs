@@ -34,6 +34,7 @@ use crate::id::{FunctionId, ModuleId};
 use crate::metadata::MethodDef;
 use crate::names::Name;
 use crate::sampler::{Round, SampledFrame};
+use crate::system;
 
 use calls::{Definition, KnownCalls};
 use chain::{Bodies, Frames, inlined_between};
@@ -42,10 +43,11 @@ use chain::{Bodies, Frames, inlined_between};
 const MOST_KNOWN: usize = 100_000;
 /// How many new calls of a round are looked at. Stacks come again.
 const MOST_NEW: usize = 64;
-/// A new call takes up to some milliseconds, as the IL of many methods may be read for it. The first ones may take this
-/// long, and all of them this part of the time.
+/// A new call takes up to some milliseconds, as the IL of many methods may be read for it. The first ones may take so
+/// much processor time, all of them this part of the time, and those of a round so much that the next one is not late.
 const FIRST: Duration = Duration::from_millis(100);
 const PART: u32 = 25;
+const IN_ROUND: Duration = Duration::from_millis(5);
 
 /// A method without a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -85,7 +87,7 @@ pub struct InlinedFrames {
     calls: KnownCalls,
     /// The first round.
     begun: Option<Instant>,
-    /// How long new calls have taken.
+    /// The processor time that new calls have taken.
     spent: Duration,
 }
 
@@ -99,14 +101,17 @@ impl InlinedFrames {
     /// round.
     pub fn learn(&mut self, round: &mut Round<'_, '_>) {
         let begun = *self.begun.get_or_insert_with(Instant::now);
+        let allowed = (FIRST + begun.elapsed() / PART).saturating_sub(self.spent).min(IN_ROUND);
+        let before = processor_time();
+        let mut taken = Duration::ZERO;
         for call in self.unknown(round, MOST_NEW) {
-            let now = Instant::now();
-            if self.spent > FIRST + now.duration_since(begun) / PART {
-                return;
+            if taken >= allowed {
+                break;
             }
             self.find(round.cx_mut(), call);
-            self.spent += now.elapsed();
+            taken = processor_time().saturating_sub(before);
         }
+        self.spent += taken;
     }
 
     /// The same, however long it takes: for a round that has no successor.
@@ -211,6 +216,11 @@ impl Found {
         let names = cx.names().csharp();
         self.caller == names.function(call.caller) && self.callee == names.function(call.callee)
     }
+}
+
+/// That of this thread: on a busy machine most of the time is spent waiting for a processor.
+fn processor_time() -> Duration {
+    system::cpu_time(system::os_thread_id()).unwrap_or_default()
 }
 
 /// The definition of a function; none of one without metadata.
