@@ -33,6 +33,7 @@ const BYTES: u32 = 0x0400_0001; // static uint8
 const VOIDS: u32 = 0x0400_0002; // static void[]
 const TEXT: u32 = 0x0400_0003; // static string
 const PARAMETER: u32 = 0x1b00_0001; // !!0
+const POINTER: u32 = 0x1b00_0002; // uint8*
 const LOCALS: u32 = 0x1100_0001;
 
 /// A module with these types of local variables, of which a native int is this integer.
@@ -82,7 +83,11 @@ impl Resolve for Module {
     }
 
     fn type_spec(&self, token: Token) -> Option<Type> {
-        (token.as_raw() == PARAMETER).then_some(Type::MethodParameter(0))
+        match token.as_raw() {
+            PARAMETER => Some(Type::MethodParameter(0)),
+            POINTER => Some(Type::Pointer(Box::new(primitive(Primitive::UInt8)))),
+            _ => None,
+        }
     }
 
     fn method(&self, token: Token) -> Option<MethodInfo> {
@@ -234,6 +239,17 @@ fn a_constrained_call_is_of_a_method_that_the_value_has() {
     assert_eq!(called(STRUCT, UNRELATED), [Rule::ConstrainedCall]);
     assert_eq!(called(PARAMETER, UNRELATED), [Rule::ConstrainedCall]);
     assert_eq!(called(CLASS, UNRELATED), [], "classes are not compared");
+    assert_eq!(called(POINTER, OWN), [Rule::ConstrainedCall]);
+}
+
+/// .NET 10 dies of a static method that is not virtual, and of this one it is not known.
+#[test]
+fn what_a_type_chooses_is_known_to_be_virtual() {
+    let module = Module::with_locals([Type::ValueType(named(STRUCT))]);
+    let pointer = token(O::Ldftn, STATIC).prefixed([Prefix::Constrained(Token::from_raw(STRUCT))]);
+    assert_eq!(module.rules([pointer, plain(O::Pop), plain(O::Ret)]), [Rule::ConstrainedCall]);
+    let call = token(O::Call, STATIC).prefixed([Prefix::Constrained(Token::from_raw(STRUCT))]);
+    assert_eq!(module.rules([call, plain(O::Ret)]), [Rule::ConstrainedCall]);
 }
 
 /// The optimiser of .NET 10 and 11 reads a read-only field while it compiles, takes what it finds for an object, and

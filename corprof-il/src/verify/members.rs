@@ -214,6 +214,9 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
         let definition = self.facts.definition(ty);
         let is_parameter = self.facts.is_type_parameter(ty);
         if definition.is_none() && !is_parameter {
+            if kind == Kind::Native {
+                self.breach(Rule::ConstrainedCall, "a pointer", "a type that has methods");
+            }
             return;
         }
         match self.facts.resolve.dispatch(definition, method) {
@@ -228,12 +231,16 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
         }
     }
 
-    /// A static virtual method is chosen by the type; other methods are not called so, and runtimes die of some.
+    /// A static virtual method is chosen by the type; other methods are not called so, and runtimes die of some. So it
+    /// must be known to be one.
     pub(super) fn constrained_call(&mut self, method: &Rc<Method>) {
-        if method.has_this || method.is_virtual == Some(false) {
-            let found = if method.has_this { "an instance method" } else { "a static method that is not virtual" };
-            self.breach(Rule::ConstrainedCall, found, "a static virtual method of an interface");
-        }
+        let found = match method.is_virtual {
+            _ if method.has_this => "an instance method",
+            Some(true) => return,
+            Some(false) => "a static method that is not virtual",
+            None => "a method of a module that is not at hand",
+        };
+        self.breach(Rule::ConstrainedCall, found, "a static virtual method of an interface");
     }
 
     fn pop_this(&mut self, method: &Rc<Method>, is_constrained: bool) {

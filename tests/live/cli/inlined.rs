@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use corprof_tests::{ensure_or_longer, patiently};
+use serde_json::Value;
 
 use super::*;
 
@@ -59,8 +60,17 @@ fn check(what: &str, folded: &str) -> Result<()> {
 /// `corprof` with these arguments ends well; what it prints.
 fn ask(arguments: &[&str]) -> Result<String> {
     let output = corprof()?.args(arguments).output()?;
+    // On a full machine there may be no sample before the end.
+    ensure_or_longer!(output.status.code() != Some(124), "{arguments:?}: {output:?}");
     ensure!(output.status.success(), "{arguments:?}: {output:?}");
     Ok(texts(&output).0)
+}
+
+/// The program, when its code is optimised.
+fn warm(runtime: &Runtime) -> Result<Program> {
+    let program = Program::start(Run::new(runtime, "InlinedCalls").args(["600000"]).command()?)?;
+    program.expect("warm")?;
+    Ok(program)
 }
 
 #[test]
@@ -74,21 +84,49 @@ fn inlined_methods_are_shown_from_the_start_and_after_an_attach() -> Result<()> 
         let mut command = corprof()?;
         command.args(["record", "--rate", "500", "-o", &folded, "--"]).args(application(runtime, "InlinedCalls")?);
         let output = command.arg((3000 * times).to_string()).output()?;
+        // As above.
+        ensure_or_longer!(output.status.code() != Some(124), "{runtime}: {output:?}");
         ensure!(output.status.success(), "{runtime}: {output:?}");
         check(&format!("{runtime}, from the start"), &fs::read_to_string(&folded)?)?;
 
-        let words = application(runtime, "InlinedCalls")?;
-        let (host, arguments) = words.split_first().context("no host")?;
-        let mut command = Command::new(host);
-        command.args(arguments).arg("600000");
-        let program = Program::start(command)?;
-        program.expect("warm")?;
+        let program = warm(runtime)?;
         let pid = program.child.id().to_string();
         ask(&["record", "-p", &pid, "--rate", "500", "--duration", &seconds, "-o", &folded])?;
         check(&format!("{runtime}, attached"), &fs::read_to_string(&folded)?)?;
         ask(&["record", "-p", &pid, "--rate", "500", "--duration", &seconds, "-o", &trace])?;
         ask(&["view", &trace, "-o", &viewed])?;
         check(&format!("{runtime}, recorded"), &fs::read_to_string(&viewed)?)?;
+        Ok(())
+    })
+}
+
+/// A stack of `corprof stacks` as a line of a folded profile.
+fn folded(stacks: &str) -> String {
+    let thread = stacks.split("\n\n").find(|thread| thread.contains("Work.Spin")).unwrap_or_default();
+    let frames = thread.lines().skip(1).map(|line| line.trim_start_matches(['>', ' ']));
+    let mut frames: Vec<&str> = frames.collect();
+    frames.reverse();
+    frames.join(";") + " 1\n"
+}
+
+#[test]
+fn inlined_methods_are_among_stacks_and_in_top() -> Result<()> {
+    let runtimes = runtimes()?.into_iter().filter(|runtime| runtime.major >= 8).collect();
+    patiently(runtimes, |runtime, times| {
+        let program = warm(runtime)?;
+        let pid = program.child.id().to_string();
+        let stacks: String = (0..10 * times).map(|_| Ok(folded(&ask(&["stacks", &pid])?))).collect::<Result<_>>()?;
+        check(&format!("{runtime}, stacks"), &stacks)?;
+        let table: Value =
+            serde_json::from_str(&ask(&["top", &pid, "--json", "--duration", &(2 * times).to_string()])?)?;
+        let methods = table["methods"].as_array().context("no methods")?;
+        let total = |name: &str| {
+            let row = methods.iter().find(|row| row["method"] == name);
+            row.and_then(|row| row["total_seconds"].as_f64()).unwrap_or_default()
+        };
+        let [inlined, caller] = ["Point.Length() (inlined)", "Program.OfStructure(Point)"].map(total);
+        ensure_or_longer!(caller > 0.0 && inlined >= 0.8 * caller, "{runtime}: {table}");
+        ensure!(inlined <= caller + 0.001, "{runtime}: {table}");
         Ok(())
     })
 }

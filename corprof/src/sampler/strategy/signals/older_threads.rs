@@ -23,6 +23,11 @@ const LOOKS_BEFORE_SUSPENSION: u32 = 5;
 /// How often the runtime is suspended at most: a thread that runs native code does not wait then either.
 const MOST_SUSPENSIONS: u32 = 10;
 
+/// How often the threads are asked within a suspension, and the time between. One that has stopped may not be in its
+/// wait yet: on a busy machine it has no processor on its way there.
+const ASKED_IN_SUSPENSION: u32 = 20;
+const BETWEEN: Duration = Duration::from_micros(100);
+
 /// Which threads are still to be prepared.
 pub(super) struct OlderThreads {
     prepared: &'static PreparedThreads,
@@ -105,18 +110,27 @@ impl OlderThreads {
         for candidate in &candidates {
             let Some(claim) = liveness.walk_candidate(candidate.thread) else { continue };
             if let Some(request) = self.prepared.ready(candidate.thread, candidate.older.address()) {
-                ready.push((candidate, claim, request, false));
+                ready.push((candidate, claim, request, Requested::Runs));
             }
         }
         if let Ok(suspension) = suspender.suspend(&mut 0) {
-            for (candidate, claim, request, is_asked) in &mut ready {
-                let Some(_pinned) = claim.pin() else { continue };
-                *is_asked = request.send(&candidate.older, &mappings) == Requested::Yes;
+            for _ in 0..ASKED_IN_SUSPENSION {
+                for (candidate, claim, request, answer) in &mut ready {
+                    if *answer != Requested::Runs {
+                        continue;
+                    }
+                    let Some(_pinned) = claim.pin() else { continue };
+                    *answer = request.send(&candidate.older, &mappings);
+                }
+                if ready.iter().all(|(_, _, _, answer)| *answer != Requested::Runs) {
+                    break;
+                }
+                std::thread::sleep(BETWEEN);
             }
             suspension.end();
         }
-        for (candidate, _, _, is_asked) in ready {
-            self.prepared.settle(candidate.thread, is_asked);
+        for (candidate, _, _, answer) in ready {
+            self.prepared.settle(candidate.thread, answer == Requested::Yes);
         }
     }
 }
