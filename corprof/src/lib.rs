@@ -34,6 +34,7 @@
 //! | walk the stack of a callback | [`walk`] |
 //! | sample the stacks of all threads | [`sampler`] |
 //! | know who waits for a lock, who awaits a method | [`lock_waits`], [`object_chains`] |
+//! | know which methods have no frame, as they were inlined | [`inlined_frames`] |
 //! | see functions begin and end, count and time calls | [`hooks`], [`calls`] |
 //! | change the code of methods | [`instrumentation`], [`edit`] |
 //! | read and add metadata | [`metadata`] |

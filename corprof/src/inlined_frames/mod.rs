@@ -4,7 +4,7 @@
 //! A method *F* has called a method *N*, says the stack. But the statement of *F* that runs does not call *N*: it calls
 //! *C*, which calls *N*. Then *C* was inlined into *F*, whoever compiled that, and whenever: in this process before the
 //! attach, or long before in a precompiled image. [`InlinedFrames`] finds such methods for the samples of a
-//! [`Round`](crate::sampler::Round).
+//! [`Round`].
 //!
 //! # What is certain
 //!
