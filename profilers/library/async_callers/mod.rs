@@ -4,8 +4,9 @@
 //! Where the runtime tells of async operations (.NET 11), it does so after the fact, by a session (`session`): a stack
 //! of async code waits until that has come (`held_stacks`). Elsewhere a probe of the profiler's own knows it at once
 //! (`probe`), in applications that start with it, and after an attach if it may stay: it changes code, and a profiler
-//! that has done so cannot detach. What is to be done for that all the time is done on a thread of the profiler (`work`). For one look at an application
-//! that hangs both are too late: the objects of the async methods tell there (`standing`).
+//! that has done so cannot detach. What is to be done for that all the time is done on a thread of the profiler
+//! (`work`). For one look at an application that hangs both are too late: the objects of the async methods tell there
+//! (`standing`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
