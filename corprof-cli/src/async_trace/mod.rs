@@ -313,6 +313,8 @@ impl Target<'_> {
             )
             .into());
         }
+        // The trace begins later: what is over by the end must not be after it.
+        let begun = Instant::now();
         let mut session =
             client.start_session(&self.config()).context("cannot start the session of async operations")?;
         // A process that ends takes its command line with it.
@@ -325,7 +327,6 @@ impl Target<'_> {
         let mut reader = Reader::new(session);
         let mut follower = Follower::new(listener);
         follower.begin(&mut reader)?;
-        let begun = Instant::now();
         reader.get_mut().set_read_timeout(Some(POLL));
         let until = duration.map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {} s", time.as_secs_f64()));
         eprintln!("corprof: listening to process {pid} {until}");

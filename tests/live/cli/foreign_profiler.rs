@@ -178,7 +178,9 @@ fn stacks(program: &Program) -> Result<Vec<(String, Vec<String>)>> {
         };
         let frames =
             thread["frames"].as_array().context("no frames")?.iter().filter_map(|frame| frame["method"].as_str());
-        let methods = frames.filter(|frame| *frame != "[native]").filter_map(|frame| frame.split('(').next());
+        // What was inlined has no frame that the runtime's own sampler would find.
+        let frames = frames.filter(|frame| *frame != "[native]" && !frame.ends_with("(inlined)"));
+        let methods = frames.filter_map(|frame| frame.split('(').next());
         all.push((name.to_owned(), methods.map(str::to_owned).collect()));
     }
     all.sort();

@@ -192,7 +192,7 @@ fn a_running_process_is_traced_from_the_next_call_on() -> Result<()> {
         let output = record.args(["--trace", "Slow.Orders.*:100ms"]).output()?;
         let (_, stderr) = texts(&output);
         ensure!(output.status.success(), "{stderr}");
-        ensure!(stderr.contains("--trace does: it stays in the process"), "{stderr}");
+        ensure!(stderr.contains("--trace does: in the end it stays in the process"), "{stderr}");
         ensure!(!stderr.contains("has not detached"), "{stderr}");
         let (calls, data) = slow_calls(&page)?;
         let find =
