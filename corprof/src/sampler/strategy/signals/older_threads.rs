@@ -23,9 +23,9 @@ const LOOKS_BEFORE_SUSPENSION: u32 = 5;
 /// How often the runtime is suspended at most: a thread that runs native code does not wait then either.
 const MOST_SUSPENSIONS: u32 = 10;
 
-/// How often the threads are asked within a suspension, and the time between. One that has stopped may not be in its
-/// wait yet: on a busy machine it has no processor on its way there.
-const ASKED_IN_SUSPENSION: u32 = 20;
+/// How long the threads are asked within a suspension, and the time between. One that has stopped may not be in its wait
+/// yet: on a busy machine it has no processor on its way there.
+const ASKED_IN_SUSPENSION: Duration = Duration::from_millis(5);
 const BETWEEN: Duration = Duration::from_micros(100);
 
 /// Which threads are still to be prepared.
@@ -114,7 +114,8 @@ impl OlderThreads {
             }
         }
         if let Ok(suspension) = suspender.suspend(&mut 0) {
-            for _ in 0..ASKED_IN_SUSPENSION {
+            let end = Instant::now() + ASKED_IN_SUSPENSION;
+            loop {
                 for (candidate, claim, request, answer) in &mut ready {
                     if *answer != Requested::Runs {
                         continue;
@@ -122,7 +123,8 @@ impl OlderThreads {
                     let Some(_pinned) = claim.pin() else { continue };
                     *answer = request.send(&candidate.older, &mappings);
                 }
-                if ready.iter().all(|(_, _, _, answer)| *answer != Requested::Runs) {
+                let is_done = ready.iter().all(|(_, _, _, answer)| *answer != Requested::Runs);
+                if is_done || Instant::now() >= end {
                     break;
                 }
                 std::thread::sleep(BETWEEN);
