@@ -102,6 +102,9 @@ impl InlinedFrames {
     pub fn learn(&mut self, round: &mut Round<'_, '_>) {
         let begun = *self.begun.get_or_insert_with(Instant::now);
         let allowed = (FIRST + begun.elapsed() / PART).saturating_sub(self.spent).min(IN_ROUND);
+        if allowed.is_zero() {
+            return;
+        }
         let before = processor_time();
         let mut taken = Duration::ZERO;
         for call in self.unknown(round, MOST_NEW) {

@@ -128,15 +128,7 @@ impl Methods {
         if let Some(known) = self.machines.get(machine) {
             return *known;
         }
-        let frame = export::Frame::managed(&machine.name);
-        let frame = match cx.module_info(machine.module) {
-            Ok(module) => {
-                let frame = profile.frame(frame.in_module(&module.path));
-                self.unplaced.push(Unplaced { frame, module: module.path.into(), token: machine.method });
-                frame
-            }
-            Err(_) => profile.frame(frame), // its module has gone
-        };
+        let frame = self.frame_of(profile, cx, &machine.name, machine.module, machine.method);
         self.machines.insert(machine.clone(), frame);
         frame
     }
@@ -149,17 +141,26 @@ impl Methods {
         {
             return *frame;
         }
-        let name = as_inlined(&method.name);
-        let frame = export::Frame::managed(&name);
-        let frame = match cx.module_info(method.module) {
-            Ok(module) => {
-                let frame = profile.frame(frame.in_module(&module.path));
-                self.unplaced.push(Unplaced { frame, module: module.path.into(), token: method.method });
-                frame
-            }
-            Err(_) => profile.frame(frame), // its module has gone
-        };
+        let frame = self.frame_of(profile, cx, &as_inlined(&method.name), method.module, method.method);
         self.inlined.insert(key, (method.name.clone(), frame));
+        frame
+    }
+
+    /// A new frame of this name, of a method by its definition.
+    fn frame_of(
+        &mut self,
+        profile: &mut Profile,
+        cx: &InNoGc<'_>,
+        name: &str,
+        module: ModuleId,
+        token: MethodDef,
+    ) -> FrameId {
+        let frame = export::Frame::managed(name);
+        let Ok(module) = cx.module_info(module) else {
+            return profile.frame(frame); // its module has gone
+        };
+        let frame = profile.frame(frame.in_module(&module.path));
+        self.unplaced.push(Unplaced { frame, module: module.path.into(), token });
         frame
     }
 
