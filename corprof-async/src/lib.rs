@@ -13,7 +13,7 @@
 //! | `Physical` | what the async method has called, and the method itself | the stack of the thread |
 //! | `Awaiting` | the methods that await it, each the one before | the chain of the operation |
 //! | `Awaiting` | the methods of other operations that await this one, as by `Task.WhenAll` or an iterator | what a thread resumes at its end |
-//! | `Creator` | the method that started the operation, with what awaited it then, and who started that | creations |
+//! | `Creator` | the method that started the operation, with what awaited it then, and who started that | creations, and [what methods call](Methods::calls) |
 //!
 //! [`Waits`] tell how long operations waited, and where. [`Requests`] put together what operations did for each
 //! request, with its [`Activity`] if there is one: what ran when, and what was waited for. Both tell how much of a wait

@@ -18,6 +18,13 @@ pub trait Methods {
     fn resumes(&self, _method: u64) -> bool {
         false
     }
+
+    /// Whether the IL of a method says that it calls another one, which is async: of a state machine, its `MoveNext`
+    /// stands for the method. Where this is not known, what a method has started before its first wait, and did not
+    /// await yet, is not told to be started by it, but by what awaits it.
+    fn calls(&self, _caller: u64, _called: u64) -> bool {
+        false
+    }
 }
 
 /// Methods of a trace, with their names.

@@ -6,7 +6,7 @@ use corprof_async::{
     Action, Callstack, Change, Frame, Frames, Kind, Limits, LogicalStack, LogicalStacks, Moment, Origin, Outcome, Step,
     StreamId, SubEvent, Waits, WrapperMatch,
 };
-use support::Hundreds;
+use support::{Calling, Hundreds};
 
 use Kind::{Runtime, StateMachine};
 
@@ -382,6 +382,174 @@ fn who_awaits_several_awaits_each() {
     }
     assert_eq!(parts(&join(&stacks, U, 31, &[120])), [vec![120], vec![], vec![410]]);
     assert!(!stacks.awaits_an_end(U.thread, 31, 0));
+}
+
+/// What was called before the first wait of its caller: the runtime does not tell by whom, the IL of the caller does.
+#[test]
+fn what_waits_at_the_end_of_a_run_has_started_what_its_methods_call() {
+    // The method 3 calls 1.
+    let callers = |stacks: &LogicalStacks, id: StreamId, ticks| {
+        let mut stack = LogicalStack::new();
+        stacks.join(id.thread, ticks, &[120, 100_000], &Calling(3, 1), &mut stack);
+        parts(&stack)
+    };
+    // The maker is a method that the runtime suspends, and waits with those that it has called.
+    let mut stacks = started();
+    resume(&mut stacks, T, 1, Runtime, 4, &[410]);
+    create(&mut stacks, T, 2, Runtime, 4, 5);
+    create(&mut stacks, T, 3, Runtime, 4, 6);
+    take(&mut stacks, T, 4, Action::Suspend { kind: Runtime });
+    // Nobody has called this one but the maker.
+    resume(&mut stacks, U, 5, Runtime, 6, &[210]);
+    complete(&mut stacks, U, 6, Runtime);
+    resume(&mut stacks, U, 10, Runtime, 5, &[110]);
+    complete(&mut stacks, U, 12, Runtime);
+    assert!(stacks.awaits_an_end(U.thread, 10, 0), "it is not known yet what waits");
+    assert_eq!(callers(&stacks, U, 10), [vec![120], vec![], vec![410]]);
+    resume(&mut stacks, T, 20, Runtime, 4, &[0, 310, 410]);
+    take(&mut stacks, T, 21, Action::Suspend { kind: Runtime });
+    resume(&mut stacks, T, 30, Runtime, 4, &[410]);
+    assert!(!stacks.awaits_an_end(U.thread, 10, 0));
+    assert_eq!(callers(&stacks, U, 10), [vec![120], vec![], vec![310, 410]]);
+    assert_eq!(parts(&join(&stacks, U, 10, &[120, 100_000])), [vec![120], vec![], vec![410]], "without the IL");
+    assert_eq!(parts(&join(&stacks, U, 5, &[220, 100_000])), [vec![220], vec![], vec![410]]);
+
+    // The maker awaits a state machine, which has called it.
+    let mut stacks = started();
+    resume(&mut stacks, T, 1, Runtime, 4, &[410]);
+    create(&mut stacks, T, 2, StateMachine, 4, 5);
+    create(&mut stacks, T, 3, StateMachine, 4, 6);
+    take(&mut stacks, T, 4, Action::Suspend { kind: Runtime });
+    resume(&mut stacks, U, 10, StateMachine, 5, &[110]);
+    method_ends(&mut stacks, U, 12, StateMachine);
+    complete(&mut stacks, U, 12, StateMachine);
+    resume(&mut stacks, T, 20, StateMachine, 6, &[310]);
+    method_ends(&mut stacks, T, 21, StateMachine);
+    resume(&mut stacks, T, 22, Runtime, 4, &[0, 410]);
+    assert_eq!(callers(&stacks, U, 10), [vec![120], vec![], vec![310, 410]]);
+
+    // It has ended before the end of the run: the method 3 has begun later, and calls another one.
+    let mut stacks = started();
+    resume(&mut stacks, T, 1, StateMachine, 4, &[410]);
+    create(&mut stacks, T, 2, StateMachine, 4, 5);
+    resume(&mut stacks, U, 3, StateMachine, 5, &[110]);
+    method_ends(&mut stacks, U, 5, StateMachine);
+    complete(&mut stacks, U, 5, StateMachine);
+    create(&mut stacks, T, 6, StateMachine, 4, 6);
+    complete(&mut stacks, T, 7, StateMachine);
+    resume(&mut stacks, T, 20, StateMachine, 6, &[110, 310]);
+    assert_eq!(callers(&stacks, U, 3), [vec![120], vec![], vec![410]]);
+
+    // A piece of work of the pool, which is no operation, and another one behind it.
+    let mut stacks = started();
+    create(&mut stacks, T, 2, StateMachine, 0, 5);
+    create(&mut stacks, T, 3, StateMachine, 0, 6);
+    create(&mut stacks, T, 4, StateMachine, 0, 7);
+    resume(&mut stacks, U, 10, StateMachine, 5, &[110]);
+    method_ends(&mut stacks, U, 12, StateMachine);
+    complete(&mut stacks, U, 12, StateMachine);
+    assert!(stacks.awaits_an_end(U.thread, 10, 0), "it is not known yet what waits");
+    resume(&mut stacks, T, 20, StateMachine, 6, &[310, 410]);
+    resume(&mut stacks, T, 21, StateMachine, 7, &[510]);
+    assert!(!stacks.awaits_an_end(U.thread, 10, 0));
+    assert_eq!(callers(&stacks, U, 10), [vec![120], vec![], vec![310, 410]]);
+    assert_eq!(parts(&join(&stacks, U, 10, &[120])), [vec![120], vec![], vec![]]);
+
+    // The maker is a state machine, which has ended: what waits was made last. It is awaited by others.
+    let mut stacks = started();
+    resume(&mut stacks, T, 1, StateMachine, 4, &[410]);
+    create(&mut stacks, T, 2, StateMachine, 4, 5);
+    create(&mut stacks, T, 3, StateMachine, 4, 6);
+    method_ends(&mut stacks, T, 4, StateMachine);
+    complete(&mut stacks, T, 4, StateMachine);
+    // It goes on as another operation, after what it came from was forgotten.
+    resume(&mut stacks, U, 10, StateMachine, 5, &[110]);
+    create(&mut stacks, U, 11, StateMachine, 5, 7);
+    complete(&mut stacks, U, 12, StateMachine);
+    resume(&mut stacks, T, 20, StateMachine, 6, &[210, 310]);
+    method_ends(&mut stacks, T, 22, StateMachine);
+    method_ends(&mut stacks, T, 23, StateMachine);
+    complete(&mut stacks, T, 24, StateMachine);
+    assert_eq!(callers(&stacks, U, 10), [vec![120], vec![], vec![310, 410]]);
+    resume(&mut stacks, U, 30, StateMachine, 7, &[110]);
+    stacks.release(29);
+    assert_eq!(callers(&stacks, U, 30), [vec![120], vec![], vec![310, 410]]);
+}
+
+/// `Task.WhenAll` of several methods goes on at the end of one of them, which is another one each time.
+#[test]
+fn what_has_ended_is_awaited_where_its_starter_has_awaited_it_before() {
+    let mut stacks = started();
+    let awaited = |stacks: &mut LogicalStacks, ticks: u64, first: u64| {
+        resume(stacks, T, ticks, StateMachine, first, &[410]);
+        create(stacks, T, ticks + 1, StateMachine, first, first + 1);
+        create(stacks, T, ticks + 2, StateMachine, first, first + 2);
+        method_ends(stacks, T, ticks + 3, StateMachine);
+        complete(stacks, T, ticks + 3, StateMachine);
+        resume(stacks, U, ticks + 10, StateMachine, first + 1, &[110]);
+        // It goes on as another operation.
+        create(stacks, U, ticks + 11, StateMachine, first + 1, first + 3);
+        complete(stacks, U, ticks + 12, StateMachine);
+        resume(stacks, U, ticks + 20, StateMachine, first + 3, &[110]);
+    };
+    let awaited_ends = |stacks: &mut LogicalStacks, ticks: u64| {
+        method_ends(stacks, U, ticks, StateMachine);
+        complete(stacks, U, ticks, StateMachine);
+    };
+    let goes_on = |stacks: &mut LogicalStacks, ticks: u64, first: u64| {
+        resume(stacks, T, ticks, StateMachine, first + 2, &[310]);
+        method_ends(stacks, T, ticks + 1, StateMachine);
+        complete(stacks, T, ticks + 1, StateMachine);
+    };
+    let callers = |stacks: &LogicalStacks, ticks| {
+        let mut stack = LogicalStack::new();
+        stacks.join(U.thread, ticks, &[120], &Calling(3, 1), &mut stack);
+        parts(&stack)
+    };
+    awaited(&mut stacks, 100, 10);
+    awaited_ends(&mut stacks, 130);
+    goes_on(&mut stacks, 140, 10);
+    assert_eq!(callers(&stacks, 110), [vec![120], vec![], vec![310, 410]]);
+    // At its end the other goes on.
+    awaited(&mut stacks, 200, 20);
+    method_ends(&mut stacks, U, 230, StateMachine);
+    resume(&mut stacks, U, 231, StateMachine, 22, &[310]);
+    method_ends(&mut stacks, U, 232, StateMachine);
+    complete(&mut stacks, U, 232, StateMachine);
+    complete(&mut stacks, U, 233, StateMachine);
+    assert_eq!(callers(&stacks, 210), [vec![120], vec![310], vec![410]]);
+    assert_eq!(callers(&stacks, 110), [vec![120], vec![310], vec![410]]);
+    // The other has gone on before the end, as after a timeout.
+    awaited(&mut stacks, 300, 30);
+    goes_on(&mut stacks, 330, 30);
+    awaited_ends(&mut stacks, 340);
+    assert_eq!(callers(&stacks, 310), [vec![120], vec![], vec![310, 410]]);
+}
+
+/// Each is another operation after each of its waits.
+#[test]
+fn who_awaits_several_awaits_each_that_waits_more_than_once() {
+    let mut stacks = started();
+    resume(&mut stacks, T, 1, StateMachine, 4, &[410]);
+    create(&mut stacks, T, 2, StateMachine, 4, 5);
+    create(&mut stacks, T, 3, StateMachine, 4, 6);
+    create(&mut stacks, T, 4, StateMachine, 4, 7);
+    method_ends(&mut stacks, T, 5, StateMachine);
+    complete(&mut stacks, T, 5, StateMachine);
+    for (made, ticks) in [(5, 10), (6, 20)] {
+        resume(&mut stacks, U, ticks, StateMachine, made, &[110]);
+        create(&mut stacks, U, ticks + 1, StateMachine, made, made + 10);
+        complete(&mut stacks, U, ticks + 2, StateMachine);
+    }
+    resume(&mut stacks, U, 30, StateMachine, 15, &[110]);
+    method_ends(&mut stacks, U, 31, StateMachine);
+    complete(&mut stacks, U, 32, StateMachine);
+    resume(&mut stacks, U, 40, StateMachine, 16, &[110]);
+    method_ends(&mut stacks, U, 41, StateMachine);
+    resume(&mut stacks, U, 42, StateMachine, 7, &[310]);
+    for ticks in [10, 20, 30, 40] {
+        assert_eq!(parts(&join(&stacks, U, ticks, &[120])), [vec![120], vec![310], vec![410]], "{ticks}");
+    }
 }
 
 /// The runtime does not tell that methods of iterators end, and resumes them by other numbers.

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::{Active, LogicalStacks};
+use super::{Active, LogicalStacks, Segment};
 use crate::frame::{Frame, Kind};
 use crate::methods::Methods;
+use crate::sub_event::DispatcherId;
 
 /// The stack of a sample, with its logical callers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -78,6 +79,13 @@ struct Meeting {
     position: usize,
 }
 
+/// How far a stack has been put together.
+struct End {
+    dispatcher: DispatcherId,
+    /// Its outermost method.
+    outermost: Option<u64>,
+}
+
 impl LogicalStacks {
     /// The same as [`join`](Self::join), as a new stack.
     #[must_use]
@@ -113,22 +121,40 @@ impl LogicalStacks {
         stack.outcome = if position < chain.len() { Outcome::Stitched } else { Outcome::Beyond };
         stack.push_physical(physical.get(..count).unwrap_or(physical));
         stack.push(chain.get(position.saturating_add(1)..).unwrap_or_default(), Origin::Awaiting);
-        let mut dispatcher = active.dispatcher();
-        let mut outermost = last_method(chain, methods);
-        for awaiter in self.awaiters.of(dispatcher).take(self.limits.awaiters) {
-            stack.push(&awaiter.chain, Origin::Awaiting);
-            dispatcher = awaiter.dispatcher;
-            outermost = last_method(&awaiter.chain, methods);
+        let mut end = End { dispatcher: active.dispatcher(), outermost: last_method(chain, methods) };
+        self.push_awaiters(&mut end, Origin::Awaiting, methods, stack);
+        // What waits was made in the same run, so by the same creators.
+        let creators = self.creators(end.dispatcher);
+        let of_others = |segment: &&Segment| last_method(segment.frames(), methods) != end.outermost;
+        let first = creators.iter().position(|segment| of_others(&segment)).unwrap_or(creators.len());
+        for starter in self.awaiters.starters(end.dispatcher, ticks) {
+            let Some(from) = caller_of(end.outermost, &starter.chain, methods) else { continue };
+            let (inner, frames) = starter.chain.split_at(from);
+            let is_innermost = inner.iter().all(|frame| frame.address == 0);
+            let has_awaited = is_innermost && self.awaiters.has_awaited(&starter, end.dispatcher);
+            let origin = if has_awaited { Origin::Awaiting } else { Origin::Creator };
+            stack.push(frames, origin);
+            end = End { dispatcher: starter.dispatcher, outermost: last_method(&starter.chain, methods) };
+            self.push_awaiters(&mut end, origin, methods, stack);
+            break;
         }
-        for segment in self.creators(dispatcher) {
+        for segment in creators.get(first..).unwrap_or_default() {
             let creators_outermost = last_method(segment.frames(), methods);
             // In state machines, each await may make an operation whose parent is that of the await before, with the
             // same callers: it came before, and did not call.
-            let is_same_operation = creators_outermost.is_some() && creators_outermost == outermost;
+            let is_same_operation = creators_outermost.is_some() && creators_outermost == end.outermost;
             if !is_same_operation {
                 stack.push(segment.frames(), Origin::Creator);
-                outermost = creators_outermost;
+                end.outermost = creators_outermost;
             }
+        }
+    }
+
+    /// Adds the methods of the operations that await the last one.
+    fn push_awaiters(&self, end: &mut End, origin: Origin, methods: &impl Methods, stack: &mut LogicalStack) {
+        for awaiter in self.awaiters.of(end.dispatcher).take(self.limits.awaiters) {
+            stack.push(&awaiter.chain, origin);
+            *end = End { dispatcher: awaiter.dispatcher, outermost: last_method(&awaiter.chain, methods) };
         }
     }
 }
@@ -156,6 +182,14 @@ impl LogicalStack {
 fn last_method(chain: &[Frame], methods: &impl Methods) -> Option<u64> {
     let last = chain.iter().rfind(|frame| frame.address != 0)?;
     methods.method_at(last.address)
+}
+
+/// The position in a chain of the method that has called another one. If several may have, it is the outermost: the
+/// others were called by it.
+fn caller_of(called: Option<u64>, chain: &[Frame], methods: &impl Methods) -> Option<usize> {
+    let called = called?;
+    let calls = |frame: &Frame| methods.method_at(frame.address).is_some_and(|method| methods.calls(method, called));
+    chain.iter().rposition(|frame| frame.address != 0 && calls(frame))
 }
 
 /// The innermost wrapper on the stack tells the position; the method that it has called must be the one that is there

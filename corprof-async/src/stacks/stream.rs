@@ -22,6 +22,8 @@ pub(super) struct Stream {
     pub(super) completed: VecDeque<DispatcherId>,
     /// The operation whose end has resumed the one whose callstack has not come.
     pub(super) awaited: Option<Awaited>,
+    /// When the thread has run an operation last.
+    pub(super) idle_since: u64,
     /// The operation that was made last.
     pub(super) created: DispatcherId,
     /// The time of its last sub-event.

@@ -88,6 +88,7 @@ impl Turn<'_> {
         self.stream.is_live = true;
         self.stream.is_replay = true;
         self.stream.just_ended = None;
+        self.stream.idle_since = self.ticks;
         self.tell_resumed(None);
         while let Some(running) = self.stream.stack.pop() {
             self.history.end(running.number, self.ticks);
@@ -133,7 +134,11 @@ impl Turn<'_> {
         });
         let forgotten = self.creators.create(self.ticks, dispatcher, parent, rest, self.limits.operations);
         self.stats.forgotten_operations += forgotten;
-        let began = self.stream.run_of(parent).map(|running| running.began);
+        let began = if parent == 0 {
+            Some(self.stream.idle_since)
+        } else {
+            self.stream.run_of(parent).map(|running| running.began)
+        };
         let maker = Maker { dispatcher: parent, began };
         self.awaiters.create(self.ticks, dispatcher, maker, self.limits.operations);
         self.follow_iterator(dispatcher, parent);
@@ -241,6 +246,9 @@ impl Turn<'_> {
             running.base = -i64::from(callstack.wrapper_index);
             running.chain = Some(chain.clone());
             self.history.set_chain(running.number, chain.clone());
+            if running.kind == Kind::Runtime && !self.stream.is_replay {
+                self.awaiters.resume(running.began, running.dispatcher, &chain);
+            }
         }
         self.awaiters.run(self.ticks, callstack.dispatcher, &chain, self.limits.operations);
         let awaits_a_task = chain.first().is_some_and(|frame| frame.address == 0);
@@ -279,8 +287,8 @@ impl Turn<'_> {
         let Some(running) = self.stream.stack.get_mut(index) else { return };
         let before = std::mem::replace(&mut running.number, number);
         running.chain = Some(chain.clone());
+        self.awaiters.run(self.ticks, running.dispatcher, &chain, self.limits.operations);
         let run = Run { kind: running.kind, dispatcher: running.dispatcher, chain: Some(chain), end: None };
-        self.awaiters.run(self.ticks, run.dispatcher, run.chain.as_deref().unwrap_or_default(), self.limits.operations);
         self.history.begin(number, run);
         self.history.end(before, self.ticks);
         self.remember();
@@ -292,6 +300,7 @@ impl Turn<'_> {
             return;
         };
         let running = self.stream.stack.remove(index);
+        self.stream.idle_since = self.ticks;
         self.history.end(running.number, self.ticks);
         if change == Change::Completed {
             self.creators.complete(self.ticks, running.dispatcher, self.limits.operations);
@@ -300,6 +309,9 @@ impl Turn<'_> {
             self.stream.just_ended = (kind == Kind::Runtime).then_some((self.ticks, running.dispatcher));
             self.stream.completed.truncate(COMPLETED - 1);
             self.stream.completed.push_front(running.dispatcher);
+        }
+        if change == Change::Suspended && kind == Kind::Runtime {
+            self.awaiters.suspend(running.began, running.dispatcher, self.ticks);
         }
         self.tell(self.ticks, running.dispatcher, kind, change);
         self.remember();

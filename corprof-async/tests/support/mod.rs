@@ -47,3 +47,24 @@ impl Methods for Hundreds {
         method == 2000
     }
 }
+
+/// The same, and the IL of the first method calls the second.
+pub(crate) struct Calling(pub(crate) u64, pub(crate) u64);
+
+impl Methods for Calling {
+    fn method_at(&self, address: u64) -> Option<u64> {
+        Hundreds.method_at(address)
+    }
+
+    fn wrapper_index(&self, method: u64) -> Option<u8> {
+        Hundreds.wrapper_index(method)
+    }
+
+    fn resumes(&self, method: u64) -> bool {
+        Hundreds.resumes(method)
+    }
+
+    fn calls(&self, caller: u64, called: u64) -> bool {
+        (caller, called) == (self.0, self.1)
+    }
+}

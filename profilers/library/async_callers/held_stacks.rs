@@ -15,6 +15,7 @@ use corprof_async::{
 };
 use corprof_profilers::known_callers;
 
+use super::il_calls::IlCalls;
 use super::session::Inbox;
 use super::{Joined, Role, StackFrame, ThreadKey, Waiting};
 
@@ -37,7 +38,7 @@ pub(super) struct HeldStacks<T> {
     threads: HashMap<ThreadKey, usize>,
     /// The sum of the frames of waiting samples.
     frames: usize,
-    functions: RefCell<HashMap<u64, Option<FunctionId>>>,
+    known: KnownMethods,
     stack: LogicalStack,
     /// When threads were asked for what they hold, as far as they may not have answered yet.
     asked: VecDeque<Asked>,
@@ -52,6 +53,16 @@ pub(super) struct HeldStacks<T> {
     damaged: u64,
     /// The times of the last seconds, in ticks.
     seconds: VecDeque<u64>,
+}
+
+/// What was found out of methods.
+#[derive(Default)]
+struct KnownMethods {
+    /// By address.
+    functions: RefCell<HashMap<u64, Option<FunctionId>>>,
+    /// By number.
+    ids: RefCell<HashMap<u64, FunctionId>>,
+    il_calls: RefCell<IlCalls>,
 }
 
 /// A question to all threads.
@@ -74,7 +85,7 @@ impl<T> HeldStacks<T> {
             waiting: VecDeque::new(),
             threads: HashMap::new(),
             frames: 0,
-            functions: RefCell::default(),
+            known: KnownMethods::default(),
             stack: LogicalStack::new(),
             asked: VecDeque::new(),
             late: Duration::ZERO,
@@ -204,7 +215,7 @@ impl<T> HeldStacks<T> {
             |frame: &StackFrame| matches!(frame, StackFrame::Managed(_, Role::Stub, _) | StackFrame::Inlined(..));
         let frames = (0_u64..).zip(&sample.frames).filter(|(_, frame)| !is_left_out(frame));
         let places: Vec<u64> = frames.map(|(place, _)| PHYSICAL | place).collect();
-        let found = Found::new(cx, &sample.frames, &self.functions);
+        let found = Found::new(cx, &sample.frames, &self.known);
         self.stacks.join(os_id.into(), sample.ticks, &places, &found, &mut self.stack);
         for frame in &self.stack.frames {
             match frame.origin {
@@ -249,7 +260,7 @@ impl<T> HeldStacks<T> {
     /// Forgets what no sample needs any more. To be called each second.
     pub(super) fn forget(&mut self) {
         // The memory of code may be used again, once its assembly was unloaded.
-        self.functions.borrow_mut().clear();
+        self.known = KnownMethods::default();
         self.seconds.push_back(ticks());
         if self.seconds.len() <= KEPT_SECONDS {
             return;
@@ -282,24 +293,20 @@ struct Found<'a> {
     frames: &'a [StackFrame],
     /// The methods on the stack by which others go on.
     resuming: Vec<(u64, Role)>,
-    functions: &'a RefCell<HashMap<u64, Option<FunctionId>>>,
+    known: &'a KnownMethods,
     /// Whether the runtime has not answered.
     is_busy: Cell<bool>,
 }
 
 impl<'a> Found<'a> {
-    fn new(
-        cx: &'a InNoGc<'a>,
-        frames: &'a [StackFrame],
-        functions: &'a RefCell<HashMap<u64, Option<FunctionId>>>,
-    ) -> Self {
+    fn new(cx: &'a InNoGc<'a>, frames: &'a [StackFrame], known: &'a KnownMethods) -> Self {
         let resuming = frames.iter().filter_map(|frame| match frame {
             StackFrame::Managed(function, role @ (Role::Wrapper(_) | Role::Box), _) => {
                 Some((function.as_raw() as u64, *role))
             }
             _ => None,
         });
-        Self { cx, frames, resuming: resuming.collect(), functions, is_busy: Cell::new(false) }
+        Self { cx, frames, resuming: resuming.collect(), known, is_busy: Cell::new(false) }
     }
 
     fn function(&self, address: u64) -> Option<FunctionId> {
@@ -309,16 +316,18 @@ impl<'a> Found<'a> {
                 StackFrame::Native(..) | StackFrame::Inlined(..) => None,
             };
         }
-        if let Some(known) = self.functions.borrow().get(&address) {
+        if let Some(known) = self.known.functions.borrow().get(&address) {
             return *known;
         }
         match method_at(self.cx, address) {
             Ok(function) => {
-                let mut functions = self.functions.borrow_mut();
+                let mut functions = self.known.functions.borrow_mut();
                 if functions.len() >= MOST_ADDRESSES {
                     functions.clear();
                 }
                 functions.insert(address, function);
+                let mut ids = self.known.ids.borrow_mut();
+                ids.extend(function.map(|function| (function.as_raw() as u64, function)));
                 function
             }
             Err(_) => {
@@ -343,5 +352,10 @@ impl Methods for Found<'_> {
 
     fn resumes(&self, method: u64) -> bool {
         self.resuming.contains(&(method, Role::Box))
+    }
+    fn calls(&self, caller: u64, called: u64) -> bool {
+        let ids = self.known.ids.borrow();
+        let (Some(caller), Some(called)) = (ids.get(&caller), ids.get(&called)) else { return false };
+        self.known.il_calls.borrow_mut().is_call(self.cx, *caller, *called)
     }
 }

@@ -2,11 +2,11 @@
 //! from the thread's stack.
 //!
 //! Where the runtime tells of async operations (.NET 11), it does so after the fact, by a session (`session`): a stack
-//! of async code waits until that has come (`held_stacks`). Elsewhere a probe of the profiler's own knows it at once
-//! (`probe`), in applications that start with it, and after an attach if it may stay: it changes code, and a profiler
-//! that has done so cannot detach. What is to be done for that all the time is done on a thread of the profiler
-//! (`work`). For one look at an application that hangs both are too late: the objects of the async methods tell there
-//! (`standing`).
+//! of async code waits until that has come (`held_stacks`); what it leaves open the IL tells (`il_calls`). Elsewhere a
+//! probe of the profiler's own knows it at once (`probe`), in applications that start with it, and after an attach if it
+//! may stay: it changes code, and a profiler that has done so cannot detach. What is to be done for that all the time is
+//! done on a thread of the profiler (`work`). For one look at an application that hangs both are too late: the objects
+//! of the async methods tell there (`standing`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,6 +32,7 @@ pub(crate) use work::{AsyncWork, Joins};
 use crate::own_frames::is_of_the_runtime;
 
 mod held_stacks;
+mod il_calls;
 mod lateness;
 mod later;
 mod probe;

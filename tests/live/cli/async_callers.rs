@@ -376,9 +376,11 @@ fn creators_are_those_that_have_started_what_nobody_awaits() -> Result<()> {
             ensure!(output.status.success(), "{runtime}: {output:?}");
             program.end()?;
             let about = fs::read_to_string(&file)?;
-            let creators = [format!("{class}.Work"), format!("{class}.StartForgotten")];
-            let [all, right, _] = started_by(&file, "Helper.Forgotten(", &creators.each_ref().map(String::as_str))?;
-            ensure_or_longer!(all > 0.0 && right >= 0.85 * all, "{runtime}, {kind}: {right} of {all}: {about}");
+            for (helper, starter) in [("Helper.Forgotten(", "StartForgotten"), ("Helper.Ahead(", "StartAhead")] {
+                let creators = [format!("{class}.Work"), format!("{class}.{starter}")];
+                let [all, right, _] = started_by(&file, helper, &creators.each_ref().map(String::as_str))?;
+                ensure_or_longer!(all > 0.0 && right >= 0.85 * all, "{runtime}, {kind}: {right} of {all}: {about}");
+            }
             let [all, _, without] = started_by(&file, "Helper.Run(", &[])?;
             ensure_or_longer!(all > 0.0, "{runtime}, {kind}: {about}");
             ensure!(without >= all, "{runtime}, {kind}: the runtime tells who has called Task.Run: {about}");

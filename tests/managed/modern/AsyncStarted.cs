@@ -1,9 +1,10 @@
 // target: 10.0
 // option: -features:runtime-async=on
 // option: -nowarn:SYSLIB5007
-// Operations that nobody awaits compute below an await: one that `Task.Run` has started, and one that was called without an
-// `await`. Each was started by a method of its own, which another one awaits. The methods of Shop are suspended by the runtime
-// itself, those of Machines are state machines.
+// Operations that nobody awaits compute below an await: one that `Task.Run` has started, one that was called without an
+// `await`, and one that was called before the first `await` of its caller, which awaits it later. Each was started by a method
+// of its own, which another one awaits. The methods of Shop are suspended by the runtime itself, those of Machines are state
+// machines.
 //
 //     AsyncStarted shop|machines
 //
@@ -32,6 +33,9 @@ static class Helper
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     public static long Forgotten() => Spin();
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public static long Ahead() => Spin();
 
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     static long Spin()
@@ -62,6 +66,13 @@ static class Shop
     }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
+    static async Task ComputeAhead()
+    {
+        await Task.Delay(1);
+        Helper.Ahead();
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
     static async Task StartRun()
     {
         await Task.Delay(1);
@@ -77,12 +88,16 @@ static class Shop
         await Task.Delay(30);
     }
 
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static async Task StartAhead() => await Task.WhenAll(ComputeAhead(), Task.Delay(30));
+
     public static async Task Work()
     {
         while (!Helper.IsOver)
         {
             await StartRun();
             await StartForgotten();
+            await StartAhead();
         }
     }
 }
@@ -107,6 +122,14 @@ static class Machines
 
     [RuntimeAsyncMethodGeneration(false)]
     [MethodImpl(MethodImplOptions.NoInlining)]
+    static async Task ComputeAhead()
+    {
+        await Task.Delay(1);
+        Helper.Ahead();
+    }
+
+    [RuntimeAsyncMethodGeneration(false)]
+    [MethodImpl(MethodImplOptions.NoInlining)]
     static async Task StartRun()
     {
         await Task.Delay(1);
@@ -124,12 +147,17 @@ static class Machines
     }
 
     [RuntimeAsyncMethodGeneration(false)]
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static async Task StartAhead() => await Task.WhenAll(ComputeAhead(), Task.Delay(30));
+
+    [RuntimeAsyncMethodGeneration(false)]
     public static async Task Work()
     {
         while (!Helper.IsOver)
         {
             await StartRun();
             await StartForgotten();
+            await StartAhead();
         }
     }
 }

@@ -3,11 +3,16 @@
 //! A chain is told as far as methods of one kind await each other. Where a method of the other kind awaits the last of
 //! them, or where several are awaited at once, the operation that goes on is another one. It is known only at the end.
 
+mod starters;
+
+use std::collections::BTreeMap;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::frame::{Chain, Frame};
 use crate::oldest;
 use crate::sub_event::DispatcherId;
+use starters::Starter;
 
 /// An operation that awaited another one.
 #[derive(Debug, Clone)]
@@ -26,16 +31,34 @@ pub(super) struct Awaiters {
     gathered: FxHashMap<(Maker, Address), Gathered>,
     /// The outermost methods of async iterators, each with the method that consumes its elements.
     consumers: FxHashSet<(Address, Address)>,
+    /// By the operation and the time when it went on.
+    runs: BTreeMap<(DispatcherId, u64), Run>,
+    /// Places where methods have waited, each with the outermost method of an operation at whose end they went on.
+    awaits: FxHashSet<(Place, Address)>,
+}
+
+/// Where a method waits: the address and the state of its frame.
+type Place = (Address, i32);
+
+/// A run of an operation.
+#[derive(Debug, Default)]
+struct Run {
+    /// Its methods, of runtime async.
+    chain: Option<Chain>,
+    /// The last operations that were made in it, the last one last, with the times.
+    made: Vec<(u64, DispatcherId)>,
+    /// When it ended, of runtime async.
+    end: Option<u64>,
 }
 
 /// The address of a method, the same at each await of a state machine.
 type Address = u64;
 
-/// A run of an operation, which makes others.
+/// A run of an operation, which makes others. Operation 0 stands for what runs without one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Maker {
     pub(super) dispatcher: DispatcherId,
-    /// When the run began, if that is known.
+    /// When the run began, if that is known. Of operation 0: when its thread has run an operation last.
     pub(super) began: Option<u64>,
 }
 
@@ -43,16 +66,22 @@ pub(super) struct Maker {
 struct Operation {
     /// When it was made, and by whom.
     made: Option<(u64, Maker)>,
-    /// When the first was made that it goes on from: a state machine may be another operation after each await.
-    began: Option<u64>,
-    /// Its outermost method, once it has run.
+    /// The same of the first operation that it goes on from: a state machine may be another one after each await.
+    /// Remembered before what tells it is forgotten.
+    origin: Option<(u64, Maker)>,
+    /// What waited at the end of the run in which that was made. Remembered in the same way.
+    starters: Option<Vec<Starter>>,
+    /// Its methods, once it has run, and when it has done so first.
+    chain: Option<Chain>,
+    ran: Option<u64>,
+    /// The outermost of them.
     outermost: Option<Address>,
     end: Option<End>,
     awaiter: Option<Awaiter>,
     /// The last operation at whose end it went on.
     awaited: Option<DispatcherId>,
-    /// The last operation that it has made, when, and when that run began.
-    child: Option<(u64, DispatcherId, Option<u64>)>,
+    /// The last operation that it has made, and when.
+    child: Option<(u64, DispatcherId)>,
     /// The time of the last fact.
     last: u64,
 }
@@ -84,12 +113,23 @@ enum Next<'a> {
 /// How many operations a state machine is followed through.
 const MOST_TURNS: usize = 256;
 
+/// How many of the operations are remembered that were made in a run.
+const MOST_MADE: usize = 16;
+
 /// How many methods of iterators are remembered. A service has some dozens.
 const MOST_CONSUMERS: usize = 4096;
 
+/// How many places are remembered where methods wait. A service has some thousands.
+const MOST_AWAITS: usize = 1 << 15;
+
+/// Where the innermost method of a chain waits.
+fn place(chain: &[Frame]) -> Option<Place> {
+    chain.iter().find(|frame| frame.address != 0).map(|frame| (frame.address, frame.state))
+}
+
 /// The innermost method of a chain.
 fn innermost(chain: &[Frame]) -> Option<Address> {
-    chain.iter().find(|frame| frame.address != 0).map(|frame| frame.address)
+    place(chain).map(|(address, _)| address)
 }
 
 /// The outermost method of a chain.
@@ -109,27 +149,39 @@ impl Awaiters {
         }
         let operation = self.at(dispatcher, ticks);
         operation.made = Some((ticks, maker));
-        operation.began = Some(ticks);
+        if let Some(began) = maker.began {
+            let run = self.runs.entry((maker.dispatcher, began)).or_default();
+            if run.made.len() >= MOST_MADE {
+                run.made.remove(0);
+            }
+            run.made.push((ticks, dispatcher));
+        }
         if maker.dispatcher != 0 {
-            let made = Some((ticks, dispatcher, maker.began));
             let maker = self.at(maker.dispatcher, ticks);
-            maker.child = maker.child.max(made);
+            maker.child = maker.child.max(Some((ticks, dispatcher)));
         }
         self.gather(dispatcher);
     }
 
     /// An operation runs that has these methods. Of more than `most`, half are forgotten.
-    pub(super) fn run(&mut self, ticks: u64, dispatcher: DispatcherId, chain: &[Frame], most: usize) {
+    pub(super) fn run(&mut self, ticks: u64, dispatcher: DispatcherId, chain: &Chain, most: usize) {
         self.forget(most);
         let Some(method) = outermost(chain) else { return };
         let operation = self.at(dispatcher, ticks);
         operation.outermost = Some(method);
-        let made = operation.made;
-        let maker = made.and_then(|(_, maker)| self.operations.get(&maker.dispatcher));
-        let is_turn = |maker: &&Operation| maker.outermost == Some(method);
-        let began = maker.filter(is_turn).and_then(|maker| maker.began);
-        if let (Some(began), Some(operation)) = (began, self.operations.get_mut(&dispatcher)) {
-            operation.began = Some(began);
+        operation.chain = Some(chain.clone());
+        operation.ran = Some(operation.ran.map_or(ticks, |ran| ran.min(ticks)));
+    }
+
+    /// An operation of runtime async went on at this time.
+    pub(super) fn resume(&mut self, began: u64, dispatcher: DispatcherId, chain: &Chain) {
+        self.runs.entry((dispatcher, began)).or_default().chain = Some(chain.clone());
+    }
+
+    /// It waits again.
+    pub(super) fn suspend(&mut self, began: u64, dispatcher: DispatcherId, ticks: u64) {
+        if let Some(run) = self.runs.get_mut(&(dispatcher, began)) {
+            run.end = Some(ticks);
         }
     }
 
@@ -145,6 +197,10 @@ impl Awaiters {
     pub(super) fn went_on(&mut self, ticks: u64, awaited: DispatcherId, awaiter: Awaiter) {
         let dispatcher = awaiter.dispatcher;
         if let Some(operation) = self.operations.get_mut(&awaited) {
+            if self.awaits.len() >= MOST_AWAITS {
+                self.awaits.clear();
+            }
+            self.awaits.extend(place(&awaiter.chain).zip(operation.outermost));
             operation.awaiter = Some(awaiter);
         }
         self.at(dispatcher, ticks).awaited = Some(awaited);
@@ -157,12 +213,13 @@ impl Awaiters {
         let operation = self.operations.get(&dispatcher)?;
         let awaited = self.operations.get(&operation.awaited?)?;
         let awaiter = awaited.awaiter.as_ref().filter(|awaiter| awaiter.dispatcher == dispatcher)?;
-        let (_, maker) = awaited.made.filter(|(_, maker)| maker.began.is_some())?;
+        // What runs without an operation has no end that the source tells.
+        let (_, maker) = self.origin(awaited).filter(|(_, maker)| maker.began.is_some() && maker.dispatcher != 0)?;
         let ticks = operation.last;
         let since = if maker.dispatcher == dispatcher {
-            operation.child.filter(|(_, _, began)| *began == maker.began)?.0
+            self.last_made(maker)?.0
         } else {
-            operation.made.filter(|(_, other)| *other == maker)?.0
+            self.origin(operation).filter(|(_, other)| *other == maker)?.0
         };
         let gathered = Gathered { ticks, since, awaiter: awaiter.clone() };
         self.gathered.insert((maker, awaited.outermost?), gathered);
@@ -195,14 +252,59 @@ impl Awaiters {
         std::iter::successors(first, |awaiter| self.awaiter(awaiter.dispatcher))
     }
 
+    /// The first operation of those that go on from each other, as far as they are remembered.
+    fn first<'a>(&'a self, operation: &'a Operation) -> &'a Operation {
+        let mut first = operation;
+        for _ in 0..MOST_TURNS {
+            let Some((_, maker)) = first.made.filter(|_| first.origin.is_none()) else { break };
+            let maker = self.operations.get(&maker.dispatcher);
+            let Some(before) = maker.filter(|maker| maker.outermost.is_some() && maker.outermost == first.outermost)
+            else {
+                break;
+            };
+            first = before;
+        }
+        first
+    }
+
+    /// When an operation was made, or that which it goes on from, and by whom.
+    fn origin(&self, operation: &Operation) -> Option<(u64, Maker)> {
+        let first = self.first(operation);
+        first.origin.or(first.made)
+    }
+
+    /// The last operations that were made in a run, with the times.
+    fn made_in(&self, run: Maker) -> &[(u64, DispatcherId)] {
+        let run = run.began.and_then(|began| self.runs.get(&(run.dispatcher, began)));
+        run.map(|run| run.made.as_slice()).unwrap_or_default()
+    }
+
+    /// The last operation that was made in a run, and when.
+    fn last_made(&self, run: Maker) -> Option<(u64, DispatcherId)> {
+        self.made_in(run).last().copied()
+    }
+
+    /// When an operation of runtime async went on after a run, and its methods then.
+    fn next_run(&self, run: Maker) -> Option<(u64, &Chain)> {
+        let after = run.began?.checked_add(1)?;
+        let ((_, ticks), next) = self.runs.range((run.dispatcher, after)..=(run.dispatcher, u64::MAX)).next()?;
+        Some((*ticks, next.chain.as_ref()?))
+    }
+
+    /// Whether an operation has neither ended nor gone on after a run.
+    fn waits(&self, run: Maker) -> bool {
+        let has_ended = self.operations.get(&run.dispatcher).is_none_or(|maker| maker.end.is_some());
+        !has_ended && run.began.is_some() && self.next_run(run).is_none()
+    }
+
     /// Whether more may be told of who awaited an operation: it, or one that awaited it, has not ended. What began
     /// before `since`, or before the source began to tell, is taken for one that does not end, and nobody needs the end
     /// of what has made the operation.
     pub(super) fn is_open(&self, dispatcher: DispatcherId, since: u64, most_awaiters: usize) -> bool {
         let mut next = dispatcher;
         for _ in 0..most_awaiters {
-            let began = self.operations.get(&next).and_then(|operation| operation.began);
-            if began.is_none_or(|began| began < since) {
+            let origin = self.operations.get(&next).and_then(|operation| self.origin(operation));
+            if origin.is_none_or(|(began, _)| began < since) {
                 return false;
             }
             match self.next(next) {
@@ -217,6 +319,8 @@ impl Awaiters {
 
     /// All up to this time has come.
     pub(super) fn release(&mut self, until: u64) {
+        self.remember_origins(until);
+        self.runs.retain(|(_, began), _| *began > until);
         self.operations.retain(|_, operation| operation.end.is_none() || operation.last > until);
         self.gathered.retain(|_, gathered| gathered.ticks > until);
     }
@@ -249,7 +353,7 @@ impl Awaiters {
                 return self.gathered(known, end.ticks);
             }
             // What it goes on as is made last: what its methods call is made before they wait.
-            let turn = known.child.and_then(|(_, child, _)| self.operations.get(&child));
+            let turn = known.child.and_then(|(_, child)| self.operations.get(&child));
             let Some(turn) = turn else { return Next::Unknown };
             if turn.outermost.is_none() {
                 return Next::Open;
@@ -261,21 +365,27 @@ impl Awaiters {
 
     /// Who goes on after an operation whose end resumed nobody: perhaps who awaits several at once.
     fn gathered(&self, ended: &Operation, end: u64) -> Next<'_> {
-        let (Some((made, maker)), Some(method)) = (ended.made, ended.outermost) else { return Next::Unknown };
+        let (Some((made, maker)), Some(method)) = (self.origin(ended), ended.outermost) else { return Next::Unknown };
         if let Some(gathered) = self.gathered.get(&(maker, method))
             && (made..end).contains(&gathered.since)
         {
             return Next::Awaiter(&gathered.awaiter);
         }
-        let child = self.operations.get(&maker.dispatcher).and_then(|maker| maker.child);
-        let is_followed = child.is_some_and(|(ticks, _, began)| ticks > made && began == maker.began);
-        if is_followed { Next::Open } else { Next::Unknown }
+        let last = self.last_made(maker).filter(|(ticks, _)| *ticks > made);
+        let last = last.and_then(|(_, dispatcher)| self.operations.get(&dispatcher));
+        let has_gone_on =
+            self.next_run(maker).is_some() || maker.dispatcher == 0 && last.is_some_and(|last| last.chain.is_some());
+        let may_be_awaited = last.is_some() && !has_gone_on;
+        if may_be_awaited || self.waits(maker) { Next::Open } else { Next::Unknown }
     }
 
     /// Forgets half of the operations if there are too many.
     fn forget(&mut self, most: usize) {
         if self.gathered.len() > most {
             self.gathered.clear();
+        }
+        if self.runs.len() > most {
+            self.runs.clear();
         }
         if self.operations.len() > most {
             oldest::forget_half(&mut self.operations, |operation| operation.last);
