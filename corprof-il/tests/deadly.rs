@@ -229,6 +229,37 @@ fn no_ref_struct_is_boxed() {
 }
 
 #[test]
+fn a_value_that_may_be_a_ref_struct_is_boxed_for_a_test_only() {
+    let module = Module::with_locals([Type::MethodParameter(0)]);
+    let rules = |ref_structs: &[Type], code: &[Instruction]| {
+        let mut method = MethodContext::new(None, signature(false, vec![]));
+        method.signature.generic_parameters = 1;
+        method.ref_structs = ref_structs.to_vec();
+        let boxed = [Instruction::ldloc(0), token(O::Box, PARAMETER)];
+        let end = [plain(O::Pop), plain(O::Ret)];
+        module.rules_of(&body(boxed.into_iter().chain(code.iter().cloned()).chain(end)), &method)
+    };
+    let unbox = token(O::Unbox_Any, PARAMETER);
+    let is_class = token(O::Isinst, CLASS);
+    let call = token(O::Call, STATIC);
+    let allowed = &[Type::MethodParameter(0)];
+    for tests in [
+        vec![unbox.clone()],
+        vec![is_class.clone(), unbox.clone()],
+        vec![is_class.clone(), plain(O::Ldnull), plain(O::Ceq)],
+    ] {
+        assert_eq!(rules(allowed, &tests), []);
+        for at in 0..tests.len() {
+            let mut parted = tests.clone();
+            parted.insert(at, call.clone());
+            assert_eq!(rules(allowed, &parted), [Rule::ByRefLikeBoxed], "{at}");
+            assert_eq!(rules(&[], &parted), []);
+        }
+    }
+    assert_eq!(rules(allowed, &[]), [Rule::ByRefLikeBoxed]);
+}
+
+#[test]
 fn a_constrained_call_is_of_a_method_that_the_value_has() {
     let module = Module::with_locals([Type::ValueType(named(STRUCT))]);
     let called = |class, method| {

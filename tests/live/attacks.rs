@@ -156,6 +156,15 @@ fn methods_of_every_shape_are_edited_and_hooked_while_they_run() -> Result<()> {
     Ok(())
 }
 
+/// `box` with a test behind it boxes nothing, so that it may stand for ref structs. A call between the two parts them.
+#[test]
+fn generic_methods_of_ref_structs_are_edited_while_they_run() -> Result<()> {
+    for runtime in Runtime::all_for_modern("RefTypes")?.iter().filter(|runtime| !runtime.is_windows()) {
+        hot(runtime, "RefTypes", "edits", 2, &[])?;
+    }
+    Ok(())
+}
+
 /// References of another class than declared, or that lead nowhere; hundreds of arguments.
 #[test]
 fn values_that_are_not_what_their_type_says_are_read() -> Result<()> {

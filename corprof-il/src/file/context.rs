@@ -13,6 +13,8 @@ const IMPL_ASYNC: u32 = 0x2000;
 const IMPL_SYNCHRONIZED: u32 = 0x20;
 /// GenericParamAttributes: only reference types can stand for it.
 const REFERENCE_TYPE: u32 = 0x4;
+/// GenericParamAttributes: ref structs can stand for it.
+const ALLOWS_REF_STRUCT: u32 = 0x20;
 
 /// So many generic parameters of a type or method are looked at.
 const MOST_PARAMETERS: usize = 1 << 8;
@@ -35,6 +37,7 @@ impl InAssembly<'_> {
             parameters.extend(self.parameters(owner.token(), Type::TypeParameter));
         }
         let references = self.references(&parameters);
+        let ref_structs = self.flagged(&parameters, ALLOWS_REF_STRUCT);
         let type_parameters =
             owner.map_or(0, |owner| assembly.generic_parameters.get(&owner.token()).map_or(0, Vec::len));
         let type_parameters = u32::try_from(type_parameters).ok();
@@ -43,6 +46,7 @@ impl InAssembly<'_> {
             signature,
             returns,
             references,
+            ref_structs,
             type_parameters,
             is_synchronized: flags & IMPL_SYNCHRONIZED != 0,
         })
@@ -68,6 +72,12 @@ impl InAssembly<'_> {
         let rows = assembly.generic_parameters.get(&owner).map(Vec::as_slice).unwrap_or_default();
         let number = |row: &u32| assembly.cell(0x2a, *row, 0).map(|number| (parameter(number), *row));
         rows.iter().take(MOST_PARAMETERS).filter_map(number).collect()
+    }
+
+    /// Those with a flag.
+    fn flagged(&self, parameters: &[(Type, u32)], flag: u32) -> Vec<Type> {
+        let has = |row: u32| self.assembly().cell(0x2a, row, 1).unwrap_or_default() & flag != 0;
+        parameters.iter().filter(|(_, row)| has(*row)).map(|(parameter, _)| parameter.clone()).collect()
     }
 
     /// Those that only reference types can stand for.

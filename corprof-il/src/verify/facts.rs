@@ -300,6 +300,8 @@ pub(super) struct Frame {
     local_needs: Needs,
     /// The generic parameters that only reference types can stand for.
     references: Vec<Kind>,
+    /// Those that ref structs can stand for.
+    ref_structs: Vec<Kind>,
 }
 
 impl Frame {
@@ -330,6 +332,11 @@ impl Frame {
         kind.plain() == Kind::Object || self.references.contains(&kind)
     }
 
+    /// Whether a value of this kind is a ref struct in some instantiation.
+    pub(super) fn may_be_ref_struct(&self, kind: Kind) -> bool {
+        self.ref_structs.contains(&kind)
+    }
+
     /// Whether both are references, one or both of a generic parameter that only reference types can stand for.
     #[cold]
     pub(super) fn is_same_reference(&self, a: Kind, b: Kind) -> bool {
@@ -349,6 +356,8 @@ pub struct MethodContext {
     pub returns: Option<Type>,
     /// The generic parameters of the method and its type that only reference types can stand for, by their constraints.
     pub references: Vec<Type>,
+    /// Those that ref structs can stand for, too (`allows ref struct`).
+    pub ref_structs: Vec<Type>,
     /// How many generic parameters the type has; `None` if that is not known, and then nothing is refused because of
     /// it.
     pub type_parameters: Option<u32>,
@@ -359,7 +368,15 @@ pub struct MethodContext {
 impl MethodContext {
     /// A method with this signature, of this type.
     pub const fn new(owner: Option<TypeDefOrRef>, signature: MethodSignature) -> Self {
-        Self { owner, signature, returns: None, references: Vec::new(), type_parameters: None, is_synchronized: false }
+        Self {
+            owner,
+            signature,
+            returns: None,
+            references: Vec::new(),
+            ref_structs: Vec::new(),
+            type_parameters: None,
+            is_synchronized: false,
+        }
     }
 }
 
@@ -384,9 +401,13 @@ impl<R: Resolve + ?Sized> Facts<'_, R> {
             },
             local_needs: Needs::default(),
             references: Vec::new(),
+            ref_structs: Vec::new(),
         };
         for ty in &context.references {
             frame.references.extend(self.types.kind(self.resolve, ty, Scope::default()));
+        }
+        for ty in &context.ref_structs {
+            frame.ref_structs.extend(self.types.kind(self.resolve, ty, Scope::default()));
         }
         if signature.has_this && !signature.explicit_this {
             frame.arguments.push(match self.owner(context.owner).map(|(kind, _)| kind) {

@@ -125,7 +125,8 @@ rules! {
     /// A type fits the instruction: no `void`, no by-ref, a value type where it must be one. Generic types and methods
     /// have arguments.
     BadType,
-    /// No value of a `ref struct` is boxed, by `box` or by a call of a method that it inherits.
+    /// No value of a `ref struct` is boxed, by `box` or by a call of a method that it inherits. Where a ref struct can
+    /// stand for a generic parameter, a branch or test stands right behind `box`, which then boxes nothing.
     ByRefLikeBoxed,
     /// A type, a member or a signature speaks only of generic parameters that the method and its type have.
     GenericParameter,

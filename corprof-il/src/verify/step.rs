@@ -254,6 +254,10 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
                 if definition.is_some_and(|ty| self.facts.is_by_ref_like(ty)) {
                     self.breach(Rule::ByRefLikeBoxed, "a ref struct", "a type that can be on the heap");
                 }
+                if self.frame.may_be_ref_struct(kind) && !self.is_tested_at_once() {
+                    let expected = "a branch, or `isinst` or `unbox.any`, right behind";
+                    self.breach(Rule::ByRefLikeBoxed, "a type that a ref struct can stand for", expected);
+                }
                 self.pop_into(kind, "the boxed type");
                 self.push(Kind::Object);
             }
@@ -292,6 +296,28 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
             }
             other => self.convert(other),
         }
+    }
+
+    /// Whether the value that is boxed here is only tested, by instructions that the compiler takes together with
+    /// `box`, so that nothing is boxed (`impBoxPatternMatch` in the compiler).
+    fn is_tested_at_once(&self) -> bool {
+        let is_end =
+            |opcode| matches!(opcode, Some(O::Brtrue | O::Brtrue_S | O::Brfalse | O::Brfalse_S | O::Unbox_Any));
+        match (self.following(1), self.following(2)) {
+            (Some(O::Isinst), Some(O::Ldnull)) => matches!(self.following(3), Some(O::Cgt_Un | O::Ceq)),
+            (Some(O::Isinst), second) => is_end(second),
+            (first, _) => is_end(first),
+        }
+    }
+
+    /// The opcode of the instruction so far behind this one, unless other paths come to it.
+    fn following(&self, distance: u32) -> Option<O> {
+        let id = *self.report.order.get((self.place + distance) as usize)?;
+        let body = self.report.body;
+        if body.is_join(id) {
+            return None;
+        }
+        Some(body.get(id)?.opcode())
     }
 
     fn convert(&mut self, opcode: O) {

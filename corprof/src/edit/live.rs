@@ -60,8 +60,8 @@ impl<'a> LiveMetadata<'a> {
         if is_suspended_by_the_runtime(&props) {
             context.returns = awaited(self.import, &context.signature.return_type);
         }
-        context.references = self.references(method, Type::MethodParameter);
-        context.references.extend(self.references(props.class, Type::TypeParameter));
+        self.describe_parameters(&mut context, method, Type::MethodParameter);
+        self.describe_parameters(&mut context, props.class, Type::TypeParameter);
         let of_type = if props.class.token().is_nil() { Some(0) } else { self.type_parameters(props.class) };
         context.type_parameters = of_type;
         Some(context)
@@ -71,16 +71,20 @@ impl<'a> LiveMetadata<'a> {
         u32::try_from(self.import.generic_params(class).ok()?.len()).ok()
     }
 
-    /// The generic parameters that only reference types can stand for, or perhaps only such, if a constraint is a type
-    /// of another module.
-    fn references(&self, owner: impl Into<Token>, parameter: fn(u32) -> Type) -> Vec<Type> {
-        let params = self.import.generic_params(owner).unwrap_or_default();
-        let found = params.into_iter().filter(|param| {
+    /// Finds the generic parameters that ref structs can stand for, and those that only reference types can stand for,
+    /// or perhaps only such, if a constraint is a type of another module.
+    fn describe_parameters(&self, context: &mut MethodContext, owner: impl Into<Token>, parameter: fn(u32) -> Type) {
+        for param in self.import.generic_params(owner).unwrap_or_default() {
+            let ty = parameter(param.index);
             let constraints = || self.import.generic_param_constraints(param.token).unwrap_or_default();
-            param.flags.contains(sys::gpReferenceTypeConstraint)
+            if param.flags.contains(sys::gpAllowByRefLike) {
+                context.ref_structs.push(ty);
+            } else if param.flags.contains(sys::gpReferenceTypeConstraint)
                 || constraints().into_iter().any(|constraint| self.is_class_constraint(constraint))
-        });
-        found.map(|param| parameter(param.index)).collect()
+            {
+                context.references.push(ty);
+            }
+        }
     }
 
     fn is_class_constraint(&self, token: Token) -> bool {
