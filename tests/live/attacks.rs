@@ -165,6 +165,24 @@ fn generic_methods_of_ref_structs_are_edited_while_they_run() -> Result<()> {
     Ok(())
 }
 
+/// A change of hot reload is numbered from the end of what the compiler has written: where rows of a profiler would be.
+#[test]
+fn hot_reload_goes_on_beside_edits_and_inserted_hooks() -> Result<()> {
+    for runtime in &Runtime::all_for_modern("HotReloads")? {
+        let run = || Run::new(runtime, "HotReloads").env("DOTNET_MODIFIABLE_ASSEMBLIES", "debug");
+        let bare = run().run()?;
+        bare.exited_with(0)?;
+        ensure!(bare.stdout.contains("\nchanged"), "{bare}");
+        for does in ["once", "fast-by-il", "edits"] {
+            let run = run().env("ATTACKS_HOT", does).env("ATTACKS_PROGRAM", "HotReloads");
+            let outcome = run.profiler_named("attacks", "Hot").run()?;
+            outcome.exited_with(0).with_context(|| does.to_owned())?;
+            ensure!(outcome.stdout == bare.stdout, "{does}: {outcome}");
+        }
+    }
+    Ok(())
+}
+
 /// References of another class than declared, or that lead nowhere; hundreds of arguments.
 #[test]
 fn values_that_are_not_what_their_type_says_are_read() -> Result<()> {

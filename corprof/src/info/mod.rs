@@ -20,6 +20,7 @@ mod exceptions;
 mod functions;
 mod handles;
 mod heap;
+mod hot_reload;
 mod il;
 mod jitted;
 mod layouts;

@@ -75,11 +75,21 @@ impl InNoGc<'_> {
     /// The contract is that of [`metadata`](Self::metadata): **sync**, allowed after attach, never starts a GC.
     ///
     /// # Errors
-    /// As [`metadata`](Self::metadata).
+    /// As [`metadata`](Self::metadata). `CORPROF_E_MODULE_IS_ENC`: the application may change the module by hot reload
+    /// (`dotnet watch` sets `DOTNET_MODIFIABLE_ASSEMBLIES` to `debug`, and the module is of a debug build). Added rows
+    /// would have the numbers of those that such a change brings, and the application would read the one for the other.
     #[doc(alias = "GetModuleMetaData")]
     pub fn metadata_emit(&self, module: ModuleId) -> Result<MetadataEmit<'_>> {
+        const RULE: &str = "the application may change it by hot reload, which added metadata and replaced bodies would \
+                            break: start it without DOTNET_MODIFIABLE_ASSEMBLIES (`dotnet watch` sets it), or use a \
+                            release build";
         let (metadata, lifeline) = self.metadata_interface(module, sys::ofRead | sys::ofWrite)?;
-        Ok(MetadataEmit::new(metadata, lifeline))
+        let emit = MetadataEmit::new(metadata, lifeline);
+        if self.may_be_changed(&emit.import()?)? {
+            let error = Error::new(sys::CORPROF_E_MODULE_IS_ENC, "metadata_emit");
+            return Err(error.about("the module", RULE));
+        }
+        Ok(emit)
     }
 
     /// The metadata of `module`, for a cache that releases it with the module.

@@ -44,7 +44,7 @@
 //! - The callers that a method was inlined into are recompiled as well ([what runtimes
 //!   miss](ProfilerThread::request_rejit_with_inliners)). An instrumented method is not inlined any more.
 //! - A method that nobody calls stays [`Waiting`](Outcome::Waiting), and so does one whose calls the compiler replaces
-//!   by own code (`[Intrinsic]`), or a method under Edit and Continue: the runtime does not tell.
+//!   by own code (`[Intrinsic]`), or a method under a debugger's Edit and Continue: the runtime does not tell.
 //! - From the start of the instrumentation on, the profiler cannot be detached.
 //!
 //! A profiler that also requests ReJIT by itself is asked after the instrumentation, and a body that it sets replaces
