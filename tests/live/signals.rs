@@ -6,7 +6,11 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use corprof_diagnostics::Process;
 use corprof_tests::{Outcome, Run, Runtime, ensure_or_longer, patiently, repetitions};
+
+use crate::detach::attach;
+use crate::diagnostics::{self, Program, profiler};
 
 const LIBRARY: &str = "sampling";
 
@@ -263,6 +267,26 @@ fn threads_start_and_end_between_signals() -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// The signal that prepares a thread, or takes its larger stack back, would end sleeps in native code, which few programs
+/// expect. One that is blocked would stay pending, and be taken by `sigwait` for one of the application's.
+#[test]
+fn native_sleeps_are_not_cut_short_by_attaches_and_detaches() -> Result<()> {
+    for runtime in diagnostics::runtimes()? {
+        let (clsid, library) = profiler(&runtime, "leaver")?;
+        let mut program = Program::ready(Run::new(&runtime, "Sleeps").command()?)?;
+        let client = Process::open(program.pid())?.client().with_timeout(diagnostics::PATIENCE);
+        for _ in 0..repetitions(2, 20) {
+            attach(&client, clsid, &library, b"signals")?;
+            program.tell("go on")?;
+            program.tell("throw")?;
+        }
+        let stderr = program.end()?;
+        ensure!(stderr.contains("cut: 0 0 0 0 0, heard: 0"), "{runtime}: {stderr}");
+        ensure!(stderr.matches("it leaves").count() == repetitions(2, 20), "{runtime}: {stderr}");
+    }
+    Ok(())
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The signal by which the runtime interrupts threads that run compiled code, to suspend them.
+//! Which signals a thread blocks: among them the one by which the runtime interrupts threads that run compiled code, to
+//! suspend them.
 
 use std::io::Write;
 
@@ -11,10 +12,14 @@ const STATUS: usize = 2048;
 /// `cli::stacks::dynamic_methods_that_run_are_innermost`). Also of a thread that blocks the signal itself, which the
 /// runtime cannot interrupt.
 pub(in crate::system) fn is_interrupted_by_runtime(os_thread_id: u32) -> bool {
+    blocks(os_thread_id, libc::SIGRTMIN())
+}
+
+/// Whether a thread does not receive a signal now. If in doubt, it does. Allocates nothing.
+pub(super) fn blocks(os_thread_id: u32, signal: libc::c_int) -> bool {
     let mut status = [0; STATUS];
     let length = read_status(os_thread_id, &mut status).unwrap_or_default();
-    blocked_signals(status.get(..length).unwrap_or_default())
-        .is_some_and(|blocked| blocked & (1 << (libc::SIGRTMIN() - 1)) != 0)
+    blocked_signals(status.get(..length).unwrap_or_default()).is_some_and(|blocked| blocked & (1 << (signal - 1)) != 0)
 }
 
 /// Reads the beginning of a thread's status. Allocates nothing: the runtime is suspended.

@@ -59,14 +59,21 @@ const DORMANT_AFTER: Duration = Duration::from_secs(1);
 const DORMANT_CHECK: Duration = Duration::from_millis(10);
 const LEAST_DORMANT_ROUNDS: usize = 4;
 
+/// The time between two looks whether a thread blocks the signal.
+const MASK_CHECK: Duration = Duration::from_secs(1);
+
 /// The reasons to stop sending signals.
 const REPLACED: &str = "the application has set up a handler for SIGURG of its own";
+const BLOCKED: &str = "the process was started with SIGURG blocked";
 const FORBIDDEN: &str = "the system does not let the process send signals to its threads (rt_tgsigqueueinfo)";
 
 /// Checks that signals can be sent at all.
 pub(super) fn check() -> Result<()> {
     if !signals::are_allowed() {
         return Err(Error::new(E_FAIL, "rt_tgsigqueueinfo").about("Strategy::Signals", FORBIDDEN));
+    }
+    if signals::are_blocked() {
+        return Err(Error::new(E_FAIL, "pthread_sigmask").about("Strategy::Signals", BLOCKED));
     }
     signals::install().map_err(|_| Error::new(E_FAIL, "sigaction").about("Strategy::Signals", REPLACED))
 }
@@ -134,6 +141,8 @@ struct SignalledThread {
     paused_until: Option<Instant>,
     /// Its last sample has found a small alternate stack, on which there is no room for another signal.
     has_small_stack: bool,
+    /// Whether it blocks the signal, and when that was found out.
+    blocks_signal: (bool, Option<Instant>),
 }
 
 /// What has come of the last request to a thread.
@@ -157,6 +166,7 @@ impl SignalledThread {
             last_run: Instant::now(),
             paused_until: None,
             has_small_stack: false,
+            blocks_signal: (false, None),
         }
     }
 
@@ -214,8 +224,23 @@ impl SignalledThread {
         if sees_running { self.prepared.cpu_time() > Some(self.total_cpu_time) } else { self.prepared.is_runnable() }
     }
 
+    /// Whether it blocks the signal. Then it would stay pending, and might be taken by `sigwait` for one that is meant
+    /// for the application.
+    fn blocks_signal(&mut self, now: Instant) -> bool {
+        let (known, since) = self.blocks_signal;
+        if since.is_some_and(|since| now.saturating_duration_since(since) < MASK_CHECK) {
+            return known;
+        }
+        let blocks = self.prepared.blocks_signal();
+        self.blocks_signal = (blocks, Some(now));
+        blocks
+    }
+
     /// Requests a sample; an error is the reason why no signals can be sent any more.
     fn request(&mut self, name: Option<Name>, now: Instant) -> Result<(), &'static str> {
+        if self.blocks_signal(now) {
+            return Ok(());
+        }
         match self.prepared.request() {
             Sending::Done => {
                 self.next_weight = self.unsampled.take();

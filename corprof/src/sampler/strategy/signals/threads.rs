@@ -327,6 +327,10 @@ pub(crate) fn thread_ending(thread: usize) {
 }
 
 impl PreparedThread {
+    pub(super) fn blocks_signal(&self) -> bool {
+        self.address.blocks_signal()
+    }
+
     /// From now on it is not asked any more.
     fn end(&self) {
         let _sending = unpoisoned(self.sending.lock());

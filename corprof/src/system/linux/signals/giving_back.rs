@@ -4,7 +4,7 @@
 //! stack is freed afterwards. So the handler refuses while another handler may have a frame there.
 
 use super::sample_slot::ExchangeOutcome;
-use super::{Address, AlternateStack, SampleSlot, Sending};
+use super::{Address, AlternateStack, OlderThread, SampleSlot, Sending};
 
 /// A thread that gives its larger alternate stack back. It receives no other signals any more.
 pub(crate) struct GivingBack {
@@ -38,6 +38,11 @@ impl GivingBack {
         if self.address.has_ended() {
             self.larger.free();
             return Progress::Over(self.slot);
+        }
+        // It would be woken.
+        let thread = OlderThread::open(self.address.thread.cast_unsigned());
+        if thread.is_some_and(|thread| thread.would_wake()) || self.address.blocks_signal() {
+            return Progress::Open(self);
         }
         match self.larger.request_back(self.slot, self.address) {
             Sending::Done => self.is_asked = true,

@@ -24,6 +24,8 @@ pub(crate) use super::cpu_time::clocks_are_exact;
 pub(crate) use super::processors::{IdleTime, change_processor};
 pub(crate) use super::slice::shorten_slice;
 
+use super::activation::blocks;
+
 use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -42,6 +44,17 @@ pub(crate) enum Sending {
     Forbidden,
     /// The application has installed a handler of its own: it would get the signal.
     Replaced,
+}
+
+/// Whether the calling thread does not receive the signal. Threads and programs begin with what those that start them
+/// block.
+pub(crate) fn are_blocked() -> bool {
+    let mut blocked = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the first call changes nothing, and fills the set if it returns 0; only then the second one reads it.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), blocked.as_mut_ptr()) == 0
+            && libc::sigismember(blocked.as_ptr(), SIGNAL) == 1
+    }
 }
 
 /// The address of a thread of this process, for signals.
@@ -154,6 +167,11 @@ impl Address {
             (_, Some(libc::EPERM | libc::ENOSYS | libc::EACCES)) => Sending::Forbidden,
             _ => Sending::NotNow,
         }
+    }
+
+    /// Whether the thread blocks the signal: it may take it by `sigwait` as one that is meant for the application.
+    pub(crate) fn blocks_signal(self) -> bool {
+        blocks(self.thread.cast_unsigned(), SIGNAL)
     }
 
     /// Whether it is the process's first thread, whose stack the system has made.

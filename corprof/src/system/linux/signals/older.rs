@@ -10,6 +10,7 @@
 //! The signal must not meet a thread that handles a fault on a small alternate stack, where there may be no room for
 //! it. So it is sent to threads that wait in a system call on their own stacks, by what the system tells of them in
 //! `/proc/self/task`. If a thread has begun to handle a fault after all, the handler sees it, and changes nothing.
+//! A thread that sleeps in native code is left alone until it waits for something else: the signal would wake it.
 
 use std::fs::File;
 use std::ops::Range;
@@ -38,21 +39,60 @@ impl OlderThread {
         self.address
     }
 
-    /// The stack pointer, if the thread waits in a system call.
-    fn waits_at(&self) -> Option<usize> {
+    /// What the thread waits in, if it does.
+    fn waits(&self) -> Option<SystemCall> {
         let mut text = [0; 256];
         let length = self.state.read_at(&mut text, 0).ok()?;
-        stack_pointer(std::str::from_utf8(text.get(..length)?).ok()?)
+        SystemCall::read(std::str::from_utf8(text.get(..length)?).ok()?)
+    }
+
+    /// Whether it waits in a system call that a signal would end.
+    pub(super) fn would_wake(&self) -> bool {
+        self.waits().is_some_and(|call| call.ends_with_signals())
     }
 }
 
-/// In "NUMBER SIX-ARGUMENTS STACK-POINTER IP": `running` and "-1 STACK-POINTER IP" are not system calls.
-fn stack_pointer(text: &str) -> Option<usize> {
-    let mut fields = text.split_ascii_whitespace();
-    fields.next()?.parse::<u32>().ok()?;
-    let stack_pointer = fields.nth(6)?;
-    fields.next()?;
-    usize::from_str_radix(stack_pointer.strip_prefix("0x")?, 16).ok().filter(|stack_pointer| *stack_pointer != 0)
+/// A system call that a thread waits in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct SystemCall {
+    number: libc::c_long,
+    stack_pointer: usize,
+}
+
+/// System calls that no handler lets go on (signal(7)): after a signal they return `EINTR`, for which much code is not
+/// prepared. Not `epoll_wait`, in which the runtime's own threads wait, which is.
+const ENDED_BY_SIGNALS: &[libc::c_long] = &[
+    libc::SYS_nanosleep,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_ppoll,
+    libc::SYS_pselect6,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_rt_sigsuspend,
+    libc::SYS_semtimedop,
+    libc::SYS_msgrcv,
+    libc::SYS_msgsnd,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_select,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_pause,
+];
+
+impl SystemCall {
+    /// In "NUMBER SIX-ARGUMENTS STACK-POINTER IP": `running` and "-1 STACK-POINTER IP" are not system calls.
+    fn read(text: &str) -> Option<Self> {
+        let mut fields = text.split_ascii_whitespace();
+        let number = fields.next()?.parse::<u32>().ok()?;
+        let stack_pointer = fields.nth(6)?;
+        fields.next()?;
+        let stack_pointer = usize::from_str_radix(stack_pointer.strip_prefix("0x")?, 16).ok()?;
+        (stack_pointer != 0).then(|| Self { number: number.into(), stack_pointer })
+    }
+
+    fn ends_with_signals(self) -> bool {
+        ENDED_BY_SIGNALS.contains(&self.number)
+    }
 }
 
 /// The writable mappings of this process, in which its stacks are.
@@ -83,6 +123,8 @@ pub(crate) enum Requested {
     Yes,
     /// It runs.
     Runs,
+    /// It waits in a system call that the signal would end, or blocks the signal. Ask again later.
+    Undisturbed,
     /// The signal could not be sent.
     Not(Sending),
 }
@@ -106,8 +148,11 @@ impl PreparationRequest {
     /// Asks the thread, if it waits. Allocates nothing. The [`Preparation`] must not be discarded before it has
     /// answered.
     pub(crate) fn send(self, thread: &OlderThread, mappings: &Mappings) -> Requested {
-        let Some(stack_pointer) = thread.waits_at() else { return Requested::Runs };
-        let Some(mapping) = mappings.with(stack_pointer) else { return Requested::Runs };
+        let Some(call) = thread.waits() else { return Requested::Runs };
+        let Some(mapping) = mappings.with(call.stack_pointer) else { return Requested::Runs };
+        if call.ends_with_signals() || thread.address.blocks_signal() {
+            return Requested::Undisturbed;
+        }
         let exchange = Exchange {
             mapping: (mapping.start, mapping.end),
             is_first_thread: thread.address.is_first_thread(),
@@ -223,6 +268,52 @@ pub(super) mod tests {
         let prepared = prepare(receiver.recv().unwrap(), slot);
         std::io::Write::write_all(&mut writer, b"x").unwrap();
         (prepared, slot, thread.join().unwrap())
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_or_blocks_the_signal_is_left_alone() {
+        install().unwrap();
+        let sleep = || {
+            let time = libc::timespec { tv_sec: 1, tv_nsec: 0 };
+            // SAFETY: the call reads the time, and no rest is wanted.
+            unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) }
+        };
+        let block = || {
+            // SAFETY: the set is made empty before it is used, and the thread ends soon.
+            unsafe {
+                let mut set = std::mem::zeroed();
+                libc::sigemptyset(&raw mut set);
+                libc::sigaddset(&raw mut set, libc::SIGURG);
+                libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut())
+            }
+        };
+        let waits: [fn() -> i32; 2] = [sleep, block];
+        for wait in waits {
+            let (sender, receiver) = mpsc::channel();
+            let (reader, mut writer) = std::io::pipe().unwrap();
+            let thread = std::thread::spawn(move || {
+                sender.send(Address::own()).unwrap();
+                let answer = wait();
+                wait_for_byte(&reader);
+                answer
+            });
+            let address = receiver.recv().unwrap();
+            let older = OlderThread::open(address.thread.cast_unsigned()).unwrap();
+            let preparation = Preparation::new(SampleSlot::new(100).unwrap(), None).unwrap();
+            let start = Instant::now();
+            let answer = loop {
+                let answer = preparation.request().send(&older, &Mappings::read());
+                if answer != Requested::Runs {
+                    break answer;
+                }
+                assert!(start.elapsed() < PATIENCE, "it does not wait");
+                std::thread::yield_now();
+            };
+            assert_eq!(answer, Requested::Undisturbed);
+            preparation.discard().unmap();
+            std::io::Write::write_all(&mut writer, b"x").unwrap();
+            assert_eq!(thread.join().unwrap(), 0);
+        }
     }
 
     #[test]
@@ -356,9 +447,9 @@ pub(super) mod tests {
     #[test]
     fn what_the_system_tells_of_threads_is_understood() {
         let waiting = "0 0x3 0x7f 0x1 0x0 0x0 0x0 0x7ffd1234 0x7f56\n";
-        assert_eq!(stack_pointer(waiting), Some(0x7ffd_1234));
+        assert_eq!(SystemCall::read(waiting).map(|call| call.stack_pointer), Some(0x7ffd_1234));
         for other in ["running\n", "-1 0x7ffd1234 0x7f56\n", "", "0 0x3 0x7f 0x1 0x0 0x0 0x0 0x0 0x0\n"] {
-            assert_eq!(stack_pointer(other), None, "{other}");
+            assert_eq!(SystemCall::read(other), None, "{other}");
         }
     }
 }
