@@ -175,7 +175,8 @@ impl ProfilerThread<'_> {
     /// the runtime starts, the snapshot waits.
     ///
     /// The application stands still while the heap is collected and reported. .NET 8 collects a second time when the
-    /// session ends. The runtime collects on a thread of this call, so that no callback can take a snapshot.
+    /// session ends. The runtime collects on a thread of this call, so that no callback can take a snapshot. An
+    /// application in a region without collections leaves it ([`force_gc`](ProfilerThread::force_gc)).
     ///
     /// After `deadline` this returns [`HeapDumpError::Deadline`]. A collection cannot be stopped: if it has begun, it
     /// goes on, its blocks are dropped, and the next snapshot is refused until it has ended. While the sink handles a

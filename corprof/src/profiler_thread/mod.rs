@@ -73,6 +73,9 @@ impl ProfilerThread<'_> {
     }
 
     /// Collects the whole heap, and returns when the collection is complete.
+    ///
+    /// An application in a region without collections (`GC.TryStartNoGCRegion`) leaves it by that: its `EndNoGCRegion`
+    /// throws an `InvalidOperationException`. The runtime does not tell whether there is one.
     #[doc = contract!(ForceGC)]
     ///
     /// `CORPROF_E_NOT_YET_AVAILABLE`: the runtime has not started yet; wait a little. It has when
