@@ -1,5 +1,7 @@
 //! Attacks by profilers that forbid `unsafe`: the application runs as without them.
 
+mod code;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -123,72 +125,6 @@ fn what_a_profiler_keeps_whose_initialize_has_failed_asks_nothing() -> Result<()
             ensure!(outcome.stdout == bare.stdout, "the application prints something else: {outcome}");
             ensure!(told(&outcome, "answers").is_err(), "it is answered: {outcome}");
         }
-    }
-    Ok(())
-}
-
-/// What the profiler of `Hot` and `Shapes` does.
-const HOT: [&str; 7] =
-    ["edits", "once", "edits fast", "edits slow exact", "fast-by-il", "slow-by-il exact", "edits calm slow"];
-
-/// Methods of every shape, in the last tier: also those that native code calls, which inserted calls must not bring
-/// back in cooperative mode.
-fn hot(runtime: &Runtime, app: &str, does: &str, seconds: u32, settings: &[(&str, &str)]) -> Result<()> {
-    let bare = Run::new(runtime, app).args(["0.1"]).run()?;
-    let run = Run::new(runtime, app).args([seconds.to_string()]).env("ATTACKS_HOT", does).env("ATTACKS_PROGRAM", app);
-    let run = settings.iter().fold(run, |run, (name, value)| run.env(name, value));
-    let outcome = run.profiler_named("attacks", "Hot").timeout(LONGEST).run()?;
-    outcome.exited_with(0).with_context(|| format!("{does}, {settings:?}"))?;
-    ensure!(outcome.stdout == bare.stdout, "{does}, {settings:?}: {outcome}");
-    ensure!(!outcome.stderr.contains("panicked"), "{outcome}");
-    let told = told_in(&outcome.stderr, "hooks=")?;
-    ensure!(count(told, "hooks")? + count(told, "probes")? > 0, "{does}: {outcome}");
-    eprintln!("{runtime}, {does}, {settings:?}: {told}");
-    Ok(())
-}
-
-#[test]
-fn methods_of_every_shape_are_edited_and_hooked_while_they_run() -> Result<()> {
-    for runtime in Runtime::all_for_modern("Hot")?.iter().filter(|runtime| !runtime.is_windows()) {
-        hot(runtime, "Hot", "edits", 1, &[])?;
-        hot(runtime, "Hot", "once", 1, &[("DOTNET_TieredCompilation", "0")])?;
-    }
-    Ok(())
-}
-
-/// `box` with a test behind it boxes nothing, so that it may stand for ref structs. A call between the two parts them.
-#[test]
-fn generic_methods_of_ref_structs_are_edited_while_they_run() -> Result<()> {
-    for runtime in Runtime::all_for_modern("RefTypes")?.iter().filter(|runtime| !runtime.is_windows()) {
-        hot(runtime, "RefTypes", "edits", 2, &[])?;
-    }
-    Ok(())
-}
-
-/// A change of hot reload is numbered from the end of what the compiler has written: where rows of a profiler would be.
-#[test]
-fn hot_reload_goes_on_beside_edits_and_inserted_hooks() -> Result<()> {
-    for runtime in &Runtime::all_for_modern("HotReloads")? {
-        let run = || Run::new(runtime, "HotReloads").env("DOTNET_MODIFIABLE_ASSEMBLIES", "debug");
-        let bare = run().run()?;
-        bare.exited_with(0)?;
-        ensure!(bare.stdout.contains("\nchanged"), "{bare}");
-        for does in ["once", "fast-by-il", "edits"] {
-            let run = run().env("ATTACKS_HOT", does).env("ATTACKS_PROGRAM", "HotReloads");
-            let outcome = run.profiler_named("attacks", "Hot").run()?;
-            outcome.exited_with(0).with_context(|| does.to_owned())?;
-            ensure!(outcome.stdout == bare.stdout, "{does}: {outcome}");
-        }
-    }
-    Ok(())
-}
-
-/// References of another class than declared, or that lead nowhere; hundreds of arguments.
-#[test]
-fn values_that_are_not_what_their_type_says_are_read() -> Result<()> {
-    for runtime in Runtime::all_for_modern("Shapes")?.iter().filter(|runtime| !runtime.is_windows()) {
-        hot(runtime, "Shapes", "slow exact", 1, &[])?;
-        hot(runtime, "Shapes", "edits slow-by-il", 1, &[])?;
     }
     Ok(())
 }
@@ -426,33 +362,6 @@ mod differs {
 
 mod long {
     use super::*;
-
-    #[test]
-    fn methods_of_every_shape_are_edited_and_hooked_in_all_tiers() -> Result<()> {
-        const SETTINGS: [&[(&str, &str)]; 4] = [
-            &[],
-            &[
-                ("DOTNET_TieredPGO", "1"),
-                ("DOTNET_TC_BackgroundWorkerTimeoutMs", "0"),
-                ("DOTNET_TC_CallCountThreshold", "3"),
-            ],
-            &[("DOTNET_TieredCompilation", "0")],
-            &[
-                ("DOTNET_ReadyToRun", "0"),
-                ("DOTNET_OSR_HitLimit", "1"),
-                ("DOTNET_TC_OnStackReplacement_InitialCounter", "1"),
-            ],
-        ];
-        for runtime in Runtime::all_for_modern("Hot")?.iter().filter(|runtime| !runtime.is_windows()) {
-            for does in HOT {
-                for settings in SETTINGS {
-                    hot(runtime, "Hot", does, repetitions(2, 10), settings)?;
-                    hot(runtime, "Shapes", does, repetitions(2, 10), settings)?;
-                }
-            }
-        }
-        Ok(())
-    }
 
     /// Contexts go on the finalizer thread, where corprof finds out what goes with each module. If that takes longer
     /// than to load one, they pile up, and what is found out about each takes longer still.

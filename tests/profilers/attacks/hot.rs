@@ -25,17 +25,17 @@ const HELD: usize = 40;
 
 /// What has happened.
 #[derive(Default)]
-struct Counts {
+pub(super) struct Counts {
     hooks: AtomicU64,
     walks: AtomicU64,
-    probes: AtomicU64,
-    values: AtomicU64,
+    pub(super) probes: AtomicU64,
+    pub(super) values: AtomicU64,
     inserted: AtomicU64,
     edits: AtomicU64,
     recompiled: AtomicU64,
 }
 
-static COUNTS: Counts = Counts {
+pub(super) static COUNTS: Counts = Counts {
     hooks: AtomicU64::new(0),
     walks: AtomicU64::new(0),
     probes: AtomicU64::new(0),
@@ -257,7 +257,7 @@ impl Callbacks for Hot {
     }
 }
 
-fn seed() -> u64 {
+pub(super) fn seed() -> u64 {
     std::env::var("ATTACKS_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_default()
 }
 
@@ -268,7 +268,7 @@ struct Editor {
 }
 
 /// An edit after which a method does what it did.
-fn edit(edit: &mut MethodEdit<'_>, seed: u64) -> Result<(), EditError> {
+pub(super) fn edit(edit: &mut MethodEdit<'_>, seed: u64) -> Result<(), EditError> {
     let mut random = Rng::with_seed(seed);
     for _ in 0..random.u32(1..4) {
         match random.u32(0..10) {

@@ -13,6 +13,7 @@ mod departs;
 mod early;
 mod edits;
 mod emits;
+mod everywhere;
 mod failing;
 mod farewells;
 mod hoards;
@@ -45,6 +46,7 @@ corprof::export!(
     early::Early,
     edits::KeepsBodies,
     emits::Emits,
+    everywhere::Everywhere,
     failing::Failing,
     farewells::Farewells,
     hoards::Hoards,
