@@ -67,6 +67,10 @@ pub(super) const ANYWHERE: &[OnAnyThread] = &[
         let new = pools::REWRITES.pick(random)?.replace(move |open| edit.apply(open));
         Some(pools::REWRITES.put(random, new))
     }),
+    ("rewrite: at module loads", |_, random| {
+        let longest = Duration::from_millis(random.u64(0..20));
+        Some(pools::INSTRUMENTATION.pick(random)?.wait_at_module_load(longest))
+    }),
     ("selection: new", |_, random| edits::select(random)),
     ("selection: revert", |_, random| Some(pools::SELECTIONS.pick(random)?.revert())),
     ("selection: restore", |_, random| Some(pools::SELECTIONS.pick(random)?.restore())),
@@ -74,6 +78,10 @@ pub(super) const ANYWHERE: &[OnAnyThread] = &[
         let rewrites = pools::SELECTIONS.pick(random)?.rewrites();
         pools::REWRITES.put_all(random, rewrites.into_iter().take(20));
         Some(())
+    }),
+    ("detach: retire", |_, random| match plan::current()?.detach? {
+        Detach::Anywhere(least) if act::count() >= least => pools::DETACHERS.pick(random)?.retire().ok(),
+        _ => None,
     }),
     ("detach: state", |_, random| pools::DETACHERS.pick(random).map(|detacher| _ = detacher.state())),
     ("detach: begin", |_, random| match plan::current()?.detach? {
@@ -126,6 +134,19 @@ pub(super) const IN_NO_GC: &[InAnyCallback] = &[
         let metadata = cx.metadata(module).ok()?;
         let _ = (metadata.method(method), metadata.module_name(), metadata.type_refs(), metadata.assembly_refs());
         Some(())
+    }),
+    ("metadata: read anything", |cx, random| {
+        let metadata = cx.metadata(pools::MODULES.pick(random)?).ok()?;
+        (0..20).for_each(|_| readers::read_any_row(&metadata, random));
+        Some(())
+    }),
+    ("stack: boundary", |cx, _| cx.stack_boundary().ok().map(drop)),
+    ("hooks: the thread's state", |cx, _| {
+        let look = |thread: &mut u64| {
+            *thread += 1;
+            act::anywhere(cx, "with a thread's state");
+        };
+        cx.with_hook_thread(look).ok()
     }),
     ("metadata: emit", |cx, random| {
         let emit = cx.metadata_emit(pools::MODULES.pick(random)?).ok()?;
@@ -251,6 +272,16 @@ pub(super) const ON_OWN_THREAD: &[OnProfilerThread] = &[
         cx.request_rejit_with_inliners(&some_methods(random), random.bool()).ok()
     }),
     ("RequestRevert", |cx, random| cx.request_revert(&some_methods(random)).ok().map(drop)),
+    ("rewrite: wait for all", |cx, random| {
+        let longest = Duration::from_millis(random.u64(0..50));
+        drop(format!("{:?}", pools::INSTRUMENTATION.pick(random)?.wait_until_prepared(cx, longest)));
+        Some(())
+    }),
+    ("selection: wait", |cx, random| {
+        let longest = Duration::from_millis(random.u64(0..50));
+        drop(format!("{:?}", pools::SELECTIONS.pick(random)?.wait_until_prepared(cx, longest)));
+        Some(())
+    }),
     ("rewrite: wait", |cx, random| {
         pools::REWRITES.pick(random)?.wait(cx, Duration::from_millis(random.u64(0..50)));
         Some(())

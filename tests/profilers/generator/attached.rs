@@ -6,7 +6,7 @@ use corprof::id::Inert;
 use corprof::prelude::*;
 
 use super::plan::Beginning;
-use super::{act, begin_anywhere, keep, plan, pools};
+use super::{act, begin_anywhere, keep, plan, pools, sessions};
 
 #[derive(Profiler, Default)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E3102", no_export)]
@@ -134,7 +134,8 @@ impl Callbacks for Visits {
         act::in_no_gc(cx, "garbage_collection_finished", None);
     }
 
-    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, _event: EventPipeEvent<'_>) {
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
+        sessions::read_event(cx, &event);
         act::in_no_gc(cx, "event_pipe_event_delivered", None);
     }
 

@@ -8,7 +8,7 @@ use corprof::id::{EventPipeProviderId, HandleId, Inert, ReJitId};
 use corprof::metadata::MethodDef;
 use corprof::prelude::*;
 
-use super::{Generated, act, any_answer, edits, keep, plan, pools, with_random};
+use super::{Generated, act, any_answer, edits, keep, plan, pools, sessions, with_random};
 
 /// The application fails where it calls this function.
 fn tell_failure(cx: &InCallback<'_>, function: FunctionId, status: Result<()>) {
@@ -402,7 +402,8 @@ impl Callbacks for Generated {
         act::in_callback(cx, "dynamic_method_unloaded");
     }
 
-    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, _event: EventPipeEvent<'_>) {
+    fn event_pipe_event_delivered(&self, cx: &InNoGc<'_>, event: EventPipeEvent<'_>) {
+        sessions::read_event(cx, &event);
         act::in_no_gc(cx, "event_pipe_event_delivered", None);
     }
 

@@ -2,13 +2,16 @@
 
 use std::hint::black_box;
 
-use corprof::edit::{CallCounter, EditError, InProbe, MethodEdit, Probe};
+use corprof::edit::{CallArgument, CallCounter, EditError, InProbe, MethodEdit, Probe};
 use corprof::instrumentation::Selector;
-use corprof::metadata::signature::{Primitive, Type};
+use corprof::metadata::signature::{CallingConvention, MethodSignature, Primitive, Type};
+use corprof::metadata::{Constant, MethodDef, TypeDef};
 use corprof::prelude::*;
 use corprof::values::{Arguments, ReturnValue};
+use corprof_il::body::Part;
 use fastrand::Rng;
 
+use super::made_up::{define_nonsense, some_type};
 use super::{act, plan, pools};
 
 static CALLS: CallCounter = CallCounter::new();
@@ -23,12 +26,15 @@ pub(super) enum Edit {
     Text,
     Fail,
     Twice,
+    Tails,
+    Calls,
+    Rows,
 }
 
 impl Edit {
     /// One of those that the seed has.
     pub(super) fn any(random: &mut Rng) -> Self {
-        const ALL: [(&str, Edit); 8] = [
+        const ALL: [(&str, Edit); 11] = [
             ("edited: nothing", Edit::Nothing),
             ("edited: count", Edit::Count),
             ("edited: probe", Edit::Probe),
@@ -37,6 +43,9 @@ impl Edit {
             ("edited: text", Edit::Text),
             ("edited: fail", Edit::Fail),
             ("edited: twice", Edit::Twice),
+            ("edited: tails", Edit::Tails),
+            ("edited: calls", Edit::Calls),
+            ("edited: rows", Edit::Rows),
         ];
         let (name, edit) = ALL[random.usize(0..ALL.len())];
         if plan::current().is_none_or(|plan| plan.has(name)) { edit } else { Self::Nothing }
@@ -57,8 +66,72 @@ impl Edit {
                 open.count_calls(&CALLS)?;
                 open.probe(Acts)
             }
+            Self::Tails => {
+                open.drop_tail_calls();
+                open.probe(Acts)
+            }
+            Self::Calls => calls(open),
+            Self::Rows => rows(open),
         }
     }
+}
+
+/// Inserts calls of some methods of the module, and gives up: what they do is the application's.
+fn calls(open: &mut MethodEdit<'_>) -> Result<(), EditError> {
+    let mut random = Rng::new();
+    let classes: Vec<TypeDef> = open.metadata().type_defs()?;
+    for _ in 0..4 {
+        let class = classes[random.usize(0..classes.len())];
+        let methods: Vec<MethodDef> = open.metadata().methods(class)?;
+        let instructions: Vec<_> = open.body().iter().map(|(id, _)| id).collect();
+        let regions: Vec<_> = open.body().region_ids().collect();
+        let Some(&method) = methods.get(random.usize(0..methods.len().max(1))) else { continue };
+        let argument = match random.u32(0..3) {
+            0 => CallArgument::from(Constant::Null),
+            1 => CallArgument::Argument(random.u16(0..4)),
+            _ => CallArgument::Local(random.u16(0..4)),
+        };
+        let arguments = if random.bool() { vec![argument] } else { Vec::new() };
+        let place = instructions[random.usize(0..instructions.len())];
+        let part = [Part::Tried, Part::Filter, Part::Handler][random.usize(0..3)];
+        let _ = match (random.u32(0..4), regions.first()) {
+            (0, _) => open.call_after(place, method, &arguments),
+            (1, _) => open.call_before_returns(method, &arguments).map(drop),
+            (2, Some(&region)) => open.call_before_exits(region, part, method, &arguments).map(drop),
+            _ => open.call_before(place, method, &arguments),
+        };
+    }
+    Err(EditError::Other("as planned".to_owned()))
+}
+
+/// Defines rows of every kind, which nothing uses, and loads the texts that were there.
+fn rows(open: &mut MethodEdit<'_>) -> Result<(), EditError> {
+    let mut random = Rng::new();
+    let ty = some_type(&mut random, 2);
+    let _ = open.type_spec(&ty);
+    let assembly = ["System.Runtime", "mscorlib", "System.Private.CoreLib", "none"][random.usize(0..4)];
+    if let Ok(class) = open.type_ref(assembly, &format!("System.Generated{}", random.u32(0..9))) {
+        let signature = MethodSignature {
+            convention: CallingConvention::Default,
+            has_this: random.bool(),
+            explicit_this: false,
+            generic_parameters: 0,
+            return_type: some_type(&mut random, 1),
+            parameters: vec![some_type(&mut random, 1)],
+            sentinel: None,
+        };
+        let _ = open.signature(&signature);
+        if let Ok(method) = open.method_ref(class, "Generated", &signature) {
+            let _ = open.method_spec(method, &[some_type(&mut random, 1)]);
+        }
+    }
+    for (id, text) in open.strings()? {
+        open.replace_string(id, &text.clone())?;
+    }
+    if random.u32(0..20) == 0 {
+        define_nonsense(&mut random, open.emit());
+    }
+    Ok(())
 }
 
 fn seen(cx: &InProbe<'_>, arguments: &Arguments<'_>) {
@@ -137,7 +210,12 @@ pub(super) fn select(random: &mut Rng) -> Option<()> {
     let instrumentation = pools::INSTRUMENTATION.pick(random)?;
     let assembly = ["Generics", "Throw", "Unloads", "System.Collections", "none"][random.usize(0..5)];
     let edit = Edit::any(random);
-    let selection = instrumentation.select(Selector::assembly(assembly), move |open| edit.apply(open));
+    let selector = match random.u32(0..8) {
+        0 => Selector::class("Generics").in_assembly(assembly),
+        1 => Selector::method("Throw", "Main"),
+        _ => Selector::assembly(assembly),
+    };
+    let selection = instrumentation.select(selector, move |open| edit.apply(open));
     pools::SELECTIONS.put(random, selection);
     Some(())
 }

@@ -72,7 +72,12 @@ fn start_sampler(cx: &InCallback<'_>, random: &mut Rng) -> Option<()> {
                 keep(&pools::FUNCTIONS, function);
             }
         }
-        with_random(|random| readers::ask_round(round, random));
+        with_random(|random| {
+            readers::ask_round(round, random);
+            if random.u32(0..10) == 0 {
+                readers::find_inlined(round, random);
+            }
+        });
         act::on_own_thread(round.cx_mut(), "round of the sampler");
         rounds -= 1;
         if rounds == 0 {

@@ -4,9 +4,14 @@ use std::hint::black_box;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use corprof::heap_dump::{BlockSink, FieldsOf};
+use corprof::inlined_frames::InlinedFrames;
+use corprof::metadata::{
+    AssemblyRef, ExportedType, FieldDef, MemberRef, MetadataImport, MethodDef, MethodSpec, ModuleRef,
+    StandAloneSignature, Token, TypeDef, TypeRef, TypeSpec, UserString,
+};
 use corprof::object_chains::ChainStart;
 use corprof::prelude::*;
-use corprof::sampler::Round;
+use corprof::sampler::{Round, SampledFrame};
 use corprof::values::{LinkCache, Links, Value};
 use fastrand::Rng;
 
@@ -44,6 +49,46 @@ fn read_value(value: Value<'_>) {
         Value::Struct(value) => value.fields().for_each(|field| read_value(field.value())),
         Value::String(Some(text)) => _ = black_box(text.as_utf16().iter().map(|&unit| u64::from(unit)).sum::<u64>()),
         other => _ = black_box(other.to_string()),
+    }
+}
+
+/// Asks for a row by a number that the module may lack, or that another table has.
+pub(super) fn read_any_row(metadata: &MetadataImport<'_>, random: &mut Rng) {
+    const TABLES: [u32; 20] = [0, 1, 2, 4, 6, 8, 9, 10, 12, 17, 20, 23, 26, 27, 32, 35, 39, 42, 43, 44];
+    let table = if random.u32(0..20) == 0 { 0x70 } else { TABLES[random.usize(0..TABLES.len())] };
+    let row = if random.u32(0..10) == 0 { random.u32(0..0x100_0000) } else { random.u32(0..200) };
+    let raw = table << 24 | row;
+    let token = Token::from_raw(raw);
+    let class = TypeDef::from_raw(raw);
+    let method = MethodDef::from_raw(raw);
+    let _ = (metadata.is_valid_token(token), metadata.custom_attributes(token));
+    let _ = metadata.custom_attribute_named(token, "System.ObsoleteAttribute");
+    for param in metadata.generic_params(token).unwrap_or_default() {
+        let _ = (metadata.generic_param(param.token), metadata.generic_param_constraints(param.token));
+    }
+    let _ = (metadata.type_def(class), metadata.enclosing_class(class), metadata.methods_named(class, ".ctor"));
+    for implementation in metadata.interface_impls(class).unwrap_or_default() {
+        let _ = metadata.interface_impl(implementation);
+    }
+    for property in metadata.properties(class).unwrap_or_default() {
+        let _ = metadata.property(property);
+    }
+    for event in metadata.events(class).unwrap_or_default() {
+        let _ = metadata.event(event);
+    }
+    for param in metadata.params(method).unwrap_or_default() {
+        let _ = metadata.param(param);
+    }
+    let _ = (metadata.method(method), metadata.pinvoke_map(token), metadata.field(FieldDef::from_raw(raw)));
+    let _ = (metadata.type_ref(TypeRef::from_raw(raw)), metadata.type_spec(TypeSpec::from_raw(raw)));
+    let _ = (metadata.member_ref(MemberRef::from_raw(raw)), metadata.method_spec(MethodSpec::from_raw(raw)));
+    let _ = (metadata.member_refs(token), metadata.signature(StandAloneSignature::from_raw(raw)));
+    let _ = (metadata.user_string(UserString::from_raw(raw)), metadata.module_ref(ModuleRef::from_raw(raw)));
+    let _ = (metadata.assembly_ref(AssemblyRef::from_raw(raw)), metadata.exported_type(ExportedType::from_raw(raw)));
+    let _ = (metadata.find_type_ref(token, "System.Object"), metadata.find_type_def("Program", Some(class)));
+    if random.u32(0..50) == 0 {
+        let _ = (metadata.user_strings(), metadata.signatures(), metadata.type_specs(), metadata.method_specs());
+        let _ = (metadata.exported_types(), metadata.module_refs(), metadata.module(), metadata.assembly());
     }
 }
 
@@ -125,6 +170,39 @@ pub(super) fn ask_round(round: &mut Round<'_, '_>, random: &mut Rng) {
         ((), FIELDS.get(random.usize(0..5)).copied())
     });
     black_box(chains.map(|chains| chains.len()).ok());
+}
+
+/// Inlined methods, found in rounds of other samplers too, and asked about with frames that belong to each other or not.
+pub(super) fn find_inlined(round: &mut Round<'_, '_>, random: &mut Rng) {
+    static KEPT: Mutex<Vec<(InlinedFrames, Vec<SampledFrame>)>> = Mutex::new(Vec::new());
+    let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let (mut inlined, mut frames) = kept.unwrap_or_default();
+    if random.u32(0..40) == 0 {
+        inlined.learn_all(round);
+    } else {
+        inlined.learn(round);
+    }
+    let mut seen = Vec::new();
+    for sample in round.samples().take(20) {
+        seen.extend_from_slice(sample.frames());
+        black_box((
+            sample.weight(),
+            sample.ticks(),
+            sample.is_waiting(),
+            sample.is_truncated(),
+            sample.is_incomplete(),
+        ));
+    }
+    for pair in seen.windows(2).chain(frames.windows(2)) {
+        if let [callee, caller] = pair {
+            black_box(inlined.between(round.cx(), caller, callee).len());
+            black_box(round.native_name(caller.ip).or_else(|| Some(round.native_function(callee.ip)?.name)));
+        }
+    }
+    if random.u32(0..4) == 0 {
+        frames = seen;
+    }
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner).push((inlined, frames));
 }
 
 /// Some fields of some classes.

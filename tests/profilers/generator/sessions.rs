@@ -1,8 +1,10 @@
 //! Event pipe sessions, providers and heap snapshots.
 
+use std::hint::black_box;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use corprof::args::EventPipeEvent;
 use corprof::events::{KeywordSet, Level};
 use corprof::info::{EventPipePayload, EventPipeProviderConfig, EventPipeProviderListener, EventPipeProviderState};
 use corprof::prelude::*;
@@ -47,6 +49,15 @@ pub(super) fn provide(cx: &mut InCallback<'_>, random: &mut Rng) -> Option<()> {
     let event = cx.event_pipe_define_event(provider, &event(random.u32(1..100))).ok()?;
     pools::PROVIDERS.put(random, (provider, event));
     cx.event_pipe_write_event(event, &EventPipePayload::new(), None, None).ok()
+}
+
+/// Decodes an event, as one of some provider.
+pub(super) fn read_event(cx: &InNoGc<'_>, event: &EventPipeEvent<'_>) {
+    if let Some(class) = event.allocated_class(cx) {
+        super::keep(&pools::CLASSES, class);
+    }
+    let decoded = event.of_runtime(cx).unwrap_or_else(|| event.decoded("Corprof-Generated-1"));
+    black_box(format!("{decoded:?}"));
 }
 
 fn config<'n>(name: &'n str, random: &mut Rng) -> EventPipeProviderConfig<'n> {
