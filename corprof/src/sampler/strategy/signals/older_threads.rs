@@ -87,6 +87,9 @@ impl OlderThreads {
 
     /// Asks those that wait, and returns the others.
     fn ask_waiting(&self, cx: &ProfilerThread<'_>, candidates: Vec<Candidate>) -> Vec<Candidate> {
+        if candidates.is_empty() {
+            return candidates;
+        }
         let mappings = Mappings::read();
         candidates.into_iter().filter(|candidate| self.ask(cx, candidate, &mappings) == Some(Requested::Runs)).collect()
     }
