@@ -74,6 +74,9 @@ fn agrees_with(
     for none in ["strays", "lost"] {
         ensure!(hooks.get(none) == Some(&0), "{none}: {outcome}");
     }
+    let silent = numbers(&outcome, "silent");
+    let silent = silent.get("").with_context(|| format!("nothing of left out functions: {outcome}"))?;
+    ensure!(silent.get("walked") <= silent.get("left-out"), "functions run without their hooks: {outcome}");
     let count = |name| hooks.get(name).copied().unwrap_or_default();
     // Threads may still be inside of something in the end.
     ensure!(count("enters") == count("ends") + count("left") + count("remaining"), "{outcome}");

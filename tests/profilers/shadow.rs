@@ -29,6 +29,11 @@ struct Compared {
     /// How long each selection takes.
     delay: Duration,
     hooked: Mutex<HashSet<FunctionId>>,
+    /// What became of them on the slow path, on which some are left out.
+    installed: OnceLock<HookedFunctions>,
+    /// Those whose hooks were called, and those that were walked before: no more than were left out.
+    entered: Mutex<HashSet<FunctionId>>,
+    silent: Mutex<HashSet<FunctionId>>,
     /// With inserted hooks: the instantiation that stands for all of a method. Only calls are compared: the inserted
     /// handlers are blocks that the runtime reports as well.
     inserted: Option<Mutex<HashMap<(ModuleId, MethodDef), FunctionId>>>,
@@ -80,6 +85,8 @@ enum Block {
 #[derive(Default)]
 struct Thread {
     stack: ShadowStack<FunctionId>,
+    /// The functions that it has entered.
+    entered: HashSet<FunctionId>,
     enters: u64,
     ends: u64,
     strays: u64,
@@ -119,6 +126,9 @@ impl FunctionHooks for Compared {
 
     fn enter(&self, cx: &InHook<'_>, thread: &mut Thread, (): &()) {
         thread.stack.enter(cx, cx.function(), |_| thread.left += 1);
+        if thread.entered.insert(cx.function()) {
+            lock(&self.entered).insert(cx.function());
+        }
         thread.enters += 1;
         thread.deepest = thread.deepest.max(thread.stack.depth());
     }
@@ -292,6 +302,15 @@ impl Compared {
         inner.chain(walked.iter().skip(abort + 2)).eq(shadow)
     }
 
+    /// Whether the hooks of a function that runs were called.
+    fn is_heard(&self, function: FunctionId) -> bool {
+        let is_heard = self.installed.get().is_none() || lock(&self.entered).contains(&function);
+        if !is_heard {
+            lock(&self.silent).insert(function);
+        }
+        is_heard
+    }
+
     /// The same, with a shadow stack that is at hand.
     fn compare_with(
         &self,
@@ -307,12 +326,12 @@ impl Compared {
         let mut walked = Vec::new();
         let walk = cx.walk_own_stack_with_registers(|frame| {
             let function = frame.function().map(|function| self.stands_for(cx, function));
-            let function = function.filter(|function| hooked.contains(function));
+            let function = function.filter(|function| hooked.contains(function) && self.is_heard(*function));
             let frame_pointer = frame.registers().map(|registers| registers.frame_pointer());
             walked.extend(function.zip(frame_pointer));
             ControlFlow::Continue(())
         });
-        let running = running.filter(|running| hooked.contains(running));
+        let running = running.filter(|running| hooked.contains(running) && self.is_heard(*running));
         drop(hooked);
         // A filter that is running has a frame of its own, and its function, which has the same frame pointer, is still
         // there. It has been called once.
@@ -376,7 +395,7 @@ impl Callbacks for Shadow {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let profiler = Self::default();
         if std::env::var_os("SHADOW_VALUES").is_some() {
-            cx.hooks(Slow(profiler.0.clone())).install()?;
+            let _ = profiler.0.installed.set(cx.hooks(Slow(profiler.0.clone())).install()?);
             return Ok(profiler);
         }
         let precompiled = match std::env::var("SHADOW_BY").as_deref() {
@@ -456,6 +475,11 @@ impl Callbacks for Shadow {
                 eprintln!("left out: {} as {example}: {}", left_out.count, left_out.reason);
             }
         }
+        let left_out = compared
+            .installed
+            .get()
+            .map_or(0, |installed| installed.left_out().iter().map(|left_out| left_out.count).sum());
+        eprintln!("silent: walked={} left-out={left_out}", lock(&compared.silent).len());
         for (event, Outcomes { same, different, unwalkable, stale, untold, deepest }) in &*lock(&compared.events) {
             eprintln!(
                 "event {event}: same={same} different={different} unwalkable={unwalkable} stale={stale} untold={untold} \

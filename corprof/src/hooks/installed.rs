@@ -22,6 +22,7 @@ use super::state_machines::Part;
 use super::stubs::{OURS, TAGS, Target};
 use super::suspensions::{Callers, Form, KNOWS_CALLERS, Role, Suspendables, is_called_at_suspensions};
 use super::threads::{CallThreadState, State, Threads};
+use super::vector_tail_calls::passes_vectors;
 use super::{FunctionHooks, Hook, HookedFunctions, InHook, clock, fitness, signature};
 use crate::context::{InCallback, InInitialize};
 use crate::error::{E_NOTIMPL, Error, Result};
@@ -268,6 +269,12 @@ impl<H: FunctionHooks> Installed<H> {
                 return None;
             }
             let select = || match hooks.answers.take(function, || hooks.user().select(&mut cx, function)) {
+                Hook::Inlinable(_) | Hook::Exact(_) if !H::VALUES.is_empty() && passes_vectors(&cx, function) => {
+                    let why = "it passes a vector to a call that may be a tail call, around whose hook the runtime keeps \
+                               only a part of it: hooks by inserted code keep it whole";
+                    hooks.hooked.leave_out(function, why.to_owned());
+                    None
+                }
                 Hook::Inlinable(data) | Hook::Exact(data) if H::VALUES.is_empty() => {
                     hooks.hooked.note_hooked();
                     let role = match (form, part) {

@@ -112,6 +112,7 @@ mod stubs;
 mod suspensions;
 mod threads;
 mod unwind;
+mod vector_tail_calls;
 mod wrapper;
 
 #[cfg(doc)]

@@ -93,6 +93,20 @@ fn hot_reload_goes_on_beside_edits_and_inserted_hooks() -> Result<()> {
     Ok(())
 }
 
+/// The compiler keeps an argument of a tail call in a register for results, around the hook. The C library of a processor
+/// without AVX-512 leaves the upper parts of vectors at zero.
+#[test]
+fn vectors_that_tail_calls_pass_stay_whole() -> Result<()> {
+    let optimised = ("DOTNET_TieredCompilation", "0");
+    let older = ("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW,-AVX512CD");
+    for runtime in Runtime::all_for_modern("WideValues")?.iter().filter(|runtime| !runtime.is_windows()) {
+        hot(runtime, "WideValues", "fast exact", 1, &[optimised, older])?;
+        hot(runtime, "WideValues", "slow exact", 1, &[optimised])?;
+        hot(runtime, "WideValues", "slow-by-il exact", 1, &[optimised, older])?;
+    }
+    Ok(())
+}
+
 /// References of another class than declared, or that lead nowhere; hundreds of arguments.
 #[test]
 fn values_that_are_not_what_their_type_says_are_read() -> Result<()> {

@@ -74,6 +74,7 @@ impl Probe for Reads {
 
 fn in_hook(cx: &InHook<'_>, stack: &mut ShadowStack<FunctionId>, number: u64) {
     COUNTS.hooks.fetch_add(1, Relaxed);
+    use_vectors();
     if number.is_multiple_of(64) {
         black_box(cx.function_info(cx.function()).is_ok());
         black_box(cx.code_ranges(cx.function()).is_ok());
@@ -88,6 +89,11 @@ struct Kept {
 }
 
 struct Fast;
+
+/// The C library copies by the widest registers that there are, and leaves their upper parts at zero.
+fn use_vectors() {
+    black_box(black_box([1_u8; 600]).to_vec());
+}
 
 impl FunctionHooks for Fast {
     type Function = ();
@@ -108,10 +114,12 @@ impl FunctionHooks for Fast {
     }
 
     fn leave(&self, cx: &InHook<'_>, thread: &mut Kept, (): &()) {
+        use_vectors();
         thread.stack.leave(cx, drop);
     }
 
     fn tailcall(&self, cx: &InHook<'_>, thread: &mut Kept, (): &()) {
+        use_vectors();
         thread.stack.leave(cx, drop);
     }
 }

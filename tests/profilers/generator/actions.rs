@@ -36,6 +36,17 @@ pub(super) const ANYWHERE: &[OnAnyThread] = &[
         info.module_info(pools::MODULES.pick(random)?).ok().map(drop)
     }),
     ("clone of Info: drop", |_, random| pools::INFOS.take(random).map(drop)),
+    ("forget what is kept", |_, random| {
+        match random.u32(0..6) {
+            0 => std::mem::forget(pools::HANDLES.take(random)),
+            1 => std::mem::forget(pools::INFOS.take(random)),
+            2 => std::mem::forget(pools::REWRITES.take(random)),
+            3 => std::mem::forget(pools::SELECTIONS.take(random)),
+            4 => std::mem::forget(pools::BODIES.take(random)),
+            _ => std::mem::forget(pools::DETACHERS.take(random)),
+        }
+        Some(())
+    }),
     ("body: current", |cx, random| {
         let (module, method) = pools::METHODS.pick(random)?;
         cx.current_il_function_body(module, method).ok().map(drop)

@@ -1,6 +1,7 @@
 //! Edits after which a method does what it did.
 
 use std::hint::black_box;
+use std::time::Duration;
 
 use corprof::edit::{CallArgument, CallCounter, EditError, InProbe, MethodEdit, Probe};
 use corprof::instrumentation::Selector;
@@ -29,12 +30,14 @@ pub(super) enum Edit {
     Tails,
     Calls,
     Rows,
+    Changing,
+    Slow,
 }
 
 impl Edit {
     /// One of those that the seed has.
     pub(super) fn any(random: &mut Rng) -> Self {
-        const ALL: [(&str, Edit); 11] = [
+        const ALL: [(&str, Edit); 13] = [
             ("edited: nothing", Edit::Nothing),
             ("edited: count", Edit::Count),
             ("edited: probe", Edit::Probe),
@@ -46,6 +49,8 @@ impl Edit {
             ("edited: tails", Edit::Tails),
             ("edited: calls", Edit::Calls),
             ("edited: rows", Edit::Rows),
+            ("edited: changing", Edit::Changing),
+            ("edited: slow", Edit::Slow),
         ];
         let (name, edit) = ALL[random.usize(0..ALL.len())];
         if plan::current().is_none_or(|plan| plan.has(name)) { edit } else { Self::Nothing }
@@ -72,6 +77,16 @@ impl Edit {
             }
             Self::Calls => calls(open),
             Self::Rows => rows(open),
+            // Another edit each time that it runs.
+            Self::Changing => match fastrand::u32(..3) {
+                0 => open.count_calls(&CALLS),
+                1 => open.probe(Acts),
+                _ => Err(EditError::Other("as planned".to_owned())),
+            },
+            Self::Slow => {
+                std::thread::sleep(Duration::from_millis(fastrand::u64(..30)));
+                open.count_calls(&CALLS)
+            }
         }
     }
 }

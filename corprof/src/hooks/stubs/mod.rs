@@ -103,7 +103,24 @@ pub(crate) struct Stubs {
 /// The stubs of this processor and system, if there are any.
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", not(windows))))]
 pub(crate) fn of<T: Target>() -> Option<Stubs> {
-    Some(Stubs { enter: abi::enter::<T>, leave: abi::leave::<T>, tailcall: abi::tailcall::<T> })
+    Some(Stubs { enter: abi::enter::<T>, leave: abi::leave::<T>, tailcall: tailcall_of::<T>() })
+}
+
+/// The one that saves vectors whole.
+#[cfg(target_arch = "x86_64")]
+fn tailcall_of<T: Target>() -> Stub {
+    if std::arch::is_x86_feature_detected!("avx512f") {
+        return abi::tailcall_512::<T>;
+    }
+    if std::arch::is_x86_feature_detected!("avx") {
+        return abi::tailcall_256::<T>;
+    }
+    abi::tailcall::<T>
+}
+
+#[cfg(all(target_arch = "aarch64", not(windows)))]
+fn tailcall_of<T: Target>() -> Stub {
+    abi::tailcall::<T>
 }
 
 /// This processor and system have no stubs.

@@ -18,7 +18,8 @@ use super::{OURS, Target};
 macro_rules! stub {
     (
         $(#[$doc:meta])*
-        $name:ident, general [$($general:literal at $place:literal),*], vectors [$($vector:literal at $spot:literal),*]
+        $name:ident calls $target:ident, general [$($general:literal at $place:literal),*],
+        vectors by $move:literal [$($vector:literal at $spot:literal),*]
         in $frame:literal, clears [$($cleared:literal),*]
     ) => {
         $(#[$doc])*
@@ -32,9 +33,9 @@ macro_rules! stub {
                 "test cl, {ours}",
                 "jz 2f",
                 $(concat!("mov [rsp + ", $place, "], ", $general),)*
-                $(concat!("movups [rsp + ", $spot, "], ", $vector),)*
+                $(concat!($move, " [rsp + ", $spot, "], ", $vector),)*
                 "call {target}",
-                $(concat!("movups ", $vector, ", [rsp + ", $spot, "]"),)*
+                $(concat!($move, " ", $vector, ", [rsp + ", $spot, "]"),)*
                 $(concat!("mov ", $general, ", [rsp + ", $place, "]"),)*
                 "2:",
                 $(concat!("xor ", $cleared, ", ", $cleared),)*
@@ -43,7 +44,7 @@ macro_rules! stub {
                 ".seh_endproc",
                 ours = const OURS,
                 this = sym $name::<T>,
-                target = sym <T as Target>::$name,
+                target = sym <T as Target>::$target,
             )
         }
     };
@@ -51,15 +52,25 @@ macro_rules! stub {
 
 stub! {
     /// Enter: the method's arguments are in memory.
-    enter, general [], vectors [] in 40, clears []
+    enter calls enter, general [], vectors by "movups" [] in 40, clears []
 }
 
 stub! {
     /// Leave: the method's result is in its registers.
-    leave, general ["rax" at 32], vectors ["xmm0" at 48] in 72, clears ["ecx"]
+    leave calls leave, general ["rax" at 32], vectors by "movups" ["xmm0" at 48] in 72, clears ["ecx"]
 }
 
 stub! {
-    /// Tailcall: the compiler treats it like a Leave.
-    tailcall, general ["rax" at 32], vectors ["xmm0" at 48] in 72, clears ["ecx"]
+    /// Tailcall: the compiler treats it like a Leave, and so may keep an argument of the call in the register for results.
+    tailcall calls tailcall, general ["rax" at 32], vectors by "movups" ["xmm0" at 48] in 72, clears ["ecx"]
+}
+
+stub! {
+    /// The same on processors with AVX.
+    tailcall_256 calls tailcall, general ["rax" at 32], vectors by "vmovups" ["ymm0" at 48] in 88, clears ["ecx"]
+}
+
+stub! {
+    /// The same on processors with AVX-512.
+    tailcall_512 calls tailcall, general ["rax" at 32], vectors by "vmovups" ["zmm0" at 48] in 120, clears ["ecx"]
 }

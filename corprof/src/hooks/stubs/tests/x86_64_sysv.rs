@@ -1,8 +1,10 @@
 //! The tests' assembly for x86-64, System V.
 
-use std::arch::naked_asm;
+use std::arch::{asm, naked_asm};
 use std::ops::Range;
 
+use super::super::OURS;
+use super::super::abi::{tailcall_256, tailcall_512};
 use super::{Kind, Overwrites, Registers, Stub, Target, see_enter, see_leave, see_tailcall};
 
 /// The stack pointer's remainder by 16 when a function begins.
@@ -218,4 +220,65 @@ impl Target for Overwrites {
 #[unsafe(naked)]
 unsafe extern "C-unwind" fn overwrite() {
     overwrite!(see_leave)
+}
+
+/// Leaves nothing in vector registers.
+struct Zeroes;
+
+impl Target for Zeroes {
+    extern "C-unwind" fn enter(_client: usize, _stack_pointer: usize) {}
+
+    extern "C-unwind" fn leave(_client: usize, _stack_pointer: usize) {}
+
+    extern "C-unwind" fn tailcall(_client: usize, _stack_pointer: usize) {
+        // SAFETY: the caller has looked whether the processor has AVX, and the compiler is told what changes.
+        unsafe { asm!("vzeroall", clobber_abi("C")) };
+    }
+}
+
+/// Calls a stub with these bytes in four registers, `$width` in each, and returns what they have then.
+macro_rules! call_with {
+    ($stub:expr, $before:expr, $v0:literal $v1:literal $v2:literal $v3:literal) => {{
+        let stub: Stub = $stub;
+        let mut after = [[0_u8; 64]; 4];
+        // SAFETY: the processor has these registers. The stub saves what C does not overwrite, and the registers with
+        // the addresses are kept by the callee.
+        unsafe {
+            asm!(
+                concat!("vmovups ", $v0, ", [r12]"),
+                concat!("vmovups ", $v1, ", [r12 + 64]"),
+                concat!("vmovups ", $v2, ", [r12 + 128]"),
+                concat!("vmovups ", $v3, ", [r12 + 192]"),
+                "call r14",
+                concat!("vmovups [r13], ", $v0),
+                concat!("vmovups [r13 + 64], ", $v1),
+                concat!("vmovups [r13 + 128], ", $v2),
+                concat!("vmovups [r13 + 192], ", $v3),
+                "vzeroupper",
+                in("r12") $before.as_ptr(),
+                in("r13") after.as_mut_ptr(),
+                in("r14") stub,
+                in("rdi") OURS,
+                in("rsi") 0,
+                clobber_abi("C"),
+            );
+        }
+        after
+    }};
+}
+
+#[test]
+fn tailcall_keeps_vectors_whole() {
+    let before: [[u8; 64]; 4] = std::array::from_fn(|register| {
+        std::array::from_fn(|place| u8::try_from(64 * register + place).unwrap_or_default() | 1)
+    });
+    if is_x86_feature_detected!("avx") {
+        let after = call_with!(tailcall_256::<Zeroes>, before, "ymm0" "ymm1" "ymm2" "ymm3");
+        for (before, after) in before.iter().zip(after) {
+            assert_eq!(before[..32], after[..32]);
+        }
+    }
+    if is_x86_feature_detected!("avx512f") {
+        assert_eq!(before, call_with!(tailcall_512::<Zeroes>, before, "zmm0" "zmm1" "zmm2" "zmm3"));
+    }
 }
