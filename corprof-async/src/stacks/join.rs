@@ -127,17 +127,7 @@ impl LogicalStacks {
         let creators = self.creators(end.dispatcher);
         let of_others = |segment: &&Segment| last_method(segment.frames(), methods) != end.outermost;
         let first = creators.iter().position(|segment| of_others(&segment)).unwrap_or(creators.len());
-        for starter in self.awaiters.starters(end.dispatcher, ticks) {
-            let Some(from) = caller_of(end.outermost, &starter.chain, methods) else { continue };
-            let (inner, frames) = starter.chain.split_at(from);
-            let is_innermost = inner.iter().all(|frame| frame.address == 0);
-            let has_awaited = is_innermost && self.awaiters.has_awaited(&starter, end.dispatcher);
-            let origin = if has_awaited { Origin::Awaiting } else { Origin::Creator };
-            stack.push(frames, origin);
-            end = End { dispatcher: starter.dispatcher, outermost: last_method(&starter.chain, methods) };
-            self.push_awaiters(&mut end, origin, methods, stack);
-            break;
-        }
+        self.push_starter(&mut end, ticks, methods, stack);
         for segment in creators.get(first..).unwrap_or_default() {
             let creators_outermost = last_method(segment.frames(), methods);
             // In state machines, each await may make an operation whose parent is that of the await before, with the
@@ -147,6 +137,20 @@ impl LogicalStacks {
                 stack.push(segment.frames(), Origin::Creator);
                 end.outermost = creators_outermost;
             }
+        }
+    }
+
+    /// Adds the method that has called the last operation, as far as the IL tells, and what awaits that.
+    fn push_starter(&self, end: &mut End, ticks: u64, methods: &impl Methods, stack: &mut LogicalStack) {
+        for starter in self.awaiters.starters(end.dispatcher, ticks) {
+            let Some(from) = caller_of(end.outermost, &starter.chain, methods) else { continue };
+            let (inner, frames) = starter.chain.split_at(from);
+            let is_innermost = inner.iter().all(|frame| frame.address == 0);
+            let has_awaited = is_innermost && self.awaiters.has_awaited(&starter, end.dispatcher);
+            let origin = if has_awaited { Origin::Awaiting } else { Origin::Creator };
+            stack.push(frames, origin);
+            *end = End { dispatcher: starter.dispatcher, outermost: last_method(&starter.chain, methods) };
+            return self.push_awaiters(end, origin, methods, stack);
         }
     }
 
