@@ -59,7 +59,7 @@ const DORMANT_AFTER: Duration = Duration::from_secs(1);
 const DORMANT_CHECK: Duration = Duration::from_millis(10);
 const LEAST_DORMANT_ROUNDS: usize = 4;
 
-/// The time between two looks whether a thread blocks the signal.
+/// The time between two looks whether a thread blocks the signal that has not done so. Others may do so for a moment.
 const MASK_CHECK: Duration = Duration::from_secs(1);
 
 /// The reasons to stop sending signals.
@@ -141,8 +141,8 @@ struct SignalledThread {
     paused_until: Option<Instant>,
     /// Its last sample has found a small alternate stack, on which there is no room for another signal.
     has_small_stack: bool,
-    /// Whether it blocks the signal, and when that was found out.
-    blocks_signal: (bool, Option<Instant>),
+    /// When it was seen last that it does not block the signal.
+    seen_receiving: Option<Instant>,
 }
 
 /// What has come of the last request to a thread.
@@ -166,7 +166,7 @@ impl SignalledThread {
             last_run: Instant::now(),
             paused_until: None,
             has_small_stack: false,
-            blocks_signal: (false, None),
+            seen_receiving: None,
         }
     }
 
@@ -227,12 +227,11 @@ impl SignalledThread {
     /// Whether it blocks the signal. Then it would stay pending, and might be taken by `sigwait` for one that is meant
     /// for the application.
     fn blocks_signal(&mut self, now: Instant) -> bool {
-        let (known, since) = self.blocks_signal;
-        if since.is_some_and(|since| now.saturating_duration_since(since) < MASK_CHECK) {
-            return known;
+        if self.seen_receiving.is_some_and(|since| now.saturating_duration_since(since) < MASK_CHECK) {
+            return false;
         }
         let blocks = self.prepared.blocks_signal();
-        self.blocks_signal = (blocks, Some(now));
+        self.seen_receiving = (!blocks).then_some(now);
         blocks
     }
 
