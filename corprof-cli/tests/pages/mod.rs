@@ -57,7 +57,8 @@ setTimeout(() => {
 }, 4000);
 </script></body>";
 
-/// A script that does something once the page is there. `point` is at a place in pixels.
+/// A script that does something once the page is there. `point` is at a place in pixels. Chromium's time goes on when
+/// there is nothing to do, also while another thread unpacks the data: each look gives it a little real time.
 const HANDS: &str = "
 const scroll = document.getElementById('moments-scroll'), canvas = document.getElementById('moments-canvas');
 // A pointer that is not real cannot be captured.
@@ -73,7 +74,11 @@ const choose = (id, value) => {
   choice.value = value;
   choice.dispatchEvent(new Event('change'));
 };
-setTimeout(() => { TODO }, 1000);
+const whenThere = () => {
+  if (document.getElementById('moments-words').textContent === '') return setTimeout(whenThere, 10);
+  setTimeout(() => { TODO }, 500);
+};
+setTimeout(whenThere, 500);
 ";
 
 /// The words below a heat map or a timeline.
