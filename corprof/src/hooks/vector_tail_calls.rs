@@ -128,18 +128,7 @@ impl Types<'_> {
 
     /// Whether a type is itself a vector.
     fn is_vector_type(&self, token: Token) -> Result<bool> {
-        let definition = match token.table() {
-            Some(Table::TypeSpec) => {
-                match Type::decode(&self.metadata.type_spec(TypeSpec::from_raw(token.as_raw()))?) {
-                    Ok(Type::Generic { definition, .. }) => definition,
-                    _ => return Ok(false),
-                }
-            }
-            _ => match TypeDefOrRef::from_token(token) {
-                Some(definition) => definition,
-                None => return Ok(false),
-            },
-        };
+        let Some(definition) = self.metadata.named_class(token) else { return Ok(false) };
         Ok(match definition {
             TypeDefOrRef::Def(class) => is_vector(&self.metadata.type_def(class)?.name),
             TypeDefOrRef::Ref(class) => is_vector(&self.metadata.type_ref(class)?.name),

@@ -13,7 +13,6 @@ use crate::info::{Definitions, NotFound};
 use crate::metadata::signature::{MethodSignature, Type};
 use crate::metadata::{
     MemberRef, MemberRefProps, MetadataImport, MethodDef, MethodProps, MethodSpec, Token, TypeDef, TypeDefOrRef,
-    TypeSpec,
 };
 
 use super::chain::{Bodies, Call, MethodCalls, Target};
@@ -162,7 +161,7 @@ impl CallReader<'_, '_> {
         }
         let reference = MemberRef::try_from(token).map_err(|_| NotFound::NoName)?;
         let member = metadata.member_ref(reference)?;
-        let class = named_class(metadata, member.parent).ok_or(NotFound::NoName)?;
+        let class = metadata.named_class(member.parent).ok_or(NotFound::NoName)?;
         let (home, class) = self.definitions.resolve(module, class)?;
         let method = self.member(metadata, &member, home, class)?.ok_or(NotFound::Ambiguous)?;
         Ok(Definition { module: home, method })
@@ -291,21 +290,6 @@ const fn is_store(opcode: Opcode) -> bool {
             | Opcode::Starg
             | Opcode::Starg_S
     )
-}
-
-/// The class with a name that the parent of a reference means; none for an array.
-fn named_class(metadata: &MetadataImport<'_>, parent: Token) -> Option<TypeDefOrRef> {
-    let class = TypeDefOrRef::from_token(parent)?;
-    let TypeDefOrRef::Spec(spec) = class else { return Some(class) };
-    class_of_spec(metadata, spec)
-}
-
-fn class_of_spec(metadata: &MetadataImport<'_>, spec: TypeSpec) -> Option<TypeDefOrRef> {
-    match Type::decode(&metadata.type_spec(spec).ok()?).ok()?.unmodified() {
-        Type::Generic { definition, .. } => Some(*definition),
-        Type::Class(class) | Type::ValueType(class) => Some(*class),
-        _ => None,
-    }
 }
 
 fn has_same_form(one: &MethodSignature, other: &MethodSignature) -> bool {

@@ -4,6 +4,7 @@ use corprof_sys as sys;
 
 use super::import::MetadataImport;
 use super::raw::{Blob, found, wide};
+use super::signature::Type;
 use super::{InterfaceImpl, Token, TypeDef, TypeDefOrRef, TypeRef, TypeSpec};
 use crate::error::{Error, Result};
 use crate::ffi::buffer::{Units, read_units};
@@ -65,6 +66,17 @@ impl MetadataImport<'_> {
             // SAFETY: as `tokens` asks; the call keeps nothing but its own handle.
             unsafe { raw.EnumTypeDefs(handle, start, room, count) }
         })
+    }
+
+    /// The class with a name that a token of a class means: of an instantiation, its definition. None for an array.
+    pub(crate) fn named_class(&self, token: Token) -> Option<TypeDefOrRef> {
+        let class = TypeDefOrRef::from_token(token)?;
+        let TypeDefOrRef::Spec(spec) = class else { return Some(class) };
+        match Type::decode(&self.type_spec(spec).ok()?).ok()?.unmodified() {
+            Type::Generic { definition, .. } => Some(*definition),
+            Type::Class(class) | Type::ValueType(class) => Some(*class),
+            _ => None,
+        }
     }
 
     /// The type that the module defines under this name, which includes the namespace but not `enclosing`; none if it

@@ -353,6 +353,7 @@ impl Methods for Found<'_> {
     fn resumes(&self, method: u64) -> bool {
         self.resuming.contains(&(method, Role::Box))
     }
+
     fn calls(&self, caller: u64, called: u64) -> bool {
         let ids = self.known.ids.borrow();
         let (Some(caller), Some(called)) = (ids.get(&caller), ids.get(&called)) else { return false };

@@ -11,7 +11,9 @@ use corprof_il::{Body, Opcode};
 /// What the IL of methods calls.
 #[derive(Default)]
 pub(super) struct IlCalls {
-    known: HashMap<FunctionId, Vec<Call>>,
+    calls: HashMap<FunctionId, Vec<Call>>,
+    /// The names of async methods; none of those that cannot be read.
+    names: HashMap<FunctionId, Option<MethodName>>,
 }
 
 struct Call {
@@ -31,9 +33,10 @@ struct MethodName {
 impl IlCalls {
     /// Whether a method calls an async one, itself or by its lambdas and local functions. No, if that cannot be read.
     pub(super) fn is_call(&mut self, cx: &InNoGc<'_>, caller: FunctionId, called: FunctionId) -> bool {
-        let Ok(called) = async_method(cx, called) else { return false };
-        let calls = self.known.entry(caller).or_insert_with(|| calls(cx, caller).unwrap_or_default());
-        calls.iter().any(|call| call.method == called || call.may_be_virtual && call.method.name == called.name)
+        let called = self.names.entry(called).or_insert_with(|| async_method(cx, called).ok());
+        let Some(called) = called else { return false };
+        let calls = self.calls.entry(caller).or_insert_with(|| calls(cx, caller).unwrap_or_default());
+        calls.iter().any(|call| call.method == *called || call.may_be_virtual && call.method.name == called.name)
     }
 }
 
