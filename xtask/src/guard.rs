@@ -2,7 +2,8 @@
 //!
 //! nextest ends a test that passes its limit (`.config/nextest.toml`) by a signal. The guard receives it: the test is
 //! in a process group of its own. It shows where the threads of the test and of all that it has started stand, and ends
-//! them. What a test that has ended leaves behind, it ends as well.
+//! them. What a test that has ended leaves behind, it ends as well. At last it says how much processor time all of them
+//! have had: how long a test takes is a matter of what runs beside it.
 
 use std::ffi::OsString;
 use std::process::{Command, ExitCode};
@@ -16,6 +17,9 @@ pub struct Args {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     command: Vec<OsString>,
 }
+
+/// What stands before the seconds of processor time, on a line of standard error.
+pub(crate) const PROCESSOR_TIME: &str = "guard: processor time in seconds: ";
 
 /// Runs the command.
 ///
@@ -44,6 +48,7 @@ mod unix {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     use signal_hook::iterator::Signals;
 
+    use super::PROCESSOR_TIME;
     use super::family::{self, Process};
     use crate::process::shown;
     use crate::stacks;
@@ -76,6 +81,9 @@ mod unix {
         for left in family::of(process::id()) {
             eprintln!("guard: the test has left a process behind, which is ended now: {left}");
             left.kill();
+        }
+        if let Some(seconds) = family::processor_time() {
+            eprintln!("{PROCESSOR_TIME}{seconds:.2}");
         }
         Ok(exit::code(status).into())
     }
@@ -114,7 +122,11 @@ mod family {
     #[cfg(target_os = "linux")]
     use std::fs;
 
-    use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+    use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, wait};
+
+    /// The clock of /proc ticks so often a second on every Linux that runs .NET.
+    #[cfg(target_os = "linux")]
+    const TICKS: f64 = 100.0;
 
     pub(super) struct Process {
         pub(super) id: u32,
@@ -179,6 +191,19 @@ mod family {
         String::from_utf8_lossy(&words).replace('\0', " ").trim_end().to_owned()
     }
 
+    /// What all that have ended have had, by the kernel, which counts those whose parents have waited for them.
+    #[cfg(target_os = "linux")]
+    pub(super) fn processor_time() -> Option<f64> {
+        // Those that this process has adopted.
+        while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
+        let stat = fs::read_to_string("/proc/self/stat").ok()?;
+        let (_, fields) = stat.rsplit_once(')')?;
+        // User and system time of children, the 16th and 17th field, and what stands in brackets is the second.
+        let ticks = fields.split_whitespace().skip(13).take(2).map(str::parse::<f64>);
+        let ticks: f64 = ticks.sum::<Result<f64, _>>().ok()?;
+        Some(ticks / TICKS)
+    }
+
     /// Wine's server and its services: the first program in a prefix starts them, and all others use them.
     #[cfg(target_os = "linux")]
     fn is_of_wine(command: &str) -> bool {
@@ -187,6 +212,11 @@ mod family {
 
     #[cfg(not(target_os = "linux"))]
     pub(super) fn adopt_orphans() {}
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn processor_time() -> Option<f64> {
+        None
+    }
 
     /// Where there is no /proc, only the group of the test is known.
     #[cfg(not(target_os = "linux"))]

@@ -76,9 +76,13 @@ impl Phases {
         let Some(results) = ending.results() else { return String::new() };
         let skipped: usize = results.skipped().values().sum();
         let rest = if skipped > 0 { format!(", {skipped} of them SKIPPED") } else { String::new() };
+        let processor = match results.processor_time().as_secs_f64() {
+            0.0 => String::new(),
+            seconds => format!(", {seconds:.0} s of processor time"),
+        };
         match (results.tests.len(), results.failures().count()) {
             (0, _) => String::new(),
-            (tests, 0) => format!("{tests} tests{rest}"),
+            (tests, 0) => format!("{tests} tests{rest}{processor}"),
             (tests, failures) => format!("{failures} of {tests} tests failed{rest}"),
         }
     }
@@ -96,7 +100,9 @@ impl Phases {
     fn show_slowest(&self) {
         let results = || self.done.iter().filter_map(|phase| Some((phase.name, phase.ending.results()?)));
         let line = |(phase, test): &(&str, &Test)| {
-            note(format_args!("{:>7.1} s  {} ({phase})", test.time.as_secs_f64(), test.name));
+            let processor = test.processor.map(|time| format!(", processor {:.1} s", time.as_secs_f64()));
+            let processor = processor.unwrap_or_default();
+            note(format_args!("{:>7.1} s{processor}  {} ({phase})", test.time.as_secs_f64(), test.name));
         };
         let mut slowest: Vec<_> = results()
             .flat_map(|(phase, results)| results.slowest(SLOWEST).into_iter().map(move |test| (phase, test)))
@@ -112,7 +118,7 @@ impl Phases {
             .collect();
         if !over.is_empty() {
             note(format_args!(
-                "over {} s, the limit of a quick test alone on a calm machine (make it shorter, or move it to a module `long`):",
+                "over {} s of processor time, the limit of a quick test (make it shorter, or move it to a module `long`):",
                 QUICK.as_secs()
             ));
             over.iter().for_each(line);

@@ -11,6 +11,8 @@ use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
 
+use crate::guard::PROCESSOR_TIME;
+
 /// How many lines of a test's output are repeated, from its beginning and its end.
 const FIRST: usize = 3;
 const LAST: usize = 6;
@@ -18,7 +20,7 @@ const LAST: usize = 6;
 /// The repeated length of a line.
 const WIDTH: usize = 400;
 
-/// How long a quick test takes at most, alone on a calm machine.
+/// The processor time that a quick test takes at most. Where it is not known, how long it takes.
 pub(super) const QUICK: Duration = Duration::from_secs(5);
 
 /// What each test of a run has come to.
@@ -31,6 +33,8 @@ pub(super) struct Results {
 pub(super) struct Test {
     pub(super) name: String,
     pub(super) time: Duration,
+    /// What it and all that it has started have had, if the guard has said so.
+    pub(super) processor: Option<Duration>,
     /// Its output, shortened, if it has failed.
     pub(super) failure: Option<Vec<String>>,
     /// Why it has passed without all that it tests, if it says so: a line that begins with `skipped:`.
@@ -119,9 +123,14 @@ impl Results {
         tests
     }
 
+    /// The processor time of all tests, as far as it is known.
+    pub(super) fn processor_time(&self) -> Duration {
+        self.tests.iter().filter_map(|test| test.processor).sum()
+    }
+
     /// The quick tests that have taken longer than a quick test may.
     pub(super) fn over_their_limit(&self) -> Vec<&Test> {
-        self.tests.iter().filter(|test| !is_long(&test.name) && test.time > QUICK).collect()
+        self.tests.iter().filter(|test| !is_long(&test.name) && test.cost() > QUICK).collect()
     }
 }
 
@@ -147,12 +156,20 @@ impl Test {
         Ok(Self {
             name: get("name").context("a test without a name")?.to_owned(),
             time: Duration::try_from_secs_f64(seconds)?,
+            processor: None,
             failure: None,
             skipped: None,
         })
     }
 
+    /// What a machine has to do for it: not how long it takes, which other tests beside it change.
+    pub(super) fn cost(&self) -> Duration {
+        self.processor.unwrap_or(self.time)
+    }
+
     fn take_output(&mut self, output: &str) {
+        let processor = output.lines().find_map(|line| line.trim().strip_prefix(PROCESSOR_TIME)?.parse().ok());
+        self.processor = processor.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         if self.failure.is_some() {
             self.failure = Some(shortened(output));
         } else {
@@ -200,6 +217,12 @@ mod tests {
 <testsuites name="nextest-run" tests="3" failures="1">
   <testsuite name="corprof-tests::live" tests="3">
     <testcase name="hooks::a" classname="corprof-tests::live" time="6.250"></testcase>
+    <testcase name="hooks::beside_others" classname="corprof-tests::live" time="7.5">
+      <system-out>running 1 test
+</system-out>
+      <system-err>guard: processor time in seconds: 1.25
+</system-err>
+    </testcase>
     <testcase name="fire::long::b" classname="corprof-tests::live" time="90.5" />
     <testcase name="page::d" classname="corprof-cli::timeline" time="0.1">
       <system-out>running 1 test
@@ -218,7 +241,8 @@ more</system-out>
     fn names_times_and_failures_are_read() {
         let results = Results::parse(JUNIT).unwrap();
         let names: Vec<_> = results.tests.iter().map(|test| test.name.as_str()).collect();
-        assert_eq!(names, ["hooks::a", "fire::long::b", "page::d", "walks::c"]);
+        assert_eq!(names, ["hooks::a", "hooks::beside_others", "fire::long::b", "page::d", "walks::c"]);
+        assert_eq!(results.processor_time(), Duration::from_millis(1250));
         assert_eq!(results.slowest(1)[0].name, "fire::long::b");
         let failures: Vec<_> = results.failures().collect();
         assert_eq!(failures.len(), 1);
