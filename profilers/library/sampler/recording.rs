@@ -12,7 +12,7 @@
 //! There may be one file after the other (`files`). Each tells by itself of what its samples refer to, shortly before
 //! (`trace_file`).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +22,7 @@ use corprof::info::{CodeRange, FunctionVersion};
 use corprof::prelude::*;
 use corprof::sampler::{NativeFunction, Round, SampledFrame};
 use corprof_export::OutputFile;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::async_callers::ThreadKey;
 use crate::own_frames::is_of_the_runtime;
@@ -80,7 +81,7 @@ struct VersionCode {
 }
 
 /// The addresses in the trace of frames of events; none for those that are not shown.
-pub(super) type EventPlaces = HashMap<(FunctionId, usize), Option<u64>>;
+pub(super) type EventPlaces = FxHashMap<(FunctionId, usize), Option<u64>>;
 
 /// A sample of a thread.
 pub(super) struct RecordedSample<'a> {
@@ -132,7 +133,7 @@ impl Recording {
 
     /// The same of events.
     pub(super) fn unknown_code_of_events(&self, cx: &InNoGc<'_>, held: &Held) -> Vec<UnknownCode> {
-        let frames: HashSet<_> =
+        let frames: FxHashSet<_> =
             held.events.iter().flat_map(|event| event.frames.iter().chain(&event.methods).copied()).collect();
         self.unknown(cx, frames.into_iter())
     }

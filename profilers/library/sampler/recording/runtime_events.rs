@@ -443,7 +443,7 @@ pub(in crate::sampler) fn move_events(
         recording.define_events(&held);
         recording.lose_events(&held);
     }
-    let mut places = EventPlaces::new();
+    let mut places = EventPlaces::default();
     let mut waiting = held.events.into_iter();
     loop {
         let events: Vec<HeldEvent> = waiting.by_ref().take(AT_ONCE).collect();

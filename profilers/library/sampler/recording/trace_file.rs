@@ -1,7 +1,7 @@
 //! What a recording writes: puts samples in order of time, and writes each with all that it refers to, which every file
 //! tells of by itself.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -16,6 +16,7 @@ use corprof_nettrace::events::Provider;
 use corprof_nettrace::events::recording::{self, MethodCode};
 use corprof_nettrace::events::universal::{ExistingProcess, Measured, ProcessMapping, ProcessSymbol};
 use corprof_nettrace::{Label, Metadata, NewEvent, Thread, Trace, UtcTime, Uuid, WriteError, Writer};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::code_map::CodeMap;
 use super::files::{Files, WholeBlocks};
@@ -113,15 +114,15 @@ pub(super) struct TraceFile {
     /// When its first event was.
     file_begun: u64,
     /// The addresses whose symbols the file has.
-    defined: HashSet<u64>,
+    defined: FxHashSet<u64>,
     is_finished: bool,
     /// By time, and by the order in which they came.
     queue: BTreeMap<(u64, u64), Entry>,
     pushed: u64,
     /// No event is older than this any more.
     written_until: u64,
-    threads: HashMap<TraceThread, KnownThread>,
-    runtime_events: HashMap<EventKind, RuntimeEventKind>,
+    threads: FxHashMap<TraceThread, KnownThread>,
+    runtime_events: FxHashMap<EventKind, RuntimeEventKind>,
     events: u64,
     lost: u64,
     thread_count: u64,
@@ -166,13 +167,13 @@ impl TraceFile {
             writer: None,
             file: 1,
             file_begun: begun,
-            defined: HashSet::new(),
+            defined: FxHashSet::default(),
             is_finished: false,
             queue: BTreeMap::new(),
             pushed: 0,
             written_until: begun,
-            threads: HashMap::new(),
-            runtime_events: HashMap::new(),
+            threads: FxHashMap::default(),
+            runtime_events: FxHashMap::default(),
             events: 0,
             lost: 0,
             thread_count: OWN_THREAD,
