@@ -384,15 +384,16 @@ fn who_awaits_several_awaits_each() {
     assert!(!stacks.awaits_an_end(U.thread, 31, 0));
 }
 
+/// The callers of the method 1, which the method 3 calls.
+fn callers(stacks: &LogicalStacks, id: StreamId, ticks: u64) -> [Vec<u64>; 3] {
+    let mut stack = LogicalStack::new();
+    stacks.join(id.thread, ticks, &[120, 100_000], &Calling(3, 1), &mut stack);
+    parts(&stack)
+}
+
 /// What was called before the first wait of its caller: the runtime does not tell by whom, the IL of the caller does.
 #[test]
 fn what_waits_at_the_end_of_a_run_has_started_what_its_methods_call() {
-    // The method 3 calls 1.
-    let callers = |stacks: &LogicalStacks, id: StreamId, ticks| {
-        let mut stack = LogicalStack::new();
-        stacks.join(id.thread, ticks, &[120, 100_000], &Calling(3, 1), &mut stack);
-        parts(&stack)
-    };
     // The maker is a method that the runtime suspends, and waits with those that it has called.
     let mut stacks = started();
     resume(&mut stacks, T, 1, Runtime, 4, &[410]);
@@ -673,6 +674,29 @@ fn a_loop_of_state_machines_keeps_who_started_it() {
             assert!(states < 100 && operations < 20, "{states} states, {operations} operations");
         }
     }
+}
+
+/// Each await of the loop makes an operation: thousands within the seconds of which all is remembered.
+#[test]
+fn a_long_loop_knows_what_waits_at_the_end_of_the_run_in_which_it_was_made() {
+    let mut stacks = started();
+    resume(&mut stacks, T, 1, StateMachine, 4, &[410]);
+    create(&mut stacks, T, 2, StateMachine, 4, 5);
+    create(&mut stacks, T, 3, StateMachine, 4, 6);
+    method_ends(&mut stacks, T, 4, StateMachine);
+    complete(&mut stacks, T, 4, StateMachine);
+    let mut turn = 5;
+    for next in 1000..4000 {
+        resume(&mut stacks, U, next, StateMachine, turn, &[110]);
+        create(&mut stacks, U, next, StateMachine, turn, next);
+        complete(&mut stacks, U, next, StateMachine);
+        turn = next;
+    }
+    resume(&mut stacks, U, 4000, StateMachine, turn, &[110]);
+    resume(&mut stacks, T, 4000, StateMachine, 6, &[310, 410]);
+    assert_eq!(callers(&stacks, U, 4000), [vec![120], vec![], vec![310, 410]]);
+    stacks.release(3999);
+    assert_eq!(callers(&stacks, U, 4000), [vec![120], vec![], vec![310, 410]]);
 }
 
 #[test]

@@ -33,6 +33,9 @@ pub(super) struct Awaiters {
     consumers: FxHashSet<(Address, Address)>,
     /// By the operation and the time when it went on.
     runs: BTreeMap<(DispatcherId, u64), Run>,
+    /// What waited at the end of the run in which operations were made, by the origin of these. Remembered before what
+    /// tells it is forgotten.
+    starters: FxHashMap<Origin, Vec<Starter>>,
     /// Places where methods have waited, each with the outermost method of an operation at whose end they went on.
     awaits: FxHashSet<(Place, Address)>,
 }
@@ -62,15 +65,16 @@ pub(super) struct Maker {
     pub(super) began: Option<u64>,
 }
 
+/// When an operation was made, and by whom.
+type Origin = (u64, Maker);
+
 #[derive(Debug, Default)]
 struct Operation {
     /// When it was made, and by whom.
-    made: Option<(u64, Maker)>,
-    /// The same of the first operation that it goes on from: a state machine may be another one after each await.
-    /// Remembered before what tells it is forgotten.
-    origin: Option<(u64, Maker)>,
-    /// What waited at the end of the run in which that was made. Remembered in the same way.
-    starters: Option<Vec<Starter>>,
+    made: Option<Origin>,
+    /// The same of the first operation that it goes on from: a state machine may be another one after each await. Each
+    /// takes it from the one before, once both have run: a loop is a long way back.
+    origin: Option<Origin>,
     /// Its methods, once it has run, and when it has done so first.
     chain: Option<Chain>,
     ran: Option<u64>,
@@ -84,6 +88,13 @@ struct Operation {
     child: Option<(u64, DispatcherId)>,
     /// The time of the last fact.
     last: u64,
+}
+
+impl Operation {
+    /// Whether more may be told of it after this time, or be asked.
+    fn is_needed(&self, until: u64) -> bool {
+        self.end.is_none() || self.last > until
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -160,6 +171,7 @@ impl Awaiters {
             let maker = self.at(maker.dispatcher, ticks);
             maker.child = maker.child.max(Some((ticks, dispatcher)));
         }
+        self.take_origin(dispatcher);
         self.gather(dispatcher);
     }
 
@@ -171,6 +183,7 @@ impl Awaiters {
         operation.outermost = Some(method);
         operation.chain = Some(chain.clone());
         operation.ran = Some(operation.ran.map_or(ticks, |ran| ran.min(ticks)));
+        self.take_origin(dispatcher);
     }
 
     /// An operation of runtime async went on at this time.
@@ -252,24 +265,30 @@ impl Awaiters {
         std::iter::successors(first, |awaiter| self.awaiter(awaiter.dispatcher))
     }
 
-    /// The first operation of those that go on from each other, as far as they are remembered.
-    fn first<'a>(&'a self, operation: &'a Operation) -> &'a Operation {
-        let mut first = operation;
-        for _ in 0..MOST_TURNS {
-            let Some((_, maker)) = first.made.filter(|_| first.origin.is_none()) else { break };
-            let maker = self.operations.get(&maker.dispatcher);
-            let Some(before) = maker.filter(|maker| maker.outermost.is_some() && maker.outermost == first.outermost)
-            else {
-                break;
-            };
-            first = before;
-        }
-        first
+    /// The operation that another one goes on from, as far as that is told.
+    fn before(&self, operation: &Operation) -> Option<&Operation> {
+        let (_, maker) = operation.made?;
+        let before = self.operations.get(&maker.dispatcher)?;
+        (before.outermost.is_some() && before.outermost == operation.outermost).then_some(before)
     }
 
-    /// When an operation was made, or that which it goes on from, and by whom.
-    fn origin(&self, operation: &Operation) -> Option<(u64, Maker)> {
-        let first = self.first(operation);
+    /// Keeps where an operation comes from, if it goes on from another one.
+    fn take_origin(&mut self, dispatcher: DispatcherId) {
+        let operation = self.operations.get(&dispatcher).filter(|operation| operation.origin.is_none());
+        let before = operation.and_then(|operation| self.before(operation));
+        let origin = before.and_then(|before| self.origin(before));
+        if let Some(operation) = self.operations.get_mut(&dispatcher).filter(|_| origin.is_some()) {
+            operation.origin = origin;
+        }
+    }
+
+    /// When an operation was made, or the first one of those that go on from each other up to it, and by whom.
+    fn origin(&self, operation: &Operation) -> Option<Origin> {
+        let mut first = operation;
+        for _ in 0..MOST_TURNS {
+            let Some(before) = self.before(first).filter(|_| first.origin.is_none()) else { break };
+            first = before;
+        }
         first.origin.or(first.made)
     }
 
@@ -321,7 +340,7 @@ impl Awaiters {
     pub(super) fn release(&mut self, until: u64) {
         self.remember_origins(until);
         self.runs.retain(|(_, began), _| *began > until);
-        self.operations.retain(|_, operation| operation.end.is_none() || operation.last > until);
+        self.operations.retain(|_, operation| operation.is_needed(until));
         self.gathered.retain(|_, gathered| gathered.ticks > until);
     }
 

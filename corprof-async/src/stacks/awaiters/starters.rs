@@ -1,7 +1,9 @@
 //! What has started an operation: what waits at the end of the run in which that was made, if one of its methods has
 //! called it. The source tells who made it only as far as that had waited before.
 
-use super::{Awaiters, MOST_TURNS, Operation, place};
+use rustc_hash::FxHashSet;
+
+use super::{Awaiters, MOST_TURNS, Operation, Origin, place};
 use crate::frame::Chain;
 use crate::sub_event::DispatcherId;
 
@@ -27,18 +29,20 @@ impl Awaiters {
         let Some(operation) = self.operations.get(&dispatcher) else { return Vec::new() };
         let end = self.last(operation).and_then(|last| last.end);
         let end = end.map_or(ticks, |end| end.ticks);
-        let mut starters = self.starters_of(operation).unwrap_or_default();
+        let mut starters = self.origin(operation).and_then(|origin| self.starters_of(origin)).unwrap_or_default();
         starters.retain(|starter| starter.waited < end);
         starters
     }
 
     /// The same, of operations that have ended, too; none if it is not known yet.
-    fn starters_of(&self, operation: &Operation) -> Option<Vec<Starter>> {
-        let first = self.first(operation);
-        if first.starters.is_some() {
-            return first.starters.clone();
+    fn starters_of(&self, origin: Origin) -> Option<Vec<Starter>> {
+        if let Some(starters) = self.starters.get(&origin) {
+            return Some(starters.clone());
         }
-        let (made, maker) = self.origin(first).filter(|(_, maker)| !self.waits(*maker))?;
+        let (made, maker) = origin;
+        if self.waits(maker) {
+            return None;
+        }
         let mut starters = Vec::new();
         let end = maker.began.and_then(|began| self.runs.get(&(maker.dispatcher, began))?.end);
         if let Some(((went_on, chain), waited)) = self.next_run(maker).zip(end) {
@@ -82,15 +86,16 @@ impl Awaiters {
 
     /// Remembers where operations come from and what has started them, before what tells it is forgotten.
     pub(super) fn remember_origins(&mut self, until: u64) {
-        let is_due = |operation: &Operation| {
-            operation.starters.is_none() && operation.made.is_some_and(|(made, _)| made <= until)
-        };
-        let due = self.operations.iter().filter(|(_, operation)| is_due(operation));
-        let origins = due.map(|(id, operation)| (*id, self.origin(operation), self.starters_of(operation)));
-        for (id, origin, starters) in origins.collect::<Vec<_>>() {
-            if let Some(operation) = self.operations.get_mut(&id) {
-                operation.origin = origin;
-                operation.starters = starters;
+        let needed = self.operations.iter().filter(|(_, operation)| operation.is_needed(until));
+        let mut origins = FxHashSet::default();
+        for id in needed.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.take_origin(id);
+            origins.extend(self.operations.get(&id).and_then(|operation| self.origin(operation)));
+        }
+        self.starters.retain(|origin, _| origins.contains(origin));
+        for origin in origins.into_iter().filter(|(made, _)| *made <= until) {
+            if let Some(starters) = self.starters_of(origin) {
+                self.starters.insert(origin, starters);
             }
         }
     }
