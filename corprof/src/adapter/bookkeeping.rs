@@ -275,11 +275,11 @@ pub(crate) unsafe fn jit_cached_function_search_finished(info: &Info, function: 
 /// # Safety
 /// The calling thread is inside this callback of the runtime.
 #[inline]
-pub(crate) unsafe fn jit_inlining(info: &Info, _caller: usize, callee: usize) -> bool {
+pub(crate) unsafe fn jit_inlining(info: &Info, caller: usize, callee: usize) -> bool {
     let group = Interests::COMPILATIONS;
     let Some((function, _subject)) = observed_function(info, group, callee) else { return true };
     // SAFETY: the same promise.
-    info.observers(group).all(|observer| unsafe { observer.may_inline(info, function) })
+    info.observers(group).all(|observer| unsafe { observer.may_inline(info, caller, function) })
 }
 
 /// The function that the current callback is about, which keeps it alive, if anybody observes the group.

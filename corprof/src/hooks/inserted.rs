@@ -347,7 +347,7 @@ impl<H: FunctionHooks> Observer for &'static Inserted<H> {
         }
     }
 
-    unsafe fn may_inline(&self, _: &Info, function: FunctionId) -> bool {
+    unsafe fn may_inline(&self, _: &Info, _caller: usize, function: FunctionId) -> bool {
         // Its code is not hooked, whatever the user says.
         if self.precompiled == Precompiled::Keep && self.kept().contains(&function) {
             return true;

@@ -22,7 +22,7 @@ use super::state_machines::Part;
 use super::stubs::{OURS, TAGS, Target};
 use super::suspensions::{Callers, Form, KNOWS_CALLERS, Role, Suspendables, is_called_at_suspensions};
 use super::threads::{CallThreadState, State, Threads};
-use super::vector_tail_calls::passes_vectors;
+use super::vector_tail_calls::{TailHooks, passes_vectors};
 use super::{FunctionHooks, Hook, HookedFunctions, InHook, clock, fitness, signature};
 use crate::context::{InCallback, InInitialize};
 use crate::error::{E_NOTIMPL, Error, Result};
@@ -49,6 +49,7 @@ pub(crate) struct Installed<H: FunctionHooks> {
     /// The layout of strings, for hooks that receive values.
     string_layout: StringLayout,
     slow_path: fitness::SlowPath,
+    tail_hooks: TailHooks,
     /// The functions that may be suspended.
     suspendables: Suspendables<H>,
     /// What became of the functions that were selected.
@@ -118,6 +119,7 @@ impl<H: FunctionHooks> Installed<H> {
             threads: Threads::default(),
             string_layout,
             slow_path: fitness::SlowPath::default(),
+            tail_hooks: TailHooks::default(),
             suspendables: Suspendables::default(),
             hooked: HookedFunctions::default(),
             answers: Answers::default(),
@@ -269,9 +271,9 @@ impl<H: FunctionHooks> Installed<H> {
                 return None;
             }
             let select = || match hooks.answers.take(function, || hooks.user().select(&mut cx, function)) {
-                Hook::Inlinable(_) | Hook::Exact(_) if !H::VALUES.is_empty() && passes_vectors(&cx, function) => {
-                    let why = "it passes a vector to a call that may be a tail call, around whose hook the runtime keeps \
-                               only a part of it: hooks by inserted code keep it whole";
+                Hook::Inlinable(_) | Hook::Exact(_) if !H::VALUES.is_empty() && passes_vectors(&mut cx, function) => {
+                    let why = "it may pass a vector to a call that may be a tail call, around whose hook the runtime \
+                               keeps only a part of it: hooks by inserted code keep it whole";
                     hooks.hooked.leave_out(function, why.to_owned());
                     None
                 }
@@ -290,6 +292,7 @@ impl<H: FunctionHooks> Installed<H> {
                 Hook::Inlinable(data) | Hook::Exact(data) => match hooks.slow_path.check(&mut cx, function) {
                     Ok(()) => {
                         hooks.hooked.note_hooked();
+                        hooks.tail_hooks.note(function);
                         Some((Role::Function(data), OURS, Lookup::new(&mut cx).plan(function)))
                     }
                     Err(why) => {
@@ -404,8 +407,8 @@ impl<H: FunctionHooks> Observer for &'static Installed<H> {
         }
     }
 
-    unsafe fn may_inline(&self, _: &Info, function: FunctionId) -> bool {
-        let Some(_inside) = self.gate().enter() else { return true };
+    unsafe fn may_inline(&self, _: &Info, caller: usize, function: FunctionId) -> bool {
+        let Some(_inside) = self.gate().enter() else { return !self.tail_hooks.has(caller) };
         if self.suspendables.is_to_stay_apart(function) {
             return false;
         }
@@ -433,7 +436,12 @@ impl<H: FunctionHooks> Observer for &'static Installed<H> {
             catch(|| self.user().select(&mut cx, function), || self.disable_after_panic("select"))
         };
         let is_exact = self.answers.is_exact(function, ask);
-        !is_exact && !is_to_stay_apart
+        if is_exact || is_to_stay_apart {
+            return false;
+        }
+        // SAFETY: the caller's promise.
+        let mut cx = unsafe { InCallback::new(&self.info) };
+        self.tail_hooks.may_inline(caller, function, || passes_vectors(&mut cx, function))
     }
 
     fn module_gone(&self, _module: usize) {

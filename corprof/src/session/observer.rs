@@ -85,7 +85,7 @@ pub(crate) trait Observer: Any + Send + Sync {
     ///
     /// # Safety
     /// The calling thread is inside `jit_inlining` with this function as the callee.
-    unsafe fn may_inline(&self, _info: &Info, _function: FunctionId) -> bool {
+    unsafe fn may_inline(&self, _info: &Info, _caller: usize, _function: FunctionId) -> bool {
         true
     }
 

@@ -30,7 +30,7 @@ impl Observer for ProbedMethods {
         Interests::COMPILATIONS | Interests::MODULES
     }
 
-    unsafe fn may_inline(&self, info: &Info, function: FunctionId) -> bool {
+    unsafe fn may_inline(&self, info: &Info, _caller: usize, function: FunctionId) -> bool {
         // Also of a profiler that has retired: its probes stay in the code.
         let Some(method) = info.runtime().method_in_callback(function) else { return true };
         !self.methods().contains(&method)
