@@ -143,7 +143,7 @@ static class Fire
         bool isStuck = false;
         foreach (KeyValuePair<string, Thread> worker in workers)
         {
-            if (worker.Value.Join(30000)) continue;
+            if (worker.Value.Join(120000)) continue;
             Console.Error.WriteLine("fire-fault: the worker `" + worker.Key + "` does not get on");
             isStuck = true;
         }

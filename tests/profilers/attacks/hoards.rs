@@ -137,6 +137,8 @@ fn ask(cx: &mut InCallback<'_>) {
         note(&cx.os_thread_id(thread));
     }
     for module in copy(|hoard| &hoard.modules) {
+        std::mem::forget(cx.metadata(module));
+        std::mem::forget(cx.metadata_emit(module));
         note(&cx.metadata(module).and_then(|metadata| metadata.type_defs()));
         note(&cx.app_domains_containing_module(module));
         note(&cx.in_memory_symbols_length(module));
