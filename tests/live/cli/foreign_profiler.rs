@@ -21,7 +21,7 @@ fn profiled(runtime: &Runtime, app: &str, arguments: &[&str]) -> Result<Program>
 }
 
 fn pool(runtime: &Runtime) -> Result<Program> {
-    profiled(runtime, "Pool", &["3600000", "2", "100000", "ready"])
+    profiled(runtime, "Pool", &["3600000", "1", "100000", "ready"])
 }
 
 /// A command that looks at the process, which must succeed. Standard output and standard error.
