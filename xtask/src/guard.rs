@@ -122,7 +122,9 @@ mod family {
     #[cfg(target_os = "linux")]
     use std::fs;
 
-    use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, wait};
+    use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+    #[cfg(target_os = "linux")]
+    use rustix::process::{WaitOptions, wait};
 
     /// The clock of /proc ticks so often a second on every Linux that runs .NET.
     #[cfg(target_os = "linux")]
