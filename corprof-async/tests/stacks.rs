@@ -291,6 +291,15 @@ fn create(stacks: &mut LogicalStacks, id: StreamId, ticks: u64, kind: Kind, pare
     take(stacks, id, ticks, Action::Create { kind, parent, dispatcher });
 }
 
+/// A state machine, 4, has made two others, 5 and 6.
+fn with_two_made() -> LogicalStacks {
+    let mut stacks = started();
+    resume(&mut stacks, T, 1, StateMachine, 4, &[410]);
+    create(&mut stacks, T, 2, StateMachine, 4, 5);
+    create(&mut stacks, T, 3, StateMachine, 4, 6);
+    stacks
+}
+
 fn method_ends(stacks: &mut LogicalStacks, id: StreamId, ticks: u64, kind: Kind) {
     take(stacks, id, ticks, Action::MethodComplete { kind });
 }
@@ -457,10 +466,7 @@ fn what_waits_at_the_end_of_a_run_has_started_what_its_methods_call() {
     assert_eq!(parts(&join(&stacks, U, 10, &[120])), [vec![120], vec![], vec![]]);
 
     // The maker is a state machine, which has ended: what waits was made last. It is awaited by others.
-    let mut stacks = started();
-    resume(&mut stacks, T, 1, StateMachine, 4, &[410]);
-    create(&mut stacks, T, 2, StateMachine, 4, 5);
-    create(&mut stacks, T, 3, StateMachine, 4, 6);
+    let mut stacks = with_two_made();
     method_ends(&mut stacks, T, 4, StateMachine);
     complete(&mut stacks, T, 4, StateMachine);
     // It goes on as another operation, after what it came from was forgotten.
@@ -530,10 +536,7 @@ fn what_has_ended_is_awaited_where_its_starter_has_awaited_it_before() {
 /// Each is another operation after each of its waits.
 #[test]
 fn who_awaits_several_awaits_each_that_waits_more_than_once() {
-    let mut stacks = started();
-    resume(&mut stacks, T, 1, StateMachine, 4, &[410]);
-    create(&mut stacks, T, 2, StateMachine, 4, 5);
-    create(&mut stacks, T, 3, StateMachine, 4, 6);
+    let mut stacks = with_two_made();
     create(&mut stacks, T, 4, StateMachine, 4, 7);
     method_ends(&mut stacks, T, 5, StateMachine);
     complete(&mut stacks, T, 5, StateMachine);
@@ -556,10 +559,7 @@ fn who_awaits_several_awaits_each_that_waits_more_than_once() {
 /// The runtime does not tell that methods of iterators end, and resumes them by other numbers.
 #[test]
 fn who_takes_elements_awaits_the_iterator() {
-    let mut stacks = started();
-    resume(&mut stacks, T, 1, StateMachine, 4, &[410]);
-    create(&mut stacks, T, 2, StateMachine, 4, 5);
-    create(&mut stacks, T, 3, StateMachine, 4, 6);
+    let mut stacks = with_two_made();
     complete(&mut stacks, T, 4, StateMachine);
     let element = |stacks: &mut LogicalStacks, ticks: u64, number| {
         resume(stacks, U, ticks, StateMachine, number, &[110]);
@@ -679,10 +679,7 @@ fn a_loop_of_state_machines_keeps_who_started_it() {
 /// Each await of the loop makes an operation: thousands within the seconds of which all is remembered.
 #[test]
 fn a_long_loop_knows_what_waits_at_the_end_of_the_run_in_which_it_was_made() {
-    let mut stacks = started();
-    resume(&mut stacks, T, 1, StateMachine, 4, &[410]);
-    create(&mut stacks, T, 2, StateMachine, 4, 5);
-    create(&mut stacks, T, 3, StateMachine, 4, 6);
+    let mut stacks = with_two_made();
     method_ends(&mut stacks, T, 4, StateMachine);
     complete(&mut stacks, T, 4, StateMachine);
     let mut turn = 5;

@@ -164,13 +164,8 @@ impl Structs<'_, '_> {
     }
 
     fn is_struct(&self, module: ModuleId, class: TypeDef) -> Result<bool, NotFound> {
-        let metadata = self.cx.metadata(module)?;
-        let base = match metadata.type_def(class)?.extends {
-            Some(TypeDefOrRef::Def(base)) => metadata.type_def(base)?.name,
-            Some(TypeDefOrRef::Ref(base)) => metadata.type_ref(base)?.name,
-            _ => return Ok(false),
-        };
-        Ok(base == "System.ValueType")
+        let base = self.cx.metadata(module)?.base_name(class)?;
+        Ok(base.is_some_and(|base| base == "System.ValueType"))
     }
 
     /// Whether a struct is a vector or has some, but for what stands for its type parameters.

@@ -68,6 +68,15 @@ impl MetadataImport<'_> {
         })
     }
 
+    /// The name of a type's base type.
+    pub(crate) fn base_name(&self, definition: TypeDef) -> Result<Option<String>> {
+        Ok(match self.type_def(definition)?.extends {
+            Some(TypeDefOrRef::Def(base)) => Some(self.type_def(base)?.name),
+            Some(TypeDefOrRef::Ref(base)) => Some(self.type_ref(base)?.name),
+            _ => None,
+        })
+    }
+
     /// The class with a name that a token of a class means: of an instantiation, its definition. None for an array.
     pub(crate) fn named_class(&self, token: Token) -> Option<TypeDefOrRef> {
         let class = TypeDefOrRef::from_token(token)?;

@@ -147,7 +147,8 @@ impl<'a, 'cb> Lookup<'a, 'cb> {
 
     /// Whether a type is a value type, by the base type in its metadata.
     fn is_value_type(&self, module: ModuleId, definition: TypeDef) -> Result<bool, Unreadable> {
-        let base = base_name(self.cx, module, definition).map_err(Unreadable::Layout)?;
+        let base = self.cx.metadata(module).and_then(|metadata| metadata.base_name(definition));
+        let base = base.map_err(Unreadable::Layout)?;
         Ok(base.is_some_and(|base| base == "System.ValueType" || base == "System.Enum"))
     }
 
@@ -190,19 +191,9 @@ pub(super) fn type_name(cx: &InNoGc<'_>, module: ModuleId, definition: TypeDef) 
     Ok(cx.metadata(module)?.type_def(definition)?.name)
 }
 
-/// The name of a type's base type in its metadata.
-fn base_name(cx: &InNoGc<'_>, module: ModuleId, definition: TypeDef) -> Result<Option<String>> {
-    let metadata = cx.metadata(module)?;
-    Ok(match metadata.type_def(definition)?.extends {
-        Some(TypeDefOrRef::Def(base)) => Some(metadata.type_def(base)?.name),
-        Some(TypeDefOrRef::Ref(base)) => Some(metadata.type_ref(base)?.name),
-        _ => None,
-    })
-}
-
 /// Whether a type is an enumeration, by the base type in its metadata.
 pub(super) fn is_enum(cx: &InNoGc<'_>, module: ModuleId, definition: TypeDef) -> Result<bool> {
-    Ok(base_name(cx, module, definition)?.is_some_and(|base| base == "System.Enum"))
+    Ok(cx.metadata(module)?.base_name(definition)?.is_some_and(|base| base == "System.Enum"))
 }
 
 /// The underlying type of an enumeration.

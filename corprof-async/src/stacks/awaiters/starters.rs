@@ -94,6 +94,9 @@ impl Awaiters {
         }
         self.starters.retain(|origin, _| origins.contains(origin));
         for origin in origins.into_iter().filter(|(made, _)| *made <= until) {
+            if self.starters.contains_key(&origin) {
+                continue;
+            }
             if let Some(starters) = self.starters_of(origin) {
                 self.starters.insert(origin, starters);
             }
