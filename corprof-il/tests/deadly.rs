@@ -32,6 +32,7 @@ const GENERIC_OF_INT: u32 = 0x2b00_0002;
 const BYTES: u32 = 0x0400_0001; // static uint8
 const VOIDS: u32 = 0x0400_0002; // static void[]
 const TEXT: u32 = 0x0400_0003; // static string
+const IN_STRUCT: u32 = 0x0400_0004; // string of STRUCT
 const PARAMETER: u32 = 0x1b00_0001; // !!0
 const POINTER: u32 = 0x1b00_0002; // uint8*
 const LOCALS: u32 = 0x1100_0001;
@@ -121,10 +122,12 @@ impl Resolve for Module {
         let ty = match token.as_raw() {
             BYTES => primitive(Primitive::UInt8),
             VOIDS => array(VOID),
-            TEXT => primitive(Primitive::String),
+            TEXT | IN_STRUCT => primitive(Primitive::String),
             _ => return None,
         };
-        Some(FieldInfo { owner: Some(named(CLASS)), ty, is_static: Some(true) })
+        let is_in_struct = token.as_raw() == IN_STRUCT;
+        let owner = Some(named(if is_in_struct { STRUCT } else { CLASS }));
+        Some(FieldInfo { owner, ty, is_static: Some(!is_in_struct) })
     }
 
     fn signature(&self, token: Token) -> Option<Signature> {
@@ -219,13 +222,13 @@ fn no_ref_struct_is_boxed() {
     assert_eq!(boxed(0, REF_STRUCT), [Rule::ByRefLikeBoxed]);
     assert_eq!(boxed(1, STRUCT), []);
     assert_eq!(boxed(2, TYPED_REFERENCE), [Rule::ByRefLikeBoxed]);
-    let called = |class, method| {
+    let called = |local, class, method| {
         let call = token(O::Callvirt, method).prefixed([Prefix::Constrained(Token::from_raw(class))]);
-        module.rules([Instruction::ldloca(0), call, plain(O::Ret)])
+        module.rules([Instruction::ldloca(local), call, plain(O::Ret)])
     };
-    assert_eq!(called(REF_STRUCT, OWN), []);
-    assert_eq!(called(REF_STRUCT, BOXED), [Rule::ByRefLikeBoxed]);
-    assert_eq!(called(STRUCT, BOXED), []);
+    assert_eq!(called(0, REF_STRUCT, OWN), []);
+    assert_eq!(called(0, REF_STRUCT, BOXED), [Rule::ByRefLikeBoxed]);
+    assert_eq!(called(1, STRUCT, BOXED), []);
 }
 
 #[test]
@@ -261,16 +264,24 @@ fn a_value_that_may_be_a_ref_struct_is_boxed_for_a_test_only() {
 
 #[test]
 fn a_constrained_call_is_of_a_method_that_the_value_has() {
-    let module = Module::with_locals([Type::ValueType(named(STRUCT))]);
-    let called = |class, method| {
+    let module = Module::with_locals([
+        Type::ValueType(named(STRUCT)),
+        Type::MethodParameter(0),
+        primitive(Primitive::Object),
+        Type::Pointer(Box::new(primitive(Primitive::UInt8))),
+    ]);
+    let mut context = MethodContext::new(None, signature(false, vec![]));
+    context.signature.generic_parameters = 1;
+    let called = |local, class, method| {
         let call = token(O::Callvirt, method).prefixed([Prefix::Constrained(Token::from_raw(class))]);
-        module.rules([Instruction::ldloca(0), call, plain(O::Ret)])
+        module.rules_of(&body([Instruction::ldloca(local), call, plain(O::Ret)]), &context)
     };
-    assert_eq!(called(STRUCT, OWN), []);
-    assert_eq!(called(STRUCT, UNRELATED), [Rule::ConstrainedCall]);
-    assert_eq!(called(PARAMETER, UNRELATED), [Rule::ConstrainedCall]);
-    assert_eq!(called(CLASS, UNRELATED), [], "classes are not compared");
-    assert_eq!(called(POINTER, OWN), [Rule::ConstrainedCall]);
+    assert_eq!(called(0, STRUCT, OWN), []);
+    assert_eq!(called(0, STRUCT, UNRELATED), [Rule::ConstrainedCall]);
+    assert_eq!(called(1, PARAMETER, UNRELATED), [Rule::ConstrainedCall]);
+    assert_eq!(called(2, CLASS, UNRELATED), [], "classes are not compared");
+    assert_eq!(called(3, POINTER, OWN), [Rule::ConstrainedCall]);
+    assert_eq!(called(1, STRUCT, OWN), [Rule::StackUnexpected], "another value is there");
 }
 
 /// .NET 10 dies of a static method that is not virtual, and of this one it is not known.
@@ -293,23 +304,64 @@ fn no_reference_is_read_where_a_static_field_holds_a_value() {
         module.rules(code)
     };
     let call = token(O::Callvirt, OWN).prefixed([Prefix::Constrained(Token::from_raw(CLASS))]);
-    let reads: [&[Instruction]; 7] = [
-        &[plain(O::Ldind_Ref), plain(O::Pop)],
-        &[token(O::Ldobj, CLASS), plain(O::Pop)],
-        &[call],
-        &[Instruction::stloc(0)],
-        &[token(O::Call, TAKES_TEXT)],
-        &[plain(O::Dup), plain(O::Ldind_Ref), plain(O::Pop), plain(O::Pop)],
-        &[token(O::Ldflda, BYTES), plain(O::Ldind_Ref), plain(O::Pop)],
+    let reads: [(Rule, &[Instruction]); 7] = [
+        (Rule::StackUnexpected, &[plain(O::Ldind_Ref), plain(O::Pop)]),
+        (Rule::StackUnexpected, &[token(O::Ldobj, CLASS), plain(O::Pop)]),
+        (Rule::StackUnexpected, &[call]),
+        (Rule::Assignment, &[Instruction::stloc(0)]),
+        (Rule::Assignment, &[token(O::Call, TAKES_TEXT)]),
+        (Rule::StackUnexpected, &[plain(O::Dup), plain(O::Ldind_Ref), plain(O::Pop), plain(O::Pop)]),
+        (Rule::StackUnexpected, &[plain(O::Ldc_I4_8), plain(O::Add), plain(O::Ldind_Ref), plain(O::Pop)]),
     ];
-    for read in &reads[..6] {
-        assert_eq!(at(BYTES, read), [Rule::StackUnexpected], "{read:?}");
+    for (rule, read) in reads {
+        assert_eq!(at(BYTES, read), [rule], "{read:?}");
         assert_eq!(at(TEXT, read), [], "{read:?}");
     }
-    // A field of a value there.
-    assert!(at(BYTES, reads[6]).contains(&Rule::StackUnexpected));
+    let of_a_field = [token(O::Ldflda, BYTES), plain(O::Ldind_Ref), plain(O::Pop)];
+    assert!(at(BYTES, &of_a_field).contains(&Rule::StackUnexpected));
     assert_eq!(at(BYTES, &[token(O::Call, TAKES_REF)]), []);
     assert_eq!(at(BYTES, &[plain(O::Ldind_U1), plain(O::Pop)]), []);
+}
+
+/// As before, of a reference in a value: a method of it, or an instruction, reads it where another value is.
+#[test]
+fn no_value_is_read_where_another_is() {
+    let value = |ty| Type::ValueType(named(ty));
+    let module = Module::with_locals([value(STRUCT), value(DATE), primitive(Primitive::Int32)]);
+    let at = |local: u16, code: &[Instruction]| {
+        module.rules([&[Instruction::ldloca(local)], code, &[plain(O::Ret)]].concat())
+    };
+    let reads: [(u16, &[Instruction]); 3] = [
+        (0, &[token(O::Ldobj, STRUCT), plain(O::Pop)]),
+        (0, &[token(O::Ldfld, IN_STRUCT), plain(O::Pop)]),
+        (1, &[token(O::Call, OF_DATE)]),
+    ];
+    for (own, read) in reads {
+        for local in 0..3 {
+            let expected: &[Rule] = if local == own { &[] } else { &[Rule::StackUnexpected] };
+            assert_eq!(at(local, read), expected, "{read:?} of {local}");
+        }
+    }
+    assert_eq!(at(0, &[plain(O::Ldind_I4), plain(O::Pop)]), [], "all are read as numbers");
+}
+
+/// The compiler takes the length of an array, and what is computed of it, for an int32: it does not take it for the
+/// address that a parameter is.
+#[test]
+fn a_length_is_no_address() {
+    let module = Module::with_locals([primitive(Primitive::Int32)]);
+    let passed = |code: &[Instruction]| {
+        let length = [plain(O::Ldnull), plain(O::Ldlen)];
+        let code = [&length, code, &[token(O::Call, TAKES_REF), plain(O::Ret)]].concat();
+        module.rules(code)
+    };
+    assert_eq!(passed(&[]), [Rule::Assignment]);
+    assert_eq!(passed(&[plain(O::Neg)]), [Rule::Assignment]);
+    assert_eq!(passed(&[plain(O::Not)]), [Rule::Assignment]);
+    assert_eq!(passed(&[plain(O::Ldc_I4_1), plain(O::Add)]), [Rule::Assignment]);
+    assert_eq!(passed(&[plain(O::Ldc_I4_1), plain(O::Shl)]), [Rule::Assignment]);
+    assert_eq!(passed(&[plain(O::Conv_U)]), []);
+    assert_eq!(passed(&[Instruction::ldloca(0), plain(O::Add)]), []);
 }
 
 /// `try { leave } filter { pop, a region, answer } { pop, leave }`, with this region in the filter or in the handler.
@@ -485,8 +537,9 @@ fn a_value_type_that_is_not_at_hand_is_no_object() {
         assert_eq!(rules(vec![load(date), plain(O::Ldc_I4_1), plain(O::Add), Instruction::stloc(5)]), []);
         assert_eq!(rules(vec![load(5), Instruction::stloc(date)]), []);
         assert_eq!(rules(vec![load(date), plain(O::Ldc_I4_1), plain(O::Shl), plain(O::Conv_I), plain(O::Pop)]), []);
-        assert_eq!(rules(vec![Instruction::ldloca(date), token(O::Call, OF_DATE)]), []);
     }
+    assert_eq!(rules(vec![Instruction::ldloca(0), token(O::Call, OF_DATE)]), []);
+    assert_eq!(rules(vec![Instruction::ldloca(4), token(O::Call, OF_DATE)]), []);
     let store = vec![load(3), plain(O::Ldc_I4_0), plain(O::Ldnull), plain(O::Stelem_Ref)];
     assert_eq!(rules(store), [Rule::StackUnexpected]);
     let joined = |first, second| module.joined(first, second, plain(O::Pop));

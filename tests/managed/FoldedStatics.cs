@@ -1,5 +1,6 @@
 // Compiles a method that takes for a reference what a static field of a value type holds: `Fixed`, which is read-only, or
-// `Written`. It is not called. Prints `compiled`.
+// `Written`. It does so itself (`own`), or by a method of another value type, which is inlined (`inlined`). It is not
+// called. Prints `compiled`.
 
 using System;
 using System.Reflection.Emit;
@@ -17,6 +18,13 @@ static class Fields
     public static Two Written = new Two(0x1234, 0x4321);
 }
 
+struct Holder
+{
+    public object Held;
+    public long Other;
+    public string Text() { return Held.ToString(); }
+}
+
 static class FoldedStatics
 {
     static int Main(string[] args)
@@ -26,8 +34,15 @@ static class FoldedStatics
         DynamicMethod method = new DynamicMethod("Read", typeof(string), Type.EmptyTypes, typeof(Fields).Module, true);
         ILGenerator body = method.GetILGenerator();
         body.Emit(OpCodes.Ldsflda, typeof(Fields).GetField(args[0]));
-        body.Emit(OpCodes.Ldind_Ref);
-        body.Emit(OpCodes.Callvirt, typeof(object).GetMethod("ToString"));
+        if (args[1] == "own")
+        {
+            body.Emit(OpCodes.Ldind_Ref);
+            body.Emit(OpCodes.Callvirt, typeof(object).GetMethod("ToString"));
+        }
+        else
+        {
+            body.Emit(OpCodes.Call, typeof(Holder).GetMethod("Text"));
+        }
         body.Emit(OpCodes.Ret);
         RuntimeHelpers.PrepareDelegate(method.CreateDelegate(typeof(Func<string>)));
         Console.WriteLine("compiled");

@@ -52,7 +52,8 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
         }
         let Some(Kind::Function(function)) = self.stack.last().copied() else {
             // A value of unknown origin stays unknown.
-            if self.stack.last() == Some(&Kind::Native) && self.facts.invoke(constructor).is_some() {
+            if matches!(self.stack.last(), Some(Kind::Native | Kind::Mixed)) && self.facts.invoke(constructor).is_some()
+            {
                 self.breach(Rule::DelegateCtor, "a native int", "the address of a method, by ldftn or ldvirtftn");
             }
             return;

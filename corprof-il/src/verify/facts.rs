@@ -47,6 +47,8 @@ impl Needs {
 pub(super) struct Method {
     /// The owner's kind on the stack: `Object`, a value type, or unknown. Of a `calli`: unknown.
     pub(super) owner: Kind,
+    /// The kind of the value that its address as `this` is of; unknown of what is no value type.
+    pub(super) holder: Kind,
     pub(super) has_this: bool,
     pub(super) parameters: Box<[Kind]>,
     pub(super) returns: Option<Kind>,
@@ -73,6 +75,8 @@ pub(super) struct Method {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field {
     pub(super) owner: Kind,
+    /// The kind of the value that it is a part of; unknown of what is no value type.
+    pub(super) holder: Kind,
     pub(super) kind: Kind,
     pub(super) is_static: Option<bool>,
     /// Whether the owner is a generic type without arguments.
@@ -156,8 +160,10 @@ impl<'r, R: Resolve + ?Sized> Facts<'r, R> {
         let is_generic = info.signature.generic_parameters > 0 || of_type.is_some();
         let has_misplaced_void = called.has_misplaced_void || spec.as_deref().is_some_and(Type::has_misplaced_void);
         let needs = Needs::of(spec.as_deref());
+        let holder = self.holder(info.owner, owner);
         let is_open = of_method.is_none() && info.signature.generic_parameters > 0;
         Some(Method {
+            holder,
             is_constructor,
             is_open,
             is_abstract,
@@ -184,6 +190,15 @@ impl<'r, R: Resolve + ?Sized> Facts<'r, R> {
         })
     }
 
+    /// The kind of the value that a member is of, as far as that may be one of a value type.
+    fn holder(&mut self, ty: Option<TypeDefOrRef>, owner: Kind) -> Kind {
+        match (owner, ty) {
+            (Kind::Unknown, Some(named)) => self.types.holder(self.resolve, named.token()),
+            (Kind::Object, _) => Kind::Unknown,
+            _ => owner,
+        }
+    }
+
     pub(super) fn called(&mut self, signature: &MethodSignature, scope: Scope<'_>, owner: Kind) -> Method {
         let parameters =
             signature.parameters.iter().map(|ty| self.types.kind(self.resolve, ty, scope).unwrap_or(Kind::Unknown));
@@ -192,6 +207,7 @@ impl<'r, R: Resolve + ?Sized> Facts<'r, R> {
         let has_this = signature.has_this && !signature.explicit_this;
         Method {
             owner,
+            holder: Kind::Unknown,
             has_this,
             parameters,
             returns,
@@ -229,7 +245,8 @@ impl<'r, R: Resolve + ?Sized> Facts<'r, R> {
             info.ty.is_void() || info.ty.has_misplaced_void() || spec.as_deref().is_some_and(Type::has_misplaced_void);
         let is_of_open = self.is_open(info.owner);
         let needs = Needs::of(spec.as_deref());
-        Some(Field { owner, kind, is_static: info.is_static, is_of_open, has_misplaced_void, needs })
+        let holder = self.holder(info.owner, owner);
+        Some(Field { owner, holder, kind, is_static: info.is_static, is_of_open, has_misplaced_void, needs })
     }
 
     /// Whether a token names a type that can be caught.
@@ -413,7 +430,9 @@ impl<R: Resolve + ?Sized> Facts<'_, R> {
             frame.arguments.push(match self.owner(context.owner).map(|(kind, _)| kind) {
                 Some(Kind::Object) => Kind::Object,
                 None | Some(Kind::Unknown) => Kind::Unknown,
-                Some(_) => Kind::Ref,
+                // `this` is of the generic type with its own parameters.
+                Some(_) if context.type_parameters != Some(0) => Kind::Ref,
+                Some(owner) => owner.address(),
             });
         }
         for ty in &signature.parameters {

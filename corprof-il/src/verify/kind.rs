@@ -10,6 +10,20 @@ use crate::token::{Table, Token};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct TypeId(u32);
 
+/// What a managed pointer points to.
+///
+/// .NET's optimiser reads a read-only static field while it compiles, and dies if what it finds there is no reference
+/// though an instruction, or a method that it inlines, takes it for one (tests/live/il.rs).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// An object's reference.
+    Reference,
+    /// A number or an unmanaged pointer.
+    Number,
+    /// A value of this type, which may hold references.
+    Value(TypeId),
+}
+
 /// The kind of a value on the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -20,18 +34,14 @@ pub(super) enum Kind {
     Int64,
     /// A native integer or an unmanaged pointer.
     Native,
-    /// A native integer on one path and an `int32` on another: a native integer, but not for a parameter that is a
-    /// managed pointer.
+    /// A native integer that the compiler of .NET takes for an `int32`, on some paths at least, as the length of an
+    /// array: a native integer, but not for a parameter that is a managed pointer.
     Mixed,
     Float,
     /// A managed pointer.
     Ref,
-    /// The address of a static field that holds a value, or of a part of one: a managed pointer, but not to a
-    /// reference. .NET's optimiser reads a read-only field while it compiles, and dies if what it finds there is no
-    /// reference (tests/live/il.rs).
-    StaticValue,
-    /// A managed pointer to a reference, as a signature has it.
-    ToReference,
+    /// A managed pointer to such a target, as a signature, a field or a variable has it.
+    To(Target),
     Object,
     /// An array whose elements are not references: an object, but not for `stelem.ref`, of which .NET 10's optimiser
     /// dies.
@@ -68,6 +78,11 @@ impl Kind {
         self.is_integer() || matches!(self, Self::Float)
     }
 
+    /// Whether it is of a value type that is known.
+    pub(super) fn is_value(self) -> bool {
+        matches!(self, Self::Value(_) | Self::Named(_)) && self != Self::NAMELESS
+    }
+
     /// Whether a value of this kind may go where `to` is wanted (ECMA-335 III.1.6).
     pub(super) fn fits(self, to: Self) -> bool {
         match (self, to) {
@@ -84,7 +99,7 @@ impl Kind {
             Self::Small => Self::Int32,
             Self::Values | Self::Elements(_) => Self::Object,
             Self::Function(_) | Self::Mixed => Self::Native,
-            Self::StaticValue | Self::ToReference => Self::Ref,
+            Self::To(_) => Self::Ref,
             other => other,
         }
     }
@@ -93,6 +108,17 @@ impl Kind {
     /// unknown.
     pub(super) const fn computed(self) -> Self {
         if let Self::Named(_) = self { Self::Unknown } else { self }
+    }
+
+    /// The address of a variable or a place of this kind.
+    pub(super) const fn address(self) -> Self {
+        match self.plain() {
+            Self::Object => Self::To(Target::Reference),
+            Self::Int32 | Self::Int64 | Self::Native | Self::Float => Self::To(Target::Number),
+            Self::NAMELESS => Self::Ref,
+            Self::Value(id) | Self::Named(id) => Self::To(Target::Value(id)),
+            _ => Self::Ref,
+        }
     }
 
     /// The kind of a call's result: runtimes widen small integers there.
@@ -123,9 +149,7 @@ impl Kind {
             (Self::Mixed, other) | (other, Self::Mixed) => {
                 matches!(other.plain(), Self::Int32 | Self::Native).then_some(Self::Mixed)
             }
-            (Self::StaticValue | Self::ToReference, other) | (other, Self::StaticValue | Self::ToReference) => {
-                Self::Ref.merge(other.plain())
-            }
+            (Self::To(_), other) | (other, Self::To(_)) => Self::Ref.merge(other.plain()),
             (Self::Ref, Self::Native) | (Self::Native, Self::Ref) => Some(Self::Ref),
             (Self::Object | Self::Values | Self::Elements(_), Self::Object | Self::Values | Self::Elements(_)) => {
                 Some(Self::Object)
@@ -161,6 +185,8 @@ const LONGEST_KEY: usize = 8 << 10;
 pub(super) struct Types {
     ids: FxHashMap<Box<[u8]>, TypeId>,
     names: Vec<String>,
+    /// Those that are generic parameters.
+    parameters: Vec<TypeId>,
     named: FxHashMap<Token, Kind>,
     infos: FxHashMap<Token, Option<TypeInfo>>,
     specs: FxHashMap<Token, Option<std::rc::Rc<Type>>>,
@@ -207,8 +233,9 @@ impl Types {
             Kind::Native | Kind::Function(_) | Kind::Mixed => "native int".into(),
             Kind::Float => "float".into(),
             Kind::Ref => "managed pointer".into(),
-            Kind::StaticValue => "address of a static value".into(),
-            Kind::ToReference => "address of a reference".into(),
+            Kind::To(Target::Reference) => "address of a reference".into(),
+            Kind::To(Target::Number) => "address of a number".into(),
+            Kind::To(Target::Value(id)) => format!("address of {}", self.name(Kind::Value(id))),
             Kind::Object => "object".into(),
             Kind::Values | Kind::Elements(_) => "array of values".into(),
             Kind::NAMELESS => "a value type".into(),
@@ -252,8 +279,24 @@ impl Types {
         }
         let id = TypeId(self.names.len() as u32);
         self.names.push(name());
+        if matches!(self.key.first(), Some(b't' | b'm')) {
+            self.parameters.push(id);
+        }
         self.ids.insert(self.key.as_slice().into(), id);
         Kind::Value(id)
+    }
+
+    /// Whether a value type is a generic parameter, for which any type can stand.
+    pub(super) fn is_parameter(&self, id: TypeId) -> bool {
+        self.parameters.contains(&id)
+    }
+
+    /// The kind that the fields and methods of a named type are of, though that it is a value type is not known.
+    pub(super) fn holder<R: Resolve + ?Sized>(&mut self, resolve: &R, token: Token) -> Kind {
+        match self.of_token(resolve, token) {
+            Some(Kind::Unknown) => self.named(resolve, token),
+            known => known.unwrap_or(Kind::Unknown),
+        }
     }
 
     pub(super) fn spec<R: Resolve + ?Sized>(&mut self, resolve: &R, token: Token) -> Option<std::rc::Rc<Type>> {
@@ -287,10 +330,7 @@ impl Types {
                 _ => self.kind(resolve, element, scope).map_or(Kind::Object, Kind::array),
             },
             Type::Class(_) | Type::Array(..) | Type::Generic { value_type: false, .. } => Kind::Object,
-            Type::ByRef(to) => match self.kind(resolve, to, scope).map(Kind::plain) {
-                Some(Kind::Object) => Kind::ToReference,
-                _ => Kind::Ref,
-            },
+            Type::ByRef(to) => self.kind(resolve, to, scope).unwrap_or(Kind::Unknown).address(),
             Type::Pointer(_) | Type::FunctionPointer(_) => Kind::Native,
             Type::ValueType(token) => match self.of_token(resolve, token.token())? {
                 Kind::Unknown => self.named(resolve, token.token()),

@@ -95,8 +95,8 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
         if matches!(opcode, O::Stfld | O::Stsfld) {
             self.pop_into(field.kind, "the field");
         }
-        let is_in_static_value = self.stack.last() == Some(&Kind::StaticValue);
         if !is_static {
+            self.reads(field.holder);
             let object = self.pop();
             let fits = match (object, field.owner.plain()) {
                 (Kind::Unknown, _) => true,
@@ -113,11 +113,7 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
         }
         match opcode {
             O::Ldfld | O::Ldsfld => self.push(field.kind),
-            O::Ldflda | O::Ldsflda => {
-                let is_reference = self.frame.is_reference(field.kind) || field.kind == Kind::Unknown;
-                let is_static_value = !is_reference && (is_static || is_in_static_value);
-                self.push(if is_static_value { Kind::StaticValue } else { Kind::Ref });
-            }
+            O::Ldflda | O::Ldsflda => self.push(field.kind.address()),
             _ => {}
         }
     }
@@ -207,8 +203,9 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
     /// A value type is asked for methods of its own, of interfaces, or of its bases. Of others the compiler makes a
     /// call of something else, or it dies.
     fn constrained_callvirt(&mut self, ty: Token, kind: Kind, method: Token) {
+        let held = if kind == Kind::Unknown { self.facts.types.holder(self.facts.resolve, ty) } else { kind };
+        self.reads(held);
         if self.frame.is_reference(kind) {
-            self.not_of_a_static_value();
             return;
         }
         let definition = self.facts.definition(ty);
@@ -244,6 +241,9 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
     }
 
     fn pop_this(&mut self, method: &Rc<Method>, is_constrained: bool) {
+        if !is_constrained {
+            self.reads(method.holder);
+        }
         let this = self.pop();
         let fits = match (is_constrained, method.owner) {
             (true, _) => this.is_address(),

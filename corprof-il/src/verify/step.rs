@@ -28,7 +28,14 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
                 let kind = variable(insn).and_then(|n| self.frame.arguments.get(usize::from(n)).copied());
                 self.pop_into(kind.unwrap_or(Kind::Unknown), "the argument");
             }
-            O::Ldarga_S | O::Ldarga | O::Ldloca_S | O::Ldloca => self.push(Kind::Ref),
+            O::Ldarga_S | O::Ldarga => {
+                let kind = variable(insn).and_then(|n| self.frame.arguments.get(usize::from(n)).copied());
+                self.push(kind.unwrap_or(Kind::Unknown).address());
+            }
+            O::Ldloca_S | O::Ldloca => {
+                let kind = variable(insn).and_then(|n| self.frame.locals.get(usize::from(n)).copied());
+                self.push(kind.unwrap_or(Kind::Unknown).address());
+            }
             O::Ldnull => self.push(Kind::Object),
             O::Ldc_I4_M1
             | O::Ldc_I4_0
@@ -111,16 +118,17 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
             O::Shl | O::Shr | O::Shr_Un => {
                 self.pop_where(Kind::is_index, "int32 or native int");
                 let is_small = self.stack.last() == Some(&Kind::Small);
-                let value = self.pop_of(Kind::is_integer, "an integer");
-                self.push(if is_small { Kind::Small } else { value.computed() });
+                let value = self.pop_integer();
+                self.push(if is_small { Kind::Small } else { value });
             }
             O::Neg => {
-                let value = self.pop_of(Kind::is_number, "a number");
-                self.push(value.computed());
+                let is_float = self.stack.last() == Some(&Kind::Float);
+                let value = if is_float { self.pop() } else { self.pop_integer() };
+                self.push(value);
             }
             O::Not => {
-                let value = self.pop_of(Kind::is_integer, "an integer");
-                self.push(value.computed());
+                let value = self.pop_integer();
+                self.push(value);
             }
             O::Ckfinite => {
                 self.pop_kind(Kind::Float);
@@ -200,7 +208,7 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
             O::Stind_Ref => self.store(Kind::Object),
             O::Ldlen => {
                 self.pop_kind(Kind::Object);
-                self.push(Kind::Native);
+                self.push(Kind::Mixed);
             }
             O::Ldelem_I1 | O::Ldelem_U1 | O::Ldelem_I2 | O::Ldelem_U2 => self.element(Kind::Small),
             O::Ldelem_I4 | O::Ldelem_U4 => self.element(Kind::Int32),
@@ -222,8 +230,8 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
                 self.set_element(kind);
             }
             O::Ldelema => {
-                self.of_type(insn);
-                self.element(Kind::Ref);
+                let kind = self.of_type(insn);
+                self.element(kind.address());
             }
             O::Newarr => {
                 let kind = self.of_type(insn);
@@ -240,7 +248,8 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
                 self.store(kind);
             }
             O::Cpobj => {
-                self.of_type(insn);
+                let kind = self.of_type(insn);
+                self.reads(kind);
                 self.pop_address();
                 self.pop_address();
             }
@@ -267,7 +276,7 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
                     self.breach(Rule::BadType, "a reference type", "a value type");
                 }
                 self.pop_kind(Kind::Object);
-                self.push(Kind::Ref);
+                self.push(kind.address());
             }
             O::Unbox_Any => {
                 let kind = self.of_type(insn);
@@ -284,15 +293,16 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
                 self.push(Kind::Int32);
             }
             O::Mkrefany => {
-                self.of_type(insn);
+                let kind = self.of_type(insn);
+                self.reads(kind);
                 self.pop_address();
                 let kind = self.facts.types.well_known(WellKnown::Primitive(crate::signature::Primitive::TypedRef));
                 self.push(kind);
             }
             O::Refanyval => {
-                self.of_type(insn);
+                let kind = self.of_type(insn);
                 self.pop_well_known(WellKnown::Primitive(crate::signature::Primitive::TypedRef));
-                self.push(Kind::Ref);
+                self.push(kind.address());
             }
             other => self.convert(other),
         }
@@ -350,10 +360,11 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
     fn compare(&mut self, insn: &Instruction) {
         let right = self.pop_exact();
         let left = self.pop_exact();
+        let is_function = |kind| matches!(kind, Kind::Function(_));
+        let is_with_ref =
+            is_function(left) && right.plain() == Kind::Ref || is_function(right) && left.plain() == Kind::Ref;
         // .NET 11 takes the result of such an order for something else than an int32.
-        if matches!((left, right), (Kind::Function(_), Kind::Ref) | (Kind::Ref, Kind::Function(_)))
-            && !is_equality(insn.opcode())
-        {
+        if is_with_ref && !is_equality(insn.opcode()) {
             self.operands(left, right);
         }
         let left = left.plain();
@@ -381,11 +392,21 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
         self.breach(Rule::BinaryOperands, found, "two that go together");
     }
 
+    /// The operand of an operation, and the kind of its result.
+    fn pop_integer(&mut self) -> Kind {
+        let is_mixed = self.stack.last() == Some(&Kind::Mixed);
+        let value = self.pop_of(Kind::is_integer, "an integer");
+        if is_mixed { Kind::Mixed } else { value.computed() }
+    }
+
     fn binary(&mut self, opcode: O) {
         let right = self.pop_exact();
         let left = self.pop_exact();
         // An operation with a constant may leave the other operand as it is.
         let is_small = left == Kind::Small || right == Kind::Small;
+        let may_be_int32 = |kind| matches!(kind, Kind::Int32 | Kind::Small | Kind::Mixed);
+        let is_mixed = may_be_int32(left) && may_be_int32(right);
+        let address = if left.plain() == Kind::Ref { left } else { right };
         let right = right.plain().computed();
         let left = left.plain().computed();
         let is_sum = matches!(opcode, O::Add | O::Add_Ovf_Un | O::Add_Ovf);
@@ -400,9 +421,10 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
             (Kind::Int32, Kind::Int32) => Some(Kind::Int32),
             (Kind::Int64, Kind::Int64) => Some(Kind::Int64),
             (Kind::Float, Kind::Float) if takes_float => Some(Kind::Float),
+            (Kind::Int32 | Kind::Native, Kind::Int32 | Kind::Native) if is_mixed => Some(Kind::Mixed),
             (Kind::Int32 | Kind::Native, Kind::Int32 | Kind::Native) => Some(Kind::Native),
-            (Kind::Ref, Kind::Int32 | Kind::Native) if is_sum || is_difference => Some(Kind::Ref),
-            (Kind::Int32 | Kind::Native, Kind::Ref) if is_sum => Some(Kind::Ref),
+            (Kind::Ref, Kind::Int32 | Kind::Native) if is_sum || is_difference => Some(address),
+            (Kind::Int32 | Kind::Native, Kind::Ref) if is_sum => Some(address),
             (Kind::Ref | Kind::Int32 | Kind::Native, Kind::Ref) if is_difference => Some(Kind::Native),
             _ => None,
         };
@@ -413,9 +435,7 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
     }
 
     fn load(&mut self, kind: Kind) {
-        if self.frame.is_reference(kind) {
-            self.not_of_a_static_value();
-        }
+        self.reads(kind);
         self.pop_address();
         self.push(kind);
     }
