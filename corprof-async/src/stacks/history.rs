@@ -1,20 +1,24 @@
 //! What a thread ran at each time.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 
 use rustc_hash::FxHashMap;
 
 use crate::frame::{Chain, Kind};
 use crate::sub_event::DispatcherId;
 
-/// What a thread ran from one time on.
+/// Tells runs apart.
+pub(super) type RunNumber = NonZeroU64;
+
+/// What a thread ran from one time on. There are some hundred thousand.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct State {
     pub(super) ticks: u64,
-    /// The innermost operation.
-    pub(super) top: Option<u64>,
+    /// The run of the innermost operation.
+    pub(super) top: Option<RunNumber>,
     /// The position in its chain of the method that wrapper 0 calls.
-    pub(super) base: i64,
+    pub(super) base: i32,
     /// How many of its methods have returned.
     pub(super) completed: u32,
 }
@@ -39,7 +43,7 @@ impl Run {
 #[derive(Debug, Default)]
 pub(super) struct History {
     states: VecDeque<State>,
-    runs: FxHashMap<u64, Run>,
+    runs: FxHashMap<RunNumber, Run>,
     /// How many frames the chains of the runs have.
     frames: usize,
     /// All up to here is known.
@@ -47,12 +51,12 @@ pub(super) struct History {
 }
 
 impl History {
-    pub(super) fn begin(&mut self, number: u64, run: Run) {
+    pub(super) fn begin(&mut self, number: RunNumber, run: Run) {
         self.frames += run.frames();
         self.runs.insert(number, run);
     }
 
-    pub(super) fn set_chain(&mut self, number: u64, chain: Chain) {
+    pub(super) fn set_chain(&mut self, number: RunNumber, chain: Chain) {
         if let Some(run) = self.runs.get_mut(&number) {
             self.frames -= run.frames();
             run.chain = Some(chain);
@@ -60,7 +64,7 @@ impl History {
         }
     }
 
-    pub(super) fn end(&mut self, number: u64, ticks: u64) {
+    pub(super) fn end(&mut self, number: RunNumber, ticks: u64) {
         if let Some(run) = self.runs.get_mut(&number) {
             run.end = Some(ticks);
         }

@@ -38,7 +38,7 @@ pub struct Limits {
     /// Methods of one operation, of 16 bytes each. Equal chains share their memory.
     pub frames: usize,
     /// Changes of what threads run, between two [releases](LogicalStacks::release), and a fourth of the methods of what
-    /// they ran. Of more, the older half is forgotten. A change takes 40 bytes, and a resumption about 100 besides.
+    /// they ran. Of more, the older half is forgotten. A change takes 24 bytes, and a resumption about 100 besides.
     pub states: usize,
     /// Operations that have not ended and whose creator is known, and a sixteenth of the methods of their creators. Of
     /// more, the oldest are forgotten. An operation takes about 150 bytes, and 40 for each of its creators. About as
@@ -135,7 +135,7 @@ impl<'a> Active<'a> {
     /// The position in the chain of the method that `Continuation_Wrapper_N` calls. It may be outside of the chain.
     #[must_use]
     pub fn position_of_wrapper(&self, n: u8) -> i64 {
-        self.state.base.saturating_add(n.into())
+        i64::from(self.state.base).saturating_add(n.into())
     }
 }
 

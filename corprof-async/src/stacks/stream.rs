@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::history::RunNumber;
 use crate::frame::{Chain, Kind};
 use crate::sub_event::DispatcherId;
 
@@ -40,12 +41,12 @@ pub(super) struct Awaited {
 /// An operation that runs now.
 #[derive(Debug)]
 pub(super) struct Running {
-    pub(super) number: u64,
+    pub(super) number: RunNumber,
     pub(super) kind: Kind,
     pub(super) dispatcher: DispatcherId,
     pub(super) began: u64,
     pub(super) chain: Option<Chain>,
-    pub(super) base: i64,
+    pub(super) base: i32,
     pub(super) completed: u32,
     /// Whether its end has resumed another one.
     pub(super) has_been_followed: bool,

@@ -3,7 +3,7 @@
 use super::awaiters::{Awaiter, Awaiters, Maker};
 use super::chains::Chains;
 use super::creators::{Creators, Segment};
-use super::history::{History, Run, State};
+use super::history::{History, Run, RunNumber, State};
 use super::stream::{Awaited, Running, Stream};
 use super::{Limits, Stats};
 use crate::decoder::StreamId;
@@ -96,8 +96,8 @@ impl Turn<'_> {
         self.remember();
     }
 
-    fn next_number(&mut self) -> u64 {
-        let number = *self.next;
+    fn next_number(&mut self) -> RunNumber {
+        let number = RunNumber::MIN.saturating_add(*self.next);
         *self.next += 1;
         number
     }
@@ -243,7 +243,7 @@ impl Turn<'_> {
         }
         let chain = self.share(callstack.frames.clone());
         if let Some(running) = self.stream.stack.last_mut() {
-            running.base = -i64::from(callstack.wrapper_index);
+            running.base = -i32::from(callstack.wrapper_index);
             running.chain = Some(chain.clone());
             self.history.set_chain(running.number, chain.clone());
             if running.kind == Kind::Runtime && !self.stream.is_replay {
@@ -336,7 +336,7 @@ impl Turn<'_> {
     }
 
     fn next_wrappers(&mut self) {
-        let wrappers = i64::from(self.wrappers.unwrap_or(WRAPPERS));
+        let wrappers = i32::from(self.wrappers.unwrap_or(WRAPPERS));
         if let Some(running) = self.stream.innermost_mut(Kind::Runtime) {
             running.base = running.base.saturating_add(wrappers);
             self.remember();
