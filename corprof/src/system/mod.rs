@@ -51,6 +51,12 @@ pub(crate) fn ticks_per_second() -> u64 {
     imp::ticks_per_second()
 }
 
+/// Whether [`ticks`] are made of the processor's counter: then all processors count alike.
+pub(crate) fn has_ticks_of_counter() -> bool {
+    const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    cfg!(target_os = "linux") && std::fs::read_to_string(CLOCK).is_ok_and(|name| name.trim() == "tsc")
+}
+
 /// Keeps the library of this code loaded for as long as the process lives.
 ///
 /// The runtime unloads a profiler's library when `Initialize` fails, without asking `DllCanUnloadNow`. A thread of the

@@ -31,8 +31,8 @@ pub struct ReturnValue<'h> {
     layout: StringLayout,
 }
 
-/// The value with this node's type in a range. A number is read where the hook asks for it: through a call with a whole
-/// [`Value`] in memory it takes 20 ns instead of 1 (`cargo xtask bench --only probes`).
+/// The value with this node's type in a range. A number or an object is read where the hook asks for it: through a call
+/// with a whole [`Value`] in memory it takes 20 ns instead of 1 (`cargo xtask bench --only probes`).
 ///
 /// # Safety
 /// For `'h`, the runtime has a value of this type in the range, and no collection runs. Strings have this layout.
@@ -48,6 +48,13 @@ unsafe fn value<'h>(
     {
         // SAFETY: the caller's promise.
         return unsafe { Place::new(range.startAddress, layout) }.number(*primitive);
+    }
+    if let (Node::Object, Some(range)) = (node, range)
+        && range.length as usize >= size_of::<usize>()
+        && range.startAddress != 0
+    {
+        // SAFETY: the caller's promise.
+        return unsafe { Place::new(range.startAddress, layout) }.object();
     }
     // SAFETY: the caller's promise.
     unsafe { any_value(node, range, layout) }
@@ -108,6 +115,7 @@ impl<'h> Arguments<'h> {
     }
 
     /// The object that the method is called on; a [by-ref](Value::ByRef) for a struct. None for a static method.
+    #[inline]
     pub fn this(&self) -> Option<Value<'h>> {
         self.plan.this.as_ref().map(|node| self.value(node, 0))
     }
@@ -166,12 +174,14 @@ impl<'h> Arguments<'h> {
 impl<'h> ReturnValue<'h> {
     /// For `'h`, the runtime has the result of the plan's function in the range, and no collection runs. Strings have
     /// this layout.
+    #[inline]
     pub(crate) unsafe fn new(
         plan: &'h Plan,
         range: Result<sys::COR_PRF_FUNCTION_ARGUMENT_RANGE, Unreadable>,
         layout: StringLayout,
     ) -> Self {
-        Self { node: plan.result.as_ref(), range: plan.unreadable_now().map_or(range, Err), layout }
+        let range = range.and_then(|range| plan.unreadable_now().map_or(Ok(range), Err));
+        Self { node: plan.result.as_ref(), range, layout }
     }
 
     /// The value; none if the method returns nothing.

@@ -281,6 +281,13 @@ impl<'h> Place<'h> {
         read().unwrap_or(Value::Unreadable(Unreadable::NoMemory))
     }
 
+    /// A reference to any object in this place.
+    #[inline]
+    pub(super) fn object(self) -> Value<'h> {
+        self.read_object().map_or(Value::Unreadable(Unreadable::NoMemory), Value::Object)
+    }
+
+    #[inline]
     fn read_address(self) -> Option<usize> {
         self.read::<{ size_of::<usize>() }>().map(usize::from_ne_bytes)
     }
@@ -302,7 +309,7 @@ impl<'h> Place<'h> {
                 Some(object) if is_of(object, class.get()) => Value::String(Some(self.string(object))),
                 Some(object) => Value::Object(Some(object)),
             },
-            Node::Object => Value::Object(self.read_object()?),
+            Node::Object => self.object(),
             Node::Pointer => Value::Pointer(self.read_address()?),
             Node::ByRef(node) => Value::ByRef(ByRef { address: self.read_address()?, node, layout: self.layout }),
             Node::Struct(node) => Value::Struct(StructValue { node, place: self }),
@@ -311,6 +318,7 @@ impl<'h> Place<'h> {
     }
 
     /// The object whose reference is here.
+    #[inline]
     pub(super) fn read_object(self) -> Option<Option<ObjectId<'h>>> {
         // SAFETY: the signature says that this is a reference; it is null or leads to an object, which does not move
         // during `'h` (fact: hook-values).

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use corprof::hooks::{HookValues, InSlowHook, Precompiled};
 use corprof::instrumentation::StartError;
 use corprof::prelude::*;
-use corprof::sampler::ticks;
+use corprof::sampler::SampleClock;
 use corprof::values::{Arguments, ChainEnd, LinkCache, Links, ReturnValue, Value};
 
 use runs::{MOST_METHODS, Runs};
@@ -55,6 +55,7 @@ const FIRST_CLASS: u32 = 4;
 /// The probe.
 pub(super) struct AsyncProbe {
     links: Links<Hop>,
+    clock: SampleClock,
     is_on: AtomicBool,
     core: OnceLock<Option<Core>>,
     /// By thread.
@@ -94,6 +95,7 @@ impl AsyncProbe {
     fn new(cx: &InNoGc<'_>) -> Result<Arc<Self>> {
         Ok(Arc::new(Self {
             links: Links::new(cx)?,
+            clock: SampleClock::new(),
             is_on: AtomicBool::new(true),
             core: OnceLock::new(),
             threads: Mutex::default(),
@@ -235,7 +237,7 @@ impl FunctionHooks for AsyncProbe {
             return;
         }
         let Some(Value::Object(Some(resumed))) = args.this() else { return };
-        let now = ticks();
+        let now = self.clock.now();
         thread.leave(cx.stack_pointer());
         thread.depth.push(cx.stack_pointer());
         if thread.runs.is_none() {

@@ -67,7 +67,7 @@ impl ProbeCallers {
     /// What the thread of the sample had resumed, and the methods of that.
     fn run<T>(&self, sample: &Waiting<T>, depth: usize) -> Option<(Run, Vec<Machine>)> {
         let runs = locked(&self.probe.threads).get(&sample.thread.0.as_raw()).cloned()?;
-        let run = runs.at(sample.ticks, u16::try_from(depth).ok()?)?;
+        let run = runs.at(self.probe.clock.at(sample.ticks), u16::try_from(depth).ok()?)?;
         let known = locked(&self.probe.known);
         let methods = run.methods.iter().map(|number| known.methods.get(*number as usize).cloned());
         let methods = methods.collect::<Option<Vec<_>>>()?;

@@ -42,8 +42,8 @@ impl Runs {
         &self.words[place & (WORDS - 1)]
     }
 
-    /// Writes a run that begins now. Only the thread itself calls this.
-    pub(super) fn begin(&self, ticks: u64, depth: u16, methods: &[u32], end: u32) {
+    /// Writes a run that begins at this time. Only the thread itself calls this.
+    pub(super) fn begin(&self, time: u64, depth: u16, methods: &[u32], end: u32) {
         let start = self.written.load(Ordering::Relaxed);
         // Who reads a word that is written from here on sees that `written` has come this far.
         fence(Ordering::Release);
@@ -53,7 +53,7 @@ impl Runs {
             self.word(place).store(word, Ordering::Relaxed);
             place += 1;
         };
-        put(ticks);
+        put(time);
         put(u64::from(depth) << 48 | (methods.len() as u64) << 32 | u64::from(end));
         for pair in methods.chunks(2) {
             let second = pair.get(1).copied().unwrap_or_default();
@@ -65,16 +65,16 @@ impl Runs {
     }
 
     /// The run that the thread was in at this time, in so many runs; none if it is not known (any more).
-    pub(super) fn at(&self, ticks: u64, depth: u16) -> Option<Run> {
+    pub(super) fn at(&self, time: u64, depth: u16) -> Option<Run> {
         let written = self.written.load(Ordering::Acquire);
         let mut end = written;
         while end > 0 && end + WORDS > written + 2 * LONGEST {
             let length = self.word(end - 1).load(Ordering::Relaxed) as usize;
             let start = end.checked_sub(length).filter(|_| (3..=LONGEST).contains(&length))?;
-            let time = self.word(start).load(Ordering::Relaxed);
+            let began = self.word(start).load(Ordering::Relaxed);
             let sizes = self.word(start + 1).load(Ordering::Relaxed);
             let run_depth = (sizes >> 48) as u16;
-            if time <= ticks && run_depth <= depth {
+            if began <= time && run_depth <= depth {
                 let run = self.read(start, sizes);
                 return Some(run).filter(|_| run_depth == depth && self.is_there(start));
             }
