@@ -731,11 +731,11 @@ fn what_is_never_released_or_ended_is_forgotten() {
     for n in 1..20_000_u64 {
         let id = StreamId { context: u32::try_from(n % 50).expect("small"), thread: n % 50 };
         if n < 1000 || n % 7 == 0 {
-            take(&mut stacks, id, n, Action::Reset);
+            take(&mut stacks, id, 4 * n, Action::Reset);
         }
-        take(&mut stacks, id, n, Action::Create { kind: Runtime, parent: n - 1, dispatcher: n });
-        resume(&mut stacks, id, n, Runtime, n, &[n * 100, n * 200]);
-        callstack(&mut stacks, id, n, Moment::Append, Runtime, n, 0, &vec![n; 400]);
+        take(&mut stacks, id, 4 * n + 1, Action::Create { kind: Runtime, parent: n - 1, dispatcher: n });
+        resume(&mut stacks, id, 4 * n + 2, Runtime, n, &[n * 100, n * 200]);
+        callstack(&mut stacks, id, 4 * n + 3, Moment::Append, Runtime, n, 0, &vec![n; 400]);
         let (states, operations) = stacks.held();
         assert!(states <= limits.states && operations <= limits.operations, "{states} states, {operations} operations");
     }

@@ -73,11 +73,15 @@ impl History {
     /// Adds a state. It is older than the last one only where the system has given the number of the thread to another
     /// thread.
     pub(super) fn push(&mut self, state: State) {
-        let is_last = self.states.back().is_none_or(|last| last.ticks <= state.ticks);
-        if is_last {
-            self.states.push_back(state);
-            return;
+        match self.states.back_mut() {
+            // No time is between the two.
+            Some(last) if last.ticks == state.ticks => *last = state,
+            Some(last) if last.ticks > state.ticks => self.insert(state),
+            _ => self.states.push_back(state),
         }
+    }
+
+    fn insert(&mut self, state: State) {
         let at = self.states.partition_point(|other| other.ticks <= state.ticks);
         self.states.insert(at, state);
     }

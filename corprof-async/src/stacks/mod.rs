@@ -210,8 +210,9 @@ impl LogicalStacks {
         for running in &stream.stack {
             history.end(running.number, stream.last);
         }
+        let before = history.weight();
         history.push(State { ticks: stream.last, top: None, base: 0, completed: 0 });
-        self.weight += 1;
+        self.weight += history.weight() - before;
     }
 
     /// The time up to which all is known that the thread did; 0 if none of its sub-events has come. A thread that runs

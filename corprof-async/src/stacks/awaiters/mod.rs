@@ -165,6 +165,10 @@ impl Awaiters {
             if run.made.len() >= MOST_MADE {
                 run.made.remove(0);
             }
+            // Most runs make one, and there are ten thousands.
+            if run.made.is_empty() {
+                run.made.reserve_exact(1);
+            }
             run.made.push((ticks, dispatcher));
         }
         if maker.dispatcher != 0 {
