@@ -47,12 +47,20 @@ static class Program
         return 0;
     }
 
-    // The verifier in the process knows the types of what is loaded.
+    // The verifier in the process knows the types of what is loaded. Some are where the referenced assembly says.
     static void LoadReferences(Assembly assembly)
     {
         foreach (AssemblyName name in assembly.GetReferencedAssemblies())
         {
-            Assembly.Load(name);
+            Assembly reference = Assembly.Load(name);
+            try
+            {
+                typeof(Assembly).GetMethod("GetForwardedTypes").Invoke(reference, null);
+            }
+            catch (TargetInvocationException)
+            {
+                // Not all of them can be loaded.
+            }
         }
     }
 
