@@ -171,6 +171,7 @@ fn methods_are_rewritten_from_all_sides_and_each_has_an_outcome() -> Result<()> 
     for runtime in &Runtime::all()? {
         for tiered in ["0", "1"] {
             let run = Run::new(runtime, "Rewrites").env("DOTNET_TieredCompilation", tiered);
+            let run = run.env("REWRITERS_ROUNDS", repetitions("150", "400"));
             let outcome = run.profiler_named("attacks", "Rewriters").timeout(Duration::from_secs(330)).run()?;
             outcome.exited_with(0)?;
             let expected = format!("{}, 0 wrong\n", ["plain"; 9].join(" "));
@@ -265,7 +266,8 @@ fn calls_of_all_methods_everywhere_do_no_harm() -> Result<()> {
 fn chains_of_waiting_threads_are_followed_from_any_pointer_by_any_fields() -> Result<()> {
     for runtime in Runtime::all()?.iter().filter(|runtime| !runtime.is_windows() && !runtime.is_emulated()) {
         for _ in 0..repetitions(1, 60) {
-            let run = Run::new(runtime, "Fire").args(["unload", "2", "3"]).env("DOTNET_GCgen0size", "20000");
+            let run = Run::new(runtime, "Fire").args(["unload", repetitions("1", "2"), "3"]);
+            let run = run.env("DOTNET_GCgen0size", "20000");
             let outcome = run.profiler_named("attacks", "FollowsChains").timeout(LONGEST).run()?;
             outcome.exited_with(0)?;
             ensure!(!outcome.stderr.contains("panicked"), "{outcome}");

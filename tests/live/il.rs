@@ -52,7 +52,7 @@ fn what_the_verifier_takes_is_compiled() -> Result<()> {
     // Of so few, the share that is refused is known to some per cent only.
     let source = Source::Mutated;
     agree(
-        &Plan { source, mutants: repetitions(800, 3000), seed: SEED, assemblies: &ASSEMBLIES[..4], every_refused: 4 },
+        &Plan { source, mutants: repetitions(500, 3000), seed: SEED, assemblies: &ASSEMBLIES[..4], every_refused: 4 },
         0.5,
     )
 }

@@ -40,12 +40,13 @@ mod smoke;
 mod stress;
 #[cfg(target_os = "linux")]
 mod suspending;
+mod timer;
+mod tracer;
 #[cfg(target_os = "linux")]
 mod wine;
 
 #[cfg(target_os = "linux")]
 use differs::diagnostics;
-use differs::timer;
 
 /// Tests that depend on what differs between runtimes: what such a runtime tells, makes of code, or lacks. Each check
 /// of a change runs them on .NET 10 as well, and the others on the newest runtime only.
@@ -80,8 +81,6 @@ mod differs {
     mod sequence;
     mod shadow;
     mod statics;
-    pub(crate) mod timer;
-    pub(crate) mod tracer;
     mod unmanaged;
     mod values;
     mod walks;

@@ -342,7 +342,7 @@ fn two_samplers_that_suspend_in_turn_let_the_application_go_on() -> Result<()> {
         let program = Program::ready(Run::new(&runtime, "Standing").command()?)?;
         let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);
         client.attach_profiler(clsid, &library, &[], PATIENCE)?;
-        thread::sleep(Duration::from_secs(repetitions(3, 60)));
+        thread::sleep(Duration::from_secs(repetitions(2, 60)));
         // A runtime that is left suspended ends at no time.
         let stderr = program.end()?;
         let rounds = stderr.lines().find_map(|line| line.strip_prefix("rounds: ")?.split_once(' '));
@@ -391,9 +391,8 @@ fn the_example_writes_what_the_extension_asks_for() -> Result<()> {
         let svg = String::from_utf8(svg)?;
         ensure!(svg.contains("<svg"), "no picture: {svg}");
         ensure_or_longer!(svg.contains("Shares.Burn(int)"), "{svg}");
-        for (file, magic) in
-            [("shares.pb.gz", [0x1F, 0x8B]), ("shares.speedscope.json", *b"{\""), ("shares.html", *b"<!")]
-        {
+        let others = [("shares.html", *b"<!"), ("shares.pb.gz", [0x1F, 0x8B]), ("shares.speedscope.json", *b"{\"")];
+        for (file, magic) in others.into_iter().take(repetitions(1, others.len())) {
             let (_, written) = run(file, "wall")?;
             ensure!(written.starts_with(&magic), "{file} begins with {:?}", written.get(..8));
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use corprof_tests::{Outcome, Run, Runtime, ensure_or_longer, patiently};
+use corprof_tests::{Outcome, Run, Runtime, ensure_or_longer, patiently, repetitions};
 
 /// How long the longest run may take.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -114,7 +114,7 @@ fn processor_time_is_sampled_by_single_threads_unless_another_way_is_chosen() ->
 fn code_without_safepoints_is_seen_on_top_and_by_suspension_is_not() -> Result<()> {
     let leaves = ["Loop(uint64)", "Line(uint64)", "Works(int32)"].map(|name| format!("leaf Straight.{name}"));
     patiently(Runtime::all()?, |runtime, times| {
-        let suspended = sample(runtime, "Straight", &[times * 4000], &[])?;
+        let suspended = sample(runtime, "Straight", &[times * repetitions(2500, 4000)], &[])?;
         suspended.exited_with(0)?;
         let [in_loop, in_line, in_works] = leaves.each_ref().map(|leaf| told(&suspended, leaf));
         println!("{runtime}: Loop, Line, Works by suspension: {in_loop}, {in_line}, {in_works}");

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Outcome, Run, Runtime, ensure_or_longer, patiently};
 
-use crate::differs::tracer::perfetto_reader;
+use crate::tracer::perfetto_reader;
 
 /// A program under an example, which writes into this folder.
 fn run(runtime: &Runtime, example: &str, app: &str, args: &[&str], folder: &Path) -> Result<Outcome> {

@@ -117,36 +117,6 @@ fn waits_are_told_apart(times: &Times, methods: [&str; 2], calls: u64) -> Result
     Ok(())
 }
 
-#[test]
-fn calls_that_are_suspended_are_one_call_and_wait_apart() -> Result<()> {
-    for (program, filters, methods) in PAUSES {
-        for runtime in Runtime::all_for_modern(program)? {
-            // What is hooked changes what is told, and no figure of it.
-            for filter in filters {
-                let run = Run::new(&runtime, program).env("DOTNET_RuntimeAsync", "1").env("TIMER_FILTER", filter);
-                waits_are_told_apart(&time(run)?, methods, 5)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// As above, but optimised from the first call on, and in the midst of many.
-#[test]
-fn calls_are_one_call_in_optimised_code_as_well() -> Result<()> {
-    for (program, filters, methods) in PAUSES {
-        for runtime in Runtime::all_for_modern(program)? {
-            let all = [("1", ["700", "1", "0"], 700), ("0", ["5", "100", "5"], 5)];
-            for (tiers, arguments, calls) in all.into_iter().take(repetitions(1, all.len())) {
-                let run = Run::new(&runtime, program).args(arguments).env("DOTNET_RuntimeAsync", "1");
-                let run = run.env("TIMER_FILTER", filters[0]).env("DOTNET_TieredCompilation", tiers);
-                waits_are_told_apart(&time(run)?, methods, calls)?;
-            }
-        }
-    }
-    Ok(())
-}
-
 /// The runtimes, each with the ways to have hooks called.
 fn each_way() -> Result<Vec<(Runtime, &'static str)>> {
     let ways = |runtime: Runtime| ["runtime", "il", "il-all"].map(|by| (runtime.clone(), by));
@@ -154,39 +124,6 @@ fn each_way() -> Result<Vec<(Runtime, &'static str)>> {
 }
 
 const NOTHING_LEFT_OUT: &str = "timer: 0 calls without their callers, 0 without a time of their own\n";
-
-#[test]
-fn timer_counts_each_call_through_recursion_and_exceptions() -> Result<()> {
-    for (runtime, by) in each_way()? {
-        let run = Run::new(&runtime, "Calls").args(["2"]).env("TIMER_FILTER", "Known.*").env("TIMER_BY", by);
-        let times = time(run)?;
-        times.outcome.exited_with(0)?;
-        ensure!(times.outcome.stderr.contains(NOTHING_LEFT_OUT), "{}", times.outcome);
-        times.calls_are(&KNOWN_CALLS)?;
-        times.edges_are(&[
-            ("(nobody)", "Known.Fib(", 2),
-            ("Known.Fib(", "Known.Fib(", 2 * 1972),
-            ("Known.Deep(", "Known.Deep(", 20_000),
-            ("(nobody)", "Known.Outer(", 200),
-            ("Known.Outer(", "Known.Inner(", 200),
-            ("Known.Inner(", "Known.Throw(", 50),
-            // A finally block has its own method for a caller, although the throwing method is still on the stack.
-            ("Known.Inner(", "Known.Cleanup(", 200),
-            // A filter runs while that is not gone yet.
-            ("Known.Throw(", "Known.Filter(", 50),
-        ])?;
-        // These call no other methods, so the time of the outermost calls is the total time: recursion counts once.
-        for name in ["Known.Fib(", "Known.Deep("] {
-            let [_, inclusive, exclusive, ..] = times.of(name)?;
-            ensure!(
-                inclusive > 0 && inclusive == exclusive,
-                "{name}: {inclusive} and {exclusive} ns: {}",
-                times.outcome
-            );
-        }
-    }
-    Ok(())
-}
 
 #[test]
 fn timer_counts_a_million_calls_on_two_threads_with_exceptions() -> Result<()> {
@@ -387,31 +324,6 @@ fn timer_says_what_it_had_no_room_for_and_what_is_wrong_with_a_setting() -> Resu
     Ok(())
 }
 
-/// A `jmp`, a tail call whose return is shared with another path, and a million tail calls in a row.
-#[test]
-fn timer_by_il_counts_calls_that_end_in_others_and_lets_them_end_so() -> Result<()> {
-    for (runtime, by) in each_way()? {
-        let bare = Run::new(&runtime, "Jumps").run()?;
-        bare.exited_with(0)?;
-        let times = time(Run::new(&runtime, "Jumps").env("TIMER_FILTER", "Jumps.*").env("TIMER_BY", by))?;
-        times.outcome.exited_with(0)?;
-        ensure!(times.outcome.stdout == bare.stdout, "{by}: without: {bare}; with: {}", times.outcome);
-        ensure!(!times.outcome.stderr.contains("cannot be timed"), "{}", times.outcome);
-        // The compiler makes a loop of it, and the runtime's hooks see one call.
-        let down = if by == "runtime" { 1 } else { 1_000_001 };
-        times.calls_are(&[
-            ("Jumps.Jump(", 1),
-            ("Jumps.Landed(", 2),
-            ("Jumps.Shared(", 2),
-            ("Jumps.Down(", down),
-            ("Jumps.Say(", 4),
-        ])?;
-        // Each takes the place of its caller.
-        times.edges_are(&[("Jumps.Main(", "Jumps.Down(", down), ("Jumps.Main(", "Jumps.Landed(", 2)])?;
-    }
-    Ok(())
-}
-
 /// A hook in a method that the compiler inlines would cost many times what the method does.
 #[test]
 fn timer_by_il_leaves_out_what_the_compiler_inlines() -> Result<()> {
@@ -452,15 +364,108 @@ fn timer_by_il_keeps_precompiled_code_or_compiles_what_it_times() -> Result<()> 
     Ok(())
 }
 
-/// `ApplyMetaData` breaks precompiled code of .NET 11 that awaits; inserted hooks do without.
-#[test]
-fn a_web_application_outlives_hooks_inserted_into_the_framework() -> Result<()> {
-    for runtime in Runtime::all_for_modern("WebLoops")? {
-        let run = Run::new(&runtime, "WebLoops").args(["300"]);
-        let times = time(run.env("TIMER_FILTER", "System.Net.*").env("TIMER_BY", "il-all"))?;
-        ensure!(times.outcome.stdout == "wrong: 0\n", "{}", times.outcome);
-        let [calls, ..] = times.of("System.Net.Http.HttpClient.")?;
-        ensure!(calls > 0, "{}", times.outcome);
+/// See `main.rs`.
+mod differs {
+    use super::*;
+
+    #[test]
+    fn calls_that_are_suspended_are_one_call_and_wait_apart() -> Result<()> {
+        for (program, filters, methods) in PAUSES {
+            for runtime in Runtime::all_for_modern(program)? {
+                // What is hooked changes what is told, and no figure of it.
+                for filter in filters {
+                    let run = Run::new(&runtime, program).env("DOTNET_RuntimeAsync", "1").env("TIMER_FILTER", filter);
+                    waits_are_told_apart(&time(run)?, methods, 5)?;
+                }
+            }
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// As above, but optimised from the first call on, and in the midst of many.
+    #[test]
+    fn calls_are_one_call_in_optimised_code_as_well() -> Result<()> {
+        for (program, filters, methods) in PAUSES {
+            for runtime in Runtime::all_for_modern(program)? {
+                let all = [("1", ["700", "1", "0"], 700), ("0", ["5", "100", "5"], 5)];
+                for (tiers, arguments, calls) in all.into_iter().take(repetitions(1, all.len())) {
+                    let run = Run::new(&runtime, program).args(arguments).env("DOTNET_RuntimeAsync", "1");
+                    let run = run.env("TIMER_FILTER", filters[0]).env("DOTNET_TieredCompilation", tiers);
+                    waits_are_told_apart(&time(run)?, methods, calls)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn timer_counts_each_call_through_recursion_and_exceptions() -> Result<()> {
+        for (runtime, by) in each_way()? {
+            let run = Run::new(&runtime, "Calls").args(["2"]).env("TIMER_FILTER", "Known.*").env("TIMER_BY", by);
+            let times = time(run)?;
+            times.outcome.exited_with(0)?;
+            ensure!(times.outcome.stderr.contains(NOTHING_LEFT_OUT), "{}", times.outcome);
+            times.calls_are(&KNOWN_CALLS)?;
+            times.edges_are(&[
+                ("(nobody)", "Known.Fib(", 2),
+                ("Known.Fib(", "Known.Fib(", 2 * 1972),
+                ("Known.Deep(", "Known.Deep(", 20_000),
+                ("(nobody)", "Known.Outer(", 200),
+                ("Known.Outer(", "Known.Inner(", 200),
+                ("Known.Inner(", "Known.Throw(", 50),
+                // A finally block has its own method for a caller, although the throwing method is still on the stack.
+                ("Known.Inner(", "Known.Cleanup(", 200),
+                // A filter runs while that is not gone yet.
+                ("Known.Throw(", "Known.Filter(", 50),
+            ])?;
+            // These call no other methods, so the time of the outermost calls is the total time: recursion counts once.
+            for name in ["Known.Fib(", "Known.Deep("] {
+                let [_, inclusive, exclusive, ..] = times.of(name)?;
+                ensure!(
+                    inclusive > 0 && inclusive == exclusive,
+                    "{name}: {inclusive} and {exclusive} ns: {}",
+                    times.outcome
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// A `jmp`, a tail call whose return is shared with another path, and a million tail calls in a row.
+    #[test]
+    fn timer_by_il_counts_calls_that_end_in_others_and_lets_them_end_so() -> Result<()> {
+        for (runtime, by) in each_way()? {
+            let bare = Run::new(&runtime, "Jumps").run()?;
+            bare.exited_with(0)?;
+            let times = time(Run::new(&runtime, "Jumps").env("TIMER_FILTER", "Jumps.*").env("TIMER_BY", by))?;
+            times.outcome.exited_with(0)?;
+            ensure!(times.outcome.stdout == bare.stdout, "{by}: without: {bare}; with: {}", times.outcome);
+            ensure!(!times.outcome.stderr.contains("cannot be timed"), "{}", times.outcome);
+            // The compiler makes a loop of it, and the runtime's hooks see one call.
+            let down = if by == "runtime" { 1 } else { 1_000_001 };
+            times.calls_are(&[
+                ("Jumps.Jump(", 1),
+                ("Jumps.Landed(", 2),
+                ("Jumps.Shared(", 2),
+                ("Jumps.Down(", down),
+                ("Jumps.Say(", 4),
+            ])?;
+            // Each takes the place of its caller.
+            times.edges_are(&[("Jumps.Main(", "Jumps.Down(", down), ("Jumps.Main(", "Jumps.Landed(", 2)])?;
+        }
+        Ok(())
+    }
+
+    /// `ApplyMetaData` breaks precompiled code of .NET 11 that awaits; inserted hooks do without.
+    #[test]
+    fn a_web_application_outlives_hooks_inserted_into_the_framework() -> Result<()> {
+        for runtime in Runtime::all_for_modern("WebLoops")? {
+            let run = Run::new(&runtime, "WebLoops").args(["300"]);
+            let times = time(run.env("TIMER_FILTER", "System.Net.*").env("TIMER_BY", "il-all"))?;
+            ensure!(times.outcome.stdout == "wrong: 0\n", "{}", times.outcome);
+            let [calls, ..] = times.of("System.Net.Http.HttpClient.")?;
+            ensure!(calls > 0, "{}", times.outcome);
+        }
+        Ok(())
+    }
 }

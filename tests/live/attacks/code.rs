@@ -11,7 +11,7 @@ const HOT: [&str; 7] =
 
 /// Methods of every shape, in the last tier: also those that native code calls, which inserted calls must not bring
 /// back in cooperative mode.
-fn hot(runtime: &Runtime, app: &str, does: &str, seconds: u32, settings: &[(&str, &str)]) -> Result<()> {
+fn hot(runtime: &Runtime, app: &str, does: &str, seconds: f64, settings: &[(&str, &str)]) -> Result<()> {
     let bare = Run::new(runtime, app).args(["0.1"]).run()?;
     let edited = if app == "RareShapes" { "Rare" } else { app };
     let run = Run::new(runtime, app).args([seconds.to_string()]).env("ATTACKS_HOT", does);
@@ -30,8 +30,8 @@ fn hot(runtime: &Runtime, app: &str, does: &str, seconds: u32, settings: &[(&str
 #[test]
 fn methods_of_every_shape_are_edited_and_hooked_while_they_run() -> Result<()> {
     for runtime in Runtime::all_for_modern("Hot")?.iter().filter(|runtime| !runtime.is_windows()) {
-        hot(runtime, "Hot", "edits", 1, &[])?;
-        hot(runtime, "Hot", "once", 1, &[("DOTNET_TieredCompilation", "0")])?;
+        hot(runtime, "Hot", "edits", repetitions(0.6, 1.0), &[])?;
+        hot(runtime, "Hot", "once", repetitions(0.6, 1.0), &[("DOTNET_TieredCompilation", "0")])?;
     }
     Ok(())
 }
@@ -40,7 +40,7 @@ fn methods_of_every_shape_are_edited_and_hooked_while_they_run() -> Result<()> {
 #[test]
 fn methods_of_shapes_that_only_il_has_are_edited_and_hooked_while_they_run() -> Result<()> {
     for runtime in Runtime::all()?.iter().filter(|runtime| !runtime.is_windows() && !runtime.is_emulated()) {
-        hot(runtime, "RareShapes", "edits fast", 1, &[])?;
+        hot(runtime, "RareShapes", "edits fast", repetitions(0.6, 1.0), &[])?;
     }
     Ok(())
 }
@@ -70,7 +70,7 @@ fn every_method_that_is_compiled_is_edited() -> Result<()> {
 #[test]
 fn generic_methods_of_ref_structs_are_edited_while_they_run() -> Result<()> {
     for runtime in Runtime::all_for_modern("RefTypes")?.iter().filter(|runtime| !runtime.is_windows()) {
-        hot(runtime, "RefTypes", "edits", 2, &[])?;
+        hot(runtime, "RefTypes", "edits", repetitions(1.0, 2.0), &[])?;
     }
     Ok(())
 }
@@ -100,9 +100,9 @@ fn vectors_that_tail_calls_pass_stay_whole() -> Result<()> {
     let optimised = ("DOTNET_TieredCompilation", "0");
     let older = ("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW,-AVX512CD");
     for runtime in Runtime::all_for_modern("WideValues")?.iter().filter(|runtime| !runtime.is_windows()) {
-        hot(runtime, "WideValues", "fast exact", 1, &[optimised, older])?;
-        hot(runtime, "WideValues", "slow exact", 1, &[optimised])?;
-        hot(runtime, "WideValues", "slow-by-il exact", 1, &[optimised, older])?;
+        hot(runtime, "WideValues", "fast exact", repetitions(0.6, 1.0), &[optimised, older])?;
+        hot(runtime, "WideValues", "slow exact", repetitions(0.6, 1.0), &[optimised])?;
+        hot(runtime, "WideValues", "slow-by-il exact", repetitions(0.6, 1.0), &[optimised, older])?;
     }
     Ok(())
 }
@@ -111,8 +111,8 @@ fn vectors_that_tail_calls_pass_stay_whole() -> Result<()> {
 #[test]
 fn values_that_are_not_what_their_type_says_are_read() -> Result<()> {
     for runtime in Runtime::all_for_modern("Shapes")?.iter().filter(|runtime| !runtime.is_windows()) {
-        hot(runtime, "Shapes", "slow exact", 1, &[])?;
-        hot(runtime, "Shapes", "edits slow-by-il", 1, &[])?;
+        hot(runtime, "Shapes", "slow exact", repetitions(0.6, 1.0), &[])?;
+        hot(runtime, "Shapes", "edits slow-by-il", repetitions(0.6, 1.0), &[])?;
     }
     Ok(())
 }
@@ -139,9 +139,9 @@ mod long {
         for runtime in Runtime::all_for_modern("Hot")?.iter().filter(|runtime| !runtime.is_windows()) {
             for does in HOT {
                 for settings in SETTINGS {
-                    hot(runtime, "Hot", does, repetitions(2, 10), settings)?;
-                    hot(runtime, "Shapes", does, repetitions(2, 10), settings)?;
-                    hot(runtime, "RareShapes", does, repetitions(2, 10), settings)?;
+                    hot(runtime, "Hot", does, repetitions(2.0, 10.0), settings)?;
+                    hot(runtime, "Shapes", does, repetitions(2.0, 10.0), settings)?;
+                    hot(runtime, "RareShapes", does, repetitions(2.0, 10.0), settings)?;
                 }
             }
         }

@@ -33,6 +33,19 @@ const OPERATIONS: (&str, u64) = ("System.Runtime.CompilerServices.AsyncProfilerE
 /// So many samples are enough for shares.
 const SAMPLES: u64 = 250;
 
+/// How long the programs work that are recorded from their start, in milliseconds.
+fn working(times: u64) -> String {
+    (times * repetitions(2500, 4000)).to_string()
+}
+
+/// How long a recording without callers lasts, in seconds.
+const PHYSICAL: f64 = 1.0;
+
+/// How long they are recorded, and others that are attached to, in seconds: the end of the recording comes first.
+fn recording(times: u64) -> f64 {
+    times as f64 * repetitions(2.0, 3.0)
+}
+
 /// What a folded profile has of the helper, in nanoseconds.
 #[derive(Debug, Default)]
 struct Helper {
@@ -95,7 +108,7 @@ fn modern() -> Result<Vec<Runtime>> {
 }
 
 /// `corprof record` of this program, or of this process.
-fn record(file: &Path, options: &[&str], seconds: u64) -> Result<Command> {
+fn record(file: &Path, options: &[&str], seconds: f64) -> Result<Command> {
     let mut command = corprof()?;
     command.arg("record").arg("-o").arg(file).args(["--rate", "1000", "--duration", &seconds.to_string()]);
     command.args(options);
@@ -116,9 +129,9 @@ fn is_said(stderr: &str) -> bool {
 /// Records a run from its start, and returns what the command says.
 fn record_from_the_start(runtime: &Runtime, kind: &str, file: &Path, times: u64) -> Result<String> {
     // .NET 10 asks for it.
-    let mut command = record(file, &["--env", "DOTNET_RuntimeAsync=1"], 3 * times)?;
+    let mut command = record(file, &["--env", "DOTNET_RuntimeAsync=1"], recording(times))?;
     let program = application(runtime, "AsyncShares")?;
-    let output = command.arg("--").args(program).args([kind, &(4000 * times).to_string()]).output()?;
+    let output = command.arg("--").args(program).args([kind, &working(times)]).output()?;
     let (_, stderr) = texts(&output);
     ensure!(output.status.success(), "{runtime}: {output:?}");
     ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}, {kind}: {stderr}");
@@ -174,15 +187,17 @@ fn callers_are_those_that_await_in_samples_of_the_runtime() -> Result<()> {
             program.expect("ready")?;
             let pid = program.child.id().to_string();
             let file = folder.path().join("p.folded");
-            let output = record(&file, &["--pid", &pid], 2 * times)?.output()?;
+            let output = record(&file, &["--pid", &pid], recording(times))?.output()?;
             let (_, stderr) = texts(&output);
             ensure!(output.status.success() && stderr.contains("by EventPipe"), "{runtime}: {output:?}");
             ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}, {kind}: {stderr}");
             Helper::read(&file)?.check().with_context(|| format!("{runtime}, {kind}: {stderr}"))?;
-            let output = record(&file, &["--pid", &pid, "--physical"], 1)?.output()?;
-            ensure!(output.status.success(), "{runtime}: {output:?}");
-            let physical = Helper::read(&file)?;
-            ensure!(physical.in_pool > 0.9 * physical.total, "{runtime}, {kind}: {physical:?}");
+            if repetitions(false, true) {
+                let output = record(&file, &["--pid", &pid, "--physical"], PHYSICAL)?.output()?;
+                ensure!(output.status.success(), "{runtime}: {output:?}");
+                let physical = Helper::read(&file)?;
+                ensure!(physical.in_pool > 0.9 * physical.total, "{runtime}, {kind}: {physical:?}");
+            }
             program.end()?;
         }
         Ok(())
@@ -201,14 +216,19 @@ fn callers_are_those_that_await_after_an_attach_and_stacks_are_physical_on_reque
             program.expect("ready")?;
             let pid = program.child.id().to_string();
             let file = folder.path().join("p.folded");
-            let output = record(&file, &["--pid", &pid], 3 * times)?.output()?;
-            let (_, stderr) = texts(&output);
-            ensure!(output.status.success(), "{runtime}: {output:?}");
-            ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}, {kind}: {stderr}");
-            Helper::read(&file)?.check().with_context(|| format!("{runtime}, {kind}: {stderr}"))?;
-            ensure!(is_said(&stderr), "{runtime}, {kind}: {stderr}");
+            // There is no need for a probe, and the profiler leaves: the next one can come.
+            for probe in [None, Some("--async-probe")] {
+                let options: Vec<&str> = ["--pid", &pid].into_iter().chain(probe).collect();
+                let output = record(&file, &options, recording(times))?.output()?;
+                let (_, stderr) = texts(&output);
+                ensure!(output.status.success(), "{runtime}: {output:?}");
+                ensure!(is_said(&stderr), "{runtime}, {kind}: {stderr}");
+                ensure!(!stderr.contains("at rest") && !stderr.contains("by EventPipe"), "{runtime}: {output:?}");
+                ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}, {kind}: {stderr}");
+                Helper::read(&file)?.check().with_context(|| format!("{runtime}, {kind}: {stderr}"))?;
+            }
 
-            let output = record(&file, &["--pid", &pid, "--physical"], 1)?.output()?;
+            let output = record(&file, &["--pid", &pid, "--physical"], PHYSICAL)?.output()?;
             let (_, stderr) = texts(&output);
             ensure!(output.status.success() && !is_said(&stderr), "{runtime}: {output:?}");
             let physical = Helper::read(&file)?;
@@ -267,7 +287,7 @@ fn top_counts_for_those_that_await() -> Result<()> {
             let run = Run::new(runtime, "AsyncShares").env("DOTNET_RuntimeAsync", "1").args([kind]);
             let program = Program::start(run.command()?)?;
             program.expect("ready")?;
-            let table = top(program.child.id(), &[], 4 * times)?;
+            let table = top(program.child.id(), &[], repetitions(3, 4) * times)?;
             let burnt = total(&table, &["Helper.Burn("]);
             ensure_or_longer!(burnt > 0.5, "{runtime}, {kind}: {table}");
             let note = table["async_callers"].as_str().unwrap_or_default();
@@ -296,7 +316,7 @@ fn top_counts_for_those_that_await_by_a_probe() -> Result<()> {
     patiently(with_machines()?, |runtime, times| {
         let program = Program::start(Run::new(runtime, "AsyncMachines").args(["work"]).command()?)?;
         program.expect("ready")?;
-        let table = top(program.child.id(), &["--async-probe"], 4 * times)?;
+        let table = top(program.child.id(), &["--async-probe"], repetitions(3, 4) * times)?;
         ensure!(table["by_event_pipe"] == false, "{runtime}: {table}");
         let note = table["async_callers"].as_str().unwrap_or_default();
         ensure!(note.starts_with("Async callers: known of "), "{runtime}: {table}");
@@ -372,7 +392,7 @@ fn creators_are_those_that_have_started_what_nobody_awaits() -> Result<()> {
             program.expect("ready")?;
             let pid = program.child.id().to_string();
             let file = folder.path().join("p.folded");
-            let output = record(&file, &["--pid", &pid], 3 * times)?.output()?;
+            let output = record(&file, &["--pid", &pid], 3.0 * times as f64)?.output()?;
             ensure!(output.status.success(), "{runtime}: {output:?}");
             program.end()?;
             let about = fs::read_to_string(&file)?;
@@ -399,7 +419,7 @@ fn stacks_are_physical_where_the_runtime_suspends_methods_and_does_not_tell() ->
         }
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("p.folded");
-        let mut command = record(&file, &["--env", "DOTNET_RuntimeAsync=1"], times)?;
+        let mut command = record(&file, &["--env", "DOTNET_RuntimeAsync=1"], times as f64)?;
         let output = command.arg("--").args(application(runtime, "AsyncShares")?).args(["shop", "2000"]).output()?;
         let (_, stderr) = texts(&output);
         ensure!(output.status.success() && !is_said(&stderr), "{runtime}: {output:?}");
@@ -421,9 +441,9 @@ fn with_machines() -> Result<Vec<Runtime>> {
 fn record_machines(runtime: &Runtime, kind: &str, env: &[&str], times: u64) -> Result<(Helper, String)> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("p.folded");
-    let mut command = record(&file, env, 3 * times)?;
+    let mut command = record(&file, env, recording(times))?;
     let program = application(runtime, "AsyncMachines")?;
-    let output = command.arg("--").args(program).args([kind, &(4000 * times).to_string()]).output()?;
+    let output = command.arg("--").args(program).args([kind, &working(times)]).output()?;
     let (_, stderr) = texts(&output);
     ensure!(output.status.success(), "{runtime}: {output:?}");
     ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}, {kind}: {stderr}");
@@ -486,7 +506,7 @@ fn record_with_probe(runtime: &Runtime, run: Run, times: u64) -> Result<(Helper,
     let file = folder.path().join("p.folded");
     // Classes are met first.
     let options = ["--pid", &pid, "--async-probe", "--delay", &times.to_string()];
-    let output = record(&file, &options, 2 * times)?.output()?;
+    let output = record(&file, &options, recording(times))?.output()?;
     let (_, stderr) = texts(&output);
     ensure!(output.status.success(), "{runtime}: {output:?}");
     ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}: {stderr}");
@@ -496,62 +516,34 @@ fn record_with_probe(runtime: &Runtime, run: Run, times: u64) -> Result<(Helper,
     Ok((Helper::read(&file)?, stderr))
 }
 
-/// On a web service, whose endpoints the framework calls: also from its start, where the first requests compile all.
+/// The runtimes that run the web service.
+fn with_web() -> Result<Vec<Runtime>> {
+    let all = Runtime::all_for_modern("WebShares")?.into_iter();
+    Ok(all.filter(|runtime| !runtime.is_windows() && !runtime.is_emulated()).collect())
+}
+
+/// Whether nearly each sample of the web service has its endpoint.
+fn check_web(runtime: &Runtime, helper: &Helper, stderr: &str) -> Result<()> {
+    let least = if runtime.has(Difference::AsyncOperations) { 0.97 } else { 0.99 };
+    ensure_or_longer!(helper.right >= least * helper.total, "{runtime}: {helper:?}, {stderr}");
+    helper.check().with_context(|| format!("{runtime}: {stderr}"))
+}
+
+/// On a web service, whose endpoints the framework calls: from its start, where the first requests compile all.
 #[test]
 fn samples_in_shared_code_of_a_web_service_have_their_endpoints() -> Result<()> {
-    let runtimes = Runtime::all_for_modern("WebShares")?.into_iter();
-    let runtimes = runtimes.filter(|runtime| !runtime.is_windows() && !runtime.is_emulated()).collect();
-    patiently(runtimes, |runtime, times| {
-        let is_told = runtime.has(Difference::AsyncOperations);
+    patiently(with_web()?, |runtime, times| {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("p.folded");
-        let check = |helper: &Helper, stderr: &str| {
-            let least = if is_told { 0.97 } else { 0.99 };
-            ensure_or_longer!(helper.right >= least * helper.total, "{runtime}: {helper:?}, {stderr}");
-            helper.check().with_context(|| format!("{runtime}: {stderr}"))
-        };
-        let mut command = record(&file, &["--delay", "0.5"], 3 * times)?;
+        // The longer the run, the more it may compile before: a busy machine takes its time for the first requests.
+        let delay = times as f64 * repetitions(1.0, 0.5);
+        let mut command = record(&file, &["--delay", &delay.to_string()], recording(times))?;
         let program = application(runtime, "WebShares")?;
-        let output = command.arg("--").args(program).arg((4000 * times).to_string()).output()?;
+        let output = command.arg("--").args(program).arg((times * repetitions(3500, 4000)).to_string()).output()?;
         ensure!(output.status.success(), "{runtime}: {output:?}");
         let (_, stderr) = texts(&output);
         ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}: {stderr}");
-        check(&Helper::read(&file)?, &stderr)?;
-        if is_told {
-            let program = Program::start(Run::new(runtime, "WebShares").command()?)?;
-            program.expect("ready")?;
-            let pid = program.child.id().to_string();
-            let output = record(&file, &["--pid", &pid], 2 * times)?.output()?;
-            let (_, stderr) = texts(&output);
-            ensure!(output.status.success() && program.end()?.0 == Some(0), "{runtime}: {output:?}");
-            check(&Helper::read(&file)?, &stderr)
-        } else {
-            let (helper, stderr) = record_with_probe(runtime, Run::new(runtime, "WebShares"), times)?;
-            check(&helper, &stderr)
-        }
-    })
-}
-
-/// On .NET 11 there is no need for a probe, and the profiler leaves.
-#[test]
-fn no_probe_is_set_where_the_runtime_tells() -> Result<()> {
-    patiently(modern()?, |runtime, times| {
-        if !runtime.has(Difference::AsyncOperations) {
-            return Ok(());
-        }
-        let folder = tempfile::tempdir()?;
-        let program = Program::start(Run::new(runtime, "AsyncShares").args(["machines"]).command()?)?;
-        program.expect("ready")?;
-        let pid = program.child.id().to_string();
-        for _ in 0..2 {
-            let file = folder.path().join("p.folded");
-            let output = record(&file, &["--pid", &pid, "--async-probe"], times)?.output()?;
-            let (_, stderr) = texts(&output);
-            ensure!(output.status.success() && is_said(&stderr), "{runtime}: {output:?}");
-            ensure!(!stderr.contains("at rest") && !stderr.contains("by EventPipe"), "{runtime}: {output:?}");
-        }
-        program.end()?;
-        Ok(())
+        check_web(runtime, &Helper::read(&file)?, &stderr)
     })
 }
 
@@ -560,7 +552,8 @@ fn no_probe_is_set_where_the_runtime_tells() -> Result<()> {
 fn callers_are_those_that_await_while_collections_run() -> Result<()> {
     patiently(with_machines()?, |runtime, times| {
         let options = [&AFTER_THE_START[..], &["--env", "DOTNET_GCgen0size=20000"]].concat();
-        let (helper, stderr) = record_machines(runtime, "collect", &options, times)?;
+        // Collections take most of the time.
+        let (helper, stderr) = record_machines(runtime, "collect", &options, 2 * times)?;
         ensure_or_longer!(helper.right >= 0.9 * helper.total, "{runtime}: {helper:?}, {stderr}");
         Ok(())
     })
@@ -580,6 +573,25 @@ fn callers_are_not_those_of_others_while_assemblies_are_unloaded() -> Result<()>
 
 mod long {
     use super::*;
+
+    #[test]
+    fn samples_of_a_web_service_have_their_endpoints_after_an_attach() -> Result<()> {
+        patiently(with_web()?, |runtime, times| {
+            if !runtime.has(Difference::AsyncOperations) {
+                let (helper, stderr) = record_with_probe(runtime, Run::new(runtime, "WebShares"), times)?;
+                return check_web(runtime, &helper, &stderr);
+            }
+            let folder = tempfile::tempdir()?;
+            let file = folder.path().join("p.folded");
+            let program = Program::start(Run::new(runtime, "WebShares").command()?)?;
+            program.expect("ready")?;
+            let pid = program.child.id().to_string();
+            let output = record(&file, &["--pid", &pid], recording(times))?.output()?;
+            let (_, stderr) = texts(&output);
+            ensure!(output.status.success() && program.end()?.0 == Some(0), "{runtime}: {output:?}");
+            check_web(runtime, &Helper::read(&file)?, &stderr)
+        })
+    }
 
     /// Another profiler is in the process, so the runtime itself takes the samples.
     #[test]

@@ -171,12 +171,14 @@ fn a_process_that_does_not_answer_or_is_killed_ends_the_commands_with_a_reason()
 fn an_attached_sampler_sends_signals_to_threads_that_are_older() -> Result<()> {
     patiently(runtimes()?, |runtime, times| {
         let folder = tempfile::tempdir()?;
-        let run = Run::new(runtime, "Shares").args([&(4000 * times).to_string(), "1"]);
+        let run = Run::new(runtime, "Shares").args([&(3000 * times).to_string(), "1"]);
         let program = Program::start(run.command()?)?;
         let pid = program.child.id().to_string();
         thread::sleep(Duration::from_secs(1));
         let out = folder.path().join("shares.folded");
-        let data = format!("SAMPLER_HZ=1000\nSAMPLER_DURATION={times}\nSAMPLER_OUT={}\n", out.display());
+        // With the usual budget there are few samples of a second, beside other tests.
+        let data =
+            format!("SAMPLER_HZ=1000\nSAMPLER_BUDGET=50\nSAMPLER_DURATION={times}\nSAMPLER_OUT={}\n", out.display());
         let output = corprof()?.args(["attach", &pid, "sampler", "--data", &data, "--timeout", "120"]).output()?;
         ensure!(output.status.success(), "{runtime}: {output:?}");
         let (code, stderr) = program.end()?;
@@ -207,7 +209,7 @@ fn an_attached_sampler_sends_signals_to_threads_that_are_older() -> Result<()> {
 fn an_attached_sampler_names_dynamic_methods_that_are_older() -> Result<()> {
     patiently(runtimes()?, |runtime, times| {
         let folder = tempfile::tempdir()?;
-        let run = Run::new(runtime, "Dynamic").args([&(4000 * times).to_string()]);
+        let run = Run::new(runtime, "Dynamic").args([&(3000 * times).to_string()]);
         let program = Program::start(run.command()?)?;
         let pid = program.child.id().to_string();
         thread::sleep(Duration::from_secs(1));

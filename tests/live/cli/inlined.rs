@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use corprof_tests::{ensure_or_longer, patiently};
+use corprof_tests::{ensure_or_longer, patiently, repetitions};
 use serde_json::Value;
 
 use super::*;
@@ -77,13 +77,13 @@ fn warm(runtime: &Runtime) -> Result<Program> {
 fn inlined_methods_are_shown_from_the_start_and_after_an_attach() -> Result<()> {
     let runtimes = runtimes()?.into_iter().filter(|runtime| runtime.major >= 8).collect();
     patiently(runtimes, |runtime, times| {
-        let seconds = (2 * times).to_string();
+        let seconds = (repetitions(1, 2) * times).to_string();
         let folder = tempfile::tempdir()?;
         let path = |name: &str| folder.path().join(name).display().to_string();
         let (folded, trace, viewed) = (path("p.folded"), path("p.nettrace"), path("viewed.folded"));
         let mut command = corprof()?;
         command.args(["record", "--rate", "500", "-o", &folded, "--"]).args(application(runtime, "InlinedCalls")?);
-        let output = command.arg((2000 * times).to_string()).output()?;
+        let output = command.arg((repetitions(1500, 2000) * times).to_string()).output()?;
         // As above.
         ensure_or_longer!(output.status.code() != Some(124), "{runtime}: {output:?}");
         ensure!(output.status.success(), "{runtime}: {output:?}");
@@ -115,7 +115,7 @@ fn inlined_methods_are_among_stacks_and_in_top() -> Result<()> {
     patiently(runtimes, |runtime, times| {
         let program = warm(runtime)?;
         let pid = program.child.id().to_string();
-        let stacks: String = (0..4 * times).map(|_| Ok(folded(&ask(&["stacks", &pid])?))).collect::<Result<_>>()?;
+        let stacks: String = (0..6 * times).map(|_| Ok(folded(&ask(&["stacks", &pid])?))).collect::<Result<_>>()?;
         check(&format!("{runtime}, stacks"), &stacks)?;
         let table: Value =
             serde_json::from_str(&ask(&["top", &pid, "--json", "--duration", &(2 * times).to_string()])?)?;

@@ -31,7 +31,7 @@ fn samples_have_the_requests_that_they_are_of() -> Result<()> {
         let file = folder.path().join("web.nettrace");
         let mut command = corprof()?;
         command.arg("record").arg("-o").arg(&file).args(["--rate", "500", "--events", "cpu,activity", "--"]);
-        let output = command.args(application(runtime, "WebLabels")?).arg((2500 * times).to_string()).output()?;
+        let output = command.args(application(runtime, "WebLabels")?).arg((3500 * times).to_string()).output()?;
         ensure!(output.status.success(), "{runtime}: {output:?}");
         let tells_operations = runtime.has(Difference::AsyncOperations);
         let all = view(&file, &[])?;

@@ -153,10 +153,10 @@ fn a_call_that_still_runs_at_the_end_and_a_pattern_without_methods_are_said() ->
             "{stderr}"
         );
         let (calls, data) = slow_calls(&page)?;
-        // The one that has ended was longer than the other one has run.
+        // The one that has ended was longer than the other one has run: on a busy machine that has run for as long.
         ensure_or_longer!(calls.len() == 1, "{calls:?}");
         let title = calls[0]["call"].as_str().unwrap_or_default();
-        ensure!(title == format!("Orders.Pause({}, 1, null)", 70 * factor), "{title}");
+        ensure_or_longer!(title == format!("Orders.Pause({}, 1, null)", 70 * factor), "{title}");
         ensure_or_longer!(share(&data, &calls[0], "[waits]") > 0.8, "{}", calls[0]);
 
         // Its methods are compiled after the first snapshot, for which the pattern has matched none yet.

@@ -9,11 +9,14 @@ use super::documents::Schema;
 use super::*;
 
 /// A run of tests/managed/Standing.cs whose threads stand where they are to stand.
-fn standing(runtime: &Runtime) -> Result<Program> {
-    let program = Program::start(Run::new(runtime, "Standing").command()?)?;
+fn standing(runtime: &Runtime, arguments: &[&str]) -> Result<Program> {
+    let program = Program::start(Run::new(runtime, "Standing").args(arguments.iter().copied()).command()?)?;
     program.expect("ready")?;
     Ok(program)
 }
+
+/// Without the thread that computes all the time.
+const CALM: [&str; 1] = ["calm"];
 
 fn stacks(pid: &str, options: &[&str]) -> Result<Output> {
     Ok(corprof()?.args(["stacks", pid]).args(options).output()?)
@@ -53,7 +56,7 @@ fn mains_are_the_outermost(stacks: &Value) -> Result<bool> {
 #[test]
 fn every_thread_is_shown_where_it_stands_as_often_as_is_asked() -> Result<()> {
     for runtime in runtimes()? {
-        let program = standing(&runtime)?;
+        let program = standing(&runtime, &[])?;
         let pid = program.child.id().to_string();
         let mut runs = false;
         let end = Instant::now() + PATIENCE;
@@ -112,7 +115,7 @@ fn every_thread_is_shown_where_it_stands_as_often_as_is_asked() -> Result<()> {
 fn a_thread_that_sleeps_shortly_waits() -> Result<()> {
     const LOOKS: usize = 10;
     for runtime in runtimes()? {
-        let program = standing(&runtime)?;
+        let program = standing(&runtime, &CALM)?;
         let pid = program.child.id().to_string();
         let mut waits = 0;
         for _ in 0..LOOKS {
@@ -188,7 +191,7 @@ fn dynamic_methods_that_run_are_innermost() -> Result<()> {
 #[test]
 fn a_reader_that_has_seen_enough_is_no_failure_and_a_full_disk_is_one() -> Result<()> {
     for runtime in runtimes()? {
-        let program = standing(&runtime)?;
+        let program = standing(&runtime, &CALM)?;
         let pid = program.child.id().to_string();
         for (question, options) in [("stacks", &[][..]), ("stacks", &["--json"]), ("locks", &["--duration", "0.5"])] {
             let command = || -> Result<Command> {
@@ -552,7 +555,7 @@ fn what_cannot_be_looked_at_is_said() -> Result<()> {
         refused("4194304", 3, "there is no process 4194304")?; // above the highest number of Linux
         refused(&std::process::id().to_string(), 3, "no diagnostics port")?;
 
-        let stopped = standing(&runtime)?;
+        let stopped = standing(&runtime, &CALM)?;
         let pid = stopped.child.id().to_string();
         let signal = |name: &str| std::process::Command::new("kill").args([name, &pid]).status();
         signal("-STOP")?;
