@@ -5,6 +5,7 @@
 //! the mistake.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot read its files fails")]
 
+use std::path::Path;
 use std::process::Command;
 
 /// Set to anything, it leaves out the comparison of messages, for work with another compiler.
@@ -45,9 +46,8 @@ fn messages_are_of_this_compiler() -> bool {
 /// The release that the workspace's manifest names.
 fn messages_of() -> String {
     let manifest = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml")).unwrap();
-    let manifest: toml::Table = manifest.parse().unwrap();
-    let named = &manifest["workspace"]["metadata"]["corprof"]["messages-of"];
-    named.as_str().expect("`messages-of` is a text, such as \"1.95\"").to_owned()
+    let named = manifest.lines().find_map(|line| line.strip_prefix("messages-of = \"")?.strip_suffix('"'));
+    named.expect("`messages-of` is a text, such as \"1.95\"").to_owned()
 }
 
 /// The release that trybuild compiles with.
@@ -61,8 +61,7 @@ fn this_release() -> String {
 #[cfg(unix)]
 #[test]
 fn another_compiler_is_told_what_to_do() {
-    let dir = tempfile::tempdir().unwrap();
-    let rustc = dir.path().join("rustc");
+    let rustc = Path::new(env!("CARGO_TARGET_TMPDIR")).join("another-rustc");
     // The shell writes it: a program that another test starts meanwhile would inherit the file, open and so not
     // executable.
     let write = r#"printf '#!/bin/sh\necho release: 1.12.0\n' > "$0" && chmod +x "$0""#;
