@@ -99,7 +99,7 @@ pub(super) fn is_slow() -> bool {
 
 /// The processor's counter, where it can be read inline.
 #[inline]
-pub(crate) fn counter() -> Option<u64> {
+pub(super) fn counter() -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
     {
         // SAFETY: every x86-64 processor has this instruction, and the operating systems that .NET runs on forbid it

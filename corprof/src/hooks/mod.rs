@@ -104,6 +104,7 @@ mod inserted_calls;
 mod install;
 mod installed;
 mod left_out;
+mod sample_clock;
 mod setup;
 mod signature;
 mod slow;
@@ -124,6 +125,7 @@ pub use in_slow_hook::InSlowHook;
 pub use inserted::Precompiled;
 use installed::Installed;
 pub use left_out::{HookedFunctions, LeftOut};
+pub use sample_clock::SampleClock;
 pub use setup::HookSetup;
 pub use unwind::StackBoundary;
 

@@ -181,7 +181,7 @@ unsafe fn return_address(stack_pointer: usize) -> usize {
     let place: *const usize = std::ptr::with_exposed_provenance(stack_pointer - size_of::<usize>());
     // SAFETY: what the runtime passes to a fast hook is the stack pointer before the call, below which the call
     // instruction has written the address; the function has not returned yet (test: live
-    // timer::calls_that_are_suspended_are_one_call_and_wait_apart).
+    // timer::differs::calls_that_are_suspended_are_one_call_and_wait_apart).
     unsafe { place.read() }
 }
 

@@ -28,7 +28,6 @@
 
 mod activity;
 mod budget;
-mod clock;
 mod options;
 mod recording;
 mod report;
@@ -54,7 +53,6 @@ pub fn ticks_per_second() -> u64 {
 
 pub use crate::walk::native_function::NativeFunction;
 pub use crate::walk::stack_writer::SampledFrame;
-pub use clock::SampleClock;
 pub use options::{Mode, Sampler, SamplerError};
 pub use report::{CodeCounts, Report, SkippedRounds, SuspensionTimes, ThreadCounts};
 pub use round::{Round, Sample, SampledThread};

@@ -11,10 +11,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use corprof::hooks::{HookValues, InSlowHook, Precompiled};
+use corprof::hooks::{HookValues, InSlowHook, Precompiled, SampleClock};
 use corprof::instrumentation::StartError;
 use corprof::prelude::*;
-use corprof::sampler::SampleClock;
 use corprof::values::{Arguments, ChainEnd, LinkCache, Links, ReturnValue, Value};
 
 use runs::{MOST_METHODS, Runs};

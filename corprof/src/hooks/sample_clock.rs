@@ -2,8 +2,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::hooks::clock::counter;
 use crate::system;
+
+use super::clock::counter;
 
 /// After so many ticks of nanoseconds the distance to an older pair is taken anew: the system may slow its clock down,
 /// or speed it up.
@@ -15,12 +16,12 @@ const ATTEMPTS: usize = 4;
 
 /// A clock for hooks, to whose readings the times of samples can be converted.
 ///
-/// [`ticks`](super::ticks) take some 25 ns. Where the system's clock counts by the processor's counter (Linux on x86-64,
-/// clocksource `tsc`), a reading of this one is that counter, in 8 ns; elsewhere it is `ticks`. Readings of different
-/// clocks are not comparable.
+/// [`ticks`](crate::sampler::ticks) take some 25 ns. Where the system's clock counts by the processor's counter (Linux
+/// on x86-64, clocksource `tsc`), a reading of this one is that counter, in 8 ns; elsewhere it is `ticks`.
 ///
 /// ```
-/// use corprof::sampler::{SampleClock, ticks};
+/// use corprof::hooks::SampleClock;
+/// use corprof::sampler::ticks;
 ///
 /// let clock = SampleClock::new();
 /// let in_hook = clock.now();
@@ -78,7 +79,7 @@ impl SampleClock {
         }
     }
 
-    /// What the clock showed when [`ticks`](super::ticks) showed this, a moment ago. Not for hooks: this takes a lock.
+    /// What the clock showed when [`ticks`](crate::sampler::ticks) showed this, a moment ago. Not for hooks: this takes a lock.
     #[must_use]
     pub fn at(&self, ticks: u64) -> u64 {
         if !self.is_counter {
