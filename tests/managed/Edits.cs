@@ -15,6 +15,13 @@ class Box<T>
     public string Greet() { return "hello " + typeof(T).Name; }
 }
 
+// An interface, of another module, does not make T a reference type.
+class BoxOfAny<T> where T : IComparable<T>
+{
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    public T UnsoundOfAny(T value) { return value; }
+}
+
 static class Edits
 {
     static int rounds;
@@ -85,7 +92,7 @@ static class Edits
         int sum = 0;
         for (int i = 0; i < 100000; i++) sum += Loop(i % 3);
         Console.WriteLine("{0}, {1} rounds, {2} calls", sum, rounds, Seen());
-        Console.WriteLine(Unsound());
+        Console.WriteLine(Unsound() + ", " + new BoxOfAny<int>().UnsoundOfAny(7));
         Console.WriteLine("{0}, {1}", Dynamic(), Built());
         return 0;
     }

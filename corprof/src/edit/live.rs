@@ -72,7 +72,7 @@ impl<'a> LiveMetadata<'a> {
     }
 
     /// Finds the generic parameters that ref structs can stand for, and those that only reference types can stand for,
-    /// or perhaps only such, if a constraint is a type of another module.
+    /// or perhaps only such, if a constraint is a type that is not known.
     fn describe_parameters(&self, context: &mut MethodContext, owner: impl Into<Token>, parameter: fn(u32) -> Type) {
         for param in self.import.generic_params(owner).unwrap_or_default() {
             let ty = parameter(param.index);
@@ -100,7 +100,10 @@ impl<'a> LiveMetadata<'a> {
             Some(Table::TypeDef) => {
                 !is_interface(TypeDef::from_raw(token.as_raw())) && !self.name(token).is_some_and(is_base)
             }
-            Some(Table::TypeRef) => !self.name(token).is_some_and(is_base),
+            Some(Table::TypeRef) => {
+                let is_interface = self.foreign(token).is_some_and(|foreign| foreign.is_interface);
+                !is_interface && !self.name(token).is_some_and(is_base)
+            }
             _ => false,
         }
     }
