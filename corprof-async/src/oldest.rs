@@ -1,7 +1,27 @@
-//! Forgets what is oldest, where there is too much.
+//! Forgets what is old, or what is oldest where there is too much.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
+
+/// Forgets the entries that are not to be kept, and gives their memory back.
+///
+/// Where an entry was, a map keeps a mark; when marks and entries fill it, it takes twice the memory. And it gives none
+/// back by itself. So it is made anew before it has no room for as many entries as go at once.
+pub(crate) fn forget<K: Eq + Hash, V, S: BuildHasher + Default>(
+    entries: &mut HashMap<K, V, S>,
+    keep: impl FnMut(&K, &mut V) -> bool,
+) {
+    let before = entries.len();
+    entries.retain(keep);
+    let gone = before - entries.len();
+    let room = entries.capacity() - entries.len();
+    let wanted = entries.len() + gone + gone / 4;
+    if room < gone || entries.capacity() > 4 * wanted + 256 {
+        let mut anew = HashMap::with_capacity_and_hasher(wanted, S::default());
+        anew.extend(entries.drain());
+        *entries = anew;
+    }
+}
 
 /// Forgets half of the entries, of which those with the oldest times. Answers with how many.
 pub(crate) fn forget_half<K: Eq + Hash, V, S: BuildHasher>(
@@ -29,6 +49,23 @@ pub(crate) fn forget_half<K: Eq + Hash, V, S: BuildHasher>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn entries_that_come_and_go_take_no_more_memory() {
+        let mut entries: HashMap<u64, u64> = HashMap::new();
+        let mut most = 0;
+        for second in 0..2000_u64 {
+            entries.extend((0..100).map(|number| (100 * second + number, second)));
+            most = most.max(entries.capacity());
+            forget(&mut entries, |_, came| *came + 5 > second);
+        }
+        assert_eq!(entries.len(), 500);
+        assert!(most < 1000, "{most}");
+        entries.extend((0..100_000).map(|number| (u64::MAX - number, 0)));
+        forget(&mut entries, |_, came| *came > 0);
+        forget(&mut entries, |_, _| true);
+        assert!(entries.len() == 500 && entries.capacity() < 3000, "{}", entries.capacity());
+    }
 
     #[test]
     fn the_older_half_goes_also_if_all_have_one_time() {

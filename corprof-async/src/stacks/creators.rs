@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::frame::{Chain, Frame, Kind};
+use crate::oldest;
 use crate::sub_event::DispatcherId;
 
 /// The part of a chain that made an operation.
@@ -169,9 +170,13 @@ impl Creators {
         }
         let (due, later): (Vec<_>, Vec<_>) = self.ended.drain(..).partition(|(ticks, _)| *ticks <= until);
         self.ended = later;
-        for (_, id) in due {
-            self.remove(id);
-        }
+        let gone: FxHashSet<DispatcherId> = due.into_iter().map(|(_, id)| id).collect();
+        let weight = &mut self.weight;
+        oldest::forget(&mut self.records, |id, record| {
+            let is_kept = !gone.contains(id);
+            *weight -= if is_kept { 0 } else { record.weight };
+            is_kept
+        });
     }
 
     /// How much memory they take, in records.

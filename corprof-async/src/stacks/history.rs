@@ -6,6 +6,7 @@ use std::num::NonZeroU64;
 use rustc_hash::FxHashMap;
 
 use crate::frame::{Chain, Kind};
+use crate::oldest;
 use crate::sub_event::DispatcherId;
 
 /// Tells runs apart.
@@ -118,12 +119,11 @@ impl History {
         }
         self.states.drain(..count);
         let first = self.states.front().map_or(0, |state| state.ticks);
-        self.runs.retain(|_, run| run.end.is_none_or(|end| end > first));
+        oldest::forget(&mut self.runs, |_, run| run.end.is_none_or(|end| end > first));
         self.frames = self.runs.values().map(Run::frames).sum();
-        // Deques and maps do not give memory back by themselves.
+        // A deque does not give memory back by itself.
         if self.states.capacity() > 4 * self.states.len() + 256 {
             self.states.shrink_to(2 * self.states.len());
-            self.runs.shrink_to(2 * self.runs.len());
         }
     }
 }

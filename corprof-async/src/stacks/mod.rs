@@ -42,7 +42,7 @@ pub struct Limits {
     pub states: usize,
     /// Operations that have not ended and whose creator is known, and a sixteenth of the methods of their creators. Of
     /// more, the oldest are forgotten. An operation takes about 150 bytes, and 40 for each of its creators. About as
-    /// many are remembered for who awaited them, of 220 bytes each, and as many runs of about 150.
+    /// many are remembered for who awaited them, of 190 bytes each, and as many runs of about 150.
     pub operations: usize,
     /// Operations in a stack that are known to await each other only since the inner one has ended. With 0, awaiting
     /// methods are those of one chain alone, and others are creators.

@@ -75,11 +75,8 @@ struct Operation {
     /// The same of the first operation that it goes on from: a state machine may be another one after each await. Each
     /// takes it from the one before, once both have run: a loop is a long way back.
     origin: Option<Origin>,
-    /// Its methods, once it has run, and when it has done so first.
-    chain: Option<Chain>,
-    ran: Option<u64>,
-    /// The outermost of them.
-    outermost: Option<Address>,
+    /// Once it has run: its methods, one at least, and when it has done so first.
+    ran: Option<(Chain, u64)>,
     end: Option<End>,
     awaiter: Option<Awaiter>,
     /// The last operation at whose end it went on.
@@ -94,6 +91,16 @@ impl Operation {
     /// Whether more may be told of it after this time, or be asked.
     fn is_needed(&self, until: u64) -> bool {
         self.end.is_none() || self.last > until
+    }
+
+    /// Its methods, once it has run.
+    fn chain(&self) -> Option<&Chain> {
+        self.ran.as_ref().map(|(chain, _)| chain)
+    }
+
+    /// The outermost of them.
+    fn outermost(&self) -> Option<Address> {
+        self.chain().and_then(|chain| outermost(chain))
     }
 }
 
@@ -182,11 +189,12 @@ impl Awaiters {
     /// An operation runs that has these methods. Of more than `most`, half are forgotten.
     pub(super) fn run(&mut self, ticks: u64, dispatcher: DispatcherId, chain: &Chain, most: usize) {
         self.forget(most);
-        let Some(method) = outermost(chain) else { return };
+        if outermost(chain).is_none() {
+            return;
+        }
         let operation = self.at(dispatcher, ticks);
-        operation.outermost = Some(method);
-        operation.chain = Some(chain.clone());
-        operation.ran = Some(operation.ran.map_or(ticks, |ran| ran.min(ticks)));
+        let first = operation.ran.as_ref().map_or(ticks, |(_, first)| ticks.min(*first));
+        operation.ran = Some((chain.clone(), first));
         self.take_origin(dispatcher);
     }
 
@@ -217,7 +225,7 @@ impl Awaiters {
             if self.awaits.len() >= MOST_AWAITS {
                 self.awaits.clear();
             }
-            self.awaits.extend(place(&awaiter.chain).zip(operation.outermost));
+            self.awaits.extend(place(&awaiter.chain).zip(operation.outermost()));
             operation.awaiter = Some(awaiter);
         }
         self.at(dispatcher, ticks).awaited = Some(awaited);
@@ -239,7 +247,7 @@ impl Awaiters {
             self.origin(operation).filter(|(_, other)| *other == maker)?.0
         };
         let gathered = Gathered { ticks, since, awaiter: awaiter.clone() };
-        self.gathered.insert((maker, awaited.outermost?), gathered);
+        self.gathered.insert((maker, awaited.outermost()?), gathered);
         Some(())
     }
 
@@ -273,7 +281,8 @@ impl Awaiters {
     fn before(&self, operation: &Operation) -> Option<&Operation> {
         let (_, maker) = operation.made?;
         let before = self.operations.get(&maker.dispatcher)?;
-        (before.outermost.is_some() && before.outermost == operation.outermost).then_some(before)
+        let method = before.outermost()?;
+        (operation.outermost() == Some(method)).then_some(before)
     }
 
     /// Keeps where an operation comes from, if it goes on from another one.
@@ -344,7 +353,7 @@ impl Awaiters {
     pub(super) fn release(&mut self, until: u64) {
         self.remember_origins(until);
         self.runs.retain(|(_, began), _| *began > until);
-        self.operations.retain(|_, operation| operation.is_needed(until));
+        oldest::forget(&mut self.operations, |_, operation| operation.is_needed(until));
         self.gathered.retain(|_, gathered| gathered.ticks > until);
     }
 
@@ -378,17 +387,17 @@ impl Awaiters {
             // What it goes on as is made last: what its methods call is made before they wait.
             let turn = known.child.and_then(|(_, child)| self.operations.get(&child));
             let Some(turn) = turn else { return Next::Unknown };
-            if turn.outermost.is_none() {
+            if turn.ran.is_none() {
                 return Next::Open;
             }
-            operation = Some(turn).filter(|turn| turn.outermost == known.outermost);
+            operation = Some(turn).filter(|turn| turn.outermost() == known.outermost());
         }
         Next::Unknown
     }
 
     /// Who goes on after an operation whose end resumed nobody: perhaps who awaits several at once.
     fn gathered(&self, ended: &Operation, end: u64) -> Next<'_> {
-        let (Some((made, maker)), Some(method)) = (self.origin(ended), ended.outermost) else { return Next::Unknown };
+        let (Some((made, maker)), Some(method)) = (self.origin(ended), ended.outermost()) else { return Next::Unknown };
         if let Some(gathered) = self.gathered.get(&(maker, method))
             && (made..end).contains(&gathered.since)
         {
@@ -397,7 +406,7 @@ impl Awaiters {
         let last = self.last_made(maker).filter(|(ticks, _)| *ticks > made);
         let last = last.and_then(|(_, dispatcher)| self.operations.get(&dispatcher));
         let has_gone_on =
-            self.next_run(maker).is_some() || maker.dispatcher == 0 && last.is_some_and(|last| last.chain.is_some());
+            self.next_run(maker).is_some() || maker.dispatcher == 0 && last.is_some_and(|last| last.ran.is_some());
         let may_be_awaited = last.is_some() && !has_gone_on;
         if may_be_awaited || self.waits(maker) { Next::Open } else { Next::Unknown }
     }

@@ -55,7 +55,7 @@ impl Awaiters {
             let is_awaited = starters.iter().any(|starter: &Starter| Some(starter.dispatcher) == awaiter);
             let has_waited = is_awaited || starters.is_empty() || maker.dispatcher == 0;
             let waiting = self.operations.get(child).filter(|_| has_waited);
-            let run = waiting.and_then(|operation| operation.chain.clone().zip(operation.ran));
+            let run = waiting.and_then(|operation| operation.ran.clone());
             let starter = |(chain, went_on)| Starter { dispatcher: *child, chain, waited: *waited, went_on };
             starters.extend(run.map(starter));
         }
@@ -67,7 +67,7 @@ impl Awaiters {
     pub(in crate::stacks) fn has_awaited(&self, starter: &Starter, awaited: DispatcherId) -> bool {
         let Some(last) = self.operations.get(&awaited).and_then(|operation| self.last(operation)) else { return false };
         let had_ended = last.end.is_some_and(|end| end.ticks <= starter.went_on);
-        let awaits = place(&starter.chain).zip(last.outermost);
+        let awaits = place(&starter.chain).zip(last.outermost());
         had_ended && awaits.is_some_and(|awaits| self.awaits.contains(&awaits))
     }
 
@@ -79,7 +79,7 @@ impl Awaiters {
                 return Some(last);
             }
             let (_, turn) = last.child?;
-            last = self.operations.get(&turn).filter(|turn| turn.outermost == last.outermost)?;
+            last = self.operations.get(&turn).filter(|turn| turn.outermost() == last.outermost())?;
         }
         None
     }
