@@ -81,11 +81,12 @@ fn a_recording_of_the_runtime_has_the_methods_and_lines_that_run() -> Result<()>
         if runtime.is_windows() || runtime.is_emulated() {
             continue;
         }
-        let program = Program::start(Run::new(&runtime, "HotLines").args(["6000"]).command()?)?;
+        let program = Program::start(Run::new(&runtime, "HotLines").args(["60000"]).command()?)?;
         program.expect("ready")?;
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("lines.nettrace");
         record(program.child.id(), &file, Duration::from_secs(2))?;
+        drop(program);
         let output = corprof()?.arg("view").arg(&file).args(["--by", "line", "--only-my-code", "--json"]).output()?;
         ensure!(output.status.success(), "{runtime}: {output:?}");
         let document: Value = serde_json::from_slice(&output.stdout)?;
