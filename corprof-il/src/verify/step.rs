@@ -118,16 +118,15 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
             O::Shl | O::Shr | O::Shr_Un => {
                 self.pop_where(Kind::is_index, "int32 or native int");
                 let is_small = self.stack.last() == Some(&Kind::Small);
-                let value = self.pop_integer();
+                let value = self.pop_operand(Kind::is_integer, "an integer");
                 self.push(if is_small { Kind::Small } else { value });
             }
             O::Neg => {
-                let is_float = self.stack.last() == Some(&Kind::Float);
-                let value = if is_float { self.pop() } else { self.pop_integer() };
+                let value = self.pop_operand(Kind::is_number, "a number");
                 self.push(value);
             }
             O::Not => {
-                let value = self.pop_integer();
+                let value = self.pop_operand(Kind::is_integer, "an integer");
                 self.push(value);
             }
             O::Ckfinite => {
@@ -393,9 +392,9 @@ impl<R: Resolve + ?Sized> Flowing<'_, '_, '_, R> {
     }
 
     /// The operand of an operation, and the kind of its result.
-    fn pop_integer(&mut self) -> Kind {
+    fn pop_operand(&mut self, fits: impl Fn(Kind) -> bool, expected: &str) -> Kind {
         let is_mixed = self.stack.last() == Some(&Kind::Mixed);
-        let value = self.pop_of(Kind::is_integer, "an integer");
+        let value = self.pop_of(fits, expected);
         if is_mixed { Kind::Mixed } else { value.computed() }
     }
 

@@ -79,7 +79,8 @@ impl SampleClock {
         }
     }
 
-    /// What the clock showed when [`ticks`](crate::sampler::ticks) showed this, a moment ago. Not for hooks: this takes a lock.
+    /// What the clock showed when [`ticks`](crate::sampler::ticks) showed this, a moment ago. Not for hooks: this takes
+    /// a lock.
     #[must_use]
     pub fn at(&self, ticks: u64) -> u64 {
         if !self.is_counter {

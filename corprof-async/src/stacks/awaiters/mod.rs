@@ -93,14 +93,9 @@ impl Operation {
         self.end.is_none() || self.last > until
     }
 
-    /// Its methods, once it has run.
-    fn chain(&self) -> Option<&Chain> {
-        self.ran.as_ref().map(|(chain, _)| chain)
-    }
-
-    /// The outermost of them.
+    /// The outermost of its methods, once it has run.
     fn outermost(&self) -> Option<Address> {
-        self.chain().and_then(|chain| outermost(chain))
+        self.ran.as_ref().and_then(|(chain, _)| outermost(chain))
     }
 }
 
