@@ -424,6 +424,21 @@ fn what_waits_at_the_end_of_a_run_has_started_what_its_methods_call() {
     assert_eq!(parts(&join(&stacks, U, 10, &[120, 100_000])), [vec![120], vec![], vec![410]], "without the IL");
     assert_eq!(parts(&join(&stacks, U, 5, &[220, 100_000])), [vec![220], vec![], vec![410]]);
 
+    // The threads are asked for what they hold while the maker runs, and when it goes on.
+    let mut stacks = started();
+    resume(&mut stacks, T, 1, Runtime, 4, &[410]);
+    take(&mut stacks, T, 2, Action::Reset);
+    resume(&mut stacks, T, 2, Runtime, 4, &[410]);
+    create(&mut stacks, T, 3, Runtime, 4, 5);
+    take(&mut stacks, T, 4, Action::Suspend { kind: Runtime });
+    resume(&mut stacks, U, 10, Runtime, 5, &[110]);
+    complete(&mut stacks, U, 12, Runtime);
+    take(&mut stacks, T, 20, Action::Reset);
+    resume(&mut stacks, T, 20, Runtime, 4, &[0, 310, 410]);
+    take(&mut stacks, T, 21, Action::Suspend { kind: Runtime });
+    resume(&mut stacks, T, 30, Runtime, 4, &[0, 510, 410]);
+    assert_eq!(callers(&stacks, U, 10), [vec![120], vec![], vec![310, 410]]);
+
     // The maker awaits a state machine, which has called it.
     let mut stacks = started();
     resume(&mut stacks, T, 1, Runtime, 4, &[410]);

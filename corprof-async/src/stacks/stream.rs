@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use rustc_hash::FxHashMap;
+
 use super::history::RunNumber;
 use crate::frame::{Chain, Kind};
 use crate::sub_event::DispatcherId;
@@ -15,6 +17,8 @@ pub(super) struct Stream {
     pub(super) is_replay: bool,
     /// The operations that the thread runs, the innermost last.
     pub(super) stack: Vec<Running>,
+    /// The operations that it ran when it was reset, and when each was resumed.
+    pub(super) before_reset: FxHashMap<DispatcherId, u64>,
     /// The operation that was resumed and whose callstack has not come, and when it was.
     pub(super) resumed: Option<(u64, DispatcherId, Kind)>,
     /// The operation of runtime async whose end was the last sub-event, and when.

@@ -90,8 +90,10 @@ impl Turn<'_> {
         self.stream.just_ended = None;
         self.stream.idle_since = self.ticks;
         self.tell_resumed(None);
+        self.stream.before_reset.clear();
         while let Some(running) = self.stream.stack.pop() {
             self.history.end(running.number, self.ticks);
+            self.stream.before_reset.insert(running.dispatcher, running.began);
         }
         self.remember();
     }
@@ -171,13 +173,15 @@ impl Turn<'_> {
             return;
         }
         self.stream.awaited = self.awaited_by(dispatcher);
+        // The thread may also have begun to run it with the reset.
+        let before_reset = self.stream.before_reset.remove(&dispatcher).filter(|_| self.stream.is_replay);
         let number = self.next_number();
         self.history.begin(number, Run { kind, dispatcher, chain: None, end: None });
         self.stream.stack.push(Running {
             number,
             kind,
             dispatcher,
-            began: self.ticks,
+            began: before_reset.unwrap_or(self.ticks),
             chain: None,
             base: 0,
             completed: 0,
@@ -246,7 +250,7 @@ impl Turn<'_> {
             running.base = -i32::from(callstack.wrapper_index);
             running.chain = Some(chain.clone());
             self.history.set_chain(running.number, chain.clone());
-            if running.kind == Kind::Runtime && !self.stream.is_replay {
+            if running.kind == Kind::Runtime {
                 self.awaiters.resume(running.began, running.dispatcher, &chain);
             }
         }

@@ -193,9 +193,10 @@ impl Awaiters {
         self.take_origin(dispatcher);
     }
 
-    /// An operation of runtime async went on at this time.
+    /// An operation of runtime async went on at this time. A replay tells it again.
     pub(super) fn resume(&mut self, began: u64, dispatcher: DispatcherId, chain: &Chain) {
-        self.runs.entry((dispatcher, began)).or_default().chain = Some(chain.clone());
+        let run = self.runs.entry((dispatcher, began)).or_default();
+        run.chain.get_or_insert_with(|| chain.clone());
     }
 
     /// It waits again.
