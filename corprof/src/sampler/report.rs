@@ -173,7 +173,8 @@ impl SuspensionTimes {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct SkippedRounds {
-    /// The round before took longer than the interval, mostly in the profiler's own code.
+    /// The round before took longer than the interval, mostly in the profiler's own code, or the sampler waited for a
+    /// processor. With [`Strategy::Signals`](super::Strategy::Signals) rounds are made up for; these were too many.
     pub late: u64,
     /// The application had been suspended for its share of the time ([`Sampler::budget`](super::Sampler::budget)).
     pub budget: u64,

@@ -81,7 +81,7 @@ impl Sampling {
                 return Ok(());
             }
             let now = Instant::now();
-            if !self.may_begin_round(now) {
+            if !self.may_begin_round(strategy.as_ref(), now) {
                 continue;
             }
             // A thread that has become a managed one would wait for itself (suspension rule 1).
@@ -132,10 +132,10 @@ impl Sampling {
     }
 
     /// Whether the budget allows a round that is due now; if not, it is put off.
-    fn may_begin_round(&mut self, now: Instant) -> bool {
+    fn may_begin_round(&mut self, strategy: &dyn RunningStrategy, now: Instant) -> bool {
         let report = &mut self.recording.report;
         report.elapsed = now.saturating_duration_since(self.start);
-        report.skipped.late += self.schedule.begin(now);
+        report.skipped.late += self.schedule.begin(now, !strategy.stops_threads());
         let wait = self.budget.wait(now);
         if wait.is_zero() {
             return true;

@@ -26,8 +26,9 @@ const SAMPLES: u64 = 4_000;
 const LONGEST_SUSPENDED: Duration = Duration::from_secs(30);
 /// The requests that a service has answered before a profiler is attached: its threads and its code are older.
 const BEFORE_ATTACH: u32 = 400;
-/// The rates, and how many rounds in a hundred may be missed.
-const RATES: [(&str, f64); 2] = [("100", 10.0), ("1000", 25.0)];
+const RATES: [&str; 2] = ["100", "1000"];
+/// So many rounds in a hundred may be missed.
+const MOST_MISSED: f64 = 10.0;
 
 /// The requested path, the number of clients, and the methods' shares of the work.
 struct Work {
@@ -92,7 +93,7 @@ pub(super) fn measure(bed: &Bed, service: &Path, sampling: Sampling, runs: u32) 
     let mut lines = Vec::new();
     let row = sampling.row();
     for work in &WORKS {
-        for ((hertz, most_missed), name) in RATES.into_iter().zip(work.name) {
+        for (hertz, name) in RATES.into_iter().zip(work.name) {
             announce(format_args!("{row}, {name}: {runs} runs of {SAMPLES} samples each"));
             let mut worst = Run { points: 0.0, missed: 0.0 };
             for _ in 0..runs {
@@ -102,7 +103,7 @@ pub(super) fn measure(bed: &Bed, service: &Path, sampling: Sampling, runs: u32) 
             let points = Line::stated(row, name, worst.points, "points off");
             let missed = Line::stated(row, name, worst.missed, "% of rounds missed");
             if sampling.is_limited() {
-                lines.extend([points.target(MOST_POINTS), missed.target(most_missed)]);
+                lines.extend([points.target(MOST_POINTS), missed.target(MOST_MISSED)]);
             } else {
                 lines.extend([points, missed]);
             }

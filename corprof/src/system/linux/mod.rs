@@ -13,9 +13,9 @@ mod processors;
 #[cfg(test)]
 mod sandbox;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-mod scheduling;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) mod signals;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod slice;
 
 pub(super) use activation::is_interrupted_by_runtime;
 pub(super) use code_heaps::code_heaps;

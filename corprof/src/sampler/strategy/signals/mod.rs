@@ -90,7 +90,7 @@ fn begin(sampler: &Sampler) -> &'static PreparedThreads {
 /// Starts the strategy.
 pub(super) fn start(sampler: &Sampler) -> Box<dyn RunningStrategy> {
     // Otherwise the sampler waits for a thread to pause, and sees too much of what follows pauses.
-    signals::run_promptly();
+    signals::shorten_slice();
     let prepared = begin(sampler);
     let threads = prepared.take_new().into_iter().map(SignalledThread::from_now_on).collect();
     Box::new(Signals {

@@ -22,7 +22,7 @@ pub(crate) use sample_slot::{RawSample, SampleSlot};
 
 pub(crate) use super::cpu_time::clocks_are_exact;
 pub(crate) use super::processors::{IdleTime, change_processor};
-pub(crate) use super::scheduling::run_promptly;
+pub(crate) use super::slice::shorten_slice;
 
 use super::activation::blocks;
 
