@@ -23,8 +23,11 @@ use super::{Joined, Role, StackFrame, ThreadKey, Waiting};
 const MOST_FRAMES: usize = 1 << 20;
 /// How many addresses of code are remembered.
 const MOST_ADDRESSES: usize = 1 << 14;
-/// For how many seconds it is kept what threads have done: a sample comes late, and then waits.
-const KEPT_SECONDS: usize = 5;
+/// For how many seconds it is kept at most what threads have done, once no sample needs it. While none waits, no thread
+/// is asked.
+const KEPT_SECONDS: usize = 3;
+/// For how many seconds an operation may have run for its end to be waited for.
+const MOST_SECONDS: usize = 5;
 /// Marks the address of a physical frame, which is its place on the stack.
 const PHYSICAL: u64 = 1 << 63;
 
@@ -262,10 +265,11 @@ impl<T> HeldStacks<T> {
         // The memory of code may be used again, once its assembly was unloaded.
         self.known = KnownMethods::default();
         self.seconds.push_back(ticks());
-        if self.seconds.len() <= KEPT_SECONDS {
-            return;
+        if self.seconds.len() > MOST_SECONDS {
+            self.seconds.pop_front();
         }
-        let Some(until) = self.seconds.pop_front() else { return };
+        let kept = self.seconds.iter().rev().nth(KEPT_SECONDS).copied().unwrap_or_default();
+        let until = self.answered_until.max(kept);
         self.stacks.release(self.oldest().map_or(until, |oldest| until.min(oldest)));
     }
 
