@@ -34,7 +34,7 @@ pub(crate) fn shown<const N: usize>(page: &Path, uses: [(&str, &str); N]) -> Res
         "--disable-gpu",
         // Frames of files may be read by the page around them.
         "--allow-file-access-from-files",
-        "--virtual-time-budget=5000",
+        "--virtual-time-budget=60000",
         "--dump-dom",
     ];
     let url = format!("file://{}", uses.display());
@@ -49,12 +49,16 @@ pub(crate) fn shown<const N: usize>(page: &Path, uses: [(&str, &str); N]) -> Res
     Ok(Some(shown))
 }
 
-/// A page with each use of another one in a frame. It starts Chromium once.
+/// A page with each use of another one in a frame, whose elements it takes when all have been used. It starts Chromium
+/// once.
 const USES: &str = "<!DOCTYPE html><body>FRAMES<script type=\"application/json\" id=\"data\"></script><script>
-setTimeout(() => {
-  const shown = [...document.querySelectorAll('iframe')].map((frame) => frame.contentDocument.documentElement.outerHTML);
+const look = () => {
+  const pages = [...document.querySelectorAll('iframe')].map((frame) => frame.contentDocument?.documentElement);
+  if (!pages.every((page) => page?.dataset.isUsed)) return setTimeout(look, 10);
+  const shown = pages.map((page) => page.outerHTML);
   document.getElementById('data').textContent = JSON.stringify(shown).replaceAll('<', '\\\\u003c');
-}, 4000);
+};
+look();
 </script></body>";
 
 /// A script that does something once the page is there. `point` is at a place in pixels. Chromium's time goes on when
@@ -76,7 +80,11 @@ const choose = (id, value) => {
 };
 const whenThere = () => {
   if (document.getElementById('moments-words').textContent === '') return setTimeout(whenThere, 10);
-  setTimeout(() => { TODO }, 500);
+  setTimeout(() => { TODO; goOn(200); }, 500);
+};
+const goOn = (looks) => {
+  if (looks > 0) return setTimeout(goOn, 10, looks - 1);
+  document.documentElement.dataset.isUsed = 'yes';
 };
 setTimeout(whenThere, 500);
 ";
