@@ -3,55 +3,11 @@
 mod support;
 
 use corprof_async::{
-    Action, Callstack, Change, Frame, Frames, Kind, Limits, LogicalStack, LogicalStacks, Moment, Origin, Outcome, Step,
-    StreamId, SubEvent, Waits, WrapperMatch,
+    Action, Change, Kind, Limits, LogicalStack, LogicalStacks, Moment, Origin, Outcome, Step, StreamId, WrapperMatch,
 };
-use support::{Calling, Hundreds};
+use support::{Calling, Hundreds, T, U, callstack, resume, started, take};
 
 use Kind::{Runtime, StateMachine};
-
-const T: StreamId = StreamId { context: 1, thread: 10 };
-const U: StreamId = StreamId { context: 2, thread: 20 };
-
-fn frames(addresses: &[u64]) -> Vec<Frame> {
-    addresses.iter().map(|address| Frame { address: *address, state: 0 }).collect()
-}
-
-fn take(stacks: &mut LogicalStacks, id: StreamId, ticks: u64, action: Action<'_>) -> Vec<Step> {
-    let mut steps = Vec::new();
-    stacks.take(id, &SubEvent { ticks, action }, |step| steps.push(step));
-    steps
-}
-
-/// Resumes an operation with its chain.
-fn resume(
-    stacks: &mut LogicalStacks,
-    id: StreamId,
-    ticks: u64,
-    kind: Kind,
-    dispatcher: u64,
-    addresses: &[u64],
-) -> Vec<Step> {
-    let mut steps = take(stacks, id, ticks, Action::Resume { kind, dispatcher });
-    steps.extend(callstack(stacks, id, ticks, Moment::Resume, kind, dispatcher, 0, addresses));
-    steps
-}
-
-#[expect(clippy::too_many_arguments, reason = "one for each field")]
-fn callstack(
-    stacks: &mut LogicalStacks,
-    id: StreamId,
-    ticks: u64,
-    moment: Moment,
-    kind: Kind,
-    dispatcher: u64,
-    wrapper_index: u8,
-    addresses: &[u64],
-) -> Vec<Step> {
-    let frames = frames(addresses);
-    let frames = Frames::from(&frames[..]);
-    take(stacks, id, ticks, Action::Stack(Callstack { kind, moment, wrapper_index, dispatcher, frames }))
-}
 
 fn join(stacks: &LogicalStacks, id: StreamId, ticks: u64, physical: &[u64]) -> LogicalStack {
     let mut stack = LogicalStack::new();
@@ -69,13 +25,6 @@ fn parts(stack: &LogicalStack) -> [Vec<u64>; 3] {
 
 fn active(stacks: &LogicalStacks, id: StreamId, ticks: u64) -> Option<u64> {
     stacks.active(id.thread, ticks).map(|active| active.dispatcher())
-}
-
-fn started() -> LogicalStacks {
-    let mut stacks = LogicalStacks::new();
-    take(&mut stacks, T, 0, Action::Reset);
-    take(&mut stacks, U, 0, Action::Reset);
-    stacks
 }
 
 #[test]
@@ -760,47 +709,4 @@ fn what_is_never_released_or_ended_is_forgotten() {
     take(&mut stacks, T, 0, Action::Reset);
     (1..20).for_each(|n| _ = resume(&mut stacks, T, n, Runtime, n, &[110]));
     assert_eq!((active(&stacks, T, 20), stacks.stats().too_deep), (Some(8), 22));
-}
-
-#[test]
-fn waits_lead_from_one_thread_to_another() {
-    let mut stacks = started();
-    let mut steps = Vec::new();
-    // The thread that resumes tells first.
-    steps.extend(resume(&mut stacks, U, 30, Runtime, 2, &[110, 210]));
-    steps.extend(take(&mut stacks, U, 50, Action::Complete { kind: Runtime }));
-    steps.extend(take(&mut stacks, T, 5, Action::Create { kind: Runtime, parent: 0, dispatcher: 2 }));
-    steps.extend(resume(&mut stacks, T, 10, Runtime, 2, &[110, 210]));
-    steps.extend(callstack(&mut stacks, T, 20, Moment::Suspend, Runtime, 2, 0, &[0, 910]));
-    steps.extend(take(&mut stacks, T, 20, Action::Suspend { kind: Runtime }));
-    let mut waits = Waits::new(100, 100);
-    let mut ended = Vec::new();
-    steps.iter().for_each(|step| waits.push(step.clone(), |wait| ended.push(wait)));
-    waits.release(29, |wait| ended.push(wait));
-    assert_eq!(ended.len(), 1);
-    assert_eq!(waits.waiting().map(|(id, since, _)| (id, since)).collect::<Vec<_>>(), [(2, 20)]);
-    waits.release(u64::MAX, |wait| ended.push(wait));
-    let found: Vec<_> = ended
-        .iter()
-        .map(|wait| {
-            let place = wait.place.as_deref().unwrap_or_default();
-            let addresses: Vec<u64> = place.iter().map(|frame| frame.address).collect();
-            (wait.from, wait.to, wait.is_first, wait.thread, addresses)
-        })
-        .collect();
-    assert_eq!(found, [(5, 10, true, T.thread, vec![110, 210]), (20, 30, false, U.thread, vec![0, 910])]);
-    assert_eq!(waits.waiting().count(), 0);
-}
-
-#[test]
-fn waits_without_an_end_are_forgotten() {
-    let mut waits = Waits::new(10, 100);
-    let mut ended = 0;
-    for n in 1..1000 {
-        let change = Change::Created { parent: 0 };
-        waits.push(Step { ticks: n, thread: 1, dispatcher: n, kind: Runtime, change }, |_| ended += 1);
-        assert!(waits.waiting().count() <= 100);
-    }
-    assert_eq!(ended, 0);
-    assert!(waits.forgotten() >= 800, "{}", waits.forgotten());
 }

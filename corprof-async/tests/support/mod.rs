@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
-use corprof_async::Methods;
+use corprof_async::{Action, Callstack, Frame, Frames, Kind, LogicalStacks, Methods, Moment, Step, StreamId, SubEvent};
 
 /// The beginning of a sub-event: its number, and the time since the one before, below 128.
 pub(crate) fn sub_event(id: u8, passed: u8, width: u8, payload: &[u8]) -> Vec<u8> {
@@ -67,4 +67,54 @@ impl Methods for Calling {
     fn calls(&self, caller: u64, called: u64) -> bool {
         (caller, called) == (self.0, self.1)
     }
+}
+
+pub(crate) const T: StreamId = StreamId { context: 1, thread: 10 };
+pub(crate) const U: StreamId = StreamId { context: 2, thread: 20 };
+
+pub(crate) fn frames(addresses: &[u64]) -> Vec<Frame> {
+    addresses.iter().map(|address| Frame { address: *address, state: 0 }).collect()
+}
+
+pub(crate) fn take(stacks: &mut LogicalStacks, id: StreamId, ticks: u64, action: Action<'_>) -> Vec<Step> {
+    let mut steps = Vec::new();
+    stacks.take(id, &SubEvent { ticks, action }, |step| steps.push(step));
+    steps
+}
+
+/// Resumes an operation with its chain.
+pub(crate) fn resume(
+    stacks: &mut LogicalStacks,
+    id: StreamId,
+    ticks: u64,
+    kind: Kind,
+    dispatcher: u64,
+    addresses: &[u64],
+) -> Vec<Step> {
+    let mut steps = take(stacks, id, ticks, Action::Resume { kind, dispatcher });
+    steps.extend(callstack(stacks, id, ticks, Moment::Resume, kind, dispatcher, 0, addresses));
+    steps
+}
+
+#[expect(clippy::too_many_arguments, reason = "one for each field")]
+pub(crate) fn callstack(
+    stacks: &mut LogicalStacks,
+    id: StreamId,
+    ticks: u64,
+    moment: Moment,
+    kind: Kind,
+    dispatcher: u64,
+    wrapper_index: u8,
+    addresses: &[u64],
+) -> Vec<Step> {
+    let frames = frames(addresses);
+    let frames = Frames::from(&frames[..]);
+    take(stacks, id, ticks, Action::Stack(Callstack { kind, moment, wrapper_index, dispatcher, frames }))
+}
+
+pub(crate) fn started() -> LogicalStacks {
+    let mut stacks = LogicalStacks::new();
+    take(&mut stacks, T, 0, Action::Reset);
+    take(&mut stacks, U, 0, Action::Reset);
+    stacks
 }
