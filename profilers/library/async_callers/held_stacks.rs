@@ -23,8 +23,8 @@ use super::{Joined, Role, StackFrame, ThreadKey, Waiting};
 const MOST_FRAMES: usize = 1 << 20;
 /// How many addresses of code are remembered.
 const MOST_ADDRESSES: usize = 1 << 14;
-/// For how many seconds it is kept at most what threads have done, once no sample needs it. While none waits, no thread
-/// is asked.
+/// For how many seconds it is kept what threads have done, once no sample that waits needs it: one by a signal comes with
+/// the next round.
 const KEPT_SECONDS: usize = 3;
 /// For how many seconds an operation may have run for its end to be waited for.
 const MOST_SECONDS: usize = 5;
@@ -268,8 +268,7 @@ impl<T> HeldStacks<T> {
         if self.seconds.len() > MOST_SECONDS {
             self.seconds.pop_front();
         }
-        let kept = self.seconds.iter().rev().nth(KEPT_SECONDS).copied().unwrap_or_default();
-        let until = self.answered_until.max(kept);
+        let until = self.seconds.iter().rev().nth(KEPT_SECONDS).copied().unwrap_or_default();
         self.stacks.release(self.oldest().map_or(until, |oldest| until.min(oldest)));
     }
 
