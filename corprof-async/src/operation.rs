@@ -33,6 +33,9 @@ pub struct Run {
     pub from: u64,
     /// When it was suspended or ended. None while it runs, also if it runs on after the end of the request.
     pub to: Option<u64>,
+    /// Since when it is not known whether it runs on: the application ended before the thread had told
+    /// ([`Requests::finish_cut_off`](crate::Requests::finish_cut_off)). None if it has an end, or runs on.
+    pub unknown_from: Option<u64>,
     /// Its methods when it was resumed, if the source tells.
     pub chain: Option<Chain>,
     /// Where it waits from then on, if the source tells.
@@ -56,6 +59,14 @@ pub struct OperationWait<'a> {
     pub queued: Option<Queued>,
 }
 
+impl Run {
+    /// Up to when it is known to have run, in ticks of the trace; a run that goes on, up to `end`.
+    #[must_use]
+    pub fn known_until(&self, end: u64) -> u64 {
+        self.to.or(self.unknown_from).unwrap_or(end)
+    }
+}
+
 impl Operation {
     /// When it waited, in order of time.
     pub fn waits(&self) -> impl Iterator<Item = OperationWait<'_>> {
@@ -74,9 +85,9 @@ impl Operation {
         })
     }
 
-    /// How long it ran, in ticks of the trace; a run that goes on counts up to `end`.
+    /// How long it is known to have run, in ticks of the trace; a run that goes on counts up to `end`.
     #[must_use]
     pub fn running(&self, end: u64) -> u64 {
-        self.runs.iter().map(|run| run.to.unwrap_or(end).saturating_sub(run.from)).fold(0, u64::saturating_add)
+        self.runs.iter().map(|run| run.known_until(end).saturating_sub(run.from)).fold(0, u64::saturating_add)
     }
 }

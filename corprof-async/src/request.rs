@@ -93,11 +93,11 @@ impl Default for RequestLimits {
 }
 
 impl Request {
-    /// How long any of its operations ran, in ticks of the trace. What ran at once on several threads counts once.
+    /// How long any of its operations is known to have run, in ticks of the trace. What ran at once on several threads counts once.
     #[must_use]
     pub fn running(&self) -> u64 {
         let runs = self.operations.iter().flat_map(|operation| &operation.runs);
-        let mut times: Vec<(u64, u64)> = runs.map(|run| (run.from, run.to.unwrap_or(self.to).min(self.to))).collect();
+        let mut times: Vec<(u64, u64)> = runs.map(|run| (run.from, run.known_until(self.to).min(self.to))).collect();
         times.sort_unstable();
         let mut running = 0;
         let mut covered = self.from;

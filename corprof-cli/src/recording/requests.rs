@@ -233,7 +233,7 @@ impl FinishedRequests {
         let Some(number) = self.times.add(activity, request.to.saturating_sub(request.from)) else { return };
         self.by_span.insert(activity.span_id, number);
         for run in request.operations.iter().flat_map(|operation| &operation.runs) {
-            let to = run.to.unwrap_or(request.to);
+            let to = run.known_until(request.to);
             self.times.add_run(run.thread, Run { from: run.from, to, request: number });
         }
     }

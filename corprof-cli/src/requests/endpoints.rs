@@ -148,6 +148,10 @@ impl Listener for Endpoints {
         self.finished.end = Some(at);
     }
 
+    fn cut_off(&mut self, known_until: &dyn Fn(u64) -> u64) {
+        self.requests.finish_cut_off(known_until, |request| self.finished.add(request));
+    }
+
     fn release(&mut self, until: u64) {
         self.requests.release(until, |request| self.finished.add(request));
     }

@@ -126,7 +126,7 @@ fn spans_of<'r>(request: &Request, operation: &'r Operation) -> Vec<Span<'r>> {
         }
     };
     for run in &operation.runs {
-        add(run.from, run.to, Does::Runs, run.chain.as_ref(), run.to);
+        add(run.from, Some(run.known_until(request.to)), Does::Runs, run.chain.as_ref(), run.to);
     }
     for wait in operation.waits() {
         let Some(queued) = wait.queued else {
@@ -158,6 +158,7 @@ mod tests {
             chain: Some(chain(address)),
             place: Some(chain(address + 1)),
             queued: None,
+            unknown_from: None,
         };
         Operation {
             dispatcher: DispatcherId::default(),
@@ -258,6 +259,25 @@ mod tests {
             (170, 200, Does::Runs),
         ];
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn what_was_not_told_is_unknown() {
+        let mut runs = operation(100, &[(110, 200)], 10);
+        runs.completed = None;
+        runs.runs[0].to = None;
+        runs.runs[0].unknown_from = Some(150);
+        let request = Request {
+            activity: None,
+            from: 100,
+            to: 200,
+            operations: vec![runs],
+            calls: Vec::new(),
+            is_whole: false,
+            left_out: 0,
+        };
+        let shown: Vec<_> = parts(&request).iter().map(|part| (part.from, part.to, part.does)).collect();
+        assert_eq!(shown, [(100, 110, Does::Waits), (110, 150, Does::Runs), (150, 200, Does::Nothing)]);
     }
 
     #[test]
