@@ -339,6 +339,7 @@ fn who_awaits_several_awaits_each() {
         assert!(!stacks.awaits_an_end(id.thread, ticks, 0));
     }
     assert_eq!(parts(&join(&stacks, U, 31, &[120])), [vec![120], vec![], vec![410]]);
+    stacks.settle_all(34);
     assert!(!stacks.awaits_an_end(U.thread, 31, 0));
 }
 
@@ -365,9 +366,15 @@ fn what_waits_at_the_end_of_a_run_has_started_what_its_methods_call() {
     complete(&mut stacks, U, 12, Runtime);
     assert!(stacks.awaits_an_end(U.thread, 10, 0), "it is not known yet what waits");
     assert_eq!(callers(&stacks, U, 10), [vec![120], vec![], vec![410]]);
+    // Another thread tells first that it has run the maker later on.
+    resume(&mut stacks, U, 30, Runtime, 4, &[410]);
+    assert!(stacks.awaits_an_end(U.thread, 10, 0), "another thread may have run it before");
+    stacks.settle_all(10);
+    stacks.release(4);
+    assert!(stacks.awaits_an_end(U.thread, 10, 0), "another thread may have run it before");
     resume(&mut stacks, T, 20, Runtime, 4, &[0, 310, 410]);
     take(&mut stacks, T, 21, Action::Suspend { kind: Runtime });
-    resume(&mut stacks, T, 30, Runtime, 4, &[410]);
+    stacks.settle_all(20);
     assert!(!stacks.awaits_an_end(U.thread, 10, 0));
     assert_eq!(callers(&stacks, U, 10), [vec![120], vec![], vec![310, 410]]);
     assert_eq!(parts(&join(&stacks, U, 10, &[120, 100_000])), [vec![120], vec![], vec![410]], "without the IL");

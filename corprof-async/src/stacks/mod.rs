@@ -96,6 +96,8 @@ pub struct LogicalStacks {
     frequency: Option<u64>,
     /// The sum of the weights of all histories.
     weight: usize,
+    /// All threads have told what they did up to this time.
+    settled_until: u64,
     next: u64,
     stats: Stats,
 }
@@ -203,6 +205,13 @@ impl LogicalStacks {
         }
     }
 
+    /// All that all threads did up to this time has been taken: they were asked, and have had the
+    /// [`ANSWER_TIME`](crate::ANSWER_TIME).
+    pub fn settle_all(&mut self, until: u64) {
+        self.settled_until = self.settled_until.max(until);
+        self.awaiters.settle_all(until);
+    }
+
     /// Forgets what the thread runs, until its next [`Reset`](crate::Action::Reset): a part of its stream was lost.
     pub fn forget(&mut self, id: StreamId) {
         let Some(stream) = self.streams.remove(&id) else { return };
@@ -216,10 +225,10 @@ impl LogicalStacks {
     }
 
     /// The time up to which all is known that the thread did; 0 if none of its sub-events has come. A thread that runs
-    /// no async code has nothing to tell, so this may be long ago.
+    /// no async code has nothing to tell, so this may be long ago, unless [all were asked](Self::settle_all).
     #[must_use]
     pub fn known_until(&self, thread: u64) -> u64 {
-        self.threads.get(&thread).map_or(0, |history| history.known_until)
+        self.threads.get(&thread).map_or(0, |history| history.known_until).max(self.settled_until)
     }
 
     /// The innermost operation that the thread ran. After [`known_until`](Self::known_until), it is what ran last,
@@ -237,8 +246,9 @@ impl LogicalStacks {
         self.creators.trail(dispatcher)
     }
 
-    /// Whether buffers that have not come may tell more of who awaited what the thread ran: an operation, or one that
-    /// awaited it, has not ended. What began before `since`, or before the source, is taken for one that does not end.
+    /// Whether buffers that have not come may tell more of who awaited what the thread ran, or has started it: an
+    /// operation, or one that awaited it, has not ended, or it is not certain yet, up to [`settle_all`](Self::settle_all),
+    /// who made it. What began before `since`, or before the source, is taken for one that does not end.
     #[must_use]
     pub fn awaits_an_end(&self, thread: u64, ticks: u64, since: u64) -> bool {
         self.active(thread, ticks)
@@ -254,6 +264,7 @@ impl LogicalStacks {
     /// Drops what is older: the caller will ask about nothing before, and all buffers up to this time have come, as far
     /// as they will.
     pub fn release(&mut self, until: u64) {
+        self.settle_all(until);
         for history in self.threads.values_mut() {
             let before = history.weight();
             history.release(until);

@@ -20,14 +20,11 @@ pub(crate) struct AsyncCallers {
     stacks: LogicalStacks,
     /// The last one that was joined: its memory is used again.
     logical: LogicalStack,
-    /// All threads have told what they ran up to this time.
-    answered_until: u64,
 }
 
 impl AsyncCallers {
     pub(crate) fn new() -> Self {
-        let (decoder, stacks, logical) = (Decoder::new(), LogicalStacks::new(), LogicalStack::new());
-        Self { decoder, stacks, logical, answered_until: 0 }
+        Self { decoder: Decoder::new(), stacks: LogicalStacks::new(), logical: LogicalStack::new() }
     }
 
     /// Takes what a thread has written. Where it is damaged, samples keep their physical stacks.
@@ -39,7 +36,7 @@ impl AsyncCallers {
 
     /// All threads have told what they ran up to this time.
     pub(crate) fn answered(&mut self, until: u64) {
-        self.answered_until = self.answered_until.max(until);
+        self.stacks.settle_all(until);
     }
 
     /// Whether it has come what the thread ran at this time, and who awaits that. An operation from before `since` is taken
@@ -49,7 +46,7 @@ impl AsyncCallers {
     }
 
     fn is_known(&self, thread: u64, ticks: u64) -> bool {
-        self.stacks.known_until(thread).max(self.answered_until) >= ticks
+        self.stacks.known_until(thread) >= ticks
     }
 
     /// The stack of a sample down to the method that was resumed, and then those that await it; none if nobody does, or

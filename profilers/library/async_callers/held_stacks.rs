@@ -47,8 +47,6 @@ pub(super) struct HeldStacks<T> {
     asked: VecDeque<Asked>,
     /// How late this thread was so far, all in all: so late may the runtime's timer be as well.
     late: Duration,
-    /// All is known up to this time.
-    answered_until: u64,
     /// Samples in resumed methods, and those whose callers were found.
     resumed: u64,
     joined: u64,
@@ -92,7 +90,6 @@ impl<T> HeldStacks<T> {
             stack: LogicalStack::new(),
             asked: VecDeque::new(),
             late: Duration::ZERO,
-            answered_until: 0,
             resumed: 0,
             joined: 0,
             damaged: 0,
@@ -133,7 +130,7 @@ impl<T> HeldStacks<T> {
         while let Some(asked) = self.asked.front()
             && asked.at.elapsed() >= time_when_late(ANSWER_TIME, self.late.saturating_sub(asked.late))
         {
-            self.answered_until = asked.ticks;
+            self.stacks.settle_all(asked.ticks);
             self.asked.pop_front();
         }
     }
@@ -141,15 +138,15 @@ impl<T> HeldStacks<T> {
     /// Whether it is known what the thread ran: a buffer of that time or later has come, or the thread has not written
     /// any, though it was asked.
     fn is_known(&self, sample: &Waiting<T>) -> bool {
-        let until = sample.thread.1.map_or(0, |os_id| self.stacks.known_until(os_id.into()));
-        until.max(self.answered_until) >= sample.ticks
+        sample.thread.1.is_some_and(|os_id| self.stacks.known_until(os_id.into()) >= sample.ticks)
     }
 
     /// Whether the thread is still to tell who awaits what it ran, as an operation does that ends soon. While many
     /// samples wait, none waits for that.
     fn may_have_more_callers(&self, sample: &Waiting<T>) -> bool {
         let Some(os_id) = sample.thread.1.filter(|_| self.frames < MOST_FRAMES / 2) else { return false };
-        let since = self.seconds.front().copied().unwrap_or_default();
+        let oldest = self.seconds.front().filter(|_| self.seconds.len() == MOST_SECONDS);
+        let since = oldest.copied().unwrap_or_default();
         self.stacks.awaits_an_end(os_id.into(), sample.ticks, since)
     }
 

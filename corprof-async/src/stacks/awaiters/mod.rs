@@ -38,6 +38,8 @@ pub(super) struct Awaiters {
     starters: FxHashMap<Origin, Vec<Starter>>,
     /// Places where methods have waited, each with the outermost method of an operation at whose end they went on.
     awaits: FxHashSet<(Place, Address)>,
+    /// All threads have told what they did up to this time.
+    settled_until: u64,
 }
 
 /// Where a method waits: the address and the state of its frame.
@@ -325,14 +327,24 @@ impl Awaiters {
         !has_ended && run.began.is_some() && self.next_run(run).is_none()
     }
 
-    /// Whether more may be told of who awaited an operation: it, or one that awaited it, has not ended. What began
-    /// before `since`, or before the source began to tell, is taken for one that does not end, and nobody needs the end
-    /// of what has made the operation.
+    /// Whether it is certain when an operation went on after a run: until all threads have told, another one may have
+    /// run it before.
+    fn is_certain(&self, run: Maker) -> bool {
+        self.next_run(run).is_none_or(|(ticks, _)| ticks <= self.settled_until)
+    }
+
+    /// Whether more may be told of who awaited an operation: it, or one that awaited it, has not ended, or it is not told
+    /// yet who made it. What began before `since`, or before the source began to tell, is taken for one that does not
+    /// end, and nobody needs the end of what has made the operation.
     pub(super) fn is_open(&self, dispatcher: DispatcherId, since: u64, most_awaiters: usize) -> bool {
         let mut next = dispatcher;
         for _ in 0..most_awaiters {
-            let origin = self.operations.get(&next).and_then(|operation| self.origin(operation));
-            if origin.is_none_or(|(began, _)| began < since) {
+            let Some(operation) = self.operations.get(&next) else { return false };
+            let Some((began, _)) = self.origin(operation) else {
+                // It was made before it has run.
+                return operation.ran.as_ref().is_some_and(|(_, first)| *first > self.settled_until);
+            };
+            if began < since {
                 return false;
             }
             match self.next(next) {
@@ -345,10 +357,15 @@ impl Awaiters {
         false
     }
 
+    /// All threads have told what they did up to this time.
+    pub(super) fn settle_all(&mut self, until: u64) {
+        self.settled_until = self.settled_until.max(until);
+    }
+
     /// All up to this time has come.
     pub(super) fn release(&mut self, until: u64) {
-        self.remember_origins(until);
-        self.runs.retain(|(_, began), _| *began > until);
+        let needed = self.remember_origins(until);
+        self.runs.retain(|run, _| run.1 > until || needed.contains(run));
         oldest::forget(&mut self.operations, |_, operation| operation.is_needed(until));
         self.gathered.retain(|_, gathered| gathered.ticks > until);
     }
@@ -404,7 +421,7 @@ impl Awaiters {
         let has_gone_on =
             self.next_run(maker).is_some() || maker.dispatcher == 0 && last.is_some_and(|last| last.ran.is_some());
         let may_be_awaited = last.is_some() && !has_gone_on;
-        if may_be_awaited || self.waits(maker) { Next::Open } else { Next::Unknown }
+        if may_be_awaited || self.waits(maker) || !self.is_certain(maker) { Next::Open } else { Next::Unknown }
     }
 
     /// Forgets half of the operations if there are too many.

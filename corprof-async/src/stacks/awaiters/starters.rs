@@ -84,8 +84,9 @@ impl Awaiters {
         None
     }
 
-    /// Remembers where operations come from and what has started them, before what tells it is forgotten.
-    pub(super) fn remember_origins(&mut self, until: u64) {
+    /// Remembers where operations come from and what has started them, before what tells it is forgotten. Answers with the
+    /// runs in which operations were made whose starters are not known yet.
+    pub(super) fn remember_origins(&mut self, until: u64) -> FxHashSet<(DispatcherId, u64)> {
         let needed = self.operations.iter().filter(|(_, operation)| operation.is_needed(until));
         let mut origins = FxHashSet::default();
         for id in needed.map(|(id, _)| *id).collect::<Vec<_>>() {
@@ -93,13 +94,17 @@ impl Awaiters {
             origins.extend(self.operations.get(&id).and_then(|operation| self.origin(operation)));
         }
         self.starters.retain(|origin, _| origins.contains(origin));
+        let mut unknown = FxHashSet::default();
         for origin in origins.into_iter().filter(|(made, _)| *made <= until) {
             if self.starters.contains_key(&origin) {
                 continue;
             }
-            if let Some(starters) = self.starters_of(origin) {
-                self.starters.insert(origin, starters);
+            let (_, maker) = origin;
+            match self.starters_of(origin).filter(|_| self.is_certain(maker)) {
+                Some(starters) => _ = self.starters.insert(origin, starters),
+                None => unknown.extend(maker.began.map(|began| (maker.dispatcher, began))),
             }
         }
+        unknown
     }
 }
