@@ -278,7 +278,7 @@ impl State {
         for sample in round.samples() {
             self.add_sample(round, &sample, inlined);
         }
-        self.settle(round.cx(), false);
+        self.settle_recording(false);
         self.report = round.report().clone();
         if self.report.mode == Mode::Cpu {
             self.unsampled.see(self.report.cpu_time, self.report.weight);
@@ -292,6 +292,13 @@ impl State {
             self.push();
         }
         false
+    }
+
+    /// Has the recording take what nothing earlier waits for.
+    fn settle_recording(&mut self, is_last: bool) {
+        if let Some(recording) = &mut self.recording {
+            recording.settle(self.callers.oldest(), is_last);
+        }
     }
 
     /// Adds a sample to the profile, or to those that wait for their async callers.
@@ -564,9 +571,7 @@ impl Joins for State {
         if let Some(note) = self.callers.note(cx) {
             self.profile.set_note("async callers", note);
         }
-        if let Some(recording) = &mut self.recording {
-            recording.settle(self.callers.oldest(), is_last);
-        }
+        self.settle_recording(is_last);
     }
 
     fn begins_in(&self) -> Duration {

@@ -189,7 +189,6 @@ impl Counts {
         for sample in round.samples() {
             self.add_sample(round.cx(), &sample, inlined);
         }
-        self.settle(round.cx(), false);
         self.report = round.report().clone();
     }
 

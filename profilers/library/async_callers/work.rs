@@ -133,7 +133,8 @@ impl<S: Joins> AsyncWork<S> {
         }
     }
 
-    /// Takes the waiting stacks whose time has come.
+    /// Takes the waiting stacks whose time has come. Nobody else does: with two threads, the C library would hold the
+    /// memory of what is known of operations twice.
     fn settle(&self, cx: &ProfilerThread<'_>) {
         let mut state = self.state.lock(cx);
         if let Knower::Runtime(held) = &mut state.callers().knower {

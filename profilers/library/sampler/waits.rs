@@ -109,7 +109,7 @@ impl State {
             self.add_sample(round, &sample, inlined);
         }
         // Where no thread runs, the other sampler has no rounds to show.
-        self.settle(round.cx(), false);
+        self.settle_recording(false);
     }
 
     fn unknown_code_of_waits(&self, round: &Round<'_, '_>) -> Vec<UnknownCode> {
