@@ -354,7 +354,10 @@ fn take(page: &Path, output: &Path, is_quiet: bool) -> Result<()> {
         return Err(anyhow!("{} is not written: the profiler has nothing for it", output.display()));
     }
     if page.metadata().is_ok_and(|metadata| metadata.len() == 0) {
-        return Err(anyhow!("{} is not written: the profiler has written nothing into it", output.display()));
+        return Err(anyhow!(
+            "{} is not written: nothing was seen that would be in it; a longer --duration may see more",
+            output.display()
+        ));
     }
     attached_profiler::folder::take(page, output)?;
     if !is_quiet {

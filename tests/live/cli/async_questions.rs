@@ -59,10 +59,11 @@ fn ask_after_an_attach(runtime: &Runtime, kind: &str, what: &str, asked: &[&str]
     let pid = program.child.id().to_string();
     let mut command = corprof()?;
     let output = command.args(asked).args([&pid, "--duration", &times.to_string()]).output()?;
-    ensure!(output.status.success(), "{runtime}, {kind}: {output:?}");
     let (code, stderr) = program.end()?;
     ensure!(code == Some(0) && !stderr.contains("panicked"), "{runtime}, {kind}: {code:?}: {stderr}");
     let (_, told) = texts(&output);
+    ensure_or_longer!(!told.contains("nothing was seen"), "{runtime}, {kind}: {output:?}");
+    ensure!(output.status.success(), "{runtime}, {kind}: {output:?}");
     ensure!(told.contains("as --async-probe does") == asked.contains(&"--async-probe"), "{runtime}, {kind}: {told}");
     Ok(output)
 }
