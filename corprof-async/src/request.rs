@@ -93,7 +93,8 @@ impl Default for RequestLimits {
 }
 
 impl Request {
-    /// How long any of its operations is known to have run, in ticks of the trace. What ran at once on several threads counts once.
+    /// How long any of its operations is known to have run, in ticks of the trace. What ran at once on several threads
+    /// counts once.
     #[must_use]
     pub fn running(&self) -> u64 {
         let runs = self.operations.iter().flat_map(|operation| &operation.runs);

@@ -96,8 +96,6 @@ pub struct LogicalStacks {
     frequency: Option<u64>,
     /// The sum of the weights of all histories.
     weight: usize,
-    /// All threads have told what they did up to this time.
-    settled_until: u64,
     next: u64,
     stats: Stats,
 }
@@ -208,7 +206,6 @@ impl LogicalStacks {
     /// All that all threads did up to this time has been taken: they were asked, and have had the
     /// [`ANSWER_TIME`](crate::ANSWER_TIME).
     pub fn settle_all(&mut self, until: u64) {
-        self.settled_until = self.settled_until.max(until);
         self.awaiters.settle_all(until);
     }
 
@@ -228,7 +225,7 @@ impl LogicalStacks {
     /// no async code has nothing to tell, so this may be long ago, unless [all were asked](Self::settle_all).
     #[must_use]
     pub fn known_until(&self, thread: u64) -> u64 {
-        self.threads.get(&thread).map_or(0, |history| history.known_until).max(self.settled_until)
+        self.threads.get(&thread).map_or(0, |history| history.known_until).max(self.awaiters.settled_until)
     }
 
     /// The innermost operation that the thread ran. After [`known_until`](Self::known_until), it is what ran last,

@@ -327,7 +327,7 @@ impl Target<'_> {
         // A process that ends takes its command line with it.
         let title = inspect::title(pid);
         session.set_read_timeout(Some(PATIENCE));
-        let is_started = self.is_starting;
+        let is_asked = self.is_starting && older.is_none();
         if self.is_starting {
             client.resume_runtime().context("cannot let the application go on")?;
             self.is_starting = false;
@@ -338,7 +338,7 @@ impl Target<'_> {
         reader.get_mut().set_read_timeout(Some(POLL));
         let until = duration.map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {} s", time.as_secs_f64()));
         eprintln!("corprof: listening to process {pid} {until}");
-        let asked = is_started.then(|| Asked::new(client));
+        let asked = is_asked.then(|| Asked::new(client));
         let mut live = Live { reader, follower, is_over: false, asked };
         live.read(&mut is_interrupted, duration)?;
         live.follower.end(begun.elapsed());

@@ -39,7 +39,7 @@ pub(super) struct Awaiters {
     /// Places where methods have waited, each with the outermost method of an operation at whose end they went on.
     awaits: FxHashSet<(Place, Address)>,
     /// All threads have told what they did up to this time.
-    settled_until: u64,
+    pub(super) settled_until: u64,
 }
 
 /// Where a method waits: the address and the state of its frame.
