@@ -419,7 +419,7 @@ fn creators_are_those_that_have_started_what_nobody_awaits() -> Result<()> {
                 let Called { total, started, awaited, .. } = called(helper, starter)?;
                 let right = if is_awaited { started + awaited } else { started };
                 ensure_or_longer!(
-                    total > 0.0 && right >= 0.85 * total,
+                    total > 0.0 && right >= 0.93 * total,
                     "{runtime}, {kind}, {starter}: {right} of {total}: {about}"
                 );
             }
