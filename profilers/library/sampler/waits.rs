@@ -12,7 +12,7 @@ use super::recording::{FoundCode, ModulesWithLines, UnknownCode, find_code};
 use super::slow_calls::SampleInCall;
 use super::traced_calls::TracedCalls;
 use super::{Options, SamplerProfiler, State};
-use crate::async_callers::{Joins, StackFrame};
+use crate::async_callers::StackFrame;
 
 /// Whose waits are sampled, beside the threads that run.
 pub(super) enum WaitsOf {
