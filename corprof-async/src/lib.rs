@@ -83,7 +83,7 @@
 //! A thread writes its buffer when it is full, and the runtime each second those of threads that were idle for 250 ms;
 //! the end of a session writes nothing. Before it ends, start a second session of the provider, which has all threads
 //! write their buffers, and wait for the [`ANSWER_TIME`], in a busy process [longer](time_when_late). While it runs, ask so
-//! at most every [`QUESTION_INTERVAL`].
+//! at most every [`QUESTION_INTERVAL`], and say up to when all have answered ([`LogicalStacks::settle_all`]).
 //!
 //! # Another source
 //!
