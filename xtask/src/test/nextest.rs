@@ -75,10 +75,11 @@ pub(super) fn run(selection: &Selection<'_>, prepare: impl FnOnce(&mut Command))
     Ok(results)
 }
 
-/// How many tests run at once. Most live tests wait for more than half of their time; those that compute count three
-/// times, by `.config/nextest.toml`. With five instead of eight, the live tests took a quarter longer on two processors.
+/// How many tests run at once. Most live tests wait for more than half of their time; those that compute count twice,
+/// by `.config/nextest.toml`. With three at once, whatever they do, two processors had nothing to do for a third of the
+/// time, and with four instead of five the live tests took a ninth longer.
 fn at_once() -> usize {
-    4 * std::thread::available_parallelism().map_or(1, NonZero::get)
+    5 * std::thread::available_parallelism().map_or(1, NonZero::get) / 2
 }
 
 /// `cargo nextest`: the user's own, otherwise one that cargo builds, once. None if that fails; then a note says so.
