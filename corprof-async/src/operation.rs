@@ -60,6 +60,11 @@ pub struct OperationWait<'a> {
 }
 
 impl Run {
+    /// One that begins.
+    pub(crate) fn new(thread: u64, from: u64, chain: Option<Chain>, queued: Option<Queued>) -> Self {
+        Self { thread, from, to: None, unknown_from: None, chain, place: None, queued }
+    }
+
     /// Up to when it is known to have run, in ticks of the trace; a run that goes on, up to `end`.
     #[must_use]
     pub fn known_until(&self, end: u64) -> u64 {

@@ -285,15 +285,7 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
         let serial = self.next;
         self.next += 1;
         let operation = root.map(|(thread, running)| {
-            let run = Run {
-                thread,
-                from,
-                to: None,
-                chain: running.chain.clone(),
-                place: None,
-                queued: None,
-                unknown_from: None,
-            };
+            let run = Run::new(thread, from, running.chain.clone(), None);
             let Running { dispatcher, kind, .. } = *running;
             Operation { dispatcher, kind, parent: 0, created: from, place: None, runs: vec![run], completed: None }
         });
@@ -313,7 +305,7 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
     /// A thread begins to run for a request outside of any operation: that is the first of the request, of number 0.
     fn run_of_thread(&mut self, serial: u64, thread: u64, from: u64) {
         let Some(open) = self.open.get_mut(&serial).filter(|_| self.knows_operations) else { return };
-        let run = Run { thread, from, to: None, chain: None, place: None, queued: None, unknown_from: None };
+        let run = Run::new(thread, from, None, None);
         open.request.operations.push(Operation {
             dispatcher: 0,
             kind: Kind::Runtime,
@@ -531,15 +523,7 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
             // A replay tells again what runs.
             let is_new = operation.runs.last().is_none_or(|run| run.to.is_some());
             if is_new && operation.runs.len() < most {
-                operation.runs.push(Run {
-                    thread,
-                    from: ticks,
-                    to: None,
-                    chain: chain.clone(),
-                    place: None,
-                    queued,
-                    unknown_from: None,
-                });
+                operation.runs.push(Run::new(thread, ticks, chain.clone(), queued));
             }
         }
         if self.running.len() > THREADS {
@@ -613,15 +597,7 @@ impl<F: Fn(&[Frame]) -> bool> Requests<F> {
         let operation = open.request.operations.get_mut(index)?;
         operation.dispatcher = number;
         let queued = self.queue.of(thread);
-        operation.runs.push(Run {
-            thread,
-            from: running.from,
-            to: None,
-            chain: running.chain.clone(),
-            place: None,
-            queued,
-            unknown_from: None,
-        });
+        operation.runs.push(Run::new(thread, running.from, running.chain.clone(), queued));
         self.members.insert(number, (serial, index));
         Some(())
     }

@@ -327,7 +327,7 @@ impl Target<'_> {
         // A process that ends takes its command line with it.
         let title = inspect::title(pid);
         session.set_read_timeout(Some(PATIENCE));
-        let is_asked = self.is_starting && older.is_none();
+        let asks = self.is_starting && older.is_none();
         if self.is_starting {
             client.resume_runtime().context("cannot let the application go on")?;
             self.is_starting = false;
@@ -338,16 +338,15 @@ impl Target<'_> {
         reader.get_mut().set_read_timeout(Some(POLL));
         let until = duration.map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {} s", time.as_secs_f64()));
         eprintln!("corprof: listening to process {pid} {until}");
-        let asked = is_asked.then(|| Asked::new(client));
-        let mut live = Live { reader, follower, is_over: false, asked };
+        let mut live = Live { reader, follower, is_over: false, asker: Asker::new(client), asks };
         live.read(&mut is_interrupted, duration)?;
         live.follower.end(begun.elapsed());
         if live.is_over {
             live.follower.cut_off();
         }
-        live.asked = None;
+        live.asks = false;
         if older.is_none() {
-            live.flush(client, &SessionConfig::new([operations()]))?;
+            live.flush()?;
         }
         if !live.is_over {
             // A process that ends just now has sent the rest.
@@ -382,9 +381,8 @@ fn operations() -> Provider {
     Provider::new(PROVIDER, OPERATIONS, Level::Informational)
 }
 
-/// Has the threads of an application tell from time to time what they hold: what they hold when it ends by itself is
-/// lost, and one that is never idle holds it for many seconds.
-struct Asked<'c> {
+/// Has the threads of an application tell what they hold.
+struct Asker<'c> {
     client: &'c Client,
     second: SecondSession,
     asked: Instant,
@@ -392,20 +390,21 @@ struct Asked<'c> {
     late: Duration,
 }
 
-impl<'c> Asked<'c> {
+impl<'c> Asker<'c> {
     fn new(client: &'c Client) -> Self {
         Self { client, second: SecondSession::default(), asked: Instant::now(), late: Duration::ZERO }
     }
 
-    fn ask_if_due(&mut self) {
-        if self.asked.elapsed() < time_when_late(QUESTION_INTERVAL, self.late) {
-            return;
-        }
+    /// Whether they may be asked again: asked more often, those that rest do not answer.
+    fn is_due(&self) -> bool {
+        self.asked.elapsed() >= time_when_late(QUESTION_INTERVAL, self.late)
+    }
+
+    fn ask(&mut self) -> Result<()> {
         self.asked = Instant::now();
-        let config = SessionConfig::new([Provider::new(PROVIDER, OPERATIONS, Level::Error)]).with_buffer_mb(1);
-        // An application that ends just now is not asked.
-        let _ = self.second.toggle(self.client, &config);
+        let answer = self.second.toggle(self.client, Provider::new(PROVIDER, OPERATIONS, Level::Error));
         self.late = self.asked.elapsed();
+        answer
     }
 }
 
@@ -415,8 +414,10 @@ struct Live<'l, L> {
     follower: Follower<'l, L>,
     /// The process or the session has ended.
     is_over: bool,
-    /// If it was started, until it is to end.
-    asked: Option<Asked<'l>>,
+    asker: Asker<'l>,
+    /// Whether threads are asked from time to time: what they hold when the application ends by itself is lost, and one
+    /// that is never idle holds it for many seconds.
+    asks: bool,
 }
 
 impl<L: Listener> Live<'_, L> {
@@ -430,8 +431,9 @@ impl<L: Listener> Live<'_, L> {
     }
 
     fn step(&mut self) -> Result<()> {
-        if let Some(asked) = &mut self.asked {
-            asked.ask_if_due();
+        if self.asks && self.asker.is_due() {
+            // An application that ends just now is not asked.
+            let _ = self.asker.ask();
         }
         match self.reader.next_event() {
             Ok(None) => self.is_over = true,
@@ -446,13 +448,13 @@ impl<L: Listener> Live<'_, L> {
         Ok(())
     }
 
-    /// Has all threads write what they hold, and reads that: each start of a session of the source does that.
-    fn flush(&mut self, client: &Client, config: &SessionConfig) -> Result<()> {
+    /// Has all threads write what they hold, and reads that.
+    fn flush(&mut self) -> Result<()> {
         if self.is_over {
             return Ok(());
         }
-        match client.start_session(config) {
-            Ok(_second) => self.read_answers(client),
+        match self.asker.ask() {
+            Ok(()) => self.read_answers(),
             Err(error) if self.follower.buffers == 0 => bail!(error),
             // What has come is worth more than the last second.
             Err(_) => Ok(()),
@@ -461,13 +463,13 @@ impl<L: Listener> Live<'_, L> {
 
     /// Reads until all threads have had the time to answer. How late the process is shows in its answers to questions
     /// that need no time: there may be no events that would show it.
-    fn read_answers(&mut self, client: &Client) -> Result<()> {
+    fn read_answers(&mut self) -> Result<()> {
         let asked = Instant::now();
         let mut late = Duration::ZERO;
         while !self.is_over && asked.elapsed() < time_when_late(ANSWER_TIME, late) {
             self.read(|| false, Some(POLL))?;
             let question = Instant::now();
-            let _ = client.process_info(); // only its time counts
+            let _ = self.asker.client.process_info(); // only its time counts
             late = late.max(question.elapsed());
         }
         Ok(())

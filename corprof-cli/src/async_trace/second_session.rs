@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use corprof_diagnostics::{Client, EventPipeSession, SessionConfig};
+use corprof_diagnostics::{Client, EventPipeSession, Provider, SessionConfig};
 
 /// The time limit for its end.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -16,13 +16,14 @@ pub(crate) struct SecondSession {
 }
 
 impl SecondSession {
-    /// Starts it, or ends it. Its configuration is one without events.
+    /// Starts it, or ends it. `provider` is of a level without events.
     ///
     /// # Errors
     /// If the process cannot be asked.
-    pub(crate) fn toggle(&mut self, client: &Client, config: &SessionConfig) -> Result<()> {
+    pub(crate) fn toggle(&mut self, client: &Client, provider: Provider) -> Result<()> {
         let Some(mut session) = self.session.take() else {
-            self.session = Some(client.start_session(config)?);
+            let config = SessionConfig::new([provider]).with_buffer_mb(1);
+            self.session = Some(client.start_session(&config)?);
             return Ok(());
         };
         session.set_read_timeout(Some(PATIENCE));

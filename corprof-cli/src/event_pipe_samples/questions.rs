@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use corprof_async::{ANSWER_TIME, QUESTION_INTERVAL, time_when_late};
-use corprof_diagnostics::{Client, Level, SessionConfig};
+use corprof_diagnostics::{Client, Level};
 
 use super::async_callers;
 use crate::async_trace::SecondSession;
@@ -92,8 +92,7 @@ impl Questions {
     /// If the process cannot be asked.
     pub(super) fn ask(&mut self, client: &Client, clock: TraceClock) -> Result<()> {
         let earliest = clock.at_least();
-        let config = SessionConfig::new([async_callers::provider(Level::Error)]).with_buffer_mb(1);
-        self.second.toggle(client, &config)?;
+        self.second.toggle(client, async_callers::provider(Level::Error))?;
         self.last = Question { earliest, latest: clock.at_most(), pause: Duration::ZERO };
         self.unanswered.push_back(self.last);
         Ok(())

@@ -171,6 +171,10 @@ mod tests {
         }
     }
 
+    fn request(operations: Vec<Operation>) -> Request {
+        Request { activity: None, from: 100, to: 200, operations, calls: Vec::new(), is_whole: true, left_out: 0 }
+    }
+
     #[test]
     fn the_parts_add_up_and_the_innermost_counts() {
         let request = Request {
@@ -212,15 +216,7 @@ mod tests {
         inner.runs[0].queued = Some(Queued { from: 140, to: 148 });
         let mut next = operation(158, &[(170, 172)], 20);
         next.runs[0].queued = Some(Queued { from: 165, to: 170 });
-        let request = Request {
-            activity: None,
-            from: 100,
-            to: 200,
-            operations: vec![operation(100, &[(100, 112), (190, 200)], 10), inner, outer, next],
-            calls: Vec::new(),
-            is_whole: true,
-            left_out: 0,
-        };
+        let request = request(vec![operation(100, &[(100, 112), (190, 200)], 10), inner, outer, next]);
         let found = parts(&request);
         let waits: Vec<(u64, u64, u64)> = found
             .iter()
@@ -237,15 +233,7 @@ mod tests {
         // Only the part within the wait counts.
         waits.runs[0].queued = Some(Queued { from: 90, to: 104 });
         waits.runs[1].queued = Some(Queued { from: 130, to: 165 });
-        let request = Request {
-            activity: None,
-            from: 100,
-            to: 200,
-            operations: vec![waits],
-            calls: Vec::new(),
-            is_whole: true,
-            left_out: 0,
-        };
+        let request = request(vec![waits]);
         let shown: Vec<_> = parts(&request).iter().map(|part| (part.from, part.to, part.does)).collect();
         let alone = parts_of(&request, &request.operations[0]);
         assert_eq!(alone, parts(&request), "there is no other operation");
@@ -267,15 +255,7 @@ mod tests {
         runs.completed = None;
         runs.runs[0].to = None;
         runs.runs[0].unknown_from = Some(150);
-        let request = Request {
-            activity: None,
-            from: 100,
-            to: 200,
-            operations: vec![runs],
-            calls: Vec::new(),
-            is_whole: false,
-            left_out: 0,
-        };
+        let request = request(vec![runs]);
         let shown: Vec<_> = parts(&request).iter().map(|part| (part.from, part.to, part.does)).collect();
         assert_eq!(shown, [(100, 110, Does::Waits), (110, 150, Does::Runs), (150, 200, Does::Nothing)]);
     }

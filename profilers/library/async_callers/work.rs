@@ -100,6 +100,7 @@ impl<S: Joins> AsyncWork<S> {
     /// Does what is due. Returns the time until the next call.
     pub(crate) fn step(&mut self, cx: &mut ProfilerThread<'_>) -> Duration {
         self.lateness.take();
+        self.settle(cx);
         let pause = self.step_in_time(cx);
         self.lateness.expect(pause);
         pause
@@ -118,7 +119,6 @@ impl<S: Joins> AsyncWork<S> {
                 }
             }
             Source::On(_) => {
-                self.settle(cx);
                 if self.forgotten.elapsed() >= FORGET {
                     self.forgotten = Instant::now();
                     if let Knower::Runtime(held) = &mut self.state.lock(cx).callers().knower {
@@ -133,8 +133,8 @@ impl<S: Joins> AsyncWork<S> {
         }
     }
 
-    /// Takes the waiting stacks whose time has come. Nobody else does: with two threads, the C library would hold the
-    /// memory of what is known of operations twice.
+    /// Takes the waiting stacks whose time has come, and has it noted how far callers are known. Nobody else does: with
+    /// two threads, the C library would hold the memory of what is known of operations twice.
     fn settle(&self, cx: &ProfilerThread<'_>) {
         let mut state = self.state.lock(cx);
         if let Knower::Runtime(held) = &mut state.callers().knower {
