@@ -129,7 +129,8 @@ static class Deadlocks
             lock (gates[first])
             {
                 kept[random.Next(kept.Length)] = new byte[random.Next(2000)];
-                lock (gates[second]) if (random.Next(20) == 0) Thread.Sleep(1);
+                // Now and then long enough that a look from outside meets nobody who has moved on meanwhile.
+                lock (gates[second]) if (random.Next(20) == 0) Thread.Sleep(random.Next(40) == 0 ? 100 : 1);
             }
         }
     }

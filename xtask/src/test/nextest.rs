@@ -75,9 +75,9 @@ pub(super) fn run(selection: &Selection<'_>, prepare: impl FnOnce(&mut Command))
     Ok(results)
 }
 
-/// How many tests run at once. Most live tests wait for more than half of their time; those that compute count twice,
-/// by `.config/nextest.toml`. With three at once, whatever they do, two processors had nothing to do for a third of the
-/// time, and with four instead of five the live tests took a ninth longer.
+/// How many tests run at once. Most live tests wait for more than half of their time; of those that compute, one for
+/// each processor runs beside them, by `.config/nextest.toml`. With three at once, whatever they do, two processors had
+/// nothing to do for a third of the time; so they have for a twentieth.
 fn at_once() -> usize {
     5 * std::thread::available_parallelism().map_or(1, NonZero::get) / 2
 }
