@@ -149,16 +149,21 @@ mod tests {
 
     #[test]
     fn what_is_long_over_is_lost() {
-        let mut schedule = Schedule::new(MILLISECOND, Instant::now());
-        let late = schedule.due() + 100 * MILLISECOND;
-        let lost = schedule.redraw_if_over(late);
-        assert!((84..=85).contains(&lost), "{lost}");
+        const TIMES: u64 = 100;
         let mut rounds = 0;
-        while schedule.due() < late + 100 * MILLISECOND {
-            let now = schedule.due();
-            rounds += 1 + schedule.begin(now, true);
+        for _ in 0..TIMES {
+            let mut schedule = Schedule::new(MILLISECOND, Instant::now());
+            let late = schedule.due() + 100 * MILLISECOND;
+            let lost = schedule.redraw_if_over(late);
+            assert!((84..=85).contains(&lost), "{lost}");
+            while schedule.due() < late + 100 * MILLISECOND {
+                let now = schedule.due();
+                rounds += 1 + schedule.begin(now, true);
+            }
         }
-        assert!((110..=122).contains(&rounds), "100, and 16 of those before: {rounds}");
+        // By chance some more or fewer each time.
+        let mean = rounds as f64 / TIMES as f64;
+        assert!((114.0..118.0).contains(&mean), "100, and 16 of those before: {mean}");
     }
 
     #[test]

@@ -134,7 +134,7 @@ fn record_from_the_start(runtime: &Runtime, kind: &str, file: &Path, times: u64)
     let program = application(runtime, "AsyncShares")?;
     let output = command.arg("--").args(program).args([kind, &working(times)]).output()?;
     let (_, stderr) = texts(&output);
-    ensure!(output.status.success(), "{runtime}: {output:?}");
+    has_recorded(&output)?;
     ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}, {kind}: {stderr}");
     Ok(stderr)
 }
@@ -166,7 +166,7 @@ fn callers_are_those_that_await_in_a_recording() -> Result<()> {
             Helper::read(&folded)?.check().with_context(|| format!("{runtime}, {kind}: {stderr}"))?;
             let viewed = folder.path().join("viewed.folded");
             let output = corprof()?.arg("view").arg(&file).args(["--raw-names", "-o"]).arg(&viewed).output()?;
-            ensure!(output.status.success(), "{runtime}: {output:?}");
+            ensure!(output.status.success(), "{output:?}");
             let shown = Helper::read(&viewed)?;
             shown.check().with_context(|| format!("{runtime}, {kind}, viewed: {stderr}"))?;
         }
@@ -195,7 +195,7 @@ fn callers_are_those_that_await_in_samples_of_the_runtime() -> Result<()> {
             Helper::read(&file)?.check().with_context(|| format!("{runtime}, {kind}: {stderr}"))?;
             if repetitions(false, true) {
                 let output = record(&file, &["--pid", &pid, "--physical"], PHYSICAL)?.output()?;
-                ensure!(output.status.success(), "{runtime}: {output:?}");
+                has_recorded(&output)?;
                 let physical = Helper::read(&file)?;
                 ensure!(physical.in_pool > 0.9 * physical.total, "{runtime}, {kind}: {physical:?}");
             }
@@ -222,7 +222,7 @@ fn callers_are_those_that_await_after_an_attach_and_stacks_are_physical_on_reque
                 let options: Vec<&str> = ["--pid", &pid].into_iter().chain(probe).collect();
                 let output = record(&file, &options, recording(times))?.output()?;
                 let (_, stderr) = texts(&output);
-                ensure!(output.status.success(), "{runtime}: {output:?}");
+                has_recorded(&output)?;
                 ensure!(is_said(&stderr), "{runtime}, {kind}: {stderr}");
                 ensure!(!stderr.contains("at rest") && !stderr.contains("by EventPipe"), "{runtime}: {output:?}");
                 ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}, {kind}: {stderr}");
@@ -231,7 +231,8 @@ fn callers_are_those_that_await_after_an_attach_and_stacks_are_physical_on_reque
 
             let output = record(&file, &["--pid", &pid, "--physical"], PHYSICAL)?.output()?;
             let (_, stderr) = texts(&output);
-            ensure!(output.status.success() && !is_said(&stderr), "{runtime}: {output:?}");
+            has_recorded(&output)?;
+            ensure!(!is_said(&stderr), "{runtime}: {output:?}");
             let physical = Helper::read(&file)?;
             ensure!(physical.in_pool > 0.9 * physical.total, "{runtime}, {kind}: {physical:?}");
             program.end()?;
@@ -245,7 +246,7 @@ fn top(pid: u32, options: &[&str], seconds: u64) -> Result<Value> {
     let mut command = corprof()?;
     command.args(["top", &pid.to_string(), "--json", "--budget", "50", "--rate", "500"]);
     let output = command.args(["--duration", &seconds.to_string()]).args(options).output()?;
-    ensure!(output.status.success(), "{output:?}");
+    has_recorded(&output)?;
     serde_json::from_slice(&output.stdout).with_context(|| format!("no JSON: {output:?}"))
 }
 
@@ -407,7 +408,7 @@ fn creators_are_those_that_have_started_what_nobody_awaits() -> Result<()> {
             let pid = program.child.id().to_string();
             let file = folder.path().join("p.folded");
             let output = record(&file, &["--pid", &pid], 3.0 * times as f64)?.output()?;
-            ensure!(output.status.success(), "{runtime}: {output:?}");
+            has_recorded(&output)?;
             program.end()?;
             let about = fs::read_to_string(&file)?;
             let work = format!("{class}.Work");
@@ -444,7 +445,8 @@ fn stacks_are_physical_where_the_runtime_suspends_methods_and_does_not_tell() ->
         let mut command = record(&file, &["--env", "DOTNET_RuntimeAsync=1"], times as f64)?;
         let output = command.arg("--").args(application(runtime, "AsyncShares")?).args(["shop", "2000"]).output()?;
         let (_, stderr) = texts(&output);
-        ensure!(output.status.success() && !is_said(&stderr), "{runtime}: {output:?}");
+        has_recorded(&output)?;
+        ensure!(!is_said(&stderr), "{runtime}: {output:?}");
         let physical = Helper::read(&file)?;
         ensure_or_longer!(physical.total > 0.0, "{runtime}: {stderr}");
         ensure!(physical.in_pool > 0.9 * physical.total, "{runtime}: {physical:?}");
@@ -467,7 +469,7 @@ fn record_machines(runtime: &Runtime, kind: &str, env: &[&str], times: u64) -> R
     let program = application(runtime, "AsyncMachines")?;
     let output = command.arg("--").args(program).args([kind, &working(times)]).output()?;
     let (_, stderr) = texts(&output);
-    ensure!(output.status.success(), "{runtime}: {output:?}");
+    has_recorded(&output)?;
     ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}, {kind}: {stderr}");
     ensure!(is_said(&stderr), "{runtime}, {kind}: {stderr}");
     Ok((Helper::read(&file)?, stderr))
@@ -530,7 +532,7 @@ fn record_with_probe(runtime: &Runtime, run: Run, times: u64) -> Result<(Helper,
     let options = ["--pid", &pid, "--async-probe", "--delay", &times.to_string()];
     let output = record(&file, &options, recording(times))?.output()?;
     let (_, stderr) = texts(&output);
-    ensure!(output.status.success(), "{runtime}: {output:?}");
+    has_recorded(&output)?;
     ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}: {stderr}");
     ensure!(is_said(&stderr) && stderr.contains("as --async-probe does"), "{runtime}: {stderr}");
     let (code, of_program) = program.end()?;
@@ -562,7 +564,7 @@ fn samples_in_shared_code_of_a_web_service_have_their_endpoints() -> Result<()> 
         let mut command = record(&file, &["--delay", &delay.to_string()], recording(times))?;
         let program = application(runtime, "WebShares")?;
         let output = command.arg("--").args(program).arg((times * repetitions(3500, 4000)).to_string()).output()?;
-        ensure!(output.status.success(), "{runtime}: {output:?}");
+        has_recorded(&output)?;
         let (_, stderr) = texts(&output);
         ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}: {stderr}");
         check_web(runtime, &Helper::read(&file)?, &stderr)
@@ -684,7 +686,7 @@ mod long {
                         .args(["--raw-names", "--to", &seconds.to_string(), "-o"])
                         .arg(&folded);
                     let output = command.args(options).output()?;
-                    ensure!(output.status.success(), "{runtime}: {output:?}");
+                    ensure!(output.status.success(), "{output:?}");
                     Helper::read(&folded)
                 };
                 view(&[])?.check().with_context(|| format!("{runtime}, {kind}"))?;

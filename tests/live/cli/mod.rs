@@ -148,6 +148,13 @@ fn texts(output: &Output) -> (String, String) {
     (stdout, stderr)
 }
 
+/// Whether a command that records has succeeded. On a busy machine a short one may not have had a single round.
+fn has_recorded(output: &Output) -> Result<()> {
+    corprof_tests::ensure_or_longer!(!texts(output).1.contains("there is no profile: no samples"), "{output:?}");
+    ensure!(output.status.success(), "{output:?}");
+    Ok(())
+}
+
 /// Microsoft's dotnet-trace, of which `cargo xtask test --all` tells; none without it.
 fn dotnet_trace() -> Result<Option<Command>> {
     let Some(programs) = env::var_os("CORPROF_DOTNET_TRACE") else {
