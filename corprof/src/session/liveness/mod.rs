@@ -40,6 +40,7 @@ use crate::error::{Error, Result};
 use crate::id::{AssemblyId, ClassId, FunctionId, ModuleId, ThreadId};
 use crate::report;
 use crate::session::Info;
+use crate::system;
 
 use attach::Attach;
 pub(crate) use attach::Scout;
@@ -81,6 +82,8 @@ pub(crate) struct Liveness {
     dynamic_methods: Table,
     watches_older_dynamic_methods: AtomicBool,
     dynamic_methods_ended: AtomicU64,
+    /// When the last one ended, in [`ticks`](system::ticks).
+    last_dynamic_end: AtomicU64,
     threads: Table,
 }
 
@@ -345,6 +348,7 @@ impl Liveness {
             dynamic_methods: Table::new(),
             watches_older_dynamic_methods: AtomicBool::new(false),
             dynamic_methods_ended: AtomicU64::new(0),
+            last_dynamic_end: AtomicU64::new(0),
             threads: Table::new(),
         }
     }
@@ -430,6 +434,7 @@ impl Liveness {
         self.dynamic_pages.add(function);
         end(self.dynamic_methods.insert(function, State::Dead), State::Dead, "a call about a dynamic method that ends");
         self.dynamic_methods_ended.fetch_add(1, Ordering::SeqCst);
+        self.last_dynamic_end.fetch_max(system::ticks(), Ordering::SeqCst);
     }
 
     /// From now on the end of every dynamic method will be reported, also of those that were compiled before the
@@ -452,6 +457,11 @@ impl Liveness {
     /// How many ends of dynamic methods the runtime has reported.
     pub(crate) fn dynamic_methods_ended(&self) -> u64 {
         self.dynamic_methods_ended.load(Ordering::SeqCst)
+    }
+
+    /// When the last of these ends was reported, in [`ticks`](system::ticks). The runtime frees the code after that.
+    pub(crate) fn last_dynamic_end(&self) -> u64 {
+        self.last_dynamic_end.load(Ordering::SeqCst)
     }
 
     /// Whether the end of this dynamic method will be reported.

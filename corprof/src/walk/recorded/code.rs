@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::context::InCallback;
@@ -35,6 +36,8 @@ pub(crate) struct KnownCode {
     others: HashMap<usize, Code>,
     /// The number of module loads and unloads before it was recorded.
     as_of: u64,
+    /// The number of dynamic methods that had ended before.
+    ends: u64,
     since: Option<Instant>,
 }
 
@@ -42,6 +45,7 @@ pub(crate) struct KnownCode {
 struct Range {
     end: usize,
     function: FunctionId,
+    is_dynamic: bool,
     shape: Shape,
     /// Its first bytes.
     bytes: Vec<u8>,
@@ -57,8 +61,14 @@ pub(crate) struct CodeLookUp<'a, 'i> {
 impl CodeLookUp<'_, '_> {
     /// Calls `visit` with each frame of a recorded stack, the innermost first: its function, none for native code, and
     /// its address. Ends when `visit` says so.
-    pub(crate) fn walk(&mut self, sample: &RawSample, visit: impl FnMut(Option<FunctionId>, usize) -> bool) {
-        unwind(sample, self, visit);
+    ///
+    /// A dynamic method has no function either if one has ended since the sample was taken: another may be in its place
+    /// by now, and have its identifier.
+    pub(crate) fn walk(&mut self, sample: &RawSample, mut visit: impl FnMut(Option<FunctionId>, usize) -> bool) {
+        let liveness = Arc::clone(self.cx.liveness());
+        let is_right =
+            |function: &FunctionId| sample.ticks > liveness.last_dynamic_end() || !liveness.is_watched(*function);
+        unwind(sample, self, |function, ip| visit(function.filter(is_right), ip));
     }
 }
 
@@ -71,6 +81,12 @@ impl KnownCode {
             self.others.clear();
             self.as_of = changes;
             self.since = Some(Instant::now());
+        }
+        let ends = cx.liveness().dynamic_methods_ended();
+        if ends != self.ends {
+            self.ranges.retain(|_, range| !range.is_dynamic);
+            self.others.clear();
+            self.ends = ends;
         }
     }
 
@@ -118,6 +134,7 @@ impl KnownCode {
         let version = cx.function_version_from_ip(code_address).ok().flatten();
         let Some(version) = version else { return Code::default() };
         let function = version.function;
+        let is_dynamic = cx.liveness().is_watched(function);
         let codes = cx.native_code(version).unwrap_or_default();
         let codes: Vec<_> =
             codes.into_iter().map(|code| cx.native_code_ranges(code).unwrap_or_default()).map(with_bytes).collect();
@@ -127,7 +144,8 @@ impl KnownCode {
             for range in ranges {
                 // A second part of a function uses the frame that the first has made.
                 let bytes = std::mem::take(&mut bytes);
-                self.ranges.insert(range.start, Range { end: range.start + range.size, function, shape, bytes });
+                self.ranges
+                    .insert(range.start, Range { end: range.start + range.size, function, is_dynamic, shape, bytes });
             }
         }
         self.range(address).map_or(Code { function: Some(function), ..Code::default() }, |(_, range)| range.code())
