@@ -9,6 +9,9 @@ use std::io::Read;
 use std::path::Path;
 
 use clap::{Arg, ArgAction, Command};
+use corprof_profilers::is_recording;
+
+use crate::contents::GZIP;
 
 /// The words of a command line, with `--` before the application.
 pub(crate) fn restored(cli: &Command, mut words: Vec<OsString>) -> Vec<OsString> {
@@ -33,7 +36,7 @@ fn application(cli: &Command, words: &[OsString]) -> Option<usize> {
         }
         let is_option = word.starts_with('-') && word != "-";
         if !is_option {
-            let is_file = word == "-" || word.ends_with(".nettrace") || is_recording(Path::new(&*word));
+            let is_file = word == "-" || is_recording(Path::new(&*word)) || has_recording(Path::new(&*word));
             let is_subject = word.parse::<u32>().is_ok() || is_file;
             return (!is_subject).then_some(at);
         }
@@ -44,10 +47,11 @@ fn application(cli: &Command, words: &[OsString]) -> Option<usize> {
     None
 }
 
-/// Whether a file of any name is a recording, and no program.
-fn is_recording(path: &Path) -> bool {
+/// Whether a file of any name is a recording, perhaps a compressed one, and no program.
+fn has_recording(path: &Path) -> bool {
     let mut beginning = [0; 8];
-    File::open(path).and_then(|mut file| file.read_exact(&mut beginning)).is_ok() && &beginning == b"Nettrace"
+    let is_read = File::open(path).and_then(|mut file| file.read_exact(&mut beginning)).is_ok();
+    is_read && (&beginning == b"Nettrace" || beginning.starts_with(&GZIP))
 }
 
 /// Whether the value of an option is the next word.

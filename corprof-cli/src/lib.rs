@@ -20,6 +20,7 @@ mod attach_request;
 mod attached_profiler;
 mod complete;
 pub mod completions;
+mod contents;
 pub mod counters;
 mod dashes;
 pub mod delayed;

@@ -16,6 +16,7 @@ use corprof_launch::stop_file::StopFile;
 use corprof_launch::vigil::Vigil;
 use corprof_profilers::settings::SettingError;
 use corprof_profilers::table::SAMPLER;
+use corprof_profilers::{RECORDINGS, is_recording};
 
 use crate::async_probe;
 use crate::attach_request::Occupied;
@@ -36,12 +37,9 @@ mod slow_calls;
 use answer::{Answer, Written, tell};
 use sampler_result::SamplerResult;
 
-/// The extension of a recording: all samples, each with its time.
-const RECORDING: &str = ".nettrace";
-
 /// The file extensions that the sampler can write.
 fn endings() -> impl Iterator<Item = &'static str> {
-    Format::extensions().chain([RECORDING])
+    Format::extensions().chain(RECORDINGS)
 }
 
 /// The file without -o.
@@ -86,7 +84,8 @@ const DEFAULT: &str = "profile.html";
   corprof record --push pyroscope+http://localhost:4040 --label region=eu -- dotnet App.dll
 
 The extension of FILE chooses the format: .html (a page), .svg (a flame graph), .folded, .speedscope.json, .pb.gz (pprof),
-.json.gz (Firefox Profiler), .nettrace (a recording of each sample, which grows as they come).
+.json.gz (Firefox Profiler), .nettrace (a recording of each sample, which grows as they come), .nettrace.gz (the same, a
+fifth as large; other tools read it after gunzip).
 Exit codes: corprof help exit-codes")]
 pub struct Args {
     /// The process id of a running process
@@ -477,7 +476,7 @@ impl Output {
 
     /// Whether it keeps each sample with its time.
     fn is_recording(&self) -> bool {
-        self.ending.eq_ignore_ascii_case(RECORDING)
+        is_recording(Path::new(&self.ending))
     }
 
     fn path(&self) -> PathBuf {

@@ -194,12 +194,21 @@ fn expanded(path: &Path, process: u32) -> PathBuf {
 fn numbered(path: &Path, number: u32) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let extension = match Format::ending_of(&name) {
-        0 => path.extension().map_or(0, |extension| 1 + extension.len()),
+        0 => other_ending_of(path),
         known => known,
     };
     let stem = name.get(..name.len() - extension).unwrap_or(&name);
     let ending = name.get(name.len() - extension..).unwrap_or_default();
     path.with_file_name(format!("{stem}.{number}{ending}"))
+}
+
+/// How many bytes at the end of a file's name are an extension that is of no profile's format. That of a compressed file
+/// has two parts.
+fn other_ending_of(path: &Path) -> usize {
+    let length = |path: &Path| path.extension().map_or(0, |extension| 1 + extension.len());
+    let is_packed = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
+    let inner = if is_packed { length(&path.with_extension("")) } else { 0 };
+    inner + length(path)
 }
 
 /// The name of the application that this process runs: that of the program, or of the assembly that `dotnet` runs.
@@ -258,6 +267,7 @@ mod tests {
         is("shop.speedscope.json.gz", "shop.2.speedscope.json.gz");
         is("SHOP.PB.GZ", "SHOP.2.PB.GZ");
         is("shop.nettrace", "shop.2.nettrace");
+        is("my.shop.nettrace.gz", "my.shop.2.nettrace.gz");
     }
 
     #[test]

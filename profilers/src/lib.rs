@@ -8,6 +8,8 @@
 //!
 //! A [`TracePattern`] says whose slow calls `corprof record --trace` keeps.
 //!
+//! [`is_recording`] tells the files that keep each sample from those with sums, by their names.
+//!
 //! [`part_glob`] is the glob that a user means who looks for frames or methods.
 //!
 //! [`eprintln!`] prints a line for those whose standard error may have no reader, and [`known_callers`] is such a line.
@@ -17,6 +19,7 @@
 
 mod name_glob;
 mod notes;
+mod recording_name;
 pub mod sdk;
 pub mod settings;
 pub mod table;
@@ -24,6 +27,7 @@ mod trace_pattern;
 
 pub use name_glob::part_glob;
 pub use notes::known_callers;
+pub use recording_name::{RECORDINGS, is_packed_recording, is_recording};
 pub use trace_pattern::TracePattern;
 
 /// The folder of this package: what the build script of corprof-cli builds.

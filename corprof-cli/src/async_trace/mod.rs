@@ -12,7 +12,6 @@ mod spread;
 mod started;
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -36,6 +35,7 @@ pub(crate) use self::spread::Spread;
 use self::started::Started;
 
 use crate::attach_request::leave_alone_if_stopped;
+use crate::contents;
 use crate::exit::{Failure, Outcome};
 use crate::inspect;
 use crate::options::{self, seconds};
@@ -261,7 +261,7 @@ pub(crate) fn replay(path: &Path, listener: &mut impl Listener) -> Result<bool> 
 }
 
 fn read(path: &Path, listener: &mut impl Listener) -> Result<Traced> {
-    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let file = contents::of(path)?;
     let mut follower = Follower::new(listener);
     let mut reader = Reader::new(BufReader::new(file));
     follower.begin(&mut reader).with_context(|| format!("{} is not a .nettrace", path.display()))?;

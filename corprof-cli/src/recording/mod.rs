@@ -28,7 +28,6 @@ mod tests;
 mod threads;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{BufReader, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -48,6 +47,7 @@ use self::pass::Pass;
 use self::requests::RequestTimes;
 use self::samples::{Samples, Time};
 pub(crate) use self::threads::{Thread, ThreadChoice, ThreadPattern};
+use crate::contents::{self, is_standard_input};
 use crate::options::Names;
 
 /// What is read of a file.
@@ -324,10 +324,6 @@ fn duration(path: &Path) -> Result<Duration> {
     }
 }
 
-fn is_standard_input(path: &Path) -> bool {
-    path.as_os_str() == "-"
-}
-
 /// What a pass over a file takes.
 enum Taken<'a> {
     Trace(&'a corprof_nettrace::Trace),
@@ -358,7 +354,7 @@ impl Input {
 
 /// Opens a recording, or standard input for `-`, and finds its format by its first bytes.
 fn input(path: &Path) -> Result<Input> {
-    let mut source = bytes(path)?;
+    let mut source = contents::of(path)?;
     let mut head = Vec::new();
     source.by_ref().take(8).read_to_end(&mut head).with_context(|| format!("cannot read {}", path.display()))?;
     let is_text = head.iter().all(|byte| !byte.is_ascii_control() || byte.is_ascii_whitespace());
@@ -375,23 +371,12 @@ fn input(path: &Path) -> Result<Input> {
     }
 }
 
-/// Opens a file, or standard input for `-`.
-///
-/// # Errors
-/// If it cannot be opened.
-pub(crate) fn bytes(path: &Path) -> Result<Box<dyn Read>> {
-    if is_standard_input(path) {
-        return Ok(Box::new(std::io::stdin().lock()));
-    }
-    Ok(Box::new(File::open(path).with_context(|| format!("cannot read {}", path.display()))?))
-}
-
 /// Opens a trace, or standard input for `-`.
 ///
 /// # Errors
 /// If it cannot be read, or is not a trace.
 pub(crate) fn open(path: &Path) -> Result<Reader<Box<dyn Read>>> {
-    reader(path, bytes(path)?)
+    reader(path, contents::of(path)?)
 }
 
 fn reader(path: &Path, source: Box<dyn Read>) -> Result<Reader<Box<dyn Read>>> {

@@ -13,6 +13,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, anyhow};
 use corprof_export::Format;
+use corprof_profilers::is_recording;
 
 use crate::exit::{self, Failure, Outcome};
 use crate::options::Names;
@@ -51,8 +52,8 @@ use crate::recording::{Cells, CellsOf};
   corprof view app.nettrace --json | jq '.rows[:5]'
 
 The extension chooses the format: .html, .svg, .folded or .txt, .pb.gz or .pprof (pprof), .speedscope.json, .firefox.json or .json
-(Firefox Profiler), the last two also with .gz. With .nettrace, one recording is copied whole: a cut one gets an end, so that other
-tools can read it.
+(Firefox Profiler), the last two also with .gz. With .nettrace or .nettrace.gz, one recording is copied whole: a cut one gets an
+end, so that other tools can read it.
 
 Exits with 3 if a file cannot be read, or has no such events. Exit codes: corprof help exit-codes")]
 pub struct Args {
@@ -156,7 +157,7 @@ const ROWS: usize = 30;
 /// # Errors
 /// If a file cannot be read or written, or has no such events.
 pub fn run(args: &Args) -> Outcome {
-    if let Some(path) = args.output.as_deref().filter(|path| copy::is_recording(path)) {
+    if let Some(path) = args.output.as_deref().filter(|path| is_recording(path)) {
         return copied(args, path);
     }
     let format = args.output.as_ref().map(Format::of_path).transpose();

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use corprof::sampler::{Mode, Strategy};
 use corprof_export::{Output, OutputFile};
+use corprof_profilers::is_recording;
 use corprof_profilers::settings::{SettingError, Settings};
 
 use super::push::PushOptions;
-use super::recording::{self, EventKinds, Rotation};
+use super::recording::{EventKinds, Rotation};
 use super::slow_calls;
 use super::traced_calls::TracedCalls;
 use crate::async_callers::WantedCallers;
@@ -53,7 +54,7 @@ impl Options {
         if is_file {
             out.output()?;
         }
-        let is_recording = out.path().is_some_and(|path| recording::is_asked_for(&path));
+        let is_recording = out.path().is_some_and(|path| is_recording(&path));
         if is_recording && push.is_some() {
             return Err(out.error("samples are sent or recorded, not both: unset SAMPLER_PUSH, or give another format"));
         }

@@ -10,7 +10,7 @@
 //! second ([`Recording::flush`]): a file that is cut reads up to the cut.
 //!
 //! There may be one file after the other (`files`). Each tells by itself of what its samples refer to, shortly before
-//! (`trace_file`).
+//! (`trace_file`). A file whose name ends in `.gz` is compressed as it grows (`whole_blocks`).
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -37,16 +37,12 @@ mod il_map;
 mod mappings;
 mod runtime_events;
 mod trace_file;
+mod whole_blocks;
 
 pub(super) use files::Rotation;
 pub(super) use il_map::ModulesWithLines;
 pub(super) use runtime_events::{EventInbox, EventKinds, EventWork, Held, HeldEvent, move_events};
 pub(super) use trace_file::Timing;
-
-/// Whether the extension of a file asks for a recording.
-pub(super) fn is_asked_for(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("nettrace"))
-}
 
 /// The most frames of a stack: a stack of the format has 64 KB.
 const DEEPEST: usize = 8_000;

@@ -31,7 +31,7 @@ const LARGEST_FILE: u64 = 1 << 50;
 const PROFILES: Kind = Kind::File(&[".html", ".svg", ".folded", ".speedscope.json", ".pb.gz", ".json.gz"]);
 /// The same, and a recording.
 const PROFILES_OR_RECORDING: Kind =
-    Kind::File(&[".html", ".svg", ".folded", ".speedscope.json", ".pb.gz", ".json.gz", ".nettrace"]);
+    Kind::File(&[".html", ".svg", ".folded", ".speedscope.json", ".pb.gz", ".json.gz", ".nettrace", ".nettrace.gz"]);
 /// The same, and a table.
 const PROFILES_OR_TABLE: Kind =
     Kind::File(&[".csv", ".html", ".svg", ".folded", ".speedscope.json", ".pb.gz", ".json.gz"]);

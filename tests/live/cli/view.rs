@@ -224,3 +224,38 @@ mod long {
         Ok(command.stdin(Stdio::null()).output()?)
     }
 }
+
+#[test]
+fn a_compressed_recording_is_small_and_has_what_another_has() -> Result<()> {
+    const THROWN: u64 = 2_000;
+    for runtime in runtimes()? {
+        let folder = tempfile::tempdir()?;
+        let [packed, plain] = ["app.nettrace.gz", "app.nettrace"].map(|name| folder.path().join(name));
+        let mut command = corprof()?;
+        command.args(["record", "--events", "exception", "-o"]).arg(&packed).arg("--");
+        command.args(application(&runtime, "Diagnosed")?);
+        let mut program = Program::start(command)?;
+        program.expect("ready")?;
+        program.tell(&format!("throw {THROWN}"))?;
+        let (code, stderr) = program.end()?;
+        ensure!(code == Some(0), "{runtime}: {code:?}: {stderr}");
+        let output = corprof()?.arg("view").arg(&packed).arg("-o").arg(&plain).output()?;
+        ensure!(output.status.success() && !texts(&output).1.contains("cut"), "{runtime}: {output:?}");
+        let tables = [&packed, &plain].map(|file| -> Result<Value> {
+            let output = corprof()?.arg("view").arg(file).args(["--event", "exceptions", "--json"]).output()?;
+            ensure!(output.status.success(), "{runtime}: {output:?}");
+            Ok(serde_json::from_slice(&output.stdout)?)
+        });
+        let [of_packed, of_plain] = tables;
+        let (of_packed, of_plain) = (of_packed?, of_plain?);
+        ensure!(of_packed["rows"] == of_plain["rows"], "{runtime}: {of_packed} is not {of_plain}");
+        let lost = of_packed["files"][0]["lost"].as_u64().context("none lost")?;
+        let seen = of_packed["samples"].as_u64().context("no samples")?;
+        ensure!(seen > 0 && seen + lost >= THROWN, "{runtime}: {seen}, {lost} lost: {of_packed}");
+        let [small, large] = [&packed, &plain].map(|file| fs::metadata(file).map(|found| found.len()));
+        let (small, large) = (small?, large?);
+        println!("{runtime}: {seen} exceptions in {small} bytes, unpacked {large}");
+        ensure!(small * 4 < large && small < 15 * seen, "{runtime}: {small} of {large} bytes, {seen} exceptions");
+    }
+    Ok(())
+}

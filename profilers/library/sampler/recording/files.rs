@@ -2,14 +2,17 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use corprof::prelude::*;
 use corprof_export::OutputFile;
 use corprof_nettrace::UtcTime;
+use corprof_profilers::is_packed_recording;
 use corprof_profilers::settings::{SettingError, Settings};
+
+use super::whole_blocks::WholeBlocks;
 
 /// When a file is closed, and how many are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +101,7 @@ impl Files {
                 report!("sampler: the file of another run is kept as {}", kept.display());
             }
             self.kept.push_back(self.base.path().to_owned());
-            return Ok(WholeBlocks { file, length: 0 });
+            return Ok(WholeBlocks::new(file, is_packed_recording(self.base.path())));
         };
         while self.kept.len() >= rotation.keep
             && let Some(oldest) = self.kept.pop_front()
@@ -121,7 +124,7 @@ impl Files {
                 Err(error) => return Err(format!("{} cannot be created: {error}", path.display()).into()),
                 Ok(file) => {
                     self.kept.push_back(path);
-                    return Ok(WholeBlocks { file, length: 0 });
+                    return Ok(WholeBlocks::new(file, is_packed_recording(self.base.path())));
                 }
             }
         }
@@ -131,54 +134,17 @@ impl Files {
 /// `app.nettrace` becomes `app-20261127T141503Z.nettrace`, with a number if that is taken: names are in order of time.
 fn named(base: &Path, time: UtcTime, number: u32) -> PathBuf {
     let UtcTime { year, month, day, hour, minute, second, .. } = time;
-    let mut name = base.file_stem().unwrap_or_default().to_owned();
+    let (stem, ending) = match is_packed_recording(base) {
+        true => (base.with_extension("").with_extension(""), ".nettrace.gz"),
+        false => (base.with_extension(""), ".nettrace"),
+    };
+    let mut name = stem.file_name().unwrap_or_default().to_owned();
     name.push(format!("-{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z"));
     if number > 1 {
         name.push(format!("_{number}"));
     }
-    if let Some(extension) = base.extension() {
-        name.push(".");
-        name.push(extension);
-    }
+    name.push(ending);
     base.with_file_name(name)
-}
-
-/// A file that has whole blocks only: what there is no room for is cut off.
-pub(super) struct WholeBlocks {
-    file: File,
-    length: u64,
-}
-
-impl WholeBlocks {
-    /// The end of a trace: a block of this kind, without contents.
-    const END: [u8; 4] = [0; 4];
-
-    /// Ends a file after a failure, so that all readers take it. That may fail, too: then it is a cut one.
-    pub(super) fn end(&mut self) {
-        let _ = self.write_all(&Self::END);
-    }
-}
-
-impl Write for WholeBlocks {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.write_all(bytes)?;
-        Ok(bytes.len())
-    }
-
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if let Err(error) = self.file.write_all(bytes) {
-            // Whether that succeeds or not, the error is the one to tell.
-            let _ = self.file.set_len(self.length);
-            let _ = self.file.seek(SeekFrom::Start(self.length));
-            return Err(error);
-        }
-        self.length += bytes.len() as u64;
-        Ok(())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
 }
 
 #[cfg(test)]
@@ -201,5 +167,13 @@ mod tests {
         assert_eq!((names.len(), files.removed()), (2, 1));
         assert!(names[0].ends_with("app-20261127T140000Z_2.nettrace"), "{names:?}");
         assert_eq!(files.path(), names[1]);
+    }
+
+    #[test]
+    fn names_keep_their_ending() {
+        let time = UtcTime::from_system_time(SystemTime::UNIX_EPOCH).unwrap();
+        let is = |base: &str, number, name: &str| assert_eq!(named(Path::new(base), time, number), Path::new(name));
+        is("/a/my.app.nettrace", 1, "/a/my.app-19700101T000000Z.nettrace");
+        is("/a/my.app.nettrace.gz", 2, "/a/my.app-19700101T000000Z_2.nettrace.gz");
     }
 }

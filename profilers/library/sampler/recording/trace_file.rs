@@ -19,8 +19,9 @@ use corprof_nettrace::{Label, Metadata, NewEvent, Thread, Trace, UtcTime, Uuid, 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::code_map::CodeMap;
-use super::files::{Files, WholeBlocks};
+use super::files::Files;
 use super::runtime_events::{EventKind, Source};
+use super::whole_blocks::WholeBlocks;
 
 /// The definitions of events.
 const PROCESS_EVENT: u32 = 1;
@@ -368,7 +369,7 @@ impl TraceFile {
     /// Closes the file if it is full, or if its time is over at `ticks`. The next begins with the next event.
     fn end_file_if_due(&mut self, ticks: u64) {
         let (Some(rotation), Some(writer)) = (self.files.rotation(), &self.writer) else { return };
-        let is_full = rotation.largest.is_some_and(|largest| writer.stats().bytes + RESERVE >= largest);
+        let is_full = rotation.largest.is_some_and(|largest| writer.get_ref().length() + RESERVE >= largest);
         let end = rotation.period.map(|period| self.file_begun.saturating_add(in_ticks(period)));
         if !is_full && end.is_none_or(|end| ticks < end) {
             return;
@@ -383,7 +384,7 @@ impl TraceFile {
     fn end_file(&mut self) {
         self.write_out();
         if let Some(writer) = self.writer.take().filter(|_| self.failure.is_none())
-            && let Err(error) = writer.finish()
+            && let Err(error) = writer.finish().and_then(|blocks| Ok(blocks.finish()?))
         {
             self.failure = Some(error.to_string());
         }
