@@ -85,7 +85,7 @@ const DEFAULT: &str = "profile.html";
 
 The extension of FILE chooses the format: .html (a page), .svg (a flame graph), .folded, .speedscope.json, .pb.gz (pprof),
 .json.gz (Firefox Profiler), .nettrace (a recording of each sample, which grows as they come), .nettrace.gz (the same, a
-fifth as large; other tools read it after gunzip).
+third as large or less; other tools read it after gunzip).
 Exit codes: corprof help exit-codes")]
 pub struct Args {
     /// The process id of a running process
