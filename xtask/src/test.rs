@@ -5,6 +5,7 @@ mod live;
 mod nextest;
 mod phases;
 pub(crate) mod places;
+mod preparation;
 mod results;
 
 use std::process::ExitCode;
@@ -57,6 +58,10 @@ pub struct Args {
     /// Run the live tests and nothing else
     #[arg(long, conflicts_with = "only")]
     live_only: bool,
+
+    /// Fetch, install and unpack what the quick tests need, and run none of them
+    #[arg(long, conflicts_with_all = ["all", "no_live", "live_only", "windows", "arm64", "musl", "runtime", "filter"])]
+    prepare: bool,
 
     /// Build for Windows, and test that under Wine, instead of this system
     #[arg(long, conflicts_with_all = ["no_live", "only"])]
@@ -151,6 +156,10 @@ impl Part {
 /// # Errors
 /// Not for a failed test: that is in the exit code and in the summary.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    if args.prepare {
+        preparation::prepare();
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut phases = Phases::default();
     if args.windows {
         on_windows(args, &mut phases);

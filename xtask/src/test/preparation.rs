@@ -1,0 +1,59 @@
+//! What the quick tests need besides Rust, fetched before they run.
+
+use anyhow::Result;
+
+use super::lacks;
+use super::places::{PLACES, Place};
+use crate::cache::Cache;
+use crate::managed::Compiler;
+use crate::process::note;
+use crate::target::System;
+use crate::windows::{self, Wine};
+use crate::{arm64, known, musl, tools};
+
+/// Fetches it, as far as this machine can have it. The phase that needs what fails here tries again, and says it.
+pub(super) fn prepare() {
+    let quick = PLACES.iter().filter(|place| place.quick.is_some() && lacks(place).is_none());
+    let fetched = quick.map(|place| (place.to_string(), runtime_of(place)));
+    for (what, result) in [("compilers".to_owned(), compilers())].into_iter().chain(fetched) {
+        match result {
+            Ok(()) => note(format_args!("ready: {what}")),
+            Err(error) => note(format_args!("NOT READY: {what}: {error:#}")),
+        }
+    }
+}
+
+/// Those of managed programs.
+fn compilers() -> Result<()> {
+    Compiler::for_every_runtime()?;
+    tools::ilasm()?;
+    let cache = Cache::open()?;
+    for target in ["10.0", "11.0"] {
+        Compiler::for_modern(target, &cache)?;
+    }
+    Ok(())
+}
+
+/// The runtime, and what programs are built and run with there.
+fn runtime_of(place: &Place) -> Result<()> {
+    let cache = Cache::open()?;
+    match place.system {
+        System::X64 => {
+            known::here(place.runtime, &cache)?;
+        }
+        System::Musl => {
+            musl::install_tools()?;
+            musl::unpack(place.runtime, &cache)?;
+        }
+        System::Windows => {
+            windows::install_tools()?;
+            known::for_windows(place.runtime, &Wine::install(&cache)?, &cache)?;
+        }
+        System::Arm64 => {
+            arm64::install_tools()?;
+            known::for_arm64(&cache)?;
+        }
+        System::MuslArm64 => {}
+    }
+    Ok(())
+}
