@@ -460,6 +460,7 @@ impl Liveness {
     }
 
     /// When the last of these ends was reported, in [`ticks`](system::ticks). The runtime frees the code after that.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     pub(crate) fn last_dynamic_end(&self) -> u64 {
         self.last_dynamic_end.load(Ordering::SeqCst)
     }
