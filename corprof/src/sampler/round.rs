@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::id::{Inert, ThreadId};
+use crate::id::{FunctionId, Inert, ThreadId};
 use crate::names::Name;
 use crate::profiler_thread::ProfilerThread;
 use crate::walk::native_function::NativeFunction;
@@ -80,6 +80,12 @@ impl<'r, 't> Round<'r, 't> {
         let Self { threads, buffer, .. } = *self;
         let samples = buffer.stacks().iter().filter(|stack| Verdict::of(buffer, stack).is_sample());
         samples.filter_map(|stack| Some(Sample { thread: threads.get(stack.thread)?, stack, buffer }))
+    }
+
+    /// Whether the function of a frame is still the one that the thread had. When a dynamic method ends, the next may get
+    /// its identifier, and all that the runtime tells of it is of the other: look the name up first, and ask then.
+    pub fn is_still(&self, function: FunctionId, sample: &Sample<'_>) -> bool {
+        self.cx.liveness().is_still(function, sample.ticks())
     }
 
     /// The native function at an address, such as the [`ip`](SampledFrame::ip) of a frame without a managed function:

@@ -60,7 +60,7 @@ impl Methods {
         let frames = sample.frames();
         let mut stack = Vec::with_capacity(frames.len());
         for (depth, frame) in frames.iter().enumerate() {
-            stack.push(self.stack_frame(profile, recording.as_deref_mut(), round, depth, frame));
+            stack.push(self.stack_frame(profile, recording.as_deref_mut(), round, sample, depth, frame));
             let Some(caller) = frames.get(depth + 1) else { break };
             for method in inlined.between(round.cx(), caller, frame).iter().rev() {
                 let address = recording.as_deref_mut().map(|recording| recording.logical(&as_inlined(&method.name)));
@@ -75,11 +75,13 @@ impl Methods {
         profile: &mut Profile,
         recording: Option<&mut Recording>,
         round: &Round<'_, '_>,
+        sample: &Sample<'_>,
         depth: usize,
         frame: &SampledFrame,
     ) -> StackFrame {
-        if let Some(function) = frame.function {
-            let method = self.managed(profile, round.cx(), function);
+        let method = frame.function.map(|function| (function, self.managed(profile, round.cx(), function)));
+        let method = method.filter(|(function, _)| round.is_still(*function, sample));
+        if let Some((function, method)) = method {
             let address = recording.map(|recording| recording.managed(function, &method.name, depth, frame));
             return StackFrame::Managed(function, method.role, address.unwrap_or_default());
         }

@@ -459,10 +459,11 @@ impl Liveness {
         self.dynamic_methods_ended.load(Ordering::SeqCst)
     }
 
-    /// When the last of these ends was reported, in [`ticks`](system::ticks). The runtime frees the code after that.
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-    pub(crate) fn last_dynamic_end(&self) -> u64 {
-        self.last_dynamic_end.load(Ordering::SeqCst)
+    /// Whether a function is the one that it was at a moment, in [`ticks`](system::ticks). When a dynamic method ends,
+    /// the next may get its code's place and its identifier; that is after the end was reported.
+    pub(crate) fn is_still(&self, function: FunctionId, since: u64) -> bool {
+        let last_end = self.last_dynamic_end.load(Ordering::SeqCst);
+        last_end == 0 || since > last_end || !self.is_watched(function)
     }
 
     /// Whether the end of this dynamic method will be reported.

@@ -66,9 +66,8 @@ impl CodeLookUp<'_, '_> {
     /// by now, and have its identifier.
     pub(crate) fn walk(&mut self, sample: &RawSample, mut visit: impl FnMut(Option<FunctionId>, usize) -> bool) {
         let liveness = Arc::clone(self.cx.liveness());
-        let is_right =
-            |function: &FunctionId| sample.ticks > liveness.last_dynamic_end() || !liveness.is_watched(*function);
-        unwind(sample, self, |function, ip| visit(function.filter(is_right), ip));
+        let is_still = |function: &FunctionId| liveness.is_still(*function, sample.ticks);
+        unwind(sample, self, |function, ip| visit(function.filter(is_still), ip));
     }
 }
 
