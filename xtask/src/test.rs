@@ -59,7 +59,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "only")]
     live_only: bool,
 
-    /// Fetch, install and unpack what the quick tests need, and run none of them
+    /// Fetch, install and unpack the runtimes, compilers and emulators of the quick tests, and run none of these
     #[arg(long, conflicts_with_all = ["all", "no_live", "live_only", "windows", "arm64", "musl", "runtime", "filter"])]
     prepare: bool,
 

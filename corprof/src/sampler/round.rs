@@ -125,7 +125,8 @@ impl<'r> Sample<'r> {
         self.thread
     }
 
-    /// The frames, the leaf first. A function may have been unloaded since; its name then says so.
+    /// The frames, the leaf first. A function may have been unloaded since; its name then says so. That of a dynamic
+    /// method may be another's by then: see [`Round::is_still`].
     pub fn frames(&self) -> &'r [SampledFrame] {
         self.buffer.frames(self.stack)
     }

@@ -1,4 +1,4 @@
-//! What the quick tests need besides Rust, fetched before they run.
+//! The runtimes, compilers and emulators of the quick tests, fetched before these run.
 
 use anyhow::Result;
 
@@ -11,7 +11,7 @@ use crate::target::System;
 use crate::windows::{self, Wine};
 use crate::{arm64, known, musl, tools};
 
-/// Fetches it, as far as this machine can have it. The phase that needs what fails here tries again, and says it.
+/// Fetches them, as far as this machine can have it. The phase that needs what fails here tries again, and says it.
 pub(super) fn prepare() {
     let quick = PLACES.iter().filter(|place| place.quick.is_some() && lacks(place).is_none());
     let fetched = quick.map(|place| (place.to_string(), runtime_of(place)));

@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 use corprof::prelude::*;
 use corprof_export::OutputFile;
 use corprof_nettrace::UtcTime;
-use corprof_profilers::is_packed_recording;
 use corprof_profilers::settings::{SettingError, Settings};
+use corprof_profilers::{RECORDINGS, is_packed_recording};
 
 use super::whole_blocks::WholeBlocks;
 
@@ -134,9 +134,10 @@ impl Files {
 /// `app.nettrace` becomes `app-20261127T141503Z.nettrace`, with a number if that is taken: names are in order of time.
 fn named(base: &Path, time: UtcTime, number: u32) -> PathBuf {
     let UtcTime { year, month, day, hour, minute, second, .. } = time;
+    let [packed, plain] = RECORDINGS;
     let (stem, ending) = match is_packed_recording(base) {
-        true => (base.with_extension("").with_extension(""), ".nettrace.gz"),
-        false => (base.with_extension(""), ".nettrace"),
+        true => (base.with_extension("").with_extension(""), packed),
+        false => (base.with_extension(""), plain),
     };
     let mut name = stem.file_name().unwrap_or_default().to_owned();
     name.push(format!("-{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z"));
