@@ -8,8 +8,12 @@ use crate::system::signals::{GivingBack, Progress};
 
 use super::threads::PreparedThreads;
 
-/// How long threads may take altogether. One that takes longer keeps its larger stack.
+/// How long threads may take until they can be asked. One that takes longer keeps its larger stack.
 const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long they may take altogether. One that was asked answers as soon as it gets a processor, which takes its time on
+/// a busy machine.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The time between two looks.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -28,17 +32,18 @@ pub(crate) fn leave() {
         for thread in open {
             match thread.advance() {
                 Progress::Over(slot) => threads.give_back(slot),
+                Progress::Open(thread) if is_too_late(&thread, start.elapsed()) => thread.give_up(),
                 Progress::Open(thread) => still_open.push(thread),
             }
         }
         if still_open.is_empty() {
             return;
         }
-        if start.elapsed() > TIMEOUT {
-            still_open.into_iter().for_each(GivingBack::give_up);
-            return;
-        }
         open = still_open;
         std::thread::sleep(PAUSE);
     }
+}
+
+fn is_too_late(thread: &GivingBack, elapsed: Duration) -> bool {
+    elapsed > if thread.is_asked() { ANSWER_TIMEOUT } else { TIMEOUT }
 }

@@ -32,6 +32,11 @@ impl GivingBack {
         if self.is_asked { self.take_answer() } else { self.ask() }
     }
 
+    /// Whether it was asked and has not answered.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.is_asked
+    }
+
     fn ask(mut self) -> Progress {
         self.slot.withdraw();
         self.slot.read(|_| ());
