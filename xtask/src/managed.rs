@@ -4,6 +4,8 @@
 //! has a line `// target: 8.0`, `10.0` or `11.0` with the libraries that it is compiled against; no older runtime runs
 //! it.
 
+mod compiler_process;
+
 use std::ffi::OsString;
 use std::num::NonZero;
 use std::panic::resume_unwind;
@@ -23,6 +25,8 @@ use crate::process;
 use crate::runtime::{Runtime, Version};
 use crate::tools;
 use crate::wheel::hex;
+
+use compiler_process::CompilerProcess;
 
 /// Declares the runtimes of the program: 8 or later, the newest available, without ICU.
 const RUNTIME_CONFIG: &str = r#"{
@@ -285,6 +289,16 @@ fn code_elsewhere(text: &str, source: &Path) -> Option<PathBuf> {
 /// # Errors
 /// If the source cannot be read or does not compile.
 pub fn compile(compiler: &Compiler, source: &Path, dir: &Path) -> Result<PathBuf> {
+    compile_by(compiler, source, dir, process::run_as_progress)
+}
+
+/// The same; `run` runs the compiler.
+fn compile_by(
+    compiler: &Compiler,
+    source: &Path,
+    dir: &Path,
+    run: impl FnOnce(&mut Command) -> Result<()>,
+) -> Result<PathBuf> {
     let name = source.file_stem().with_context(|| format!("{} is not a source file", source.display()))?;
     let program = |extension: &str| dir.join(name).with_extension(extension);
     let dll = program("dll");
@@ -313,8 +327,7 @@ pub fn compile(compiler: &Compiler, source: &Path, dir: &Path) -> Result<PathBuf
         command.args(compiler.source_generators()?);
     }
     command.args(options(&text));
-    process::run_as_progress(command.arg(out).arg(code))
-        .with_context(|| format!("cannot compile {}", source.display()))?;
+    run(command.arg(out).arg(code)).with_context(|| format!("cannot compile {}", source.display()))?;
     let write =
         |path: &Path, text: &str| fs::write(path, text).with_context(|| format!("cannot write {}", path.display()));
     write(&config, if is_web(&text) { WEB_CONFIG } else { RUNTIME_CONFIG })?;
@@ -322,15 +335,32 @@ pub fn compile(compiler: &Compiler, source: &Path, dir: &Path) -> Result<PathBuf
     Ok(dll)
 }
 
+/// The program that calls the compiler of an SDK many times.
+fn many_compilations() -> PathBuf {
+    workspace_root().join("xtask").join("src").join("managed").join("ManyCompilations.cs")
+}
+
 /// Compiles each of these into `dir`, as many at once as there are processors: a compiler works in one thread for most
 /// of its time.
 fn compile_each(sources: Vec<(&Compiler, PathBuf)>, dir: &Path) -> Result<()> {
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    let of_an_sdk = sources.iter().map(|(compiler, _)| *compiler).find(|of| matches!(of, Compiler::Csc { .. }));
+    let many = of_an_sdk.map(|compiler| compile(compiler, &many_compilations(), &dir.join("compiler"))).transpose()?;
     let queue = Mutex::new(sources.into_iter());
     let take = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
     let work = || {
+        let mut started = None;
         while let Some((compiler, source)) = take() {
-            compile(compiler, &source, dir)?;
+            compile_by(compiler, &source, dir, |command| {
+                let (Compiler::Csc { host, csc, .. }, Some(many)) = (compiler, &many) else {
+                    return process::run_as_progress(command);
+                };
+                let process = match started.take() {
+                    Some(process) => process,
+                    None => CompilerProcess::start(host, many, csc)?,
+                };
+                started.insert(process).run(command)
+            })?;
         }
         anyhow::Ok(())
     };
