@@ -25,6 +25,7 @@ use crate::cargo::{self, Metadata, TEST_PROFILERS};
 use crate::emulator::Emulator;
 use crate::known;
 use crate::managed::{self, Compiler};
+use crate::musl;
 use crate::process::{announce, note};
 use crate::runtime::Runtime;
 use crate::runtime_choice::Choice;
@@ -57,6 +58,7 @@ pub const PRELOADED: &str = "exited_threads";
   cargo xtask stress --matrix --minutes 60      every call from every context, under fire
   cargo xtask stress --windows                  on the runtimes for Windows, under Wine
   cargo xtask stress --arm64 --minutes 10       on .NET 10 for arm64, in an emulator
+  cargo xtask stress --musl --runs 1000         on the runtimes for Linux with musl
   cargo xtask stress --seed 1234 --runs 1       run 1234 once more")]
 pub struct Args {
     /// How long, on each runtime
@@ -91,6 +93,22 @@ pub struct Args {
     /// Build for Linux on arm64, and run on .NET 10 in an emulator
     #[arg(long, conflicts_with_all = ["windows", "runtime"])]
     arm64: bool,
+
+    /// Build for Linux with musl, and run on .NET 11 and 10 for it
+    #[arg(long, conflicts_with_all = ["windows", "arm64"])]
+    musl: bool,
+}
+
+impl Args {
+    /// The system, if it is another than this one.
+    fn foreign(&self) -> Option<System> {
+        match (self.windows, self.arm64, self.musl) {
+            (true, ..) => Some(System::Windows),
+            (_, true, _) => Some(System::Arm64),
+            (.., true) => Some(System::Musl),
+            _ => None,
+        }
+    }
 }
 
 /// Runs the command.
@@ -137,7 +155,7 @@ fn sampler(args: &Args, metadata: &Metadata, runtimes: &[Runtime], seed: u64) ->
                 command(runtime, &app, is_profiled.then_some((clsid.as_str(), library.as_path())))
             }),
             folder: folder.join(on(runtime, args)),
-            preloaded: (!args.windows).then(|| preloaded.clone()),
+            preloaded: preloaded.clone(),
             always: args.with.clone(),
             exits: !args.windows,
             lines: LINES,
@@ -168,7 +186,7 @@ fn matrix(args: &Args, metadata: &Metadata, runtimes: &[Runtime], seed: u64) -> 
             is_windows: args.windows || cfg!(windows),
             command: Box::new(|| command(runtime, &app, Some((&clsid, &library)))),
             folder: folder.join(on(runtime, args)),
-            preloaded: (!args.windows).then(|| preloaded.clone()),
+            preloaded: preloaded.clone(),
         };
         summaries.push(bed.fire(seed, amount)?);
     }
@@ -186,16 +204,15 @@ fn compile(sources: &[&str], folder: &Path) -> Result<PathBuf> {
     compiled?.into_iter().next().context("no program")
 }
 
-/// Builds this profiler, and the preloaded library.
-fn build(profiler: &str, metadata: &Metadata, args: &Args) -> Result<(PathBuf, PathBuf)> {
+/// Builds this profiler, and the library to preload where the C library is glibc.
+fn build(profiler: &str, metadata: &Metadata, args: &Args) -> Result<(PathBuf, Option<PathBuf>)> {
     announce(format_args!("Building the profiler `{profiler}` (tests/profilers, optimised), and `{PRELOADED}`"));
-    let system = match (args.windows, args.arm64) {
-        (true, _) => Some(System::Windows),
-        (_, true) => Some(System::Arm64),
-        _ => None,
-    };
-    let mut build = match system {
-        Some(system) => Target::prepare(system, &metadata.target_directory)?.cargo("build"),
+    let foreign = args.foreign();
+    let mut build = match foreign {
+        Some(system) => {
+            let target = Target::prepare(system, &metadata.target_directory)?;
+            if system == System::Musl { musl::cargo_build(&target, &Cache::open()?)? } else { target.cargo("build") }
+        }
         None => {
             let mut command = cargo::cargo();
             command.arg("build");
@@ -209,12 +226,18 @@ fn build(profiler: &str, metadata: &Metadata, args: &Args) -> Result<(PathBuf, P
         let library = library.with_context(|| format!("cargo built no library for the example `{name}`"))?;
         anyhow::Ok(library.canonicalize()?)
     };
-    Ok((library(profiler)?, library(PRELOADED)?))
+    let has_glibc = !matches!(foreign, Some(System::Windows | System::Musl));
+    Ok((library(profiler)?, has_glibc.then(|| library(PRELOADED)).transpose()?))
 }
 
 /// The name of the folder for files of runs on a runtime.
 fn on(runtime: &Runtime, args: &Args) -> String {
-    format!("on-{}{}", runtime.version, if args.arm64 { "-arm64" } else { "" })
+    let system = match args.foreign() {
+        Some(System::Arm64) => "-arm64",
+        Some(System::Musl) => "-musl",
+        _ => "",
+    };
+    format!("on-{}{system}", runtime.version)
 }
 
 /// An arbitrary number for a first run.
@@ -232,16 +255,21 @@ fn runtimes(args: &Args) -> Result<Vec<Runtime>> {
         wine = Some(Wine::install(&cache)?);
     } else if args.arm64 {
         arm64::install_tools()?;
+    } else if args.musl {
+        musl::install_tools()?;
     }
     let get = |name: &str| match &wine {
         Some(wine) => known::for_windows(name, wine, &cache),
+        None if args.musl => known::for_musl(name, &cache),
         None => known::here(name, &cache),
     };
     let runtimes = match (&args.runtime, &wine) {
         _ if args.arm64 => vec![known::for_arm64(&cache)?],
+        (None, None) if args.musl => musl::RUNTIMES.into_iter().map(get).collect::<Result<_>>()?,
         (None, Some(_)) => known::in_full("win-x64", None, get)?,
         (None, None) => known::in_full(&this_system(), None, get)?,
         (Some(Choice::Known(name)), _) => vec![get(name)?],
+        (Some(_), None) if args.musl => anyhow::bail!("with --musl the runtime is {}", musl::RUNTIMES.join(" or ")),
         (Some(choice), None) => vec![Choice::resolve(Some(choice), &cache)?],
         (Some(_), Some(_)) => anyhow::bail!("with --windows the runtime is {}", known::names("win-x64")),
     };
