@@ -40,7 +40,7 @@ fn working(times: u64) -> String {
 }
 
 /// How long a recording without callers lasts, in seconds.
-const PHYSICAL: f64 = 1.0;
+const PHYSICAL: f64 = 0.6;
 
 /// How long they are recorded, and others that are attached to, in seconds: the end of the recording comes first.
 fn recording(times: u64) -> f64 {
@@ -218,7 +218,7 @@ fn callers_are_those_that_await_after_an_attach_and_stacks_are_physical_on_reque
             let pid = program.child.id().to_string();
             let file = folder.path().join("p.folded");
             // There is no need for a probe, and the profiler leaves: the next one can come.
-            for probe in [None, Some("--async-probe")] {
+            for &probe in repetitions(&[None][..], &[None, Some("--async-probe")]) {
                 let options: Vec<&str> = ["--pid", &pid].into_iter().chain(probe).collect();
                 let output = record(&file, &options, recording(times))?.output()?;
                 let (_, stderr) = texts(&output);

@@ -262,7 +262,7 @@ fn threads_that_run_and_those_that_wait_have_a_sampler_each() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("both.nettrace");
         let mut command = record(runtime, &file, &["--rate", "500", "--events", "cpu,wall"], "Shares")?;
-        let output = command.arg((2500 * times).to_string()).arg("2").output()?;
+        let output = command.arg((1800 * times).to_string()).arg("2").output()?;
         let (_, stderr) = texts(&output);
         ensure!(output.status.success() && stderr.contains("samples of threads that wait"), "{output:?}");
         let recording = Recording::read(&file)?;
