@@ -233,14 +233,6 @@ fn every_command_that_the_documents_give_exists() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn the_rooms_of_corprof_import_downward_only() -> Result<()> {
-    let structure = corprof_structure::Structure::of_corprof(root())?;
-    assert!(structure.rooms.len() > 20, "{} rooms only: are they recognised?", structure.rooms.len());
-    assert!(structure.is_sound(), "{structure}");
-    Ok(())
-}
-
 /// What a release does that the runtime cannot be asked has a name, and its reason, in one file.
 #[test]
 fn versions_are_compared_in_one_file() -> Result<()> {

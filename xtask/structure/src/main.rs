@@ -21,6 +21,10 @@ fn main() -> Result<ExitCode> {
         eprintln!("error: files import each other in a circle: move the imported item into a file below both");
         return Ok(ExitCode::FAILURE);
     }
+    if is_check && rooms.rooms.len() < 20 {
+        eprintln!("error: {} rooms only: are they recognised?", rooms.rooms.len());
+        return Ok(ExitCode::FAILURE);
+    }
     if is_check && !rooms.is_sound() {
         eprintln!("error: rooms import downward only: move the imported item below, or use a trait");
         return Ok(ExitCode::FAILURE);
