@@ -14,6 +14,8 @@ use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
 
+use sha2::{Digest, Sha256};
+
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=CORPROF_BUNDLE");
@@ -30,12 +32,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     embed(other.map(fs::canonicalize).transpose()?, "other_library.rs")
 }
 
-/// Writes the code that embeds a library.
+/// Writes the code that embeds a library, with a hash of it, so that the command need not read it all at each start.
 fn embed(library: Option<PathBuf>, code: &str) -> Result<(), Box<dyn Error>> {
     let text = match library {
         Some(library) => {
             println!("cargo::rerun-if-changed={}", library.display());
-            format!("Some(include_bytes!({:?}))", library.display().to_string())
+            let hash = format!("{:x}", Sha256::digest(fs::read(&library)?));
+            format!("Some(Embedded {{ bytes: include_bytes!({:?}), hash: {hash:?} }})", library.display().to_string())
         }
         None => "None".to_owned(),
     };

@@ -1,8 +1,8 @@
 //! The library of the built-in profilers.
 
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
-use std::fs;
-use std::io::Write;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -10,13 +10,19 @@ use corprof_launch::image::Libc;
 use corprof_launch::processes;
 use corprof_profilers::table::{ALL, Profiler};
 use etcetera::BaseStrategy;
-use sha2::{Digest, Sha256};
+
+/// What the build script embeds.
+struct Embedded {
+    bytes: &'static [u8],
+    /// In hexadecimal digits.
+    hash: &'static str,
+}
 
 /// The embedded library, if the build script made one.
-static LIBRARY: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/library.rs"));
+static LIBRARY: Option<Embedded> = include!(concat!(env!("OUT_DIR"), "/library.rs"));
 
 /// The library for the other C library of Linux, if the build was given one: for musl in a command for glibc.
-static OTHER: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/other_library.rs"));
+static OTHER: Option<Embedded> = include!(concat!(env!("OUT_DIR"), "/other_library.rs"));
 
 /// The C library that [`LIBRARY`] is for.
 const OWN_LIBC: Libc = if cfg!(target_env = "musl") { Libc::Musl } else { Libc::Glibc };
@@ -40,7 +46,7 @@ pub struct Library {
 /// # Errors
 /// If this was built without.
 pub fn all() -> Result<Vec<Library>> {
-    let own = LIBRARY.context(WITHOUT)?;
+    let own = LIBRARY.as_ref().context(WITHOUT)?.bytes;
     if !cfg!(target_os = "linux") {
         return Ok(vec![Library {
             file: format!("{DLL_PREFIX}corprof_profilers{DLL_SUFFIX}"),
@@ -53,7 +59,10 @@ pub fn all() -> Result<Vec<Library>> {
         let file = format!("{DLL_PREFIX}corprof_profilers-{libc}{DLL_SUFFIX}");
         Library { file, bytes, libc: Some(libc) }
     };
-    Ok([Some(library(own, OWN_LIBC)), OTHER.map(|bytes| library(bytes, other_libc))].into_iter().flatten().collect())
+    Ok([Some(library(own, OWN_LIBC)), OTHER.as_ref().map(|other| library(other.bytes, other_libc))]
+        .into_iter()
+        .flatten()
+        .collect())
 }
 
 /// Refuses a word that is neither a file nor the name of a built-in profiler.
@@ -91,7 +100,7 @@ pub fn is_there() -> bool {
 /// # Errors
 /// If this was built without the library, or the cache cannot be written.
 pub fn library() -> Result<PathBuf> {
-    unpacked(LIBRARY.context(WITHOUT)?)
+    unpacked(LIBRARY.as_ref().context(WITHOUT)?)
 }
 
 /// The library for the C library that a process has mapped, if `library` is one of the built-in profilers; else
@@ -101,15 +110,15 @@ pub fn library() -> Result<PathBuf> {
 /// If the cache cannot be written.
 pub fn for_process(library: PathBuf, pid: u32) -> Result<PathBuf> {
     let libc = processes::mapped(pid).and_then(|mapped| processes::libc_by_path(&mapped));
-    match OTHER.filter(|_| is_library(&library) && libc.is_some_and(|libc| libc != OWN_LIBC)) {
-        Some(bytes) => unpacked(bytes),
+    match OTHER.as_ref().filter(|_| is_library(&library) && libc.is_some_and(|libc| libc != OWN_LIBC)) {
+        Some(other) => unpacked(other),
         None => Ok(library),
     }
 }
 
-fn unpacked(bytes: &[u8]) -> Result<PathBuf> {
+fn unpacked(library: &Embedded) -> Result<PathBuf> {
     let folder = cache()?.join("profilers");
-    unpack(bytes, &folder).with_context(|| {
+    unpack(library, &folder).with_context(|| {
         format!("cannot unpack the profilers into {}: name another folder by CORPROF_CACHE", folder.display())
     })
 }
@@ -130,13 +139,29 @@ fn cache() -> Result<PathBuf> {
     Ok(folders.cache_dir().join("corprof"))
 }
 
-fn unpack(bytes: &[u8], folder: &Path) -> Result<PathBuf> {
-    let hash = format!("{:x}", Sha256::digest(bytes));
-    let short = hash.get(..16).unwrap_or(&hash);
+fn unpack(library: &Embedded, folder: &Path) -> Result<PathBuf> {
+    let short = library.hash.get(..16).unwrap_or(library.hash);
     let file = folder.join(format!("{DLL_PREFIX}corprof_profilers-{short}{DLL_SUFFIX}"));
     fs::create_dir_all(folder)?;
-    write(bytes, &file)?;
+    write(library.bytes, &file)?;
     Ok(file)
+}
+
+/// Whether a file has exactly this content.
+fn holds(file: &Path, content: &[u8]) -> io::Result<bool> {
+    let mut file = File::open(file)?;
+    if file.metadata()?.len() != content.len() as u64 {
+        return Ok(false);
+    }
+    let mut part = vec![0; 64 * 1024];
+    for expected in content.chunks(part.len()) {
+        let part = part.get_mut(..expected.len()).unwrap_or_default();
+        file.read_exact(part)?;
+        if part != expected {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Writes the library to this file, unless it is there.
@@ -144,7 +169,7 @@ fn unpack(bytes: &[u8], folder: &Path) -> Result<PathBuf> {
 /// # Errors
 /// If the file cannot be written.
 pub fn write(bytes: &[u8], file: &Path) -> Result<()> {
-    let is_there = || fs::read(file).is_ok_and(|found| found == bytes);
+    let is_there = || holds(file, bytes).unwrap_or_default();
     if is_there() {
         return Ok(());
     }
@@ -175,26 +200,30 @@ mod tests {
     fn a_library_is_unpacked_once_and_mended() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("not/there/yet");
-        let file = unpack(b"library", &folder).unwrap();
+        let library = Embedded { bytes: b"library", hash: "0123456789abcdef0" };
+        let other = Embedded { bytes: b"another", hash: "f0123456789abcde0" };
+        let file = unpack(&library, &folder).unwrap();
         let written = || fs::metadata(&file).unwrap().modified().unwrap();
         let before = written();
-        assert_eq!(unpack(b"library", &folder).unwrap(), file);
+        assert_eq!(unpack(&library, &folder).unwrap(), file);
         assert_eq!(written(), before);
-        fs::write(&file, b"lib").unwrap();
-        assert_eq!(unpack(b"library", &folder).unwrap(), file);
-        assert_eq!(fs::read(&file).unwrap(), b"library");
-        assert_ne!(unpack(b"another", &folder).unwrap(), file);
+        for damaged in [&b"lib"[..], b"liberty", b"library and more"] {
+            fs::write(&file, damaged).unwrap();
+            assert_eq!(unpack(&library, &folder).unwrap(), file);
+            assert_eq!(fs::read(&file).unwrap(), b"library");
+        }
+        assert_ne!(unpack(&other, &folder).unwrap(), file);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "nothing is left over");
     }
 
     #[test]
     fn the_library_has_exactly_the_profilers_of_the_table() {
-        let Some(bytes) = LIBRARY else {
+        let Some(library) = &LIBRARY else {
             assert!(!cfg!(feature = "profilers") || option_env!("CORPROF_BUNDLE").is_some());
             return;
         };
         let folder = tempfile::tempdir().unwrap();
-        let found = profiler::profilers(&unpack(bytes, folder.path()).unwrap()).unwrap();
+        let found = profiler::profilers(&unpack(library, folder.path()).unwrap()).unwrap();
         let mut rows = ALL.map(|profiler| (profiler.type_name.to_owned(), profiler.clsid.to_owned()));
         rows.sort_unstable();
         assert_eq!(found.into_iter().map(|profiler| (profiler.name, profiler.clsid)).collect::<Vec<_>>(), rows);

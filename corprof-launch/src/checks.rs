@@ -104,7 +104,7 @@ pub fn library(path: &Path, place: Place<'_>) -> Vec<Finding> {
             format!("the path has {} bytes, and the runtime reads {LONGEST_PATH}: {shown}", path.as_os_str().len());
         return vec![Finding::new("path-too-long", what, "copy the library to a folder with a shorter path")];
     }
-    let bytes = match std::fs::read(path) {
+    let bytes = match image::read(path) {
         Ok(bytes) => bytes,
         Err(error) => return vec![unreadable(path, &error)],
     };

@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use object::read::elf::{Dyn, ElfFile, FileHeader, ProgramHeader};
-use object::{Architecture, BinaryFormat, Endianness, Object, ObjectKind, ObjectSegment, elf};
+use object::{Architecture, BinaryFormat, Endianness, Object, ObjectKind, ObjectSegment, ReadCache, ReadRef, elf};
 
 /// The C library that a file is linked against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,9 +63,17 @@ const NATIVE_AOT_EXPORT: &[u8] = b"DotNetRuntimeDebugHeader";
 /// The section of its compiled methods, in files for Linux. It is left if the exports were stripped.
 const NATIVE_AOT_SECTION: &[u8] = b"__managedcode";
 
+/// A file of which only what is asked for is read. A library has tens of megabytes, and what matters is a few kilobytes.
+pub(crate) fn read(path: &Path) -> io::Result<ReadCache<File>> {
+    let mut file = File::open(path)?;
+    // Otherwise nobody would say that it is a folder.
+    let _ = file.read(&mut [0])?;
+    Ok(ReadCache::new(file))
+}
+
 /// The number of bytes that a library lacks at its end, because a copy of it was interrupted. A loader maps what is not
 /// there, and the process dies of SIGBUS.
-pub fn missing_bytes(bytes: &[u8]) -> u64 {
+pub fn missing_bytes<'data>(bytes: impl ReadRef<'data>) -> u64 {
     let end = match elf::FileHeader64::<Endianness>::parse(bytes) {
         Ok(header) => elf_end(header, bytes),
         Err(_) => object::File::parse(bytes).ok().and_then(|file| {
@@ -72,11 +81,11 @@ pub fn missing_bytes(bytes: &[u8]) -> u64 {
             ends.map(|(start, size)| start.saturating_add(size)).max()
         }),
     };
-    end.unwrap_or_default().saturating_sub(bytes.len() as u64)
+    end.unwrap_or_default().saturating_sub(bytes.len().unwrap_or_default())
 }
 
 /// Where the file ends: with the table of sections, or the last segment.
-fn elf_end(header: &elf::FileHeader64<Endianness>, bytes: &[u8]) -> Option<u64> {
+fn elf_end<'data>(header: &elf::FileHeader64<Endianness>, bytes: impl ReadRef<'data>) -> Option<u64> {
     let endian = header.endian().ok()?;
     let table = u64::from(header.e_shnum(endian)) * u64::from(header.e_shentsize(endian));
     let sections = header.e_shoff(endian).saturating_add(table);
@@ -95,7 +104,7 @@ impl Image {
     /// # Errors
     /// If it cannot be read, or is neither a library nor an executable.
     pub fn open(path: &Path) -> Result<Self> {
-        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let bytes = read(path).with_context(|| format!("cannot read {}", path.display()))?;
         Self::parse(&bytes).with_context(|| format!("{} is neither a library nor an executable", path.display()))
     }
 
@@ -103,7 +112,7 @@ impl Image {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn parse(bytes: &[u8]) -> Result<Self> {
+    pub fn parse<'data>(bytes: impl ReadRef<'data>) -> Result<Self> {
         let file = object::File::parse(bytes)?;
         let facts = match &file {
             object::File::Elf32(file) => elf_facts(file),
@@ -138,10 +147,8 @@ impl Image {
     pub fn of_program(program: &Path) -> Result<Self> {
         let mut path = program.to_owned();
         for _ in 0..4 {
-            let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            let Some(rest) = bytes.strip_prefix(b"#!") else { return Self::parse(&bytes) };
-            let line = rest.split(|byte| *byte == b'\n').next().unwrap_or_default();
-            let line = String::from_utf8_lossy(line);
+            let bytes = read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let Some(line) = interpreter_line(&bytes) else { return Self::parse(&bytes) };
             path = line.split_ascii_whitespace().next().context("its first line names no program")?.into();
         }
         bail!("{} is a script that another script runs, and so on", program.display())
@@ -158,7 +165,15 @@ impl Image {
     }
 }
 
-fn is_pe_library(file: &object::File<'_>) -> bool {
+/// The first line of a script behind `#!`; the system reads no longer one.
+fn interpreter_line<'data>(bytes: impl ReadRef<'data>) -> Option<String> {
+    const LONGEST: u64 = 256;
+    let start = bytes.read_bytes_at(0, LONGEST.min(bytes.len().ok()?)).ok()?;
+    let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    Some(String::from_utf8_lossy(line).into_owned())
+}
+
+fn is_pe_library<'data>(file: &object::File<'data, impl ReadRef<'data>>) -> bool {
     file.format() == BinaryFormat::Pe && file.kind() != ObjectKind::Executable
 }
 
@@ -170,13 +185,13 @@ struct Facts {
     versions: Vec<String>,
 }
 
-fn imported_libraries(file: &object::File<'_>) -> Vec<String> {
+fn imported_libraries<'data>(file: &object::File<'data, impl ReadRef<'data>>) -> Vec<String> {
     let imports = file.imports().unwrap_or_default();
     let libraries: BTreeSet<_> = imports.iter().map(|import| String::from_utf8_lossy(import.library())).collect();
     libraries.into_iter().map(Cow::into_owned).collect()
 }
 
-fn elf_facts<'data, Elf: FileHeader>(file: &ElfFile<'data, Elf>) -> Facts {
+fn elf_facts<'data, Elf: FileHeader>(file: &ElfFile<'data, Elf, impl ReadRef<'data>>) -> Facts {
     let endian = file.endian();
     let data = file.data();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -189,7 +204,7 @@ fn elf_facts<'data, Elf: FileHeader>(file: &ElfFile<'data, Elf>) -> Facts {
         && let Ok(strings) = sections.strings(endian, data, strings)
     {
         let entries = entries.iter().filter(|entry| entry.tag32(endian) == Some(elf::DT_NEEDED));
-        needed.extend(entries.filter_map(|entry| entry.string(endian, strings).ok()).map(text));
+        needed.extend(entries.filter_map(|entry| strings.get(entry.val32(endian)?).ok()).map(text));
     }
     let mut versions = Vec::new();
     if let Ok(Some((mut libraries, strings))) = sections.gnu_verneed(endian, data)
@@ -258,6 +273,8 @@ pub fn find_program(program: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

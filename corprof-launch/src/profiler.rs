@@ -3,11 +3,12 @@
 //! For each profiler, the library exports a symbol `CORPROF_PROFILER_<Name>` that is a NUL-terminated text:
 //! `corprof-profiler 1 {BDD57A0C-D4F7-486D-A8CA-86070DC12FA0} Name`.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use object::{Object, ObjectSection};
+use object::{Object, ObjectSection, ReadRef};
+
+use crate::image;
 
 const SYMBOL_PREFIX: &str = "CORPROF_PROFILER_";
 const MAGIC: &str = "corprof-profiler";
@@ -30,7 +31,7 @@ pub struct Profiler {
 /// # Errors
 /// If the file cannot be read, is not a library, or has a text that this tool does not understand.
 pub fn profilers(library: &Path) -> Result<Vec<Profiler>> {
-    let image = fs::read(library).with_context(|| format!("cannot read {}", library.display()))?;
+    let image = image::read(library).with_context(|| format!("cannot read {}", library.display()))?;
     let mut found = profilers_of_image(&image).with_context(|| format!("in {}", library.display()))?;
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
@@ -55,7 +56,7 @@ pub fn pick(library: &Path, name: Option<&str>) -> Result<Profiler> {
     Ok(found.swap_remove(index))
 }
 
-fn profilers_of_image(image: &[u8]) -> Result<Vec<Profiler>> {
+fn profilers_of_image<'image>(image: impl ReadRef<'image>) -> Result<Vec<Profiler>> {
     let file = object::File::parse(image).context("not a library of a known format")?;
     let exports = file.exports().context("cannot read the exported symbols")?;
     let mut found = Vec::new();
@@ -74,8 +75,8 @@ fn profilers_of_image(image: &[u8]) -> Result<Vec<Profiler>> {
 }
 
 /// The text that the library has at `address` once it is loaded.
-fn text_at<'image>(file: &object::File<'image>, address: u64) -> Result<&'image str> {
-    let holds = |section: &object::Section<'image, '_>| {
+fn text_at<'image, R: ReadRef<'image>>(file: &object::File<'image, R>, address: u64) -> Result<&'image str> {
+    let holds = |section: &object::Section<'image, '_, R>| {
         (section.address()..section.address().saturating_add(section.size())).contains(&address)
     };
     let section = file.sections().find(holds).context("its address lies in no section")?;
@@ -134,7 +135,7 @@ mod tests {
     fn a_file_that_is_no_library_is_named() {
         let error = format!("{:#}", profilers(Path::new(file!()).file_name().unwrap().as_ref()).unwrap_err());
         assert!(error.contains("profiler.rs"), "{error}");
-        assert!(format!("{:#}", profilers_of_image(b"text").unwrap_err()).contains("not a library"));
+        assert!(format!("{:#}", profilers_of_image(&b"text"[..]).unwrap_err()).contains("not a library"));
     }
 
     /// The whole way, through a library that the system's own C compiler makes, where there is one.
