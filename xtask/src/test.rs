@@ -157,8 +157,7 @@ impl Part {
 /// Not for a failed test: that is in the exit code and in the summary.
 pub fn run(args: &Args) -> Result<ExitCode> {
     if args.prepare {
-        preparation::prepare();
-        return Ok(ExitCode::SUCCESS);
+        return Ok(preparation::prepare());
     }
     let mut phases = Phases::default();
     if args.windows {

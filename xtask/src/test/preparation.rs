@@ -1,5 +1,7 @@
 //! The runtimes, compilers and emulators of the quick tests, fetched before these run.
 
+use std::process::ExitCode;
+
 use anyhow::Result;
 
 use super::lacks;
@@ -11,16 +13,22 @@ use crate::target::System;
 use crate::windows::{self, Wine};
 use crate::{arm64, known, musl, tools};
 
-/// Fetches them, as far as this machine can have it. The phase that needs what fails here tries again, and says it.
-pub(super) fn prepare() {
+/// Fetches them, as far as this machine can have it; a failure if something that it can have is missing. The phase that
+/// needs it tries again, and says it.
+pub(super) fn prepare() -> ExitCode {
+    let mut outcome = ExitCode::SUCCESS;
     let quick = PLACES.iter().filter(|place| place.quick.is_some() && lacks(place).is_none());
     let fetched = quick.map(|place| (place.to_string(), runtime_of(place)));
     for (what, result) in [("compilers".to_owned(), compilers())].into_iter().chain(fetched) {
         match result {
             Ok(()) => note(format_args!("ready: {what}")),
-            Err(error) => note(format_args!("NOT READY: {what}: {error:#}")),
+            Err(error) => {
+                note(format_args!("NOT READY: {what}: {error:#}"));
+                outcome = ExitCode::FAILURE;
+            }
         }
     }
+    outcome
 }
 
 /// Those of managed programs.
