@@ -6,6 +6,15 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use corprof_tests::{Run, Runtime, repetitions};
 use xtask::stress::{Amount, Bed, LINES, any_number};
+use xtask::target::System;
+
+fn system(runtime: &Runtime) -> System {
+    match (runtime.is_windows(), runtime.is_musl()) {
+        (true, _) => System::Windows,
+        (_, true) => System::Musl,
+        _ => System::X64,
+    }
+}
 
 /// A run takes as long as it takes each of its threads to do one more job while all of it is profiled. The quick tests have
 /// `filters` with the same program, `sampling` and `signals` with a kilohertz on many threads, and `matrix` and `fire`.
@@ -24,7 +33,7 @@ mod long {
             }
             let bed = Bed {
                 runtime: runtime.to_string(),
-                is_windows: runtime.is_windows(),
+                system: system(&runtime),
                 is_emulated: runtime.is_emulated(),
                 command: Box::new(|is_profiled| {
                     let run = Run::new(&runtime, "Stress");

@@ -149,7 +149,7 @@ fn sampler(args: &Args, metadata: &Metadata, runtimes: &[Runtime], seed: u64) ->
     for runtime in runtimes {
         let bed = Bed {
             runtime: name(runtime),
-            is_windows: args.windows || cfg!(windows),
+            system: args.foreign().unwrap_or(if cfg!(windows) { System::Windows } else { System::X64 }),
             is_emulated: args.arm64,
             command: Box::new(|is_profiled| {
                 command(runtime, &app, is_profiled.then_some((clsid.as_str(), library.as_path())))

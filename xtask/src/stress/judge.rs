@@ -2,6 +2,8 @@
 
 use corprof_launch::exit;
 
+use crate::target::System;
+
 use super::plan::Plan;
 use super::summary::ReportedValues;
 use super::watch::Run;
@@ -14,14 +16,25 @@ const NEVER: [(&str, &str); 4] = [
     ("strays", "a hook came for a function that is not on top of the shadow stack"),
 ];
 
+/// Whether the runtime's own fault has ended the run, after the profiler's end.
+pub(super) fn is_ended_by_runtime(plan: &Plan, run: &Run, system: System) -> bool {
+    let code = run.status.map(exit::code);
+    code.is_some_and(|code| plan.ending.is_end_overtaken(code, system)) && has_shut_down(run)
+}
+
+fn has_shut_down(run: &Run) -> bool {
+    run.stderr.contains("when=shutdown")
+}
+
 /// The faults of a run. `reference` is the program's output without a profiler.
-pub(super) fn faults(plan: &Plan, run: &Run, reference: &str, is_windows: bool) -> Vec<String> {
+pub(super) fn faults(plan: &Plan, run: &Run, reference: &str, system: System) -> Vec<String> {
     let mut faults = Vec::new();
-    let expected = plan.ending.exit_code(is_windows);
+    let expected = plan.ending.exit_code(system);
     let has_spoken = plan.ending.last_words().is_some_and(|words| run.stderr.contains(words));
     match run.status.map(|status| (status, exit::code(status))) {
         None => faults.push(format!("it hung, and was killed after {:.0?}", run.duration)),
-        Some((_, code)) if has_spoken && plan.ending.is_abort_overtaken(code, is_windows) => {}
+        Some((_, code)) if has_spoken && plan.ending.is_abort_overtaken(code, system) => {}
+        Some(_) if is_ended_by_runtime(plan, run, system) => {}
         Some((status, code)) if code != expected => faults.push(format!("exit code {expected} expected: {status}")),
         Some(_) => {}
     }
@@ -43,7 +56,7 @@ pub(super) fn faults(plan: &Plan, run: &Run, reference: &str, is_windows: bool) 
         }
         return faults;
     };
-    if plan.ending.is_orderly() && !run.stderr.contains("when=shutdown") {
+    if plan.ending.is_orderly() && !has_shut_down(run) {
         faults.push("the profiler has not heard of Shutdown".to_owned());
     }
     let [begun, ended] = ["collections.started", "collections.finished"].map(|key| told.get(key));
@@ -71,6 +84,10 @@ mod tests {
     const ERR: &str = "pulse: jobs=5 longest-away-ms=2 stuck=\nstress: when=shutdown rounds=7 violations=0\n";
 
     fn judged(ending: Ending, code: i32, stdout: &str, stderr: &str) -> String {
+        judged_on(System::X64, ending, code, stdout, stderr)
+    }
+
+    fn judged_on(system: System, ending: Ending, code: i32, stdout: &str, stderr: &str) -> String {
         let plan = Plan { ending, ..Plan::new(0, &[]) };
         let run = Run {
             status: Some(ExitStatus::from_raw(code << 8)),
@@ -79,7 +96,7 @@ mod tests {
             duration: Duration::ZERO,
             threads: None,
         };
-        faults(&plan, &run, "one\ntwo\n", false).join("; ")
+        faults(&plan, &run, "one\ntwo\n", system).join("; ")
     }
 
     #[test]
@@ -105,6 +122,20 @@ mod tests {
             [(Ending::FailFast, 139, ERR), (Ending::Exit, 139, &spoken), (Ending::FailFast, 137, &spoken)]
         {
             assert!(judged(ending, code, "one\n", stderr).starts_with("exit code "), "{ending:?} {code}");
+        }
+    }
+
+    #[test]
+    fn on_musl_an_end_may_be_overtaken_after_that_of_the_profiler() {
+        assert_eq!(judged_on(System::Musl, Ending::Exit, 139, "one\n", ERR), "");
+        let before = ERR.replace("shutdown", "running");
+        for (system, ending, stderr) in [
+            (System::X64, Ending::Exit, ERR),
+            (System::Musl, Ending::Whole, ERR),
+            (System::Musl, Ending::Exit, before.as_str()),
+        ] {
+            let judged = judged_on(system, ending, 139, "one\ntwo\n", stderr);
+            assert!(judged.starts_with("exit code "), "{system:?}, {ending:?}: {judged}");
         }
     }
 

@@ -10,6 +10,7 @@ use corprof_launch::exit;
 
 use crate::process::note;
 use crate::stacks;
+use crate::target::System;
 
 use super::judge;
 use super::plan::{Ending, Plan, arguments};
@@ -48,8 +49,8 @@ pub enum Amount {
 pub struct Bed<'b> {
     /// The runtime, for messages.
     pub runtime: String,
-    /// Whether it is for Windows.
-    pub is_windows: bool,
+    /// The system that it is for.
+    pub system: System,
     /// Whether each instruction is emulated, which is slow.
     pub is_emulated: bool,
     /// A command without the program's arguments; with the profiler's environment if asked for.
@@ -83,7 +84,7 @@ impl Bed<'_> {
     fn slowness(&self) -> u32 {
         match self {
             Self { is_emulated: true, .. } => EMULATED,
-            Self { is_windows: true, .. } => UNDER_WINE,
+            Self { system: System::Windows, .. } => UNDER_WINE,
             _ => 1,
         }
     }
@@ -159,11 +160,12 @@ impl Bed<'_> {
         let mut command = self.command(true, plan.arguments(self.lines, self.patience()))?;
         command.env("STRESS_PARTS", plan.parts.join(",")).envs(plan.settings.iter().copied());
         let mut run = watch::run(&mut command, &folder, self.limit())?;
-        if self.is_windows && run.has_not_begun() {
+        if self.system == System::Windows && run.has_not_begun() {
             note(format_args!("{}: run {}: Wine did not start the program; once more", self.runtime, plan.number));
             run = watch::run(&mut command, &folder, self.limit())?;
         }
-        let faults = judge::faults(plan, &run, reference, self.is_windows);
+        let faults = judge::faults(plan, &run, reference, self.system);
+        summary.ended_by_runtime += u64::from(judge::is_ended_by_runtime(plan, &run, self.system));
         let [profiler, program] =
             ["stress:", "pulse:"].map(|mark| ReportedValues::last(&run.stderr, mark).unwrap_or_default());
         summary.runs += 1;

@@ -49,6 +49,8 @@ pub struct Summary {
     pub(super) runtime: String,
     pub(super) runs: u64,
     pub(super) elapsed: Duration,
+    /// The runs whose end a fault of the runtime's own has overtaken.
+    pub(super) ended_by_runtime: u64,
     /// The failures, one entry a run.
     pub(super) failures: Vec<String>,
     pub(super) profiler: ReportedValues,
@@ -85,9 +87,15 @@ impl Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { runtime, runs, elapsed, failures, profiler, program, away_alone } = self;
+        let Self { runtime, runs, elapsed, ended_by_runtime, failures, profiler, program, away_alone } = self;
         let get = |key| profiler.get(key);
         writeln!(f, "{runtime}: {runs} runs in {:.0} s, {} failed", elapsed.as_secs_f64(), failures.len())?;
+        if *ended_by_runtime > 0 {
+            writeln!(
+                f,
+                "  ended by SIGSEGV   {ended_by_runtime}, by a fault of the runtime's on musl (book: Deployment)"
+            )?;
+        }
         writeln!(f, "  rounds             {} made, {} skipped", get("rounds"), get("skipped"))?;
         writeln!(f, "  walks              {} of other threads, {} samples", self.walks(), get("samples"))?;
         writeln!(f, "  answers            {}", profiler.under("walk."))?;
