@@ -416,10 +416,7 @@ fn all_values_are_read_by_inserted_code_and_the_results_are_the_same() -> Result
             [("Calls", &["2"][..], 40_000), (APP, &[], 200), ("Tails", &[], 50), ("Generics", &[], 30)]
         {
             let bare = Run::new(&runtime, app).args(args).run()?;
-            let ways = ["il-all", "il"];
-            // The largest program takes as long as the others together.
-            let ways = if app == "Calls" { &ways[..repetitions(1, 2)] } else { &ways[..] };
-            for &by in ways {
+            for by in ["il-all", "il"].into_iter().take(repetitions(1, 2)) {
                 let run = Run::new(&runtime, app).args(args).profiler_named(LIBRARY, "ReadsValuesByIl");
                 let outcome = run.env("VALUES_BY", by).run()?;
                 let is_same = outcome.status == bare.status && outcome.stdout == bare.stdout;
