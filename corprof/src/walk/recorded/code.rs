@@ -13,6 +13,7 @@ use crate::system;
 use crate::system::signals::RawSample;
 
 use super::arm64::{self, Frame};
+use super::call_site::follows_call;
 use super::natives::Natives;
 use super::replaced::Beginning;
 use super::shape::{BYTES, Shape, frame_size};
@@ -94,6 +95,11 @@ impl KnownCode {
         (address < range.end).then_some((start, range))
     }
 
+    /// What was looked up at an address.
+    fn recorded(&self, address: usize) -> Option<Code> {
+        self.range(address).map(|(_, range)| range.code()).or_else(|| self.others.get(&address).copied())
+    }
+
     /// The known code at an address.
     #[cfg(feature = "testing")]
     pub(super) fn code(&self, address: usize) -> Option<Code> {
@@ -126,9 +132,8 @@ impl KnownCode {
     /// Records the code of the function at an address.
     fn record(&mut self, cx: &mut InCallback<'_>, address: usize) -> Code {
         // While the runtime starts it does not answer, and there is no code to find.
-        // SAFETY: the thread was interrupted in this code, or code on its stack returns there: it has run. Where a
-        // frame pointer was wrong, the word is another one from the stack; those that lead into precompiled code are
-        // old return addresses, as a method that has not run has no address but that of a stub (fact: addresses).
+        // SAFETY: the thread was interrupted in this code, or there is a call before the address, and a word from the
+        // stack leads there, now or earlier as a return address: it has run (fact: addresses).
         let code_address = unsafe { CodeAddress::from_raw(address) };
         let version = cx.function_version_from_ip(code_address).ok().flatten();
         let Some(version) = version else { return Code::default() };
@@ -197,10 +202,7 @@ fn read(start: usize, size: usize) -> Vec<u8> {
 
 impl Codes for CodeLookUp<'_, '_> {
     fn at(&mut self, address: usize) -> Code {
-        if let Some((_, range)) = self.known.range(address) {
-            return range.code();
-        }
-        if let Some(&code) = self.known.others.get(&address) {
+        if let Some(code) = self.known.recorded(address) {
             return code;
         }
         let code = self.known.record(self.cx, address);
@@ -208,6 +210,23 @@ impl Codes for CodeLookUp<'_, '_> {
             self.known.others.insert(address, code);
         }
         code
+    }
+
+    /// Where a frame is not followed rightly, as through native code without unwind information, the word is any other
+    /// from the stack. It may lead into precompiled code that has not run: the entry of a method that a thread is about
+    /// to call, or two numbers side by side. The runtime would search for a method that has run from there on downward,
+    /// and in a library without any beyond its table (.NET 11, seen on musl). Only return addresses have a call before
+    /// them.
+    fn returned_to(&mut self, return_address: usize) -> Code {
+        let address = return_address.wrapping_sub(1);
+        if let Some(code) = self.known.recorded(address) {
+            return code;
+        }
+        if !follows_call(return_address) {
+            self.known.others.insert(address, Code::default());
+            return Code::default();
+        }
+        self.at(address)
     }
 
     fn incomplete(&mut self, ip: usize) -> Option<Shape> {

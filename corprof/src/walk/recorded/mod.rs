@@ -7,6 +7,7 @@
 //! (`natives.rs`).
 
 mod arm64;
+mod call_site;
 mod code;
 mod natives;
 mod replaced;
@@ -38,8 +39,14 @@ struct Code {
 
 /// Finds the code at addresses.
 trait Codes {
-    /// The code at the address of an instruction.
+    /// The code at the address of an instruction that was interrupted.
     fn at(&mut self, address: usize) -> Code;
+
+    /// The code that a call returns to, by a word that may be no return address.
+    fn returned_to(&mut self, return_address: usize) -> Code {
+        // A call may be the last instruction of its function; its return address is then behind the function.
+        self.at(return_address.wrapping_sub(1))
+    }
 
     /// The shape of the top function's frame, if it is not made yet or already gone.
     fn incomplete(&mut self, ip: usize) -> Option<Shape>;
@@ -76,8 +83,7 @@ fn unwind(sample: &RawSample, codes: &mut impl Codes, mut visit: impl FnMut(Opti
     }
     let mut place = caller_of_top(sample, codes, code);
     while let Some(here) = place.filter(|here| here.ip != 0) {
-        // A call may be the last instruction of its function; its return address is then behind the function.
-        code = codes.at(here.ip.wrapping_sub(1));
+        code = codes.returned_to(here.ip);
         if !visit(code.function, here.ip) {
             return;
         }
