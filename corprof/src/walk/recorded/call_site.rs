@@ -51,6 +51,7 @@ fn operand_length(operand: u8, rest: &[u8]) -> usize {
 mod tests {
     use super::*;
 
+    #[cfg(target_arch = "x86_64")]
     fn padded(end: &[u8]) -> [u8; LONGEST] {
         let mut before = [0x90; LONGEST];
         before[LONGEST - end.len()..].copy_from_slice(end);
