@@ -42,11 +42,12 @@ pub(crate) enum Phase {
 }
 
 impl EventMask {
-    /// These events plus those that the SDK itself needs then: the ends of modules, threads and dynamic methods,
-    /// without which their identifiers and the cached names and metadata would refer to freed memory; and suspensions,
-    /// in which the runtime removes code.
+    /// These events plus those that the SDK itself needs then: the ends of assemblies, modules, threads and dynamic
+    /// methods, without which their identifiers and the cached names and metadata would refer to freed memory; and
+    /// suspensions, in which the runtime removes code.
     pub(crate) fn with_bookkeeping(self) -> Self {
-        let mut mask = self | Self::MONITOR_MODULE_LOADS | Self::MONITOR_THREADS | Self::MONITOR_SUSPENDS;
+        let ends = Self::MONITOR_ASSEMBLY_LOADS | Self::MONITOR_MODULE_LOADS | Self::MONITOR_THREADS;
+        let mut mask = self | ends | Self::MONITOR_SUSPENDS;
         if self.contains(Self::MONITOR_JIT_COMPILATION) {
             mask |= Self::HIGH_MONITOR_DYNAMIC_FUNCTION_UNLOADS;
         }

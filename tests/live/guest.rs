@@ -189,12 +189,11 @@ mod differs {
             says(&outcome, &["in time: Ok(())", "too late: SetEventMask2(COR_PRF_ENABLE_OBJECT_ALLOCATED): "])?;
             if !runtime.has(Difference::MutableOptimization) {
                 let refused = "too late as well: SetEventMask2(COR_PRF_DISABLE_OPTIMIZATIONS): ";
-                let mask =
-                    "mask: EventMask(MONITOR_MODULE_LOADS | MONITOR_THREADS | MONITOR_SUSPENDS | DISABLE_INLINING)";
+                let mask = "mask: EventMask(MONITOR_MODULE_LOADS | MONITOR_ASSEMBLY_LOADS | MONITOR_THREADS | MONITOR_SUSPENDS | DISABLE_INLINING)";
                 says(&outcome, &[refused, "up to .NET 9 this flag", mask])?;
             } else {
                 // The flag has become mutable.
-                let flags = "MONITOR_MODULE_LOADS | MONITOR_THREADS | MONITOR_SUSPENDS | DISABLE_INLINING | DISABLE_OPTIMIZATIONS";
+                let flags = "MONITOR_MODULE_LOADS | MONITOR_ASSEMBLY_LOADS | MONITOR_THREADS | MONITOR_SUSPENDS | DISABLE_INLINING | DISABLE_OPTIMIZATIONS";
                 says(&outcome, &[&format!("mask: EventMask({flags})")])?;
                 says_nothing_of(&outcome, &["too late as well"])?;
             }

@@ -262,7 +262,9 @@ fn hooks_are_set_once_and_not_beside_the_slow_path() -> Result<()> {
                        CORPROF_E_INCONSISTENT_WITH_FLAGS";
         ensure!(outcome.stderr.contains(refusal), "{outcome}");
         ensure!(
-            outcome.stderr.contains("mask: EventMask(MONITOR_MODULE_LOADS | MONITOR_THREADS | MONITOR_SUSPENDS)"),
+            outcome.stderr.contains(
+                "mask: EventMask(MONITOR_MODULE_LOADS | MONITOR_ASSEMBLY_LOADS | MONITOR_THREADS | MONITOR_SUSPENDS)"
+            ),
             "{outcome}"
         );
     }

@@ -14,22 +14,37 @@ fn count(told: &str, name: &str) -> Result<u64> {
     Ok(value.with_context(|| format!("no {name} in {told:?}"))?.parse()?)
 }
 
+/// Runs a program that loads and unloads 40 times, and returns what the profiler tells.
+fn told_by_keeps(run: Run) -> Result<String> {
+    let outcome = run.profiler_named("keeps", "Keeps").run()?;
+    outcome.exited_with(0)?;
+    ensure!(outcome.stdout == "unloaded 40 of 40\n", "{outcome}");
+    let told = outcome.stderr.lines().find(|line| line.starts_with("kept=")).with_context(|| outcome.to_string())?;
+    ensure!(count(told, "unexpected")? == 0, "{outcome}");
+    ensure!(count(told, "good")? > 1_000, "what is alive is answered about: {outcome}");
+    for kind in ["assemblies", "modules", "classes", "functions"] {
+        ensure!(count(told, kind)? > 0, "{kind} that have died are refused: {outcome}");
+    }
+    Ok(told.to_owned())
+}
+
 #[test]
 fn what_was_unloaded_is_refused_while_everything_is_asked_about_without_pause() -> Result<()> {
     let arguments: [&[&str]; 2] = [&["40"], &["40", "Plug.dll"]];
     for (runtime, arguments) in
         Runtime::all()?.iter().flat_map(|runtime| arguments.map(|arguments| (runtime, arguments)))
     {
-        let outcome = Run::new(runtime, "Unloads").args(arguments).profiler_named("keeps", "Keeps").run()?;
-        outcome.exited_with(0)?;
-        ensure!(outcome.stdout == "unloaded 40 of 40\n", "{outcome}");
-        let told =
-            outcome.stderr.lines().find(|line| line.starts_with("kept=")).with_context(|| outcome.to_string())?;
-        ensure!(count(told, "unexpected")? == 0, "{outcome}");
-        ensure!(count(told, "good")? > 1_000, "what is alive is answered about: {outcome}");
-        for kind in ["assemblies", "modules", "classes", "functions", "threads"] {
-            ensure!(count(told, kind)? > 0, "{kind} that have died are refused: {outcome}");
-        }
+        let told = told_by_keeps(Run::new(runtime, "Unloads").args(arguments))?;
+        ensure!(count(&told, "threads")? > 0, "threads that have died are refused: {told}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_was_emitted_is_refused_before_the_runtime_frees_it() -> Result<()> {
+    for runtime in &Runtime::all()? {
+        let told = told_by_keeps(Run::new(runtime, "Emitted").args(["40"]))?;
+        ensure!(count(&told, "emitted")? == 40, "{told}");
     }
     Ok(())
 }

@@ -152,6 +152,7 @@ pub(super) fn after(info: &Info, event: Event, subject: usize) {
             info.observers(Interests::MODULES).for_each(|observer| observer.module_load_ends(info));
             info.compilations().module_load_ends(subject);
         }
+        Event::AssemblyUnloadStarted => info.liveness().assembly_going(subject),
         Event::ModuleUnloadStarted => {
             info.liveness().module_going(info.runtime(), subject);
             info.observers(Interests::MODULES).for_each(|observer| observer.module_unloading(subject));

@@ -15,8 +15,8 @@ impl Info {
     }
 
     /// Turns these events on and all others off, except those by which the SDK itself tracks identifiers:
-    /// `MONITOR_MODULE_LOADS`, `MONITOR_THREADS` and, with `MONITOR_JIT_COMPILATION`,
-    /// `HIGH_MONITOR_DYNAMIC_FUNCTION_UNLOADS`. `MONITOR_GC` comes with
+    /// `MONITOR_ASSEMBLY_LOADS`, `MONITOR_MODULE_LOADS`, `MONITOR_THREADS`, `MONITOR_SUSPENDS` and, with
+    /// `MONITOR_JIT_COMPILATION`, `HIGH_MONITOR_DYNAMIC_FUNCTION_UNLOADS`. `MONITOR_GC` comes with
     /// `HIGH_MONITOR_GC_SKIP_ALLOCATED_BY_CLASS_STATISTIC` unless the profiler has `objects_allocated_by_class`: then
     /// .NET 11 need not count the objects of each class at every collection. Once the profiler has replaced the body of
     /// a method by one with a probe, or has hooks by inserted code, `MONITOR_JIT_COMPILATION` stays on: the compiler

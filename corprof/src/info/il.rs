@@ -10,6 +10,7 @@ use crate::id::{FunctionId, ModuleId};
 use crate::il_body::{IlMapEntry, check_body};
 use crate::info::Info;
 use crate::metadata::MethodDef;
+use crate::session::liveness::Pinned;
 
 const GET_BODY: &str = "GetILFunctionBody";
 
@@ -25,12 +26,13 @@ impl Info {
     #[doc = contract!(GetILFunctionBody)]
     ///
     /// `CORPROF_E_FUNCTION_NOT_IL`: the method is abstract, native or provided by the runtime.
-    /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`.
+    /// `CORPROF_E_DATAINCOMPLETE`: before `module_load_finished`. `COR_E_OBJECTDISPOSED`: the module is gone; or it is
+    /// one that the application emits and can be unloaded, and its assembly has begun to unload.
     #[doc(alias = "GetILFunctionBody")]
     pub fn il_function_body(&self, module: ModuleId, method: MethodDef) -> Result<Vec<u8>> {
         let module = self.pin(module, GET_BODY)?;
         // In this order: another thread that replaces the body keeps the original first.
-        let current = self.ask_for_body(module.as_raw(), method);
+        let current = self.ask_for_body(&module, method);
         match self.original_bodies().of(module.as_raw(), method.as_raw()) {
             Some(original) => Ok(original.to_vec()),
             None => current,
@@ -44,18 +46,19 @@ impl Info {
     /// It has the call class and the errors of [`il_function_body`](Self::il_function_body).
     pub fn current_il_function_body(&self, module: ModuleId, method: MethodDef) -> Result<Vec<u8>> {
         let module = self.pin(module, GET_BODY)?;
-        self.ask_for_body(module.as_raw(), method)
+        self.ask_for_body(&module, method)
     }
 
-    /// The body that the runtime returns; the caller has pinned `module`.
-    fn ask_for_body(&self, module: usize, method: MethodDef) -> Result<Vec<u8>> {
+    /// The body that the runtime returns.
+    fn ask_for_body(&self, module: &Pinned<'_, ModuleId>, method: MethodDef) -> Result<Vec<u8>> {
         const CALL: &str = GET_BODY;
+        let _emitted = self.pin_emitted(module.id(), CALL)?;
         let ask = |size: *mut u32| {
             let mut start = std::ptr::null();
-            // SAFETY: the call writes a pointer and, unless it is null, the size, and keeps nothing (fact: outputs,
-            // pinned).
-            let code =
-                unsafe { self.first_version(CALL)?.GetILFunctionBody(module, method.as_raw(), &mut start, size) };
+            let info = self.first_version(CALL)?;
+            // SAFETY: the module and what was emitted into it are pinned; the call writes a pointer and, unless it is
+            // null, the size, and keeps nothing (fact: outputs, pinned, emitted).
+            let code = unsafe { info.GetILFunctionBody(module.as_raw(), method.as_raw(), &mut start, size) };
             Error::check(code, CALL).map(|()| start)
         };
         // A method of a dynamic module without a body has no size, but the runtime would try to compute it.
@@ -67,8 +70,8 @@ impl Info {
         if start.is_null() {
             return Err(Error::new(sys::CORPROF_E_FUNCTION_NOT_IL, CALL));
         }
-        // SAFETY: the runtime has computed the size of the body, which belongs to the module and exists as long as its
-        // id is valid (fact: bodies).
+        // SAFETY: the runtime has computed the size of the body, which belongs to the module and is pinned (fact: bodies,
+        // emitted).
         Ok(unsafe { std::slice::from_raw_parts(start, size as usize) }.to_vec())
     }
 }
@@ -104,7 +107,7 @@ impl InCallback<'_> {
         // Before the body is replaced, so that the new one is never taken for the original. A method without a body
         // gets its error from the runtime below.
         if self.original_bodies().of(module.as_raw(), method.as_raw()).is_none()
-            && let Ok(original) = self.ask_for_body(module.as_raw(), method)
+            && let Ok(original) = self.ask_for_body(&module, method)
         {
             self.original_bodies().keep(module.as_raw(), method.as_raw(), original);
         }

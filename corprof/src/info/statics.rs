@@ -75,14 +75,17 @@ impl InNoGc<'_> {
     #[doc = contract!(GetRVAStaticAddress)]
     ///
     /// `E_INVALIDARG`: the field is of another kind, see [`static_field_info`](Self::static_field_info).
-    /// `CORPROF_E_DATAINCOMPLETE`: the class is not initialized yet.
+    /// `CORPROF_E_DATAINCOMPLETE`: the class is not initialized yet. `COR_E_OBJECTDISPOSED`: the class is gone; or the
+    /// application has emitted it, and its assembly has begun to unload, with the data.
     #[doc(alias = "GetRVAStaticAddress")]
     pub fn rva_static_address(&self, class: ClassId, field: FieldDef) -> Result<usize> {
         const CALL: &str = "GetRVAStaticAddress";
         let class = self.pin(class, CALL)?;
+        let _emitted = self.pin_emitted(self.class_info(class.id())?.module, CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo2>(CALL)?;
         let mut address = std::ptr::null_mut();
-        // SAFETY: the class is pinned; the call writes one address and keeps nothing (fact: pinned, outputs).
+        // SAFETY: the class and its data are pinned; the call writes one address and keeps nothing (fact: pinned,
+        // emitted, outputs).
         let code = unsafe { info.GetRVAStaticAddress(class.as_raw(), field.as_raw(), &mut address) };
         Error::check(code, CALL)?;
         Ok(address.addr())

@@ -99,12 +99,14 @@ fn a_callback_comes_only_if_its_flag_is_on() {
     clr.create_thread();
     clr.collect();
     use Event::*;
-    // MONITOR_MODULE_LOADS, MONITOR_THREADS and MONITOR_SUSPENDS are on for the SDK's own sake.
+    // The loads of assemblies and modules, threads and suspensions are on for the SDK's own sake.
     let expected = [
         Initialize,
+        AssemblyLoadStarted,
         ModuleLoadStarted,
         ModuleLoadFinished,
         ModuleAttachedToAssembly,
+        AssemblyLoadFinished,
         ObjectAllocated,
         HandleCreated,
         HandleCreated,

@@ -16,10 +16,13 @@
 //!   Calls that find things without an identifier hold up every unload (`lookups.rs`);
 //! - **dynamic methods**: until `DynamicMethodUnloaded`.
 //!
+//! What the application has emitted into a module, its bodies and data, ends before the module (`emitted.rs`).
+//!
 //! After an attach, the ends of what began to end before are not announced (`attach.rs`). What another session was told
 //! of is refused if it could die (`sessions.rs`).
 
 mod attach;
+mod emitted;
 mod lookups;
 mod neighbours;
 mod owners;
@@ -51,7 +54,7 @@ use owners::Owners;
 use sessions::MortalIds;
 pub(crate) use subject::Subject;
 use table::{Entry, Pages, State, Table};
-use unload::{Kind, Records};
+use unload::{Kind, Records, begin_life};
 
 /// The identifiers that can die, and the dead ones.
 pub(crate) struct Liveness {
@@ -77,6 +80,8 @@ pub(crate) struct Liveness {
     of_all_sessions: Arc<MortalIds>,
     assemblies: Table,
     modules: Table,
+    /// By module: what the application has emitted into it.
+    emitted: Table,
     classes: Table,
     functions: Table,
     dynamic_methods: Table,
@@ -343,6 +348,7 @@ impl Liveness {
             of_all_sessions,
             assemblies: Table::new(),
             modules: Table::new(),
+            emitted: Table::new(),
             classes: Table::new(),
             functions: Table::new(),
             dynamic_methods: Table::new(),

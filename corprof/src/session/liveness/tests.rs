@@ -112,3 +112,35 @@ fn what_could_die_is_refused_in_other_sessions_and_metadata_once_its_session_has
     second.classes.insert(CLASS, State::Immortal);
     assert!(second.pin(class, "X").is_ok(), "the runtime has handed it out in this session");
 }
+
+#[test]
+fn what_was_emitted_ends_with_its_assembly_and_not_for_the_next_module_at_the_address() {
+    const MODULE: usize = 64;
+    const ASSEMBLY: usize = 128;
+    let liveness = Liveness::new(Arc::new(MortalIds::new()));
+    let state = || liveness.emitted.get(MODULE).map(Entry::state);
+    liveness.begin_emitted(MODULE, false);
+    assert_eq!(state(), None, "nothing ends before a module that was loaded");
+    liveness.begin_emitted(MODULE, true);
+    liveness.records().emitted.insert(ASSEMBLY, MODULE);
+    liveness.assembly_going(ASSEMBLY + 8);
+    assert_eq!(state(), Some(State::Mortal));
+
+    let entry = liveness.emitted.get(MODULE).unwrap();
+    assert!(entry.begin_use(&[State::Dead]));
+    std::thread::scope(|scope| {
+        let end = scope.spawn(|| liveness.assembly_going(ASSEMBLY));
+        while entry.begin_use(&[State::Dead]) {
+            entry.end_use(); // its end has not begun
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!end.is_finished(), "a call reads it");
+        entry.end_use();
+    });
+
+    liveness.begin_emitted(MODULE, false);
+    assert_eq!(state(), Some(State::Immortal));
+    liveness.assembly_going(ASSEMBLY);
+    assert_eq!(state(), Some(State::Immortal), "the assembly of the one before it");
+}

@@ -30,6 +30,8 @@ pub(super) struct Records {
     loads: u64,
     /// The loaded ones.
     modules: BTreeMap<usize, Loaded>,
+    /// By assembly: the module that the application emits into, until the assembly begins to unload.
+    pub(super) emitted: BTreeMap<usize, usize>,
     /// The modules between the beginning and the end of their unloading.
     going: Vec<usize>,
     /// Identifiers that may depend on any module which was loaded before they were first seen.
@@ -94,14 +96,14 @@ struct Canary {
 ///
 /// A user may have the identifier from a time when nothing was collectible and nothing was recorded. So a first entry
 /// is alive as soon as it exists.
-fn begin_life(table: &Table, id: usize, state: State) -> u32 {
+pub(super) fn begin_life(table: &Table, id: usize, state: State) -> u32 {
     let is_known = table.get(id).is_some();
     let entry = table.insert(id, state);
     if is_known || !entry.is_alive() { entry.begin_life(state) } else { entry.life() }
 }
 
 impl Liveness {
-    fn records(&self) -> MutexGuard<'_, Records> {
+    pub(super) fn records(&self) -> MutexGuard<'_, Records> {
         unpoisoned(self.records.lock())
     }
 
@@ -155,6 +157,7 @@ impl Liveness {
         if flags.contains(sys::COR_PRF_MODULE_COLLECTIBLE) {
             // Before the runtime can hand out anything in it.
             self.is_unloading_possible.store(true, Ordering::SeqCst);
+            let is_emitted = flags.contains(sys::COR_PRF_MODULE_DYNAMIC);
             let mut records = self.records();
             // The module at this address before has been freed: its memory was reused.
             records.windows.retain(|window| window.module != module);
@@ -163,11 +166,15 @@ impl Liveness {
                 place.insert(Loaded { load, dependents: Vec::new() });
                 records.loads = load;
                 begin_life(&self.modules, module, State::Mortal);
+                self.begin_emitted(module, is_emitted);
                 self.of_all_sessions.modules.insert(module, State::Mortal);
             }
             if let Some(assembly) = assembly {
                 self.assemblies.insert(assembly.as_raw(), State::Mortal).set(State::Mortal);
                 self.of_all_sessions.assemblies.insert(assembly.as_raw(), State::Mortal);
+                if is_emitted {
+                    records.emitted.insert(assembly.as_raw(), module);
+                }
             }
         } else {
             // This address may have held a collectible module before.
@@ -180,6 +187,7 @@ impl Liveness {
                 }
             };
             revive(&self.modules, &self.of_all_sessions.modules, module);
+            self.begin_emitted(module, false);
             if let Some(assembly) = assembly {
                 revive(&self.assemblies, &self.of_all_sessions.assemblies, assembly.as_raw());
             }
