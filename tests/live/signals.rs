@@ -111,6 +111,21 @@ fn native_frames_are_followed_and_named() -> Result<()> {
     })
 }
 
+/// The runtime reads below its tables if it is asked which method such an address is in.
+#[test]
+fn words_on_a_stack_that_lead_into_code_that_never_ran_are_no_callers() -> Result<()> {
+    patiently(runtimes()?, |runtime, times| {
+        if cfg!(not(target_arch = "x86_64")) {
+            println!("SKIPPED on {runtime}: the program brings machine code for x86-64");
+            return Ok(());
+        }
+        let outcome = sample(runtime, "Words", &[&(times * 1000).to_string()], 1000)?;
+        outcome.exited_with(0)?;
+        ensure!(outcome.stdout == "over\n", "{outcome}");
+        was_sampled(&outcome)
+    })
+}
+
 #[test]
 fn faults_and_exceptions_on_many_threads_go_on() -> Result<()> {
     patiently(all()?, |runtime, times| {

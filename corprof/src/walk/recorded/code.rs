@@ -15,6 +15,7 @@ use crate::system::signals::RawSample;
 use super::arm64::{self, Frame};
 use super::call_site::follows_call;
 use super::natives::Natives;
+use super::precompiled::Precompiled;
 use super::replaced::Beginning;
 use super::shape::{BYTES, Shape, frame_size};
 use super::{Code, Codes, NativeCaller, Place, unwind};
@@ -35,6 +36,7 @@ pub(crate) struct KnownCode {
     ranges: BTreeMap<usize, Range>,
     /// Addresses outside these.
     others: HashMap<usize, Code>,
+    precompiled: Precompiled,
     /// The number of module loads and unloads before it was recorded.
     as_of: u64,
     /// The number of dynamic methods that had ended before.
@@ -76,6 +78,9 @@ impl KnownCode {
     /// Call it before each round: removes records that may have changed.
     pub(crate) fn refresh(&mut self, cx: &ProfilerThread<'_>) {
         let changes = cx.liveness().changes();
+        if changes != self.as_of {
+            self.precompiled = Precompiled::default();
+        }
         if changes != self.as_of || self.since.is_none_or(|since| since.elapsed() > TRUST) {
             self.ranges.clear();
             self.others.clear();
@@ -129,11 +134,17 @@ impl KnownCode {
         Shape::incomplete(&range.bytes, size, offset, next)
     }
 
+    /// Whether the runtime may be asked about an address that nothing is known of.
+    fn may_ask(&self, cx: &InCallback<'_>, address: usize) -> bool {
+        cx.older_code_address(address).is_some() || self.precompiled.is_after_code_that_has_run(address)
+    }
+
     /// Records the code of the function at an address.
     fn record(&mut self, cx: &mut InCallback<'_>, address: usize) -> Code {
         // While the runtime starts it does not answer, and there is no code to find.
-        // SAFETY: the thread was interrupted in this code, or there is a call before the address, and a word from the
-        // stack leads there, now or earlier as a return address: it has run (fact: addresses).
+        // SAFETY: the thread was interrupted in this code; or there is a call before the address, and the walk has come
+        // to it by what is known of each frame, so that it has run; or the runtime has compiled it, or finds a method
+        // before it that has run (fact: addresses).
         let code_address = unsafe { CodeAddress::from_raw(address) };
         let version = cx.function_version_from_ip(code_address).ok().flatten();
         let Some(version) = version else { return Code::default() };
@@ -144,6 +155,11 @@ impl KnownCode {
             codes.into_iter().map(|code| cx.native_code_ranges(code).unwrap_or_default()).map(with_bytes).collect();
         let originals: Vec<_> = codes.iter().filter_map(|(_, bytes)| own_size(bytes)).collect();
         for (ranges, mut bytes) in codes {
+            if let Some(first) = ranges.first()
+                && cx.older_code_address(first.start).is_none()
+            {
+                self.precompiled.has_run(first.start);
+            }
             let shape = ranges.first().map_or(Shape::default(), |first| shape(first, &bytes, &originals));
             for range in ranges {
                 // A second part of a function uses the frame that the first has made.
@@ -212,18 +228,20 @@ impl Codes for CodeLookUp<'_, '_> {
         code
     }
 
-    /// Where a frame is not followed rightly, as through native code without unwind information, the word is any other
-    /// from the stack. It may lead into precompiled code that has not run: the entry of a method that a thread is about
-    /// to call, or two numbers side by side. The runtime would search for a method that has run from there on downward,
-    /// and in a library without any beyond its table (.NET 11, seen on musl). Only return addresses have a call before
-    /// them.
-    fn returned_to(&mut self, return_address: usize) -> Code {
-        let address = return_address.wrapping_sub(1);
+    /// Where a frame is not followed rightly the word is any other from the stack. It may lead into precompiled code
+    /// that has not run: the entry of a method that a thread is about to call, or two numbers side by side. The runtime
+    /// would search for a method that has run from there on downward, and in a library without any beyond its table.
+    /// Only return addresses have a call before them.
+    fn returned_to(&mut self, place: Place) -> Code {
+        let address = place.ip.wrapping_sub(1);
         if let Some(code) = self.known.recorded(address) {
             return code;
         }
-        if !follows_call(return_address) {
+        if !follows_call(place.ip) {
             self.known.others.insert(address, Code::default());
+            return Code::default();
+        }
+        if !place.is_certain && !self.known.may_ask(self.cx, address) {
             return Code::default();
         }
         self.at(address)

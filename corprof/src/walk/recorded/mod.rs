@@ -4,12 +4,14 @@
 //! That happens later, on the sampler's thread, while everything runs. `code.rs` finds the functions at addresses, and
 //! `shape.rs` (on arm64 `arm64.rs`) decodes from their instructions where a frame has its return address; `replaced.rs`
 //! does so for code that continues a loop. Native frames are found by the unwind information of their libraries
-//! (`natives.rs`).
+//! (`natives.rs`). What is above code of which nothing is known may be no frame at all: `precompiled.rs` says where the
+//! runtime may be asked about it nevertheless.
 
 mod arm64;
 mod call_site;
 mod code;
 mod natives;
+mod precompiled;
 mod replaced;
 mod shape;
 #[cfg(feature = "testing")]
@@ -42,10 +44,10 @@ trait Codes {
     /// The code at the address of an instruction that was interrupted.
     fn at(&mut self, address: usize) -> Code;
 
-    /// The code that a call returns to, by a word that may be no return address.
-    fn returned_to(&mut self, return_address: usize) -> Code {
+    /// The code that a frame returns to; the word there may be no return address.
+    fn returned_to(&mut self, place: Place) -> Code {
         // A call may be the last instruction of its function; its return address is then behind the function.
-        self.at(return_address.wrapping_sub(1))
+        self.at(place.ip.wrapping_sub(1))
     }
 
     /// The shape of the top function's frame, if it is not made yet or already gone.
@@ -73,6 +75,8 @@ struct Place {
     /// The link register, where the processor has one.
     #[cfg_attr(not(target_arch = "aarch64"), allow(dead_code))]
     link: usize,
+    /// Whether something is known of the code of each frame that the walk has passed.
+    is_certain: bool,
 }
 
 /// Calls `visit` with each frame, the innermost first: its function and its position. Ends when `visit` says so.
@@ -83,19 +87,20 @@ fn unwind(sample: &RawSample, codes: &mut impl Codes, mut visit: impl FnMut(Opti
     }
     let mut place = caller_of_top(sample, codes, code);
     while let Some(here) = place.filter(|here| here.ip != 0) {
-        code = codes.returned_to(here.ip);
+        code = codes.returned_to(here);
         if !visit(code.function, here.ip) {
             return;
         }
         // Each frame lies above the last, so the walk ends.
         place = caller(sample, codes, here, code, false).filter(|next| next.stack_pointer > here.stack_pointer);
+        place = place.map(|next| Place { is_certain: next.is_certain && here.is_certain, ..next });
     }
 }
 
 /// The caller of the interrupted function, whose code this is.
 fn caller_of_top(sample: &RawSample, codes: &mut impl Codes, code: Code) -> Option<Place> {
     let RawSample { ip, stack_pointer, frame_pointer, link, .. } = *sample;
-    let top = Place { ip, stack_pointer, frame_pointer, link };
+    let top = Place { ip, stack_pointer, frame_pointer, link, is_certain: true };
     match code.function.and_then(|_| codes.incomplete(ip)) {
         Some(shape) => caller_by_shape(sample, top, shape),
         None => caller(sample, codes, top, code, true),
@@ -104,17 +109,18 @@ fn caller_of_top(sample: &RawSample, codes: &mut impl Codes, code: Code) -> Opti
 
 /// The caller of a function.
 fn caller(sample: &RawSample, codes: &mut impl Codes, here: Place, code: Code, is_top: bool) -> Option<Place> {
-    if code.function.is_none() {
-        match codes.native_caller(sample, here, is_top) {
-            NativeCaller::Found(place) => return Some(place),
-            NativeCaller::Outermost => return None,
-            NativeCaller::Unknown => {}
-        }
+    if code.function.is_some() {
+        return caller_by_shape(sample, here, code.shape);
+    }
+    match codes.native_caller(sample, here, is_top) {
+        NativeCaller::Found(place) => return Some(place),
+        NativeCaller::Outermost => return None,
+        NativeCaller::Unknown => {}
     }
     // What the runtime generates besides functions makes no frame: stubs, and the copies of its write barriers.
-    let has_none = cfg!(target_arch = "aarch64") && is_top && code.function.is_none();
+    let has_none = cfg!(target_arch = "aarch64") && is_top;
     let shape = if has_none { Shape::OnArm64(Frame::NONE) } else { code.shape };
-    caller_by_shape(sample, here, shape)
+    caller_by_shape(sample, here, shape).map(|place| Place { is_certain: false, ..place })
 }
 
 /// The caller of a function with a frame of this shape.
@@ -151,6 +157,7 @@ fn caller_by_shape(sample: &RawSample, here: Place, shape: Shape) -> Option<Plac
                 stack_pointer: base.checked_add(size)?,
                 frame_pointer: saved(frame_pointer, here.frame_pointer)?,
                 link: 0,
+                is_certain: true,
             })
         }
     }
@@ -158,7 +165,8 @@ fn caller_by_shape(sample: &RawSample, here: Place, shape: Shape) -> Option<Plac
 
 /// The position after a return, given the place of the return address.
 fn returned(sample: &RawSample, place: usize, frame_pointer: usize) -> Option<Place> {
-    Some(Place { ip: sample.read(place)?, stack_pointer: place.checked_add(WORD)?, frame_pointer, link: 0 })
+    let ip = sample.read(place)?;
+    Some(Place { ip, stack_pointer: place.checked_add(WORD)?, frame_pointer, link: 0, is_certain: true })
 }
 
 #[cfg(test)]
@@ -208,6 +216,36 @@ mod tests {
         assert_eq!(walk(110, at(2), &words, &mut chained(&[100, 200, 300])), [100, 200, 300]);
         // Native code is followed as well.
         assert_eq!(walk(110, at(2), &words, &mut chained(&[100, 300])), [100, 0, 300]);
+    }
+
+    #[test]
+    fn what_is_above_code_of_which_nothing_is_known_is_uncertain() {
+        struct Noting(Known, Vec<(usize, bool)>);
+
+        impl Codes for Noting {
+            fn at(&mut self, address: usize) -> Code {
+                self.0.at(address)
+            }
+
+            fn returned_to(&mut self, place: Place) -> Code {
+                self.1.push((place.ip, place.is_certain));
+                self.at(place.ip)
+            }
+
+            fn incomplete(&mut self, _: usize) -> Option<Shape> {
+                None
+            }
+
+            fn native_caller(&mut self, _: &RawSample, _: Place, _: bool) -> NativeCaller {
+                NativeCaller::Unknown
+            }
+        }
+
+        let words = [1, 2, at(4), 210, at(6), 310, at(8), 410, 0, 0];
+        let sample = RawSample::of(110, 0x1000, at(2), &words);
+        let mut codes = Noting(chained(&[100, 300, 400]), Vec::new());
+        unwind(&sample, &mut codes, |_, _| true);
+        assert_eq!(codes.1, [(210, true), (310, false), (410, false)]);
     }
 
     #[test]

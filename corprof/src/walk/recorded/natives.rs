@@ -172,7 +172,8 @@ fn registers(here: Place) -> UnwindRegsNative {
 
 #[cfg(target_arch = "x86_64")]
 fn place(ip: usize, registers: UnwindRegsNative) -> Place {
-    Place { ip, stack_pointer: registers.sp() as usize, frame_pointer: registers.bp() as usize, link: 0 }
+    let [stack_pointer, frame_pointer] = [registers.sp(), registers.bp()].map(|it| it as usize);
+    Place { ip, stack_pointer, frame_pointer, link: 0, is_certain: true }
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -183,7 +184,7 @@ fn registers(here: Place) -> UnwindRegsNative {
 #[cfg(target_arch = "aarch64")]
 fn place(ip: usize, registers: UnwindRegsNative) -> Place {
     let [stack_pointer, frame_pointer, link] = [registers.sp(), registers.fp(), registers.lr()].map(|it| it as usize);
-    Place { ip, stack_pointer, frame_pointer, link }
+    Place { ip, stack_pointer, frame_pointer, link, is_certain: true }
 }
 
 impl Library {
@@ -318,7 +319,7 @@ mod tests {
                 out(reg) ip, out(reg) stack_pointer, out(reg) frame_pointer, options(nomem, nostack, preserves_flags)
             );
         }
-        Place { ip, stack_pointer, frame_pointer, link: 0 }
+        Place { ip, stack_pointer, frame_pointer, link: 0, is_certain: true }
     }
 
     #[cfg(target_arch = "aarch64")]
@@ -333,7 +334,7 @@ mod tests {
                 options(nomem, nostack, preserves_flags)
             );
         }
-        Place { ip, stack_pointer, frame_pointer, link }
+        Place { ip, stack_pointer, frame_pointer, link, is_certain: true }
     }
 
     /// A comparison for `qsort`, which puts the C library on the stack between this and the test.
