@@ -374,6 +374,8 @@ impl Run {
         if WITH_NATIVE_THREADS.contains(&self.app.as_str()) && !self.runtime.is_windows() && !self.runtime.is_musl() {
             command.env("LD_PRELOAD", self.runtime.library(PRELOADED)?);
         }
+        // glibc then overwrites what is freed, so that a call crashes that leads the runtime there.
+        command.env("MALLOC_PERTURB_", "165");
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         Ok(command)
     }

@@ -19,7 +19,7 @@ use anyhow::{Context, Result};
 use crate::process::note;
 use crate::stacks;
 
-use super::session::without_settings;
+use super::session::set_up;
 use super::summary::ReportedValues;
 use super::watch;
 use judge::Cell;
@@ -93,7 +93,7 @@ impl FireBed<'_> {
         let folder = self.folder.join(format!("run-{}", plan.number));
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let mut command = (self.command)()?;
-        without_settings(&mut command);
+        set_up(&mut command);
         command.args(plan.arguments()).envs(plan.environment());
         command.env("MATRIX_BLACK_BOX", folder.join(BLACK_BOX));
         command.envs(self.preloaded.iter().map(|library| ("LD_PRELOAD", library)));

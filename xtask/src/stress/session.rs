@@ -69,8 +69,9 @@ pub struct Bed<'b> {
     pub lines: u32,
 }
 
-/// Removes the user's own settings of the runtime from `command`: they must not change the results.
-pub(super) fn without_settings(command: &mut Command) {
+/// Removes the user's own settings of the runtime from `command`: they must not change the results. Has the C library
+/// overwrite what is freed (glibc does), so that whoever reads it crashes.
+pub(super) fn set_up(command: &mut Command) {
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
         let is_set_by_us = command.get_envs().any(|(set, _)| *set == *name);
@@ -78,6 +79,7 @@ pub(super) fn without_settings(command: &mut Command) {
             command.env_remove(&name);
         }
     }
+    command.env("MALLOC_PERTURB_", "165");
 }
 
 impl Bed<'_> {
@@ -99,7 +101,7 @@ impl Bed<'_> {
 
     fn command(&self, is_profiled: bool, arguments: Vec<String>) -> Result<Command> {
         let mut command = (self.command)(is_profiled)?;
-        without_settings(&mut command);
+        set_up(&mut command);
         command.args(arguments).envs(self.preloaded.iter().map(|library| ("LD_PRELOAD", library)));
         Ok(command)
     }
