@@ -128,10 +128,11 @@ mod tests {
     #[test]
     fn on_musl_an_end_may_be_overtaken_after_that_of_the_profiler() {
         assert_eq!(judged_on(System::Musl, Ending::Exit, 139, "one\n", ERR), "");
+        assert_eq!(judged_on(System::Musl, Ending::Whole, 139, "one\ntwo\n", ERR), "");
         let before = ERR.replace("shutdown", "running");
         for (system, ending, stderr) in [
             (System::X64, Ending::Exit, ERR),
-            (System::Musl, Ending::Whole, ERR),
+            (System::Musl, Ending::Throw, ERR),
             (System::Musl, Ending::Exit, before.as_str()),
         ] {
             let judged = judged_on(system, ending, 139, "one\ntwo\n", stderr);

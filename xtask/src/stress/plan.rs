@@ -89,7 +89,7 @@ impl Ending {
     /// On musl a collection then reads the memory of a thread that has ended: book/src/deployment.md. Without a profiler
     /// it did so in 1 of 150 runs.
     pub(super) fn is_end_overtaken(self, code: u8, system: System) -> bool {
-        matches!(self, Self::Return | Self::Exit | Self::Callback) && system == System::Musl && code == 128 + 11
+        self.is_orderly() && system == System::Musl && code == 128 + 11
     }
 }
 
