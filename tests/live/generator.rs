@@ -28,6 +28,7 @@ type App = (&'static str, &'static [&'static str], i32, bool);
 const APPS: &[App] = &[
     ("Unloads", &["6"], 0, true),
     ("Unloads", &["12", "Plug.dll"], 0, true),
+    ("Emitted", &["30"], 0, true),
     ("Fire", &["unload", "1", "2"], 0, false),
     ("Fire", &["collect", "1", "2"], 0, false),
     ("Throw", &["200"], 0, false),

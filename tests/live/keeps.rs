@@ -43,8 +43,14 @@ fn what_was_unloaded_is_refused_while_everything_is_asked_about_without_pause() 
 #[test]
 fn what_was_emitted_is_refused_before_the_runtime_frees_it() -> Result<()> {
     for runtime in &Runtime::all()? {
-        let told = told_by_keeps(Run::new(runtime, "Emitted").args(["40"]))?;
-        ensure!(count(&told, "emitted")? == 40, "{told}");
+        let emitted = || Run::new(runtime, "Emitted").args(["40"]);
+        for (profiler, alive, dead) in [("InTime", 80, 0), ("TooLate", 0, 80)] {
+            let outcome = emitted().profiler_named("emitted", profiler).run()?;
+            outcome.exited_with(0)?;
+            let expected = format!("emitted: alive={alive} dead={dead} unexpected=0");
+            ensure!(outcome.stderr.lines().any(|line| line == expected), "{profiler}: {outcome}");
+        }
+        told_by_keeps(emitted())?;
     }
     Ok(())
 }

@@ -5,28 +5,13 @@
 mod kept;
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use corprof::error::ErrorKind;
-use corprof::metadata::{FieldDef, MethodDef, TypeDef};
 use corprof::prelude::*;
-use corprof::sys;
 
 use kept::{Answers, Kept};
-
-/// A module that the application has emitted.
-#[derive(Clone, Copy)]
-struct Emitted {
-    assembly: AssemblyId,
-    module: ModuleId,
-    class: Option<ClassId>,
-}
-
-const CLASS: TypeDef = TypeDef::from_raw(0x0200_0002);
-const METHOD: MethodDef = MethodDef::from_raw(0x0600_0001);
-const FIELD: FieldDef = FieldDef::from_raw(0x0400_0001);
 
 /// Makes calls on a thread of its own, beside the application, and in each callback about its arguments.
 #[derive(Profiler, Default)]
@@ -34,28 +19,12 @@ const FIELD: FieldDef = FieldDef::from_raw(0x0400_0001);
 struct Keeps {
     ids: Arc<Mutex<HashSet<Kept>>>,
     answers: Arc<Answers>,
-    emitted: Mutex<Vec<Emitted>>,
-    /// How many of these have ended.
-    ended: AtomicU64,
 }
 
 impl Keeps {
-    fn emitted(&self) -> MutexGuard<'_, Vec<Emitted>> {
-        self.emitted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn unexpected(&self, what: &str) {
-        eprintln!("unexpected: {what}");
-        self.answers.unexpected.fetch_add(1, Relaxed);
-    }
-
     fn keep(&self, ids: impl IntoIterator<Item = Kept>) {
         self.ids.lock().unwrap_or_else(PoisonError::into_inner).extend(ids);
     }
-}
-
-fn is_gone<T>(answer: Result<T>) -> bool {
-    answer.is_err_and(|error| error.kind() == ErrorKind::Gone)
 }
 
 #[callbacks]
@@ -90,20 +59,9 @@ impl Callbacks for Keeps {
         }
     }
 
-    fn module_attached_to_assembly(&self, cx: &mut InCallback<'_>, module: ModuleId, assembly: AssemblyId) {
-        if cx.module_info(module).is_ok_and(|info| info.flags.contains(sys::COR_PRF_MODULE_DYNAMIC)) {
-            self.emitted().push(Emitted { assembly, module, class: None });
-        }
-    }
-
-    fn class_load_finished(&self, cx: &mut InCallback<'_>, class: ClassId, status: Result<()>) {
-        if status.is_err() {
-            return;
-        }
-        self.keep([Kept::Class(class)]);
-        let Ok(info) = cx.class_info(class) else { return };
-        if let Some(emitted) = self.emitted().iter_mut().find(|it| (it.module, CLASS) == (info.module, info.token)) {
-            emitted.class = Some(class);
+    fn class_load_finished(&self, _cx: &mut InCallback<'_>, class: ClassId, status: Result<()>) {
+        if status.is_ok() {
+            self.keep([Kept::Class(class)]);
         }
     }
 
@@ -124,28 +82,12 @@ impl Callbacks for Keeps {
         self.keep([Kept::Thread(thread)]);
     }
 
-    fn assembly_unload_started(&self, cx: &mut InCallback<'_>, assembly: AssemblyId) {
-        let emitted = self.emitted().iter().copied().find(|it| it.assembly == assembly);
-        // The last moment for what was emitted.
-        if let Some(Emitted { module, class: Some(class), .. }) = emitted
-            && (cx.il_function_body(module, METHOD).is_err() || cx.rva_static_address(class, FIELD).is_err())
-        {
-            self.unexpected("what was emitted is dead when its assembly begins to go");
-        }
-    }
-
     fn module_unload_started(&self, cx: &mut InCallback<'_>, module: ModuleId) {
-        // The last moment, at which everything else about it can still be asked.
+        // The last moment, at which everything about it can still be asked.
         let alive = cx.module_info(module).is_ok() && cx.metadata(module).and_then(|it| it.type_defs()).is_ok();
         if !alive {
-            self.unexpected("a module is dead when it begins to go");
-        }
-        for emitted in self.emitted().extract_if(.., |it| it.module == module) {
-            let Some(class) = emitted.class else { continue };
-            self.ended.fetch_add(1, Relaxed);
-            if !is_gone(cx.il_function_body(module, METHOD)) || !is_gone(cx.rva_static_address(class, FIELD)) {
-                self.unexpected("the runtime is asked about what was emitted, which it has freed");
-            }
+            eprintln!("unexpected: a module is dead when it begins to go");
+            self.answers.unexpected.fetch_add(1, Relaxed);
         }
     }
 
@@ -156,7 +98,7 @@ impl Callbacks for Keeps {
         }
         let [assemblies, modules, classes, functions, threads] = &self.answers.dead;
         eprintln!(
-            "kept={} good={} assemblies={} modules={} classes={} functions={} threads={} emitted={} unexpected={}",
+            "kept={} good={} assemblies={} modules={} classes={} functions={} threads={} unexpected={}",
             ids.len(),
             self.answers.good.load(Relaxed),
             assemblies.load(Relaxed),
@@ -164,7 +106,6 @@ impl Callbacks for Keeps {
             classes.load(Relaxed),
             functions.load(Relaxed),
             threads.load(Relaxed),
-            self.ended.load(Relaxed),
             self.answers.unexpected.load(Relaxed),
         );
     }

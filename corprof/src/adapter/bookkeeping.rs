@@ -18,7 +18,8 @@ use crate::session::{Inlinings, Interests, MethodKey, Observer, event_pipe_sessi
 pub(super) const fn needs_bookkeeping(event: Event) -> bool {
     let is_about_identifiers = matches!(
         event,
-        Event::ModuleLoadFinished
+        Event::AssemblyUnloadStarted
+            | Event::ModuleLoadFinished
             | Event::ModuleAttachedToAssembly
             | Event::ModuleUnloadStarted
             | Event::ModuleUnloadFinished
