@@ -318,6 +318,16 @@ mod tests {
     }
 
     #[test]
+    fn several_threads_may_wait_in_vain() {
+        let shared = Shared::new(Arc::new(Liveness::of_runtime(u16::MAX - 2)), ProfilerThreads::new("Waits"));
+        shared.push([Command::ModuleGone(8)]);
+        let wait = |_| assert!(matches!(shared.wait_until_done(Duration::from_micros(1)), Preparation::TimedOut));
+        std::thread::scope(|scope| {
+            (0..3).for_each(|_| _ = scope.spawn(|| (0..3_000).for_each(wait)));
+        });
+    }
+
+    #[test]
     fn code_belongs_to_the_request_that_it_was_compiled_for() {
         let mut request_table = RequestTable::default();
         assert!(request_table.body(KEY).is_none() && request_table.compiled(KEY, ReJitId(1)).is_empty());

@@ -5,6 +5,7 @@
 //! one of them.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -17,13 +18,14 @@ use crate::system;
 /// The threads of one profiler.
 pub(crate) struct ProfilerThreads {
     profiler: &'static str,
+    /// Changed under the lock and read without it: whoever asks may hold a lock that others want under this one.
+    is_stopping: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    is_stopping: bool,
     has_panicked: bool,
     /// The running threads, by number and name.
     running: Vec<(u64, String)>,
@@ -40,8 +42,9 @@ pub(crate) struct ThreadPermit {
 
 impl ProfilerThreads {
     /// The threads of the profiler called `profiler`.
-    pub(super) fn new(profiler: &'static str) -> Arc<Self> {
-        Arc::new(Self { profiler, state: Mutex::default(), changed: Condvar::new() })
+    pub(crate) fn new(profiler: &'static str) -> Arc<Self> {
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        Arc::new(Self { profiler, is_stopping: AtomicBool::new(false), state, changed })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -52,7 +55,7 @@ impl ProfilerThreads {
     /// Registers a thread that is about to be made; an error once the threads are being stopped.
     pub(crate) fn permit(self: &Arc<Self>, name: &str) -> io::Result<ThreadPermit> {
         let mut state = self.state();
-        if state.is_stopping {
+        if self.is_stopping() {
             return Err(io::Error::other("the profiler is being shut down and starts no more threads"));
         }
         let number = state.next;
@@ -63,7 +66,7 @@ impl ProfilerThreads {
 
     /// Whether the threads are asked to stop.
     pub(crate) fn is_stopping(&self) -> bool {
-        self.state().is_stopping
+        self.is_stopping.load(Ordering::SeqCst)
     }
 
     /// Notes a panic on one of them; returns whether it is the first.
@@ -78,7 +81,11 @@ impl ProfilerThreads {
 
     /// Asks the threads to stop.
     pub(crate) fn stop(&self) {
-        self.state().is_stopping = true;
+        {
+            // Who is between its look and its sleep has the lock.
+            let _state = self.state();
+            self.is_stopping.store(true, Ordering::SeqCst);
+        }
         self.changed.notify_all();
     }
 
@@ -88,8 +95,8 @@ impl ProfilerThreads {
         let start = Instant::now();
         let latest = system::latest_wake_up();
         let most = duration.saturating_sub(latest);
-        let awake = self.changed.wait_timeout_while(self.state(), most, |state| !state.is_stopping);
-        let is_stopping = unpoisoned(awake).0.is_stopping;
+        drop(self.changed.wait_timeout_while(self.state(), most, |_| !self.is_stopping()));
+        let is_stopping = self.is_stopping();
         let rest = duration.saturating_sub(start.elapsed());
         if is_stopping || latest.is_zero() || rest.is_zero() {
             return is_stopping;
@@ -101,8 +108,8 @@ impl ProfilerThreads {
     /// Sleeps until `is_done`, which is asked again after each [`nudge`](Self::nudge); for `duration` at most, or until
     /// the threads are asked to stop. Returns whether they are. `is_done` must not call these methods.
     pub(crate) fn sleep_until(&self, duration: Duration, mut is_done: impl FnMut() -> bool) -> bool {
-        let awake = self.changed.wait_timeout_while(self.state(), duration, |state| !state.is_stopping && !is_done());
-        unpoisoned(awake).0.is_stopping
+        drop(self.changed.wait_timeout_while(self.state(), duration, |_| !self.is_stopping() && !is_done()));
+        self.is_stopping()
     }
 
     /// Has those that [sleep until](Self::sleep_until) something look again.
