@@ -341,17 +341,18 @@ fn rest(mut stderr: BufReader<std::process::ChildStderr>) -> Result<String> {
 
 #[test]
 fn a_process_is_recorded_as_often_as_is_asked() -> Result<()> {
-    for runtime in runtimes()? {
+    patiently(runtimes()?, |runtime, times| {
+        let seconds = Duration::from_millis(200 * times).as_secs_f64().to_string();
         let folder = tempfile::tempdir()?;
-        let mut program = diagnosed(&runtime, None)?;
+        let mut program = diagnosed(runtime, None)?;
         let pid = program.child.id();
         let mut files = Vec::new();
         for time in 0..3 {
             let file = folder.path().join(format!("{time}.svg"));
             let mut command = corprof()?;
-            command.args(["record", "-p", &pid.to_string(), "--duration", "0.2", "-o"]).arg(&file).args(WALL);
+            command.args(["record", "-p", &pid.to_string(), "--duration", &seconds, "-o"]).arg(&file).args(WALL);
             let output = command.output()?;
-            ensure!(output.status.success(), "{runtime}: {time}: {output:?}");
+            ensure_or_longer!(output.status.success(), "{runtime}: {time}: {output:?}");
             ensure!(!texts(&output).1.contains("has not detached"), "{runtime}: {time}: {output:?}");
             files.push(format!("{time}.svg"));
             ensure!(names(folder.path())? == files, "{runtime}: {:?}", names(folder.path())?);
@@ -362,8 +363,8 @@ fn a_process_is_recorded_as_often_as_is_asked() -> Result<()> {
         ensure!(output.status.success() && texts(&output).0.contains("Diagnosed.Main"), "{runtime}: {output:?}");
         let (code, stderr) = program.end()?;
         ensure!(code == Some(0) && !stderr.contains("panicked"), "{runtime}: {code:?}: {stderr}");
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 #[test]
