@@ -149,6 +149,21 @@ fn sessions_are_refused_where_managed_code_cannot_run() -> Result<()> {
     Ok(())
 }
 
+/// The runtime reports the ends of native threads under the lock of its list of threads.
+#[test]
+fn providers_are_refused_where_a_thread_ends_and_a_session_may_begin() -> Result<()> {
+    for runtime in &Runtime::all()? {
+        let run = Run::new(runtime, "Foreign").args(["300"]).profiler_named("attacks", "EndsWithProviders");
+        let outcome = run.timeout(LONGEST).run()?;
+        outcome.exited_with(0)?;
+        let told = told(&outcome, "providers: ")?;
+        eprintln!("{runtime}: {told}");
+        ensure!(count(told, "sessions")? > 0 && count(told, "refused")? > 0, "{outcome}");
+        ensure!(count(told, "made")? == 0, "{outcome}");
+    }
+    Ok(())
+}
+
 /// The runtime follows an address in a signature, reads nested types by recursion, and believes what it reads.
 #[test]
 fn signatures_that_are_made_up_do_no_harm() -> Result<()> {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use corprof_gen::contracts::{Contracts, Entry, InfoRow, SyncInfo, Wrapper};
 use corprof_tests::{Difference, Outcome, Run, Runtime};
 
-use xtask::stress::is_session_refused;
+use xtask::stress::is_event_pipe_refused;
 
 use crate::contract;
 
@@ -117,7 +117,7 @@ fn check_answer(contracts: &Contracts, runtime: &Runtime, line: &Line<'_>, is_un
     let is_expected = OTHER_ANSWERS
         .iter()
         .any(|row| (row.0 == "*" || row.0 == place) && (row.1 == "*" || row.1 == method) && row.2 == answer)
-        || answer == NOT_ALLOWED && is_session_refused(place, method);
+        || answer == NOT_ALLOWED && is_event_pipe_refused(place, method);
     // corprof's own refusals where the runtime would read memory that an unload, or another thread, has freed: for
     // good, or while the unload lasts.
     let is_of_freed = answer == NOT_ALLOWED

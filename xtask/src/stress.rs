@@ -36,7 +36,7 @@ use crate::windows::{self, Wine};
 use plan::PARTS;
 
 pub use fire::{Condition, Fire, FireBed, FireSummary};
-pub use no_sessions::is_session_refused;
+pub use no_sessions::is_event_pipe_refused;
 pub use session::{Amount, Bed, LINES};
 pub use summary::Summary;
 

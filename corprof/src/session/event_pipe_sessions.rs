@@ -158,6 +158,19 @@ pub(crate) fn refuse_where_managed_code_cannot_run(call: &'static str, is_profil
     }
 }
 
+/// Refuses a call that takes EventPipe's lock in `thread_destroyed`, which the runtime may make under the lock of its
+/// list of threads: a session that begins has the one and waits for the other (seen on .NET 8, where the finalizer's
+/// thread reports the ends of native threads so).
+pub(crate) fn refuse_where_a_thread_ends(call: &'static str) -> Result<()> {
+    if !IS_ENDING.get() {
+        return Ok(());
+    }
+    Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, call).about(
+        "thread_destroyed",
+        "the thread may hold a lock that a session wants which begins meanwhile: make this call in another callback",
+    ))
+}
+
 /// The sessions that this profiler has started and not stopped.
 #[derive(Default)]
 pub(crate) struct Sessions {

@@ -13,6 +13,7 @@ mod departs;
 mod early;
 mod edits;
 mod emits;
+mod ends_with_providers;
 mod everywhere;
 mod failing;
 mod farewells;
@@ -46,6 +47,7 @@ corprof::export!(
     early::Early,
     edits::KeepsBodies,
     emits::Emits,
+    ends_with_providers::EndsWithProviders,
     everywhere::Everywhere,
     failing::Failing,
     farewells::Farewells,

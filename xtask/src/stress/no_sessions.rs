@@ -1,5 +1,5 @@
-//! The callbacks in which corprof refuses calls about EventPipe sessions: for `fire`, and for the matrix of the live
-//! tests.
+//! The callbacks in which corprof refuses calls about EventPipe's sessions and providers: for `fire`, and for the matrix
+//! of the live tests.
 
 /// Managed code cannot run in them: in the middle of a load, an unload or a compilation, between native and managed
 /// code, in cooperative mode, or on a thread that ends.
@@ -35,10 +35,13 @@ const PLACES: [&str; 29] = [
     "thread_destroyed",
 ];
 
-/// Whether corprof refuses the call `method` in the callback `place` for this reason.
+/// Whether corprof refuses the call `method` in the callback `place` for this reason, or because the thread that ends may
+/// hold a lock that a session wants.
 #[must_use]
-pub fn is_session_refused(place: &str, method: &str) -> bool {
-    let is_about_session =
-        ["EventPipeAddProviderToSession", "EventPipeStartSession", "EventPipeStopSession"].contains(&method);
-    is_about_session && PLACES.contains(&place)
+pub fn is_event_pipe_refused(place: &str, method: &str) -> bool {
+    match method {
+        "EventPipeAddProviderToSession" | "EventPipeStartSession" | "EventPipeStopSession" => PLACES.contains(&place),
+        "EventPipeCreateProvider" | "EventPipeCreateProvider2" | "EventPipeDefineEvent" => place == "thread_destroyed",
+        _ => false,
+    }
 }

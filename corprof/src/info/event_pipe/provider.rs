@@ -14,6 +14,7 @@ use crate::id::{EventPipeEventId, EventPipeProviderId};
 use crate::info::Info;
 use crate::report;
 use crate::session::ending_threads::AnyCall;
+use crate::session::event_pipe_sessions::refuse_where_a_thread_ends;
 
 use super::EventPipePayload;
 use crate::info::nested::Nested;
@@ -142,11 +143,12 @@ impl InCallback<'_> {
     /// Makes a provider. Sessions request its events by its name.
     #[doc = contract!(EventPipeCreateProvider)]
     ///
-    /// `E_INVALIDARG`: the name contains a NUL. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: `event_pipe_provider_created`
-    /// makes providers recursively.
+    /// `E_INVALIDARG`: the name contains a NUL. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in `thread_destroyed`; or
+    /// `event_pipe_provider_created` makes providers recursively.
     #[doc(alias = "EventPipeCreateProvider")]
     pub fn event_pipe_create_provider(&mut self, name: &str) -> Result<EventPipeProviderId<'static>> {
         const CALL: &str = "EventPipeCreateProvider";
+        refuse_where_a_thread_ends(CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo12>(CALL)?;
         let name = to_utf16(CALL, name)?;
         let _nested = Nested::begin(CALL)?;
@@ -161,14 +163,15 @@ impl InCallback<'_> {
     /// to its state.
     #[doc = contract!(EventPipeCreateProvider2)]
     ///
-    /// `E_INVALIDARG`: the name contains a NUL. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: `event_pipe_provider_created`
-    /// makes providers recursively.
+    /// `E_INVALIDARG`: the name contains a NUL. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in `thread_destroyed`; or
+    /// `event_pipe_provider_created` makes providers recursively.
     #[doc(alias = "EventPipeCreateProvider2")]
     pub fn event_pipe_create_provider_with<L: EventPipeProviderListener>(
         &mut self,
         name: &str,
     ) -> Result<EventPipeProviderId<'static>> {
         const CALL: &str = "EventPipeCreateProvider2";
+        refuse_where_a_thread_ends(CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo14>(CALL)?;
         let name = to_utf16(CALL, name)?;
         let _nested = Nested::begin(CALL)?;
@@ -183,7 +186,7 @@ impl InCallback<'_> {
     /// Adds a kind of event to a provider of this profiler.
     #[doc = contract!(EventPipeDefineEvent)]
     ///
-    /// `E_INVALIDARG`: a name contains a NUL.
+    /// `E_INVALIDARG`: a name contains a NUL. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in `thread_destroyed`.
     #[doc(alias = "EventPipeDefineEvent")]
     pub fn event_pipe_define_event(
         &mut self,
@@ -191,6 +194,7 @@ impl InCallback<'_> {
         event: &EventPipeEventDefinition<'_>,
     ) -> Result<EventPipeEventId> {
         const CALL: &str = "EventPipeDefineEvent";
+        refuse_where_a_thread_ends(CALL)?;
         let info = self.as_version::<sys::ICorProfilerInfo12>(CALL)?;
         let name = to_utf16(CALL, event.name)?;
         let names = event.fields.iter().map(|field| to_utf16(CALL, field.name)).collect::<Result<Vec<_>>>()?;
