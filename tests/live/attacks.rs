@@ -164,6 +164,18 @@ fn providers_are_refused_where_a_thread_ends_and_a_session_may_begin() -> Result
     Ok(())
 }
 
+/// What such a thread takes of the heap is lost, and a later collection crashes.
+#[test]
+fn classes_are_not_loaded_where_a_thread_ends() -> Result<()> {
+    for runtime in &Runtime::all()? {
+        let outcome = unharmed(runtime, "EndsWithClasses", "Stress", &["1", "8", "whole", "0", "40"])?;
+        let told = told(&outcome, "classes: ")?;
+        eprintln!("{runtime}: {told}");
+        ensure!(count(told, "loaded")? == 0 && count(told, "refused")? > 0, "{outcome}");
+    }
+    Ok(())
+}
+
 /// The runtime follows an address in a signature, reads nested types by recursion, and believes what it reads.
 #[test]
 fn signatures_that_are_made_up_do_no_harm() -> Result<()> {

@@ -40,6 +40,8 @@ const OTHER_ANSWERS: &[(&str, &str, &str, &str)] = &[
     // corprof's own refusals, which spare the application a wrong answer or a crash.
     ("*", "GetClassFromTokenAndTypeArgs", "CORPROF_E_NOT_MANAGED_THREAD", "classes are loaded on managed threads only"),
     ("*", "GetFunctionFromTokenAndTypeArgs", "CORPROF_E_NOT_MANAGED_THREAD", "the same"),
+    ("thread_destroyed", "GetClassFromTokenAndTypeArgs", NOT_ALLOWED, "the thread has left the heap"),
+    ("thread_destroyed", "GetFunctionFromTokenAndTypeArgs", NOT_ALLOWED, "the same"),
     ("handle_created", "GetObjectIDFromHandle", NOT_ALLOWED, "handles are made in any mode of the thread"),
     ("finalizeable_object_queued", "EnumerateObjectReferences", NOT_ALLOWED, "objects are marked"),
     ("finalizeable_object_queued", "GetArrayObjectInfo", NOT_ALLOWED, "objects are marked"),

@@ -11,7 +11,7 @@ use crate::id::{FunctionId, ReJitId, ThreadId};
 use crate::info::Info;
 use crate::sampler;
 use crate::session::liveness::Subject;
-use crate::session::{Inlinings, Interests, MethodKey, Observer, event_pipe_sessions, searcher, wire};
+use crate::session::{Inlinings, Interests, MethodKey, Observer, ending_threads, searcher, wire};
 
 /// Whether an event changes what is tracked.
 #[inline]
@@ -122,7 +122,7 @@ pub(super) fn before(info: &Info, event: Event, subject: usize) {
             sampler::thread_ending(subject);
             info.liveness().thread_ending(subject);
             info.thread_names().ended(subject);
-            event_pipe_sessions::set_thread_ending(true);
+            ending_threads::set_in_thread_destroyed(true);
         }
         Event::DynamicMethodJitCompilationStarted => {
             info.liveness().dynamic_method_compiled(subject);
@@ -163,7 +163,7 @@ pub(super) fn after(info: &Info, event: Event, subject: usize) {
         Event::ClassUnloadStarted => info.liveness().class_gone(subject),
         Event::ThreadCreated => searcher::serve(info),
         Event::ThreadDestroyed => {
-            event_pipe_sessions::set_thread_ending(false);
+            ending_threads::set_in_thread_destroyed(false);
             info.liveness().thread_ended(subject);
         }
         Event::DynamicMethodUnloaded => info.liveness().dynamic_method_unloaded(subject),

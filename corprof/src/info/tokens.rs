@@ -10,6 +10,7 @@ use crate::generated::contract::contract;
 use crate::id::{ClassId, FunctionId, ModuleId};
 use crate::info::Info;
 use crate::metadata::{MethodDef, Token, TypeDef};
+use crate::session::ending_threads::refuse_in_thread_destroyed;
 
 use super::nested::Nested;
 
@@ -73,8 +74,15 @@ impl InNoGc<'_> {
 }
 
 impl Info {
-    /// Checks for a managed thread: on others the runtime crashes when it loads a class, instead of refusing.
-    fn check_managed(&self, call: &'static str) -> Result<()> {
+    /// Checks that the calling thread may load classes.
+    ///
+    /// It must be a managed thread: on others the runtime crashes instead of refusing. And it must not be ending: it has
+    /// given back its part of the heap, and the runtime makes objects for a class. What they take of the heap then is
+    /// never given back, and a later collection crashes on it (seen on .NET 10).
+    fn check_can_load(&self, call: &'static str) -> Result<()> {
+        const RULE: &str = "the thread has left the heap, where a class that is loaded needs objects: make this call in \
+                            another callback";
+        refuse_in_thread_destroyed(call, RULE)?;
         match self.current_thread()? {
             Some(_) => Ok(()),
             None => Err(Error::new(sys::CORPROF_E_NOT_MANAGED_THREAD, call).about(
@@ -99,8 +107,8 @@ impl InCallback<'_> {
     /// `E_INVALIDARG`: the class has more or fewer generic parameters, or the type arguments nest more than 128 deep.
     /// `CORPROF_E_RUNTIME_UNINITIALIZED`: too early,
     /// the runtime's own classes are not loaded. If the class cannot be loaded, the code of the exception.
-    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: `class_load_finished`, or another callback that this call makes, loads
-    /// classes recursively, a dozen deep.
+    /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in `thread_destroyed`; or `class_load_finished`, or another callback that
+    /// this call makes, loads classes recursively, a dozen deep.
     #[doc(alias = "GetClassFromTokenAndTypeArgs")]
     #[doc(alias = "GetClassFromToken")]
     pub fn class_from_token(
@@ -110,7 +118,7 @@ impl InCallback<'_> {
         type_args: &[ClassId],
     ) -> Result<ClassId> {
         const CALL: &str = "GetClassFromTokenAndTypeArgs";
-        self.check_managed(CALL)?;
+        self.check_can_load(CALL)?;
         self.check_type_args(CALL, module, definition.token(), type_args)?;
         let module = self.pin(module, CALL)?;
         let _type_args = self.pin_all(type_args, CALL)?;
@@ -144,7 +152,7 @@ impl InCallback<'_> {
     /// `E_INVALIDARG`: `class` does not declare the method, the method has more or fewer generic parameters, or the
     /// type arguments nest more than 128 deep. `CORPROF_E_CLASSID_IS_ARRAY` and `CORPROF_E_CLASSID_IS_COMPOSITE`:
     /// `class` declares no methods. corprof checks all of these in the metadata before the call, because the runtime
-    /// does not.
+    /// does not. `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in `thread_destroyed`.
     #[doc(alias = "GetFunctionFromTokenAndTypeArgs")]
     pub fn function_from_token_and_type_args(
         &mut self,
@@ -153,7 +161,7 @@ impl InCallback<'_> {
         type_args: &[ClassId],
     ) -> Result<FunctionId> {
         const CALL: &str = "GetFunctionFromTokenAndTypeArgs";
-        self.check_managed(CALL)?;
+        self.check_can_load(CALL)?;
         let owner = self.class_info(class)?;
         if self.metadata(owner.module)?.method(method)?.class != owner.token {
             return Err(Error::new(E_INVALIDARG, CALL).about("class", "pass the class that declares the method"));

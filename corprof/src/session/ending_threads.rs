@@ -21,6 +21,28 @@ use crate::event_mask::Event;
 
 use super::thread_slot;
 
+thread_local! {
+    static IS_IN_THREAD_DESTROYED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Notes that the calling thread enters or leaves `thread_destroyed`.
+pub(crate) fn set_in_thread_destroyed(is_inside: bool) {
+    IS_IN_THREAD_DESTROYED.set(is_inside);
+}
+
+/// Whether the calling thread runs `thread_destroyed`.
+pub(crate) fn is_in_thread_destroyed() -> bool {
+    IS_IN_THREAD_DESTROYED.get()
+}
+
+/// Refuses a call in `thread_destroyed`.
+pub(crate) fn refuse_in_thread_destroyed(call: &'static str, rule: &'static str) -> Result<()> {
+    if !is_in_thread_destroyed() {
+        return Ok(());
+    }
+    Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, call).about("thread_destroyed", rule))
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Life {
     /// No callback has come that shows that the thread lives.

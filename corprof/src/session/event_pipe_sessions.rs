@@ -19,18 +19,11 @@ use crate::event_mask::Event;
 use crate::id::EventPipeSessionId;
 use crate::lock::unpoisoned;
 
-use super::Observer;
+use super::{Observer, ending_threads};
 
 thread_local! {
-    /// Whether the calling thread runs `thread_destroyed`.
-    static IS_ENDING: Cell<bool> = const { Cell::new(false) };
     /// Where the calling thread is, if it is in the user's code with a context from which a collection may start.
     static PLACE: Cell<Option<Place>> = const { Cell::new(None) };
-}
-
-/// Notes that the calling thread enters or leaves `thread_destroyed`.
-pub(crate) fn set_thread_ending(is_ending: bool) {
-    IS_ENDING.set(is_ending);
 }
 
 /// Where the user's code is called.
@@ -148,7 +141,7 @@ pub(crate) fn refuse_where_managed_code_cannot_run(call: &'static str, is_profil
     const RULE: &str = "the call may run managed code, which this callback does not allow: make it in another callback, or on a \
                         profiler thread outside of callbacks";
     let refused = |place| Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, call).about(place, RULE));
-    if IS_ENDING.get() {
+    if ending_threads::is_in_thread_destroyed() {
         return refused("thread_destroyed");
     }
     match PLACE.get() {
@@ -156,19 +149,6 @@ pub(crate) fn refuse_where_managed_code_cannot_run(call: &'static str, is_profil
         Some(_) if is_profilers => refused("a callback on a profiler thread"),
         _ => Ok(()),
     }
-}
-
-/// Refuses a call that takes EventPipe's lock in `thread_destroyed`, which the runtime may make under the lock of its
-/// list of threads: a session that begins has the one and waits for the other (seen on .NET 8, where the finalizer's
-/// thread reports the ends of native threads so).
-pub(crate) fn refuse_where_a_thread_ends(call: &'static str) -> Result<()> {
-    if !IS_ENDING.get() {
-        return Ok(());
-    }
-    Err(Error::new(sys::CORPROF_E_UNSUPPORTED_CALL_SEQUENCE, call).about(
-        "thread_destroyed",
-        "the thread may hold a lock that a session wants which begins meanwhile: make this call in another callback",
-    ))
 }
 
 /// The sessions that this profiler has started and not stopped.

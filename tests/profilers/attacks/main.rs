@@ -13,6 +13,7 @@ mod departs;
 mod early;
 mod edits;
 mod emits;
+mod ends_with_classes;
 mod ends_with_providers;
 mod everywhere;
 mod failing;
@@ -47,6 +48,7 @@ corprof::export!(
     early::Early,
     edits::KeepsBodies,
     emits::Emits,
+    ends_with_classes::EndsWithClasses,
     ends_with_providers::EndsWithProviders,
     everywhere::Everywhere,
     failing::Failing,

@@ -13,8 +13,7 @@ use crate::generated::contract::contract;
 use crate::id::{EventPipeEventId, EventPipeProviderId};
 use crate::info::Info;
 use crate::report;
-use crate::session::ending_threads::AnyCall;
-use crate::session::event_pipe_sessions::refuse_where_a_thread_ends;
+use crate::session::ending_threads::{AnyCall, refuse_in_thread_destroyed};
 
 use super::EventPipePayload;
 use crate::info::nested::Nested;
@@ -139,6 +138,11 @@ impl Info {
     }
 }
 
+/// The runtime makes `thread_destroyed` under the lock of its list of threads, for threads that it has not started. A
+/// session that begins meanwhile has EventPipe's lock and waits for that one (seen on .NET 8).
+const OTHER_LOCK: &str =
+    "the thread may hold a lock that a session wants which begins meanwhile: make this call in another callback";
+
 impl InCallback<'_> {
     /// Makes a provider. Sessions request its events by its name.
     #[doc = contract!(EventPipeCreateProvider)]
@@ -148,7 +152,7 @@ impl InCallback<'_> {
     #[doc(alias = "EventPipeCreateProvider")]
     pub fn event_pipe_create_provider(&mut self, name: &str) -> Result<EventPipeProviderId<'static>> {
         const CALL: &str = "EventPipeCreateProvider";
-        refuse_where_a_thread_ends(CALL)?;
+        refuse_in_thread_destroyed(CALL, OTHER_LOCK)?;
         let info = self.as_version::<sys::ICorProfilerInfo12>(CALL)?;
         let name = to_utf16(CALL, name)?;
         let _nested = Nested::begin(CALL)?;
@@ -171,7 +175,7 @@ impl InCallback<'_> {
         name: &str,
     ) -> Result<EventPipeProviderId<'static>> {
         const CALL: &str = "EventPipeCreateProvider2";
-        refuse_where_a_thread_ends(CALL)?;
+        refuse_in_thread_destroyed(CALL, OTHER_LOCK)?;
         let info = self.as_version::<sys::ICorProfilerInfo14>(CALL)?;
         let name = to_utf16(CALL, name)?;
         let _nested = Nested::begin(CALL)?;
@@ -194,7 +198,7 @@ impl InCallback<'_> {
         event: &EventPipeEventDefinition<'_>,
     ) -> Result<EventPipeEventId> {
         const CALL: &str = "EventPipeDefineEvent";
-        refuse_where_a_thread_ends(CALL)?;
+        refuse_in_thread_destroyed(CALL, OTHER_LOCK)?;
         let info = self.as_version::<sys::ICorProfilerInfo12>(CALL)?;
         let name = to_utf16(CALL, event.name)?;
         let names = event.fields.iter().map(|field| to_utf16(CALL, field.name)).collect::<Result<Vec<_>>>()?;

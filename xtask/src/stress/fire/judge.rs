@@ -32,6 +32,8 @@ const ANSWERS: &[(&str, &str, &str, &str)] = &[
     ("*", "GetThreadStaticAddress2", NOT_ALLOWED, "a field of another thread, before .NET 10"),
     ("*", "GetGenerationBounds", "E_FAIL", "without MONITOR_GC .NET 8 keeps no bounds"),
     ("*", "GetObjectGeneration", "CORPROF_E_NOT_GC_OBJECT", "the object is frozen"),
+    ("thread_destroyed", "GetClassFromTokenAndTypeArgs", NOT_ALLOWED, "the thread has left the heap"),
+    ("thread_destroyed", "GetFunctionFromTokenAndTypeArgs", NOT_ALLOWED, "the same"),
     ("thread_destroyed", "EnumModules", NOT_ALLOWED, "the thread holds the lock of the list of threads"),
     ("thread_destroyed", "GetAppDomainsContainingModule", NOT_ALLOWED, "the same"),
     ("profiler thread*", "EnumerateGCHeapObjects", SUSPENDED, "another suspension is under way"),
