@@ -134,11 +134,6 @@ impl KnownCode {
         Shape::incomplete(&range.bytes, size, offset, next)
     }
 
-    /// Whether the runtime may be asked about an address that nothing is known of.
-    fn may_ask(&self, cx: &InCallback<'_>, address: usize) -> bool {
-        cx.older_code_address(address).is_some() || self.precompiled.is_after_code_that_has_run(address)
-    }
-
     /// Records the code of the function at an address.
     fn record(&mut self, cx: &mut InCallback<'_>, address: usize) -> Code {
         // While the runtime starts it does not answer, and there is no code to find.
@@ -241,7 +236,9 @@ impl Codes for CodeLookUp<'_, '_> {
             self.known.others.insert(address, Code::default());
             return Code::default();
         }
-        if !place.is_certain && !self.known.may_ask(self.cx, address) {
+        let may_ask =
+            place.is_certain || self.is_compiled(address) || self.known.precompiled.is_after_code_that_has_run(address);
+        if !may_ask {
             return Code::default();
         }
         self.at(address)
@@ -249,6 +246,10 @@ impl Codes for CodeLookUp<'_, '_> {
 
     fn incomplete(&mut self, ip: usize) -> Option<Shape> {
         self.known.incomplete(ip)
+    }
+
+    fn is_compiled(&mut self, address: usize) -> bool {
+        self.cx.older_code_address(address).is_some()
     }
 
     fn native_caller(&mut self, sample: &RawSample, here: Place, is_top: bool) -> NativeCaller {

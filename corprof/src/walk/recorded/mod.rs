@@ -53,6 +53,9 @@ trait Codes {
     /// The shape of the top function's frame, if it is not made yet or already gone.
     fn incomplete(&mut self, ip: usize) -> Option<Shape>;
 
+    /// Whether the runtime has compiled what is at the address: a method, or one of its own stubs.
+    fn is_compiled(&mut self, address: usize) -> bool;
+
     /// The caller of native code, by the unwind information of its library.
     fn native_caller(&mut self, sample: &RawSample, here: Place, is_top: bool) -> NativeCaller;
 }
@@ -120,7 +123,9 @@ fn caller(sample: &RawSample, codes: &mut impl Codes, here: Place, code: Code, i
     // What the runtime generates besides functions makes no frame: stubs, and the copies of its write barriers.
     let has_none = cfg!(target_arch = "aarch64") && is_top;
     let shape = if has_none { Shape::OnArm64(Frame::NONE) } else { code.shape };
-    caller_by_shape(sample, here, shape).map(|place| Place { is_certain: false, ..place })
+    // A compiled stub that calls something has a frame like a method's: those into native code are such.
+    let is_certain = !is_top && codes.is_compiled(here.ip);
+    caller_by_shape(sample, here, shape).map(|place| Place { is_certain, ..place })
 }
 
 /// The caller of a function with a frame of this shape.
@@ -186,6 +191,10 @@ mod tests {
             self.1
         }
 
+        fn is_compiled(&mut self, _: usize) -> bool {
+            false
+        }
+
         fn native_caller(&mut self, _: &RawSample, _: Place, _: bool) -> NativeCaller {
             NativeCaller::Unknown
         }
@@ -236,16 +245,21 @@ mod tests {
                 None
             }
 
+            fn is_compiled(&mut self, address: usize) -> bool {
+                address > 500
+            }
+
             fn native_caller(&mut self, _: &RawSample, _: Place, _: bool) -> NativeCaller {
                 NativeCaller::Unknown
             }
         }
 
-        let words = [1, 2, at(4), 210, at(6), 310, at(8), 410, 0, 0];
+        // From a method through a stub, and through native code.
+        let words = [1, 2, at(4), 510, at(6), 210, at(8), 310, 0, 410];
         let sample = RawSample::of(110, 0x1000, at(2), &words);
         let mut codes = Noting(chained(&[100, 300, 400]), Vec::new());
         unwind(&sample, &mut codes, |_, _| true);
-        assert_eq!(codes.1, [(210, true), (310, false), (410, false)]);
+        assert_eq!(codes.1, [(510, true), (210, true), (310, false), (410, false)]);
     }
 
     #[test]

@@ -78,6 +78,10 @@ impl Codes for Known<'_> {
         self.0.incomplete(ip)
     }
 
+    fn is_compiled(&mut self, _: usize) -> bool {
+        false
+    }
+
     fn native_caller(&mut self, _: &RawSample, _: Place, _: bool) -> NativeCaller {
         NativeCaller::Unknown
     }
