@@ -422,7 +422,7 @@ pub trait Callbacks: Subscriber + Send + Sync + 'static {
     /// In the IDL: `ICorProfilerCallback::ThreadCreated`.
     #[doc(alias = "ThreadCreated")]
     fn thread_created(&self, cx: &mut InCallback<'_>, thread: ThreadId) {}
-    /// A managed thread has ended; its id is dead when this returns. It can no longer load classes, make providers of events or call about sessions: such calls are refused here.
+    /// A managed thread has ended; its id is dead when this returns. Calls that load classes, make providers of events or use sessions are refused here.
     ///
     /// Enabled by: `COR_PRF_MONITOR_THREADS`.
     ///

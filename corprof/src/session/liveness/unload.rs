@@ -172,8 +172,11 @@ impl Liveness {
             if let Some(assembly) = assembly {
                 self.assemblies.insert(assembly.as_raw(), State::Mortal).set(State::Mortal);
                 self.of_all_sessions.assemblies.insert(assembly.as_raw(), State::Mortal);
+                // The assembly at this address before may have gone unannounced.
                 if is_emitted {
                     records.emitted.insert(assembly.as_raw(), module);
+                } else {
+                    records.emitted.remove(&assembly.as_raw());
                 }
             }
         } else {

@@ -150,10 +150,8 @@ impl KnownCode {
             codes.into_iter().map(|code| cx.native_code_ranges(code).unwrap_or_default()).map(with_bytes).collect();
         let originals: Vec<_> = codes.iter().filter_map(|(_, bytes)| own_size(bytes)).collect();
         for (ranges, mut bytes) in codes {
-            if let Some(first) = ranges.first()
-                && cx.older_code_address(first.start).is_none()
-            {
-                self.precompiled.has_run(first.start);
+            if let Some(first) = ranges.first() {
+                self.precompiled.has_run(first.start, || cx.older_code_address(first.start).is_some());
             }
             let shape = ranges.first().map_or(Shape::default(), |first| shape(first, &bytes, &originals));
             for range in ranges {

@@ -26,10 +26,14 @@ struct Library {
 }
 
 impl Precompiled {
-    /// The method that begins here has run.
-    pub(super) fn has_run(&mut self, start: usize) {
+    /// The method that begins here has run. `is_compiled` says whether it is in no library; it is asked only where the
+    /// library is not known.
+    pub(super) fn has_run(&mut self, start: usize, is_compiled: impl FnOnce() -> bool) {
         if let Some(library) = self.libraries.iter_mut().find(|library| library.range.contains(&start)) {
             library.first = library.first.min(start);
+            return;
+        }
+        if is_compiled() {
             return;
         }
         if self.looked.is_some_and(|looked| looked.elapsed() < PAUSE) {
@@ -55,12 +59,13 @@ mod tests {
     fn addresses_behind_code_that_has_run_may_be_asked_about() {
         let own = read_mappings as fn() -> _ as usize;
         let mut precompiled = Precompiled::default();
+        precompiled.has_run(own, || true);
         assert!(!precompiled.is_after_code_that_has_run(own));
-        precompiled.has_run(own);
+        precompiled.has_run(own, || false);
         let is_after = [own - 1, own, own + 64].map(|address| precompiled.is_after_code_that_has_run(address));
         assert_eq!(is_after, [false, true, true]);
-        precompiled.has_run(own - 64);
-        precompiled.has_run(own);
+        precompiled.has_run(own - 64, || true);
+        precompiled.has_run(own, || false);
         assert!(precompiled.is_after_code_that_has_run(own - 1));
 
         let range = precompiled.libraries[0].range.clone();
