@@ -262,13 +262,19 @@ fn total(table: &Value, names: &[&str]) -> f64 {
 fn check_top(table: &Value) -> Result<()> {
     let burnt = total(table, &["Helper.Burn("]);
     ensure_or_longer!(burnt > 0.5, "{table}");
-    for (entry, _, share) in ENTRIES {
+    for (entry, witness, share) in ENTRIES {
         // Of a state machine that a method of runtime async awaits, both are on one stack.
         let names = [format!(".{entry}("), format!(".{entry} (async)")];
         let found = names.iter().map(|name| 100.0 * total(table, &[name]) / burnt).fold(0.0, f64::max);
-        // What was sampled last waits for its callers, and so does all on a busy machine.
-        ensure_or_longer!(found > 0.6 * share - 3.0, "{found:.1} % of {entry}: {table}");
-        ensure!(found < share + 12.0, "{found:.1} % of {entry}: {table}");
+        let witnessed = 100.0 * total(table, &[witness]) / burnt;
+        // What was sampled last waits for its callers, and so does all on a busy machine. What the entry method itself
+        // takes, and its compilation, is no time of its witness.
+        ensure_or_longer!(
+            found > 0.6 * witnessed - 3.0 && found < witnessed + 4.0,
+            "{found:.1} % of {entry}, {witnessed:.1} % by its witness: {table}"
+        );
+        // As in `Helper::check`.
+        ensure_or_longer!((witnessed - share).abs() < 12.0, "{witnessed:.1} % by the witness of {entry}: {table}");
     }
     ensure_or_longer!(in_pool(table) < 0.3 * burnt, "{table}");
     let iterators = total(table, &["(iterator)"]);
