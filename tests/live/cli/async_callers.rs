@@ -273,8 +273,11 @@ fn check_top(table: &Value) -> Result<()> {
             found > 0.6 * witnessed - 3.0 && found < witnessed + 4.0,
             "{found:.1} % of {entry}, {witnessed:.1} % by its witness: {table}"
         );
-        // As in `Helper::check`.
-        ensure_or_longer!((witnessed - share).abs() < 12.0, "{witnessed:.1} % by the witness of {entry}: {table}");
+        // On a busy machine a run has few requests, and few samples.
+        ensure_or_longer!(
+            witnessed > 0.6 * share - 3.0 && witnessed < share + 12.0,
+            "{witnessed:.1} % by the witness of {entry}: {table}"
+        );
     }
     ensure_or_longer!(in_pool(table) < 0.3 * burnt, "{table}");
     let iterators = total(table, &["(iterator)"]);
