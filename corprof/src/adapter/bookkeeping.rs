@@ -11,41 +11,190 @@ use crate::id::{FunctionId, ReJitId, ThreadId};
 use crate::info::Info;
 use crate::sampler;
 use crate::session::liveness::Subject;
-use crate::session::{Inlinings, Interests, MethodKey, Observer, ending_threads, searcher, wire};
+use crate::session::{Interests, MethodKey, Observer, ending_threads, searcher, wire};
+
+/// Something to do with the identifier that the event is about.
+type Step = fn(&Info, Event, usize);
+
+/// What there is to do in a callback.
+#[derive(Clone, Copy)]
+struct Steps {
+    before: Option<Step>,
+    /// After the user's method, which is the last that may make calls about something that is being unloaded.
+    after: Option<Step>,
+}
+
+impl Steps {
+    #[inline]
+    const fn of(event: Event) -> Self {
+        match event {
+            Event::AssemblyUnloadStarted => Self::after(|info, _, assembly| info.liveness().assembly_going(assembly)),
+            Event::ModuleLoadFinished => Self::both(module_load_begins, module_load_ends),
+            Event::ModuleAttachedToAssembly => Self::before(module_attached),
+            Event::ModuleUnloadStarted => Self::after(module_going),
+            Event::ModuleUnloadFinished => Self::before(module_gone),
+            Event::ClassUnloadStarted => Self::both(
+                |info, _, class| info.liveness().class_going(info.runtime(), class),
+                |info, _, class| info.liveness().class_gone(class),
+            ),
+            Event::ThreadCreated => Self::both(thread_created, |info, _, _| searcher::serve(info)),
+            Event::ThreadAssignedToOsThread => Self::before(thread_assigned),
+            Event::ThreadDestroyed => Self::both(thread_ending, thread_ended),
+            Event::DynamicMethodJitCompilationStarted => Self::before(dynamic_method_compiled),
+            Event::DynamicMethodUnloaded => {
+                Self::after(|info, _, function| info.liveness().dynamic_method_unloaded(function))
+            }
+            Event::JitCompilationStarted => Self::both(callback_of_compilation_begins, callback_of_compilation_ends),
+            Event::JitCompilationFinished => Self::after(function_compiled),
+            Event::RejitCompilationStarted => Self::before(compilation_begins),
+            Event::RejitCompilationFinished | Event::DynamicMethodJitCompilationFinished => {
+                Self::after(compilation_ends)
+            }
+            Event::RuntimeSuspendStarted => Self::before(|info, _, _| info.runtime().searches().suspension_begins()),
+            Event::RuntimeSuspendFinished => Self::before(|info, _, _| info.runtime().searches().suspended()),
+            Event::RuntimeSuspendAborted | Event::RuntimeResumeStarted => {
+                Self::after(|info, _, _| info.runtime().searches().suspension_ends())
+            }
+            event if event.is_unwind_point() => Self::before(unwound),
+            _ => Self { before: None, after: None },
+        }
+    }
+
+    const fn before(step: Step) -> Self {
+        Self { before: Some(step), after: None }
+    }
+
+    const fn after(step: Step) -> Self {
+        Self { before: None, after: Some(step) }
+    }
+
+    const fn both(before: Step, after: Step) -> Self {
+        Self { before: Some(before), after: Some(after) }
+    }
+}
 
 /// Whether an event changes what is tracked.
 #[inline]
 pub(super) const fn needs_bookkeeping(event: Event) -> bool {
-    let is_about_identifiers = matches!(
-        event,
-        Event::AssemblyUnloadStarted
-            | Event::ModuleLoadFinished
-            | Event::ModuleAttachedToAssembly
-            | Event::ModuleUnloadStarted
-            | Event::ModuleUnloadFinished
-            | Event::ClassUnloadStarted
-            | Event::ThreadCreated
-            | Event::ThreadAssignedToOsThread
-            | Event::ThreadDestroyed
-            | Event::DynamicMethodJitCompilationStarted
-            | Event::DynamicMethodUnloaded
-    );
-    let is_about_compilations = matches!(
-        event,
-        Event::JitCompilationStarted
-            | Event::JitCompilationFinished
-            | Event::RejitCompilationStarted
-            | Event::RejitCompilationFinished
-            | Event::DynamicMethodJitCompilationFinished
-    );
-    let is_about_suspensions = matches!(
-        event,
-        Event::RuntimeSuspendStarted
-            | Event::RuntimeSuspendFinished
-            | Event::RuntimeSuspendAborted
-            | Event::RuntimeResumeStarted
-    );
-    is_about_identifiers || is_about_compilations || is_about_suspensions || event.is_unwind_point()
+    let Steps { before, after } = Steps::of(event);
+    before.is_some() || after.is_some()
+}
+
+/// Runs before the user's method. `subject` is the identifier that the event is about.
+#[inline]
+pub(super) fn before(info: &Info, event: Event, subject: usize) {
+    if let Some(step) = Steps::of(event).before {
+        step(info, event, subject);
+    }
+}
+
+/// Runs after the user's method.
+#[inline]
+pub(super) fn after(info: &Info, event: Event, subject: usize) {
+    if let Some(step) = Steps::of(event).after {
+        step(info, event, subject);
+    }
+}
+
+fn module_load_begins(info: &Info, _: Event, module: usize) {
+    info.startup().module_loaded(module);
+    info.compilations().module_load_begins(module);
+    info.liveness().module_loaded(info.runtime(), module);
+    info.observers(Interests::MODULES).for_each(|observer| observer.module_loaded(module));
+}
+
+fn module_load_ends(info: &Info, _: Event, module: usize) {
+    // After the user's method, whose own requests are waited for as well.
+    info.observers(Interests::MODULES).for_each(|observer| observer.module_load_ends(info));
+    info.compilations().module_load_ends(module);
+}
+
+fn module_attached(info: &Info, _: Event, module: usize) {
+    info.liveness().module_loaded(info.runtime(), module);
+    // SAFETY: the runtime has called `ModuleAttachedToAssembly`, and waits for its result (fact: contexts).
+    unsafe { InNoGc::new(info, Heap::Moves) }.note_assembly(module);
+}
+
+fn module_going(info: &Info, _: Event, module: usize) {
+    info.liveness().module_going(info.runtime(), module);
+    info.observers(Interests::MODULES).for_each(|observer| observer.module_unloading(module));
+    // Names stay known until the module is gone. Its metadata are released while they are still in memory.
+    info.known_names().let_go();
+}
+
+fn module_gone(info: &Info, _: Event, module: usize) {
+    info.liveness().module_gone(module);
+    info.compilations().module_gone(module);
+    info.known_names().evict_all();
+    info.observers(Interests::MODULES).for_each(|observer| observer.module_gone(module));
+}
+
+fn thread_created(info: &Info, _: Event, thread: usize) {
+    info.liveness().thread_created(thread);
+    info.observers(Interests::THREADS).for_each(Observer::thread_began);
+}
+
+fn thread_assigned(info: &Info, _: Event, _: usize) {
+    info.observers(Interests::THREADS).for_each(Observer::thread_began);
+    sampler::thread_assigned(info);
+}
+
+fn thread_ending(info: &Info, _: Event, thread: usize) {
+    sampler::thread_ending(thread);
+    info.liveness().thread_ending(thread);
+    info.thread_names().ended(thread);
+    ending_threads::set_in_thread_destroyed(true);
+}
+
+fn thread_ended(info: &Info, _: Event, thread: usize) {
+    ending_threads::set_in_thread_destroyed(false);
+    info.liveness().thread_ended(thread);
+}
+
+fn dynamic_method_compiled(info: &Info, event: Event, function: usize) {
+    info.liveness().dynamic_method_compiled(function);
+    compilation_begins(info, event, function);
+}
+
+fn callback_of_compilation_begins(info: &Info, event: Event, function: usize) {
+    compilation_begins(info, event, function);
+    if let Some(function) = compiled_function(info, function) {
+        info.compilations().callback_begins(function, || method_of(info, function));
+    }
+}
+
+fn callback_of_compilation_ends(info: &Info, _: Event, function: usize) {
+    if let Some(function) = compiled_function(info, function) {
+        info.compilations().callback_ends(function, || method_of(info, function));
+    }
+}
+
+fn function_compiled(info: &Info, event: Event, function: usize) {
+    if let Some(function) = compiled_function(info, function) {
+        info.compilations().compilation_ends(function);
+    }
+    compilation_ends(info, event, function);
+}
+
+fn compilation_begins(info: &Info, _: Event, _: usize) {
+    if makes_requests(info) {
+        info.inlinings().compilation_begins();
+    }
+}
+
+fn compilation_ends(info: &Info, _: Event, _: usize) {
+    if makes_requests(info) {
+        info.inlinings().compilation_ends();
+    }
+}
+
+/// Other profilers than the main one make no requests, and are told of the same compilations.
+fn makes_requests(info: &Info) -> bool {
+    !info.profiler().is_notification_only
+}
+
+fn unwound(info: &Info, event: Event, _: usize) {
+    info.observers(Interests::UNWINDING).for_each(|observer| observer.unwound(event));
 }
 
 /// Whether the first argument of an event is a function, which lives as long as the callback lasts.
@@ -88,113 +237,6 @@ pub(super) const fn is_in_suspension(event: Event) -> bool {
     )
 }
 
-/// Runs before the user's method. `subject` is the identifier that the event is about.
-#[inline]
-pub(super) fn before(info: &Info, event: Event, subject: usize) {
-    match event {
-        Event::ModuleLoadFinished => {
-            info.startup().module_loaded(subject);
-            info.compilations().module_load_begins(subject);
-            info.liveness().module_loaded(info.runtime(), subject);
-            info.observers(Interests::MODULES).for_each(|observer| observer.module_loaded(subject));
-        }
-        Event::ModuleAttachedToAssembly => {
-            info.liveness().module_loaded(info.runtime(), subject);
-            // SAFETY: the runtime has called `ModuleAttachedToAssembly`, and waits for its result (fact: contexts).
-            unsafe { InNoGc::new(info, Heap::Moves) }.note_assembly(subject);
-        }
-        Event::ModuleUnloadFinished => {
-            info.liveness().module_gone(subject);
-            info.compilations().module_gone(subject);
-            info.known_names().evict_all();
-            info.observers(Interests::MODULES).for_each(|observer| observer.module_gone(subject));
-        }
-        Event::ClassUnloadStarted => info.liveness().class_going(info.runtime(), subject),
-        Event::ThreadCreated => {
-            info.liveness().thread_created(subject);
-            info.observers(Interests::THREADS).for_each(Observer::thread_began);
-        }
-        Event::ThreadAssignedToOsThread => {
-            info.observers(Interests::THREADS).for_each(Observer::thread_began);
-            sampler::thread_assigned(info);
-        }
-        Event::ThreadDestroyed => {
-            sampler::thread_ending(subject);
-            info.liveness().thread_ending(subject);
-            info.thread_names().ended(subject);
-            ending_threads::set_in_thread_destroyed(true);
-        }
-        Event::DynamicMethodJitCompilationStarted => {
-            info.liveness().dynamic_method_compiled(subject);
-            compilation(info, Inlinings::compilation_begins);
-        }
-        Event::JitCompilationStarted => {
-            compilation(info, Inlinings::compilation_begins);
-            if let Some(function) = compiled_function(info, subject) {
-                info.compilations().callback_begins(function, || method_of(info, function));
-            }
-        }
-        Event::RejitCompilationStarted => compilation(info, Inlinings::compilation_begins),
-        Event::RuntimeSuspendStarted => info.runtime().searches().suspension_begins(),
-        Event::RuntimeSuspendFinished => info.runtime().searches().suspended(),
-        event if event.is_unwind_point() => {
-            info.observers(Interests::UNWINDING).for_each(|observer| observer.unwound(event));
-        }
-        _ => {}
-    }
-}
-
-/// Runs after the user's method, which is the last that may make calls about something that is being unloaded.
-#[inline]
-pub(super) fn after(info: &Info, event: Event, subject: usize) {
-    match event {
-        Event::ModuleLoadFinished => {
-            // After the user's method, whose own requests are waited for as well.
-            info.observers(Interests::MODULES).for_each(|observer| observer.module_load_ends(info));
-            info.compilations().module_load_ends(subject);
-        }
-        Event::AssemblyUnloadStarted => info.liveness().assembly_going(subject),
-        Event::ModuleUnloadStarted => {
-            info.liveness().module_going(info.runtime(), subject);
-            info.observers(Interests::MODULES).for_each(|observer| observer.module_unloading(subject));
-            // Names stay known until the module is gone. Its metadata are released while they are still in memory.
-            info.known_names().let_go();
-        }
-        Event::ClassUnloadStarted => info.liveness().class_gone(subject),
-        Event::ThreadCreated => searcher::serve(info),
-        Event::ThreadDestroyed => {
-            ending_threads::set_in_thread_destroyed(false);
-            info.liveness().thread_ended(subject);
-        }
-        Event::DynamicMethodUnloaded => info.liveness().dynamic_method_unloaded(subject),
-        Event::JitCompilationStarted => {
-            if let Some(function) = compiled_function(info, subject) {
-                info.compilations().callback_ends(function, || method_of(info, function));
-            }
-        }
-        Event::JitCompilationFinished => {
-            if let Some(function) = compiled_function(info, subject) {
-                info.compilations().compilation_ends(function);
-            }
-            compilation(info, Inlinings::compilation_ends);
-        }
-        Event::RejitCompilationFinished | Event::DynamicMethodJitCompilationFinished => {
-            compilation(info, Inlinings::compilation_ends);
-        }
-        Event::RuntimeSuspendAborted | Event::RuntimeResumeStarted => info.runtime().searches().suspension_ends(),
-        _ => {}
-    }
-}
-
-/// A compilation begins or ends. Other profilers than the main one make no requests, and are told of the same
-/// compilations.
-#[inline]
-fn compilation(info: &Info, tell: fn(&Inlinings)) {
-    if !info.profiler().is_notification_only {
-        tell(info.inlinings());
-    }
-}
-
 /// The profiler has answered a question of the runtime's, or has left the answer as it was. `allows`: what corprof
 /// itself answers, and the runtime may do what both allow.
 ///
@@ -216,7 +258,7 @@ pub(crate) unsafe fn answered(info: Option<&Info>, event: Event, allows: bool, a
 
 /// Whether the current compilation may inline a function, as far as requests to recompile are concerned.
 fn may_inline_anything(info: &Info) -> bool {
-    info.profiler().is_notification_only || info.inlinings().may_inline()
+    !makes_requests(info) || info.inlinings().may_inline()
 }
 
 /// Records the name of a thread, which may come before the thread. A separate thunk, because it has more arguments than
@@ -348,7 +390,7 @@ pub(crate) unsafe fn rejit_compilation_finished(
 /// The function that is compiled, for a profiler that may replace its body.
 #[inline]
 fn compiled_function(info: &Info, function: usize) -> Option<FunctionId> {
-    if info.profiler().is_notification_only { None } else { FunctionId::from_raw(function) }
+    if makes_requests(info) { FunctionId::from_raw(function) } else { None }
 }
 
 /// The method of a function that is alive.
