@@ -39,9 +39,6 @@ fn working(times: u64) -> String {
     (times * repetitions(2500, 4000)).to_string()
 }
 
-/// How long a recording without callers lasts, in seconds.
-const PHYSICAL: f64 = 0.6;
-
 /// How long they are recorded, and others that are attached to, in seconds: the end of the recording comes first.
 fn recording(times: u64) -> f64 {
     times as f64 * repetitions(2.0, 3.0)
@@ -114,6 +111,18 @@ fn record(file: &Path, options: &[&str], seconds: f64) -> Result<Command> {
     command.arg("record").arg("-o").arg(file).args(["--rate", "1000", "--duration", &seconds.to_string()]);
     command.args(options);
     Ok(command)
+}
+
+/// Records this process without callers, of which then nothing is said.
+fn check_physical(file: &Path, pid: &str, times: u64) -> Result<()> {
+    let output = record(file, &["--pid", pid, "--physical"], 0.6 * times as f64)?.output()?;
+    let (_, stderr) = texts(&output);
+    has_recorded(&output)?;
+    ensure!(!is_said(&stderr), "{stderr}");
+    let physical = Helper::read(file)?;
+    ensure_or_longer!(physical.total > 0.0, "{stderr}");
+    ensure!(physical.in_pool > 0.9 * physical.total, "{physical:?}: {stderr}");
+    Ok(())
 }
 
 /// The number of samples that the command names.
@@ -194,10 +203,7 @@ fn callers_are_those_that_await_in_samples_of_the_runtime() -> Result<()> {
             ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}, {kind}: {stderr}");
             Helper::read(&file)?.check().with_context(|| format!("{runtime}, {kind}: {stderr}"))?;
             if repetitions(false, true) {
-                let output = record(&file, &["--pid", &pid, "--physical"], PHYSICAL)?.output()?;
-                has_recorded(&output)?;
-                let physical = Helper::read(&file)?;
-                ensure!(physical.in_pool > 0.9 * physical.total, "{runtime}, {kind}: {physical:?}");
+                check_physical(&file, &pid, times).with_context(|| format!("{runtime}, {kind}"))?;
             }
             program.end()?;
         }
@@ -229,12 +235,7 @@ fn callers_are_those_that_await_after_an_attach_and_stacks_are_physical_on_reque
                 Helper::read(&file)?.check().with_context(|| format!("{runtime}, {kind}: {stderr}"))?;
             }
 
-            let output = record(&file, &["--pid", &pid, "--physical"], PHYSICAL)?.output()?;
-            let (_, stderr) = texts(&output);
-            has_recorded(&output)?;
-            ensure!(!is_said(&stderr), "{runtime}: {output:?}");
-            let physical = Helper::read(&file)?;
-            ensure!(physical.in_pool > 0.9 * physical.total, "{runtime}, {kind}: {physical:?}");
+            check_physical(&file, &pid, times).with_context(|| format!("{runtime}, {kind}"))?;
             program.end()?;
         }
         Ok(())

@@ -288,7 +288,11 @@ fn snapshot(file: &Path) -> Result<PathBuf> {
     let mut found = None;
     until("a snapshot", || {
         let names = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-        let is_it = |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&stem));
+        // At first the sampler tries whether it may write there, and an empty file comes and goes.
+        let is_it = |path: &&PathBuf| {
+            let is_named = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&stem));
+            is_named && fs::metadata(path).is_ok_and(|found| found.len() > 0)
+        };
         found = names.iter().find(is_it).cloned();
         Ok(found.is_some())
     })?;
