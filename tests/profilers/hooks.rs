@@ -509,7 +509,8 @@ mod managed {
         let context = registers.0.as_mut_ptr().cast::<CONTEXT>();
         // SAFETY: the structure has room and alignment for a context, and registers are plain numbers. This function
         // waits for all that is done with its own registers here, so its stack stays as it is; a function without an
-        // entry has where it returns to on top of its stack.
+        // entry has where it returns to on top of its stack. What is asked about is a frame that the system has unwound
+        // to, and its code has run.
         unsafe {
             RtlCaptureContext(context);
             for _ in 0..MOST_FRAMES {
@@ -534,8 +535,7 @@ mod managed {
                         history,
                     );
                 }
-                // SAFETY: the system has unwound to a frame, whose code has run.
-                let address = unsafe { CodeAddress::from_raw((*context).Rip as usize) };
+                let address = CodeAddress::from_raw((*context).Rip as usize);
                 match cx.function_from_ip(address) {
                     Ok(Some(_)) => return Some(registers),
                     _ if (*context).Rip == 0 => return None,

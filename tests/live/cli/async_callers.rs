@@ -127,7 +127,8 @@ fn check_physical(file: &Path, pid: &str, times: u64) -> Result<()> {
 
 /// The number of samples that the command names.
 fn samples(stderr: &str) -> Result<u64> {
-    let (before, _) = stderr.split_once(" samples in ").with_context(|| format!("no samples: {stderr}"))?;
+    let before = stderr.split_once(" samples in ").or_else(|| stderr.split_once(" sample in "));
+    let (before, _) = before.with_context(|| format!("no samples: {stderr}"))?;
     let number = before.rsplit(' ').next().unwrap_or_default();
     Ok(number.replace(',', "").parse()?)
 }
@@ -229,9 +230,9 @@ fn callers_are_those_that_await_after_an_attach_and_stacks_are_physical_on_reque
                 let output = record(&file, &options, recording(times))?.output()?;
                 let (_, stderr) = texts(&output);
                 has_recorded(&output)?;
-                ensure!(is_said(&stderr), "{runtime}, {kind}: {stderr}");
                 ensure!(!stderr.contains("at rest") && !stderr.contains("by EventPipe"), "{runtime}: {output:?}");
                 ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}, {kind}: {stderr}");
+                ensure!(is_said(&stderr), "{runtime}, {kind}: {stderr}");
                 Helper::read(&file)?.check().with_context(|| format!("{runtime}, {kind}: {stderr}"))?;
             }
 
