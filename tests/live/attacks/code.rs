@@ -99,7 +99,7 @@ fn hot_reload_goes_on_beside_edits_and_inserted_hooks() -> Result<()> {
 fn vectors_that_tail_calls_pass_stay_whole() -> Result<()> {
     let optimised = ("DOTNET_TieredCompilation", "0");
     let older = ("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW,-AVX512CD");
-    for runtime in Runtime::all_for_modern("WideValues")?.iter().filter(|runtime| !runtime.is_windows()) {
+    for runtime in &Runtime::all_for_modern("WideValues")? {
         hot(runtime, "WideValues", "fast exact", repetitions(0.6, 1.0), &[optimised, older])?;
         hot(runtime, "WideValues", "slow exact", repetitions(0.6, 1.0), &[optimised])?;
         hot(runtime, "WideValues", "slow-by-il exact", repetitions(0.6, 1.0), &[optimised, older])?;
