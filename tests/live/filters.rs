@@ -14,6 +14,9 @@ use corprof_tests::{Difference, Outcome, Run, Runtime, repetitions};
 const RUNS: &str = "CORPROF_FILTER_RUNS";
 const SWITCH: &str = "CORPROF_PIN_EXCEPTIONS";
 
+/// What Filters says if no filter has got a wrong exception.
+const RIGHT: &str = "wrong=0 kept=0 right=";
+
 /// The default number of runs with pins.
 const FEW: usize = 8;
 /// Runs without pins go on until so many have died.
@@ -67,7 +70,7 @@ impl Program {
     fn judge(&self, outcome: &Outcome) -> Result<()> {
         outcome.exited_with(0)?;
         let is_right = match self.name {
-            "Filters" => outcome.stdout.starts_with("wrong=0 kept=0 right="),
+            "Filters" => outcome.stdout.starts_with(RIGHT),
             // A line for each round.
             _ => outcome.stdout.lines().count().to_string() == self.args[1],
         };
@@ -105,6 +108,24 @@ impl Program {
         }
         Ok(())
     }
+}
+
+/// Calls are closed then, and nothing can be pinned. In `initialize` the runtime, which has hooks, refuses a mask without
+/// their flags.
+#[test]
+fn applications_outlive_a_profiler_with_hooks_that_has_failed_or_retired() -> Result<()> {
+    for runtime in Runtime::all()? {
+        for end in ["clone fails", "retires"] {
+            for run in 1..=wanted_runs()?.unwrap_or(repetitions(3, FEW)) {
+                let failing = Run::new(&runtime, WHEN.name).args(WHEN.args);
+                let failing = failing.env("ATTACKS_FAILING", format!("exceptions hooks {end}"));
+                let outcome = failing.profiler_named("attacks", "Failing").run()?;
+                outcome.exited_with(0).with_context(|| format!("{end}, run {run}"))?;
+                ensure!(outcome.stdout.starts_with(RIGHT), "{end}, run {run}: {outcome}");
+            }
+        }
+    }
+    Ok(())
 }
 
 #[test]

@@ -133,9 +133,8 @@ impl<P: Profiler> Adapter<P> {
         info.known_names().evict_all();
         info.seal_event_mask();
         let stays = ending.stays();
-        if stays.is_some() {
-            let _ = info.silence_the_rest(); // otherwise events cost time, and reach nobody
-        }
+        // Otherwise events cost time, and reach nobody.
+        let _ = if stays.is_some() { info.silence_the_rest() } else { info.silence_exceptions() };
         if ending.advance(Stage::Asking) {
             let are_over = info.calls().close();
             if self.wait("calls of other threads to end", are_over) {

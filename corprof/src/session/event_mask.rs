@@ -112,19 +112,31 @@ impl Info {
 
     /// Turns all events off, including the SDK's own, but for those that last.
     pub(crate) fn silence(&self) -> Result<()> {
-        let mut is_sealed = self.mask_lock();
-        *is_sealed = true;
-        self.put_event_mask(self.lasting_events())
+        self.keep_of_event_mask(EventMask::empty())
     }
 
     /// The same after `initialize`, when some flags cannot be cleared any more: these stay.
     pub(crate) fn silence_the_rest(&self) -> Result<()> {
-        let current = self.current_event_mask()?;
-        let fixed = immutable_flags(false).map(|(flag, _)| flag & current);
-        let mask = fixed.fold(self.lasting_events(), |mask, flag| mask | flag);
+        self.keep_of_event_mask(immutable_flags(false).fold(EventMask::empty(), |mask, (flag, _)| mask | flag))
+    }
+
+    /// Turns exceptions off: with calls closed they cannot be pinned (`adapter/exception_pins`).
+    pub(crate) fn silence_exceptions(&self) -> Result<()> {
+        self.keep_of_event_mask(!EventMask::MONITOR_EXCEPTIONS)
+    }
+
+    /// Turns off what is neither among these events nor among those that last, and refuses every later change.
+    fn keep_of_event_mask(&self, kept: EventMask) -> Result<()> {
+        const OF_HOOKS: EventMask = EventMask::MONITOR_ENTERLEAVE
+            .union(EventMask::ENABLE_FUNCTION_ARGS)
+            .union(EventMask::ENABLE_FUNCTION_RETVAL)
+            .union(EventMask::ENABLE_FRAME_INFO);
         let mut is_sealed = self.mask_lock();
         *is_sealed = true;
-        self.put_event_mask(mask)
+        let current = self.current_event_mask()?;
+        let mask = current & kept | self.lasting_events();
+        // A runtime that has hooks refuses each mask without their flags.
+        self.put_event_mask(mask).or_else(|_| self.put_event_mask(mask | current & OF_HOOKS))
     }
 
     /// Refuses every later change of the mask.

@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Duration;
 
+use corprof::detach::Detacher;
 use corprof::events::Level;
 use corprof::info::EventPipeProviderConfig;
 use corprof::prelude::*;
 use corprof::sampler::Sampler;
 
 /// Words in `ATTACKS_FAILING` say what it starts: `detach`, `session`, `thread`, `sampler`, `hooks`, `provider`,
-/// `instrumentation`, `clone`, `numbers`; and whether it `panics`, `succeeds`, or else returns an error.
+/// `instrumentation`, `exceptions`, `clone`, `numbers`; and whether it `panics`, `succeeds`, `retires` after a
+/// moment, or else returns an error.
 #[derive(Default, Profiler)]
 #[profiler(clsid = "7B6E2C10-0F53-4D6B-9D2B-6C0A5B1E1241", no_export)]
 pub(crate) struct Failing;
@@ -67,13 +69,21 @@ fn ask_for_numbers(info: &Info) {
     }
 }
 
+fn retire_later(detacher: Detacher) -> std::io::Result<()> {
+    std::thread::Builder::new().spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        eprintln!("attacks| retires: {}", detacher.retire().is_ok());
+    })?;
+    Ok(())
+}
+
 #[callbacks]
 impl Callbacks for Failing {
     fn initialize(cx: &mut InInitialize<'_>) -> Result<Self, BoxError> {
         let told = std::env::var("ATTACKS_FAILING")?;
         let is_told = |word| told.split(' ').any(|one| one == word);
         // It has to come first.
-        let detacher = if is_told("detach") { Some(cx.detacher()?) } else { None };
+        let detacher = if is_told("detach") || is_told("retires") { Some(cx.detacher()?) } else { None };
         if is_told("session") {
             let name = "Microsoft-Windows-DotNETRuntime";
             let config = EventPipeProviderConfig { name, keywords: u64::MAX, level: Level::Verbose, filter: None };
@@ -98,6 +108,9 @@ impl Callbacks for Failing {
         if is_told("instrumentation") {
             cx.start_instrumentation()?;
         }
+        if is_told("exceptions") {
+            cx.add_events(EventMask::MONITOR_EXCEPTIONS)?;
+        }
         if is_told("clone") {
             let info = Info::clone(cx);
             std::thread::Builder::new().spawn(move || while info.current_thread().is_ok() {})?;
@@ -106,11 +119,13 @@ impl Callbacks for Failing {
             let info = Info::clone(cx);
             std::thread::Builder::new().spawn(move || ask_for_numbers(&info))?;
         }
-        if let Some(detacher) = detacher {
-            eprintln!("attacks| detach: {}", detacher.detach().is_ok());
+        match detacher {
+            Some(detacher) if is_told("retires") => retire_later(detacher)?,
+            Some(detacher) => eprintln!("attacks| detach: {}", detacher.detach().is_ok()),
+            None => {}
         }
         eprintln!("attacks| started");
-        if is_told("succeeds") {
+        if is_told("succeeds") || is_told("retires") {
             return Ok(Self);
         }
         assert!(!is_told("panics"), "as told");
