@@ -215,7 +215,9 @@ impl<P: Profiler> Adapter<P> {
         let has_company = is_main && notification_profilers::may_exist();
         let is_left = has_sessions || has_changed_code || has_company || info.is_shared();
         if is_left {
-            let _ = info.silence();
+            if let Err(error) = info.silence() {
+                report::line(format_args!("events of the profiler {} stay on: {error}", P::NAME));
+            }
             drop(info.calls().close());
         }
         is_left

@@ -110,9 +110,14 @@ impl Info {
         EventMask::from_bits_retain(self.0.lasting_events.load(Ordering::SeqCst))
     }
 
-    /// Turns all events off, including the SDK's own, but for those that last.
+    /// Turns all events off in `initialize`, including the SDK's own, but for those that last. The flags of hooks stay:
+    /// there the runtime, once it has hooks, refuses each mask without them.
     pub(crate) fn silence(&self) -> Result<()> {
-        self.keep_of_event_mask(EventMask::empty())
+        const OF_HOOKS: EventMask = EventMask::MONITOR_ENTERLEAVE
+            .union(EventMask::ENABLE_FUNCTION_ARGS)
+            .union(EventMask::ENABLE_FUNCTION_RETVAL)
+            .union(EventMask::ENABLE_FRAME_INFO);
+        self.keep_of_event_mask(OF_HOOKS)
     }
 
     /// The same after `initialize`, when some flags cannot be cleared any more: these stay.
@@ -127,16 +132,10 @@ impl Info {
 
     /// Turns off what is neither among these events nor among those that last, and refuses every later change.
     fn keep_of_event_mask(&self, kept: EventMask) -> Result<()> {
-        const OF_HOOKS: EventMask = EventMask::MONITOR_ENTERLEAVE
-            .union(EventMask::ENABLE_FUNCTION_ARGS)
-            .union(EventMask::ENABLE_FUNCTION_RETVAL)
-            .union(EventMask::ENABLE_FRAME_INFO);
         let mut is_sealed = self.mask_lock();
         *is_sealed = true;
         let current = self.current_event_mask()?;
-        let mask = current & kept | self.lasting_events();
-        // A runtime that has hooks refuses each mask without their flags.
-        self.put_event_mask(mask).or_else(|_| self.put_event_mask(mask | current & OF_HOOKS))
+        self.put_event_mask(current & kept | self.lasting_events())
     }
 
     /// Refuses every later change of the mask.

@@ -148,9 +148,15 @@ fn texts(output: &Output) -> (String, String) {
     (stdout, stderr)
 }
 
+/// The sampler got a processor at all.
+fn has_rounds(output: &Output) -> Result<()> {
+    corprof_tests::ensure_or_longer!(!texts(output).1.contains("no samples: no round of the sampler"), "{output:?}");
+    Ok(())
+}
+
 /// Whether a command that records has succeeded. On a busy machine a short one may not have had a single round.
 fn has_recorded(output: &Output) -> Result<()> {
-    corprof_tests::ensure_or_longer!(!texts(output).1.contains("no samples: no round of the sampler"), "{output:?}");
+    has_rounds(output)?;
     ensure!(output.status.success(), "{output:?}");
     Ok(())
 }

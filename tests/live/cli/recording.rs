@@ -484,8 +484,8 @@ fn a_killed_process_leaves_what_it_has_written() -> Result<()> {
         }
         let output = child.wait_with_output()?;
         ensure_or_longer!(pid.is_some(), "no file after {} s", 2 * times);
+        has_rounds(&output)?;
         let (_, stderr) = texts(&output);
-        ensure_or_longer!(!stderr.contains("no samples: no round of the sampler"), "{stderr}");
         ensure!(stderr.contains("p.nettrace is written") && stderr.contains("the process died"), "{stderr}");
         let recording = Recording::read(&file)?;
         ensure!(!recording.is_whole, "it has an end");
