@@ -469,16 +469,25 @@ static class Threads
         finally { Stacks.Probe(); await Task.Yield(); Stacks.Probe(); }
     }
 
-    // By reflection: the compiler's libraries lack ControlledExecution.Run.
+    // By reflection: the compiler's libraries lack ControlledExecution.Run. An abort that strikes where a managed method returns
+    // ends the process, with or without a profiler (.NET 8, 10 and 11). So it is asked for as the thread begins to sleep, and
+    // strikes when it wakes up.
     static void Abort()
     {
         MethodInfo run = typeof(object).Assembly.GetType("System.Runtime.ControlledExecution").GetMethod("Run");
         CancellationTokenSource source = new CancellationTokenSource();
+        Thread thread = Thread.CurrentThread;
+        Thread canceller = new Thread(() =>
+        {
+            while (!isAboutToSleep || (thread.ThreadState & ThreadState.WaitSleepJoin) == 0) Thread.Sleep(1);
+            source.Cancel();
+        });
+        canceller.Start();
         Action work = () =>
         {
             try
             {
-                try { source.CancelAfter(20); for (;;) { Spin(); } }
+                try { for (;;) Sleep(); }
                 catch (ThreadAbortException) { Stacks.Probe(); Console.WriteLine("aborted"); }
             }
             finally { Stacks.Probe(); }
@@ -487,9 +496,13 @@ static class Threads
         try { run.Invoke(null, new object[] { work, source.Token }); }
         catch (TargetInvocationException) { Stacks.Probe(); }
         Stacks.Probe();
+        canceller.Join();
     }
 
-    [MethodImpl(MethodImplOptions.NoInlining)] static void Spin() { Stacks.Add(0); Thread.Sleep(1); }
+    static volatile bool isAboutToSleep;
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    static void Sleep() { Stacks.Add(0); isAboutToSleep = true; Thread.Sleep(500); }
 
     class Finalized { ~Finalized() { try { Between.Thrower(1); } catch (A) { Stacks.Probe(); } } }
 }

@@ -94,8 +94,6 @@ struct Thread {
     deepest: usize,
     /// The stacks of the finally blocks that an exception runs.
     finally: Vec<Vec<FunctionId>>,
-    /// Whether the last exception was that of an abort.
-    is_aborted: bool,
 }
 
 impl FunctionHooks for Compared {
@@ -287,21 +285,6 @@ impl Compared {
         is_within && (block == Block::Untold || walked.iter().any(is_made))
     }
 
-    /// Whether the walk finds one frame more, of the function in which the thread was aborted: an abort can strike
-    /// before the enter hook of that function, or after its leave hook. The exception may be made there first.
-    fn is_aborted(cx: &InNoGc<'_>, event: &str, walked: &[FunctionId], shadow: &[FunctionId]) -> bool {
-        let is_searched = ["thrown", "search", "found"].contains(&event);
-        if is_searched && cx.with_hook_thread(|thread: &mut Thread| thread.is_aborted).unwrap_or(false) {
-            return walked.get(1..) == Some(shadow);
-        }
-        let aborts = |function: &FunctionId| {
-            cx.names().function(*function).starts_with("System.Threading.ThreadAbortException..ctor")
-        };
-        let Some(abort) = walked.iter().position(aborts) else { return false };
-        let inner = walked.iter().take(abort + 1);
-        inner.chain(walked.iter().skip(abort + 2)).eq(shadow)
-    }
-
     /// Whether the hooks of a function that runs were called.
     fn is_heard(&self, function: FunctionId) -> bool {
         let is_heard = self.installed.get().is_none() || lock(&self.entered).contains(&function);
@@ -348,7 +331,7 @@ impl Compared {
                 let name = cx.names().function(running);
                 eprintln!("different in {event}: {name} runs, and the shadow stack is {stack}");
             }
-        } else if walked == shadow || Self::is_aborted(cx, event, &walked, &shadow) {
+        } else if walked == shadow {
             self.outcome(event, |outcomes| {
                 outcomes.same += 1;
                 outcomes.deepest = outcomes.deepest.max(shadow.len());
@@ -425,12 +408,7 @@ impl Callbacks for Shadow {
         }
     }
 
-    fn exception_thrown(&self, cx: &InNoGc<'_>, thrown: ObjectId<'_>) {
-        let class = cx.class_of(thrown).map(|class| cx.names().class(class));
-        let is_aborted = class.is_ok_and(|class| class == "System.Threading.ThreadAbortException");
-        if let Err(error) = cx.with_hook_thread(|thread: &mut Thread| thread.is_aborted = is_aborted) {
-            eprintln!("no state of the thread in thrown: {error}");
-        }
+    fn exception_thrown(&self, cx: &InNoGc<'_>, _thrown: ObjectId<'_>) {
         self.0.compare(cx, "thrown", None);
     }
 
