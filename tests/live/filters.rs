@@ -115,8 +115,9 @@ impl Program {
 #[test]
 fn applications_outlive_a_profiler_with_hooks_that_has_failed_or_retired() -> Result<()> {
     for runtime in Runtime::all()? {
-        for end in ["clone fails", "retires"] {
-            for run in 1..=wanted_runs()?.unwrap_or(repetitions(3, FEW)) {
+        // Without the mend the first died in the first run on .NET 10, and the second never.
+        for end in ["clone fails", "retires"].into_iter().take(repetitions(1, 2)) {
+            for run in 1..=wanted_runs()?.unwrap_or(repetitions(1, FEW)) {
                 let failing = Run::new(&runtime, WHEN.name).args(WHEN.args);
                 let failing = failing.env("ATTACKS_FAILING", format!("exceptions hooks {end}"));
                 let outcome = failing.profiler_named("attacks", "Failing").run()?;

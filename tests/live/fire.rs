@@ -23,7 +23,7 @@ fn every_call_from_every_context(condition: Condition) -> Result<()> {
             preloaded: None, // `Run` has it
         };
         let seed = any_number();
-        let amount = repetitions(Fire::Fill(condition, 100), Fire::FillBySettings(condition, 1000));
+        let amount = repetitions(Fire::Fill(condition, 50), Fire::FillBySettings(condition, 1000));
         let summary = bed.fire(seed, amount)?;
         println!("from run {seed} on: {summary}");
         ensure!(summary.is_good(), "from run {seed} on: {summary}");

@@ -61,7 +61,7 @@ fn what_the_verifier_takes_is_compiled() -> Result<()> {
 fn what_is_made_for_the_verifier_is_compiled() -> Result<()> {
     let source = Source::Generated;
     agree(
-        &Plan { source, mutants: repetitions(50, 150), seed: SEED, assemblies: &ASSEMBLIES[..4], every_refused: 1 },
+        &Plan { source, mutants: repetitions(20, 150), seed: SEED, assemblies: &ASSEMBLIES[..4], every_refused: 1 },
         0.0,
     )
 }
@@ -70,7 +70,7 @@ fn what_is_made_for_the_verifier_is_compiled() -> Result<()> {
 fn what_is_made_without_other_modules_is_refused_where_they_are_loaded() -> Result<()> {
     let source = Source::GeneratedAlone;
     agree(
-        &Plan { source, mutants: repetitions(50, 150), seed: SEED, assemblies: &ASSEMBLIES[..4], every_refused: 1 },
+        &Plan { source, mutants: repetitions(20, 150), seed: SEED, assemblies: &ASSEMBLIES[..4], every_refused: 1 },
         0.3,
     )
 }

@@ -61,7 +61,7 @@ fn ensure_told(outcome: &Outcome, least: u64) -> Result<()> {
 
 #[test]
 fn inlined_methods_of_a_known_program_are_found_and_no_others() -> Result<()> {
-    for (way, settings) in WAYS.into_iter().take(repetitions(2, WAYS.len())) {
+    for (way, settings) in WAYS.into_iter().take(repetitions(1, WAYS.len())) {
         patiently(runtimes("InlinedCalls")?, |runtime, times| {
             let milliseconds = (times * repetitions(3500, 6000)).to_string();
             let run = Run::new(runtime, "InlinedCalls").args([milliseconds.as_str()]).profiler("inlined_frames");

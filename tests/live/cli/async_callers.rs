@@ -566,24 +566,6 @@ fn check_web(runtime: &Runtime, helper: &Helper, stderr: &str) -> Result<()> {
     helper.check().with_context(|| format!("{runtime}: {stderr}"))
 }
 
-/// On a web service, whose endpoints the framework calls: from its start, where the first requests compile all.
-#[test]
-fn samples_in_shared_code_of_a_web_service_have_their_endpoints() -> Result<()> {
-    patiently(with_web()?, |runtime, times| {
-        let folder = tempfile::tempdir()?;
-        let file = folder.path().join("p.folded");
-        // The longer the run, the more it may compile before: a busy machine takes its time for the first requests.
-        let delay = times as f64 * repetitions(1.0, 0.5);
-        let mut command = record(&file, &["--delay", &delay.to_string()], recording(times))?;
-        let program = application(runtime, "WebShares")?;
-        let output = command.arg("--").args(program).arg((times * repetitions(3500, 4000)).to_string()).output()?;
-        has_recorded(&output)?;
-        let (_, stderr) = texts(&output);
-        ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}: {stderr}");
-        check_web(runtime, &Helper::read(&file)?, &stderr)
-    })
-}
-
 /// While all objects move without a pause, the chains are still those.
 #[test]
 fn callers_are_those_that_await_while_collections_run() -> Result<()> {
@@ -610,6 +592,24 @@ fn callers_are_not_those_of_others_while_assemblies_are_unloaded() -> Result<()>
 
 mod long {
     use super::*;
+
+    /// On a web service, whose endpoints the framework calls: from its start, where the first requests compile all.
+    #[test]
+    fn samples_in_shared_code_of_a_web_service_have_their_endpoints() -> Result<()> {
+        patiently(with_web()?, |runtime, times| {
+            let folder = tempfile::tempdir()?;
+            let file = folder.path().join("p.folded");
+            // The longer the run, the more it may compile before: a busy machine takes its time for the first requests.
+            let delay = times as f64 * 0.5;
+            let mut command = record(&file, &["--delay", &delay.to_string()], recording(times))?;
+            let program = application(runtime, "WebShares")?;
+            let output = command.arg("--").args(program).arg((4000 * times).to_string()).output()?;
+            has_recorded(&output)?;
+            let (_, stderr) = texts(&output);
+            ensure_or_longer!(samples(&stderr)? >= SAMPLES, "{runtime}: {stderr}");
+            check_web(runtime, &Helper::read(&file)?, &stderr)
+        })
+    }
 
     #[test]
     fn samples_of_a_web_service_have_their_endpoints_after_an_attach() -> Result<()> {
