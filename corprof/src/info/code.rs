@@ -125,7 +125,8 @@ impl Info {
     #[doc = contract!(GetFunctionFromIP)]
     ///
     /// `CORPROF_E_NOT_YET_AVAILABLE`: the runtime is still starting. `CORPROF_E_SUSPENSION_IN_PROGRESS`: outside of
-    /// callbacks, while the runtime is suspended and may be removing code; ask again a moment later.
+    /// callbacks, or in one on a [`ProfilerThread`](crate::ProfilerThread), while another thread has suspended the
+    /// runtime, which may be removing code; ask again a moment later.
     /// `CORPROF_E_UNSUPPORTED_CALL_SEQUENCE`: in `runtime_thread_suspended`, `runtime_thread_resumed` and
     /// `thread_destroyed` on a thread that ends, or of which no other callback has shown that it lives; .NET 11 would
     /// end the process. So on a thread of the application outside of callbacks: it may be in a destructor of its data
