@@ -1,13 +1,18 @@
 //! Tests on real runtimes. `cargo xtask test --live-only` prepares their inputs and runs them.
 
+mod allocations;
 #[cfg(target_os = "linux")]
 mod apart;
 mod attacks;
+#[cfg(target_os = "linux")]
+mod catch_up;
 #[cfg(target_os = "linux")]
 mod cli;
 #[path = "../contract.rs"]
 mod contract;
 mod count_calls;
+#[cfg(target_os = "linux")]
+mod decoded;
 #[cfg(target_os = "linux")]
 mod detach;
 mod edits;
@@ -24,41 +29,46 @@ mod inserts;
 mod instrumentation;
 mod keeps;
 mod leaks;
+mod liveness;
+mod metadata;
 #[cfg(target_os = "linux")]
 mod notification;
+mod objects;
 mod outputs;
 mod own_events;
 mod probes;
 mod programs;
+#[cfg(target_os = "linux")]
+mod questions;
 mod reentry;
 mod sampling;
 mod seeded;
+mod shadow;
 mod signals;
 mod signatures;
 mod slides;
 mod smoke;
+mod statics;
 mod stress;
 #[cfg(target_os = "linux")]
 mod suspending;
 mod timer;
 mod tracer;
+mod unmanaged;
+mod values;
 #[cfg(target_os = "linux")]
 mod wine;
+mod world;
 
 #[cfg(target_os = "linux")]
 use differs::diagnostics;
 
-/// Tests that depend on what differs between runtimes: what such a runtime tells, makes of code, or lacks. Each check
+/// Tests that depend on what differs between .NET 10 and 11: what the one tells, makes of code, or lacks. Each check
 /// of a change runs them on .NET 10 as well, and the others on the newest runtime only.
 #[path = "."]
 mod differs {
-    mod allocations;
     mod async_stack;
-    #[cfg(target_os = "linux")]
-    mod catch_up;
     mod code;
-    #[cfg(target_os = "linux")]
-    mod decoded;
     #[cfg(target_os = "linux")]
     pub(crate) mod diagnostics;
     mod exceptions;
@@ -68,21 +78,11 @@ mod differs {
     mod heap_dump;
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     mod inlined_frames;
-    mod liveness;
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     mod loops;
     mod matrix;
-    mod metadata;
-    mod objects;
-    #[cfg(target_os = "linux")]
-    mod questions;
     mod rejit;
     mod runtime_async;
     mod sequence;
-    mod shadow;
-    mod statics;
-    mod unmanaged;
-    mod values;
     mod walks;
-    mod world;
 }

@@ -30,7 +30,7 @@ mod tasks;
 mod top;
 mod view;
 
-/// Commands that ask or show what differs between runtimes: see `main.rs`.
+/// Commands that ask or show what differs between .NET 10 and 11: see `main.rs`.
 #[path = "."]
 mod differs {
     use super::*;

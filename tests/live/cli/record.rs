@@ -405,7 +405,7 @@ fn what_threads_without_managed_code_have_used_is_told() -> Result<()> {
         program.expect("ready")?;
         let mut command = corprof()?;
         command.args(["record", "-p", &program.child.id().to_string(), "-o"]).arg(&file);
-        let output = command.args(["--duration", &times.to_string()]).output()?;
+        let output = command.args(["--duration", &(2 * times).to_string()]).output()?;
         let (_, stderr) = texts(&output);
         ensure_or_longer!(output.status.success() && stderr.contains(NOTE), "{runtime}: {output:?}");
         ensure!(fs::read_to_string(&file)?.contains(NOTE), "{runtime}: it is on the terminal only");

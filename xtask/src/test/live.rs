@@ -24,7 +24,7 @@ pub(super) enum Tier {
     Smoke,
     /// About fifty of the quick ones, for a system that is tested in full by `--all`.
     Few,
-    /// The quick ones in modules `differs`, which depend on what differs between runtimes.
+    /// The quick ones in modules `differs`, which depend on what differs between .NET 10 and 11.
     Differs,
     /// What takes less than five seconds each: all but the modules `long`.
     Quick,
