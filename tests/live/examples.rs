@@ -146,21 +146,6 @@ fn logger_tells_each_step_of_each_exception() -> Result<()> {
 const WAYS_OF_THE_RUNTIME: [&str; 4] = ["CallEntryPoint", "AppContext.Setup", "CallClassConstructor", "RhThrowEx"];
 
 #[test]
-fn sampled_stacks_begin_with_the_applications_main() -> Result<()> {
-    patiently(Runtime::all()?, |runtime, times| {
-        let folder = tempfile::tempdir()?;
-        let file = folder.path().join("shares.folded");
-        let milliseconds = (1000 * times).to_string();
-        let run = Run::new(runtime, "Shares").args([milliseconds]).built_in("sampler").env("SAMPLER_OUT", &file);
-        run.run()?.exited_with(0)?;
-        let folded = std::fs::read_to_string(&file)?;
-        ensure!(!WAYS_OF_THE_RUNTIME.iter().any(|way| folded.contains(way)), "{runtime}: {folded}");
-        ensure_or_longer!(folded.contains("Shares.Burn(int)"), "{runtime}: {folded}");
-        Ok(())
-    })
-}
-
-#[test]
 fn logger_loses_nothing_of_many_threads_and_collections() -> Result<()> {
     for runtime in Runtime::all()? {
         // Starting a thread takes Wine, and an emulator, some milliseconds.
@@ -277,5 +262,23 @@ mod differs {
             ensure!(own.is_empty(), "{runtime}: {own:#?}");
         }
         Ok(())
+    }
+
+    #[test]
+    fn sampled_stacks_begin_with_the_applications_main() -> Result<()> {
+        patiently(Runtime::all()?, |runtime, times| {
+            let folder = tempfile::tempdir()?;
+            let file = folder.path().join("shares.folded");
+            let milliseconds = (1000 * times).to_string();
+            let run = Run::new(runtime, "Shares").args([milliseconds]).built_in("sampler").env("SAMPLER_OUT", &file);
+            run.run()?.exited_with(0)?;
+            let folded = std::fs::read_to_string(&file)?;
+            // On .NET 10 the one is a method like any other, which a sample may find.
+            let is_way = |way: &&str| *way != "AppContext.Setup" || runtime.has(Difference::ManagedEntries);
+            let found = WAYS_OF_THE_RUNTIME.into_iter().filter(is_way).find(|way| folded.contains(way));
+            ensure!(found.is_none(), "{runtime}: {found:?} in {folded}");
+            ensure_or_longer!(folded.contains("Shares.Burn(int)"), "{runtime}: {folded}");
+            Ok(())
+        })
     }
 }
