@@ -207,10 +207,14 @@ fn visit(runtime: &Runtime, clsid: Uuid, library: &Path, told: &str, visits: usi
     const FIRST: usize = 30;
     /// The least of so many values counts: what the runtime does besides comes and goes.
     const SOME: usize = 15;
+    /// By then a profiler has left. Until then the runtime refuses the next, and never releases the object that it has
+    /// made of it (seen on .NET 8, 10 and 11): that memory would be counted.
+    const LEAVES: Duration = Duration::from_millis(500);
     let mut program = Program::ready(command(runtime)?)?;
     let client = Process::open(program.pid())?.client().with_timeout(PATIENCE);
     let mut took = Vec::new();
     for _ in 0..FIRST + visits {
+        thread::sleep(LEAVES);
         took.push(attach(&client, clsid, library, told.as_bytes())?);
         program.tell("collect 1")?;
         program.tell("throw 1")?;
@@ -504,7 +508,7 @@ mod long {
             let ours = ours.growth;
             let least = least.growth;
             println!("{runtime}: bytes a visit: {ours:.0}, of the least profiler in C {least:.0}");
-            ensure_or_longer!(ours < least.max(0.0) + 1000.0, "{runtime}: {ours} bytes a visit, in C {least}");
+            ensure_or_longer!(ours < least.max(0.0) + 300.0, "{runtime}: {ours} bytes a visit, in C {least}");
             Ok(())
         })
     }
