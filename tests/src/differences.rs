@@ -1,5 +1,5 @@
-//! In what the supported runtimes differ, each with a name. A test asks for what it depends on, not for a version; such
-//! a test stands in a module `differs`, so that each check runs it on more than one runtime.
+//! In what the supported runtimes differ, each with a name. A test asks for what it depends on, not for a version. If
+//! .NET 10 and 11 differ in it, the test stands in a module `differs`, so that each check runs it on both.
 
 use std::ops::RangeInclusive;
 

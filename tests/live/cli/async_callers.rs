@@ -553,19 +553,6 @@ fn record_with_probe(runtime: &Runtime, run: Run, times: u64) -> Result<(Helper,
     Ok((Helper::read(&file)?, stderr))
 }
 
-/// The runtimes that run the web service.
-fn with_web() -> Result<Vec<Runtime>> {
-    let all = Runtime::all_for_modern("WebShares")?.into_iter();
-    Ok(all.filter(|runtime| !runtime.is_windows() && !runtime.is_emulated()).collect())
-}
-
-/// Whether nearly each sample of the web service has its endpoint.
-fn check_web(runtime: &Runtime, helper: &Helper, stderr: &str) -> Result<()> {
-    let least = if runtime.has(Difference::AsyncOperations) { 0.97 } else { 0.99 };
-    ensure_or_longer!(helper.right >= least * helper.total, "{runtime}: {helper:?}, {stderr}");
-    helper.check().with_context(|| format!("{runtime}: {stderr}"))
-}
-
 /// While all objects move without a pause, the chains are still those.
 #[test]
 fn callers_are_those_that_await_while_collections_run() -> Result<()> {
@@ -592,6 +579,19 @@ fn callers_are_not_those_of_others_while_assemblies_are_unloaded() -> Result<()>
 
 mod long {
     use super::*;
+
+    /// The runtimes that run the web service.
+    fn with_web() -> Result<Vec<Runtime>> {
+        let all = Runtime::all_for_modern("WebShares")?.into_iter();
+        Ok(all.filter(|runtime| !runtime.is_windows() && !runtime.is_emulated()).collect())
+    }
+
+    /// Whether nearly each sample of the web service has its endpoint.
+    fn check_web(runtime: &Runtime, helper: &Helper, stderr: &str) -> Result<()> {
+        let least = if runtime.has(Difference::AsyncOperations) { 0.97 } else { 0.99 };
+        ensure_or_longer!(helper.right >= least * helper.total, "{runtime}: {helper:?}, {stderr}");
+        helper.check().with_context(|| format!("{runtime}: {stderr}"))
+    }
 
     /// On a web service, whose endpoints the framework calls: from its start, where the first requests compile all.
     #[test]

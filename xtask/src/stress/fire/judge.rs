@@ -56,7 +56,7 @@ const ANSWERS: &[(&str, &str, &str, &str)] = &[
         "thread_created",
         "EventPipeAddProviderToSession",
         NOT_ALLOWED,
-        "a thread of the profiler's becomes a managed one",
+        "on a profiler thread, or inside another callback",
     ),
     ("thread_created", "EventPipeStartSession", NOT_ALLOWED, "the same"),
     ("thread_created", "EventPipeStopSession", NOT_ALLOWED, "the same"),
